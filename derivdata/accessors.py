@@ -282,8 +282,8 @@ class Family:
         name = _ALIASES.get(self._name, {}).get(name, name)
         if name not in self._functions:
             raise AttributeError(
-                f"{self._name} has no function {name!r} for this object"
-                f"{did_you_mean(name, self._functions, _listed(self._functions))}"
+                f"{self._name} has no function {name!r} for this "
+                f"object{did_you_mean(name, self._functions, _listed(self._functions))}"
             )
         return _bound(self._functions[name], self._data)
 
@@ -317,10 +317,12 @@ class Accessor:
         owners = [family for family, functions in families.items() if name in functions and family != "plot"]
         if owners:
             several = " or ".join(f".dd.{family}.{name}" for family in owners)
-            raise AttributeError(f"several modules have {name!r}: use {several}")
+            raise AttributeError(f"{name!r} exists in several modules: use {several}")
         available = {*flat, *families}
         advice = _elsewhere(name, self._data) or did_you_mean(name, available, _listed(available))
-        raise AttributeError(f"no function {name!r} takes this {type(self._data).__name__} first{advice}")
+        raise AttributeError(
+            f"no function {name!r} takes a {type(self._data).__name__} as its first argument{advice}"
+        )
 
     def __dir__(self) -> list[str]:
         families, flat = functions_of(self._data)
@@ -343,12 +345,12 @@ def _elsewhere(name: str, data: Any) -> str:
         return ""
     is_table = type(data).__name__ == "DataFrame"
     if is_table and any(kind.name == "panel" for kind in owners):
-        return f": it takes a panel, .dd.panel().dd.{name}(...)"
+        return f"; convert the table to a panel first: .dd.panel().dd.{name}(...)"
     kinds = []
     for kind in owners:
         needs = f" ({', '.join(kind.needs)})" if kind.needs else ""
         kinds.append(f"{kind.type} of kind {kind.name!r}{needs}")
-    return f": it takes a {' or a '.join(dict.fromkeys(kinds))}"
+    return f"; expected a {' or a '.join(dict.fromkeys(kinds))}"
 
 
 def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -406,4 +408,4 @@ def _bound(path: str, data: Any) -> Callable[..., Any]:
 
 
 def _listed(names: Any) -> str:
-    return f"; it has {', '.join(sorted(names))}"
+    return f"; available: {', '.join(sorted(names))}"

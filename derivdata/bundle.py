@@ -151,12 +151,12 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
 
     def respond(requested: Request) -> Response:
         if requested != request:
-            raise NotRecorded(str(requested), "a fetcher requests more than this response")
+            raise NotRecorded(str(requested), "the fetcher needs more responses than this one")
         return response_of(entry, body)
 
     def clock() -> pd.Timestamp:
         if asof is None:
-            raise NotRecorded("the clock", "the recording has no clock")
+            raise NotRecorded("the clock", "the recording does not have a clock")
         return times.instant(asof)
 
     before: Replacements = {

@@ -96,14 +96,14 @@ def card(
     record = calls.record_of(result)
     if record is None:
         raise TypeError(
-            "result must have a record of its call: pass the unchanged result of a function of derivdata"
+            "result must have a record of its call: pass the unchanged result of a derivdata function"
         )
     versions = record.pop("versions")
     _require_importable(record, record["function"])
     values = figures(result)
     unknown = sorted(set(tolerances or {}) - set(values))
     if unknown:
-        raise ValueError(f"tolerances: unknown figure {unknown[0]!r}; the result has {', '.join(values)}")
+        raise ValueError(f"tolerances has the unknown figure {unknown[0]!r}; available: {', '.join(values)}")
     tolerance_of = dict.fromkeys(values, tolerance) | dict(tolerances or {})
     written = {
         "format": _FORMAT,
@@ -290,10 +290,10 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         written = json.loads(text if island is None else island[1])
     except ValueError as problem:
-        raise ValueError(f"{path} is not a card: {problem}") from None
+        raise ValueError(f"{path} must be a card: {problem}") from None
     missing = {"format", "call", "figures", "sha256"} - set(written if isinstance(written, dict) else ())
     if missing:
-        raise ValueError(f"{path} is not a card: {sorted(missing)[0]!r} is missing")
+        raise ValueError(f"{path} must be a card: {sorted(missing)[0]!r} is missing")
     if written["format"] != _FORMAT:
         raise ValueError(f"{path}: expected a card of format {_FORMAT}, got {written['format']}")
     return dict(written)
@@ -317,11 +317,11 @@ def _require_importable(record: Mapping[str, Any], place: str) -> None:
 def _require_code(code: str, place: str) -> None:
     """Raise if another session cannot import a function or class by this name."""
     if "<lambda>" in code:
-        raise TypeError(f"{place}: {code} is a lambda; define a function at the top of a module")
+        raise TypeError(f"{place}: {code} must be a function defined at the top of a module, got a lambda")
     if "<locals>" in code:
-        raise TypeError(f"{place}: {code} is defined within a function; define it at the top of a module")
+        raise TypeError(f"{place}: {code} must be defined at the top of a module, not within a function")
     if code.startswith("__main__:"):
-        raise TypeError(f"{place}: {code} is defined in this session; put it into a module")
+        raise TypeError(f"{place}: {code} must be defined in a module, not in this session")
 
 
 def _descriptions(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -377,7 +377,7 @@ def _call(record: Mapping[str, Any], results: dict[str, Any]) -> Any:
 def _archive_reader(folder: str | Path | None) -> Any:
     """Return the function that reads rows of an archive."""
     if folder is None:
-        raise ValueError("the card is made of rows of an archive; pass its folder as archive=")
+        raise ValueError("the card uses rows of an archive: pass its folder as archive=")
     sources = importlib.import_module("derivdata.sources.archive")  # a layer above this module
     return sources.open_archive(folder, create=False).read
 
@@ -388,7 +388,10 @@ def _public(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError):
-        raise ValueError(f"the card calls dd.{name}, which this version does not have") from None
+        raise ValueError(
+            f"the card calls dd.{name}, which does not exist in this version; install the version that wrote "
+            "the card"
+        ) from None
 
 
 def _imported(code: str, source: str | None) -> Any:
@@ -396,7 +399,9 @@ def _imported(code: str, source: str | None) -> Any:
     module, _, qualname = code.partition(":")
     value = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
     if source is not None and calls.source_of(value) != source:
-        raise ValueError(f"the source code of {code} has changed since the card was made: its hash differs")
+        raise ValueError(
+            f"the source code of {code} has changed since the card was written: its hash differs"
+        )
     return value
 
 
@@ -409,9 +414,7 @@ def _value(description: Any, place: str, results: dict[str, Any]) -> Any:
     for name, build in _BUILDERS.items():
         if name in description:
             return build(description, place, results)
-    raise ValueError(
-        f"{place}: the card describes it by {sorted(description)}, from which it cannot be made again"
-    )
+    raise ValueError(f"{place}: expected a description that can be computed again, got {sorted(description)}")
 
 
 def _built_data(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
@@ -431,8 +434,8 @@ def _built_data(description: Mapping[str, Any], place: str, results: dict[str, A
                 return candidate
     if selected is None or calls.digest(selected) != expected:
         raise ValueError(
-            f"{place}: the data differs from the card's: dd.{description['call']['function']} returns other "
-            "data; it was changed between the calls, or this is another recording"
+            f"{place}: the data differs from the card's data: dd.{description['call']['function']} returns "
+            "other data. It was changed between the calls, or this is another recording"
         )
     return selected
 

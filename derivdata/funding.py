@@ -249,7 +249,7 @@ def _of_symbols(frame: pd.DataFrame, symbols: Sequence[str]) -> pd.DataFrame:
         if symbol not in listed:
             near = ", ".join(nearest_symbols(symbol, sorted(listed)))
             advice = f"; did you mean {near}?" if near else ""
-            raise NotFound(endpoints.FUNDING.path, f"no rate of {symbol!r} on these venues{advice}")
+            raise NotFound(endpoints.FUNDING.path, f"these venues do not have a rate of {symbol!r}{advice}")
     return frame[frame["symbol"].isin(symbols)]
 
 
@@ -317,7 +317,7 @@ def _decimals(field: str, values: list[str | float | None]) -> Array:
     try:
         for value in values:
             if isinstance(value, str) and "_" in value:  # Python accepts it as a separator of digits
-                raise ValueError(f"{value!r} is not a number")
+                raise ValueError(f"expected a number, got {value!r}")
         return floats(values)  # type: ignore[arg-type]
     except ValueError as problem:
         raise SchemaError(f"/funding.{field}: {problem}; see the response with dd.raw('/funding')") from None

@@ -144,18 +144,18 @@ def candles(
     query = {"coin": coin, "interval": interval, "limit": _DEFAULT_CANDLES if limit is None else limit}
     if start is None:
         if end is not None:
-            raise ValueError("end needs start: pass both, or a lookback such as '7d' as start")
+            raise ValueError("end= needs start=: pass both, or a lookback such as '7d' as start")
         return fetch_rows(endpoints.HIP3_CANDLES, query)
     window = times.window(start, end)
     length = times.lookback(interval, "interval")
     if length is not None and not length:
-        raise ValueError(f"interval must be longer than 0, got {interval!r}")
+        raise ValueError(f"interval must be longer than 0 s, got {interval!r}")
     if length is None:
         return fetch_windows(endpoints.HIP3_CANDLES, query, [window])
     span = length * max(1, min(query["limit"], _CENTURY // length + 1))
     if (window.end - window.start) // span > _MAX_REQUESTS:
         raise ValueError(
-            f"{limit=} and {interval=} split the window of {start=} and {end=} into more than "
-            f"{_MAX_REQUESTS:,} requests; pass a shorter window or a larger limit"
+            f"limit={limit!r} and interval={interval!r} split the window from {start!r} to {end!r} into more "
+            f"than {_MAX_REQUESTS:,} requests: pass a shorter window or a larger limit"
         )
     return fetch_windows(endpoints.HIP3_CANDLES, query, cut(window, span))

@@ -148,7 +148,9 @@ def events(
     provenance = frame.attrs["provenance"]
     provenance |= {"coverage": _within_requested(_covered(frame, after, full=full), provenance)}
     if full:
-        _notice(provenance, f"the result is full at limit={query['limit']}: there may be more; {_ADVICE}")
+        _notice(
+            provenance, (f"the result has limit={query['limit']} rows, so more orders may exist: {_ADVICE}")
+        )
     if min_usd is not None:
         frame = tables.TABLES["liquidations_events"].conform(frame[frame["value_usd"] >= min_usd])
     frame.attrs["provenance"] = provenance
@@ -183,13 +185,13 @@ def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None)
         size = f"the service returns at most {len(page):,} orders"
         _notice(
             provenance,
-            f"orders before {times.iso(start.end)} may be missing: {size}; request a shorter window",
+            f"orders before {times.iso(start.end)} may be missing because {size}: request a shorter window",
         )
     # 3. Cut the result at `limit`.
     if limit is not None and len(frame) >= limit:
         frame = table.conform(frame.head(limit))
         covered_until = frame["time"].iloc[-1]
-        _notice(provenance, f"the result is full at limit={limit}: there may be more; {_ADVICE}")
+        _notice(provenance, f"the result has limit={limit} rows, so more orders may exist: {_ADVICE}")
     observed = times.Window(since if start is None else start.end, covered_until)
     missed = [*([] if start is None else [start]), times.Window(covered_until, end)]
     spans = _within_requested(_coverage([observed], missed), provenance)

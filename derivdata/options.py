@@ -199,8 +199,8 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
     listed = endpoints.OPTIONS_MATRIX.get(symbol, ())
     if exchange not in listed:
         warn_caller(
-            f"the API document lists options on {symbol} for {', '.join(listed) or 'no venue'}, "
-            f"not {exchange}; requesting them anyway"
+            f"the API document lists options on {symbol} for {', '.join(listed) or 'no venue'}, not "
+            f"{exchange}; they are requested anyway"
         )
 
 

@@ -158,7 +158,7 @@ def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
         path = endpoints.ORDERBOOK_BOOK.path
         expected = f"a book of the hour before {times.iso(at)}"
         raise SchemaError(
-            f"{path}: expected {expected}, got one of {times.iso(stamp)}: the service ignores `at`, or "
+            f"{path}: expected {expected}, got a book of {times.iso(stamp)}: the service ignores `at`, or "
             "the time is after its newest book"
         )
 

@@ -113,11 +113,15 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     from_unit = _NAMES.get(old, old)
     to_unit = _NAMES.get(new, new)
     if (from_unit in _VOLATILITIES) != (to_unit in _VOLATILITIES):
-        raise ValueError(f"{old!r} and {new!r}: one is of a volatility, the other of a rate of funding")
+        raise ValueError(
+            f"{old!r} and {new!r} must be units of one quantity: one is a unit of volatility, the other of a "
+            "funding rate"
+        )
     with_length = [unit for unit in (from_unit, to_unit) if unit in _NEED_HOURS]
     if with_length and hours is None:
         raise ValueError(
-            f"hours is missing: {with_length[0]!r} rests on a length of time, as the hours between payments"
+            f"hours is missing: {with_length[0]!r} depends on a length of time, such as the hours between "
+            "payments"
         )
     if hours is not None and not with_length:
         raise ValueError(f"hours has no effect between {old!r} and {new!r}: omit it")
@@ -171,7 +175,7 @@ def _labelled(result: Any, name: str, unit: str, source: Any, from_unit: str) ->
     stated = attrs.get("units", needed)
     if _NAMES.get(stated, stated) != from_unit:
         raise ValueError(
-            f"values are in {attrs['units']!r} and this converts from {needed!r}: are they converted already?"
+            f"values must be in {needed!r}, got {attrs['units']!r}: check whether they are already converted"
         )
     if hasattr(result, "data_vars"):
         return result

@@ -104,10 +104,12 @@ def test_a_name_of_several_modules_is_used_with_the_module(fit: xr.Dataset) -> N
 def test_a_wrong_name_is_answered_by_the_nearest(rates: pd.DataFrame) -> None:
     with pytest.raises(AttributeError, match=r"no function 'spred'.*did you mean 'spread'"):
         _ = rates.dd.panel().dd.spred
-    with pytest.raises(AttributeError, match=r"'spread' .*: it takes a panel, .dd.panel\(\).dd.spread"):
+    with pytest.raises(
+        AttributeError, match=r"'spread' .*convert the table to a panel first: .dd.panel\(\).dd.spread"
+    ):
         rates.dd.spread("okx", "bybit")
     with pytest.raises(
-        AttributeError, match=r"'butterfly_check' .*: it takes a Dataset of kind 'fit' \(method"
+        AttributeError, match=r"'butterfly_check' .*; expected a Dataset of kind 'fit' \(method"
     ):
         rates.dd.panel().dd.butterfly_check()
     with pytest.raises(AttributeError, match="plot has no function 'smil'"):
@@ -153,9 +155,11 @@ def test_flags_are_one_boolean_for_each_reason_that_is_set() -> None:
     assert list(decoded) == ["a", "c"]
     assert decoded["a"].values.tolist() == [False, True, False]
     assert decoded["c"].values.tolist() == [False, True, True]
-    with pytest.raises(ValueError, match="no variable 'state'"):
+    with pytest.raises(ValueError, match="data does not have the variable 'state'"):
         analysis.flags(xr.Dataset({"status": status}), "state")
-    with pytest.raises(ValueError, match="not a status"):
+    with pytest.raises(
+        ValueError, match="status must be a status with flag_masks and flag_meanings in attrs"
+    ):
         analysis.flags(status.drop_attrs())
 
 
@@ -265,10 +269,10 @@ def test_a_tenor_is_selected_by_text_of_a_fit_and_of_results_over_tenors(fit: xr
     by_years = surface.at(fit, 30 / 365, strike=120_000.0)
     assert fit.dd.at(tenor="30d", strike=120_000.0).equals(by_years)
     for target, arguments, message in (
-        (fixed, {"tenor": "31d"}, "no tenor of 31 days: it has 7, 30"),
-        (fixed, {"expiry": "2026-07-31"}, "pass tenor='30d' in place of an expiry"),
-        (fit, {}, "pass expiry or tenor"),
-        (fit, {"expiry": "2026-07-31", "tenor": "30d"}, "pass expiry or tenor"),
+        (fixed, {"tenor": "31d"}, "a tenor of 31 days; available: 7, 30"),
+        (fixed, {"expiry": "2026-07-31"}, "the result has tenors: pass tenor='30d' instead of an expiry"),
+        (fit, {}, "expiry= and tenor= exclude each other"),
+        (fit, {"expiry": "2026-07-31", "tenor": "30d"}, "expiry= and tenor= exclude each other"),
     ):
         with pytest.raises(ValueError, match=message):
             target.dd.at(**arguments)

@@ -229,17 +229,19 @@ def test_a_card_of_functions_of_my_own(
         rule = functools.partial(rules_of_my_own.hold, symbol="BTC")
         dd.card(backtest.carry(table, rule, COSTS), tmp_path / "own.json")
         unnamed = backtest.carry(table, lambda past: {}, COSTS)
-        with pytest.raises(TypeError, match=r"carry, rule: .*<lambda> is a lambda"):
+        with pytest.raises(
+            TypeError, match=r"carry, rule: .*<lambda> must be a function defined at the top of a module"
+        ):
             dd.card(unnamed, tmp_path / "x.json")
 
         def closure(past: Any) -> dict[str, Any]:
             return {}
 
-        with pytest.raises(TypeError, match=r"closure is defined within a function"):
+        with pytest.raises(TypeError, match=r"closure must be defined at the top of a module"):
             dd.card(backtest.carry(table, closure, COSTS), tmp_path / "x.json")
     assert dd.rerun(tmp_path / "own.json", recording)["equal"].all()
     monkeypatch.setattr(calls, "source_of", lambda _: "0" * 64)
-    with pytest.raises(ValueError, match=r"the source code of \S+ has changed since the card was made"):
+    with pytest.raises(ValueError, match=r"the source code of \S+ has changed since the card was written"):
         dd.rerun(tmp_path / "own.json", recording)
 
 
@@ -257,7 +259,7 @@ def test_results_without_a_record_and_files_that_are_no_cards_are_refused(tmp_pa
     assert not (tmp_path / "x.json").exists()
     for text in ("{", "[]", '{"format": 1}'):
         (tmp_path / "x.json").write_text(text)
-        with pytest.raises(ValueError, match=r"x\.json is not a card"):
+        with pytest.raises(ValueError, match=r"x\.json must be a card"):
             dd.rerun(tmp_path / "x.json")
 
 
@@ -368,7 +370,7 @@ def test_a_backtest_of_options_on_an_archive_runs_again(
     assert table.attrs["identical"]
     assert main(["rerun", str(card), "--archive", str(copied)]) == 0
     assert "bit-equal" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="rows of an archive; pass its folder as archive="):
+    with pytest.raises(ValueError, match="the card uses rows of an archive: pass its folder as archive="):
         dd.rerun(card)
 
 

@@ -106,8 +106,14 @@ HELD_BY = {
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (rates(TWO_RATES), r"okx has 1000PEPE and PEPE at 2026-06-02 00:00:00\+00:00: two rates"),
-        (prices().rename(columns={"price_usd": "quantity"}), "quantity is in asset: by='coin' joins rates"),
+        (
+            rates(TWO_RATES),
+            r"one rate or price of a coin at 2026-06-02 00:00:00\+00:00, got 1000PEPE and PEPE",
+        ),
+        (
+            prices().rename(columns={"price_usd": "quantity"}),
+            "quantity must be a rate, a price or a value in USD for by='coin', got asset",
+        ),
         (HELD, "rows repeat a"),
         (HELD.assign(instrument_name=list("abc")), "choose one instrument_name"),
         (HELD.assign(exchange=["okx", None, "okx"]), "exchange is missing in 1 rows"),
@@ -146,7 +152,7 @@ def test_a_renamed_ticker_is_one_series_whenever_a_venue_renamed_it(old: str, ne
 def test_where_a_venue_has_both_contracts_the_renamed_one_counts() -> None:
     rows = [("MATIC", "okx", "2024-09-09", 1.0), ("MATIC", "okx", "2024-09-10", 9.0)]
     rows += [("POL", "okx", "2024-09-10", 2.0)]
-    with pytest.warns(dd.errors.DataNotice, match="1 rows of MATIC are left out"):
+    with pytest.warns(dd.errors.DataNotice, match="1 rows of MATIC are omitted"):
         found = dd.panel(_renamed_rates(rows), by="coin")
     assert found.values.tolist() == [[[1.0, 2.0]]]
     held = _daily("oi_history", "oi_usd", rows, resolution="1d")

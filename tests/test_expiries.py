@@ -88,10 +88,10 @@ def test_given_forwards_name_expiries_that_the_chain_lists() -> None:
     for label in ("2026-03-27", "27MAR26", "260327", "2026-03-27T08:00Z"):
         assert dd.analysis.chain.forwards(rows, given={label: 101.0})["forward"].item() == 101.0
     with pytest.raises(
-        ValueError, match="given has a value for 2026-03-28T08:00Z, which the chain does not list"
+        ValueError, match="given has a value for 2026-03-28T08:00Z, which is not an expiry of the chain"
     ):
         dd.analysis.chain.forwards(rows, given={"28MAR26": 101.0})
-    with pytest.raises(ValueError, match="given has two values"):
+    with pytest.raises(ValueError, match="given must have one value for each label, got two"):
         dd.analysis.chain.forwards(rows, given={"27MAR26": 101.0, "2026-03-27": 102.0})
 
 

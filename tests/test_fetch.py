@@ -276,7 +276,10 @@ def test_pair_off_the_matrix_warns_and_asks_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dd.funding.history("BTC", "2026-01-02", "2026-01-01"), "is not before end"),
+        (
+            lambda: dd.funding.history("BTC", "2026-01-02", "2026-01-01"),
+            "must be before end, got start 2026-01-02T00:00:00Z and end 2026-01-01T00:00:00Z",
+        ),
         (lambda: dd.funding.history([], *DAY), "symbols must be at least one name"),
         (lambda: dd.funding.history(["BTC", "BTCUSDT"], *DAY), "without duplicates"),
         (

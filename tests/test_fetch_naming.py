@@ -91,8 +91,11 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
         (lambda: dd.funding.history("BTC", "1d", exchange=1), "no argument 'exchange'; did you mean 'venues"),
         (lambda: dd.oi.top_symbols("okx", "1d", exchanges=1), "'exchanges'; did you mean 'venue'?"),
         (lambda: dd.prices.history("BTC", "1d", resoluton="1h"), "'resoluton'; did you mean 'resolution'?"),
-        (lambda: dd.prices.history("BTC", "1d", colour=1), "'colour'; it takes symbols, start, end, v"),
-        (lambda: dd.oi.history("BTC", "1d", resolution="7h"), "'7h' is not one of None, raw, 1m, 3m"),
+        (
+            lambda: dd.prices.history("BTC", "1d", colour=1),
+            "'colour'; its arguments are symbols, start, end, v",
+        ),
+        (lambda: dd.oi.history("BTC", "1d", resolution="7h"), "must be one of None, raw, 1m, 3m"),
         (lambda: dd.oi.history("BTC", "1d", venues=["binanc"]), "did you mean 'binance'"),
         (lambda: dd.orderbook.book("BTC", "hyperliqid"), "did you mean 'hyperliquid'"),
         (
@@ -102,10 +105,13 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
         (lambda: dd.analysis.fundings, "no attribute 'fundings'; did you mean 'funding'?"),
         (lambda: dd.venues.facts(["huoby"]), "venues='huoby' is not a venue; did you mean 'huobi'?"),
         (lambda: dd.venues.read("binnance", "any", "{}"), "did you mean 'binance'?"),
-        (lambda: dd.panel(RATES, "rate_bps8h"), "no column 'rate_bps8h'; did you mean 'rate_bps_8h'?"),
+        (
+            lambda: dd.panel(RATES, "rate_bps8h"),
+            "must have the column 'rate_bps8h'; did you mean 'rate_bps_8h'?",
+        ),
         (
             lambda: dd.analysis.funding.spread(RATES, "Binance", "okx"),
-            "'Binance' is not a venue of this panel; its exchange has binance, okx; did you mean 'binance'?",
+            "'Binance' is not a venue of this panel; its venues: binance, okx; did you mean 'binance'?",
         ),
         (lambda: dd.units.convert(1.0, "bps8h", "apr"), "; did you mean 'bps_8h'?"),
     ],

@@ -53,7 +53,9 @@ def test_rows_that_occur_twice_and_other_tables_are_refused() -> None:
     one = rates("okx", 2, "mine", synthetic=False)
     with pytest.raises(SchemaError, match="1 rows repeat a key"):
         dd.concat([one, one])
-    with pytest.raises(ValueError, match=r"frames\[1\] has other columns than frames\[0\]: resolution"):
+    with pytest.raises(
+        ValueError, match=r"frames\[1\] must have the columns of frames\[0\], the difference is resolution"
+    ):
         dd.concat([one, one.drop(columns="resolution")])
     for none in ([], np.empty(0)):
         with pytest.raises(ValueError, match="frames is empty"):

@@ -72,7 +72,7 @@ CASES = {
     "unknown resolution": Case(
         lambda _: dd.funding.history("BTC", "1d", resolution="2d"),
         ValueError,
-        ("resolution='2d'", "raw", "1h"),
+        ("resolution", "'2d'", "raw", "1h"),
     ),
     "reversed window": Case(
         lambda _: dd.funding.history("BTC", "2026-06-02", "2026-06-01"),
@@ -82,7 +82,7 @@ CASES = {
     "unreadable lookback": Case(
         lambda _: dd.funding.history("BTC", "1month"),
         ValueError,
-        ("start='1month'", "2026-01-31T08:00", "'30d'"),
+        ("start", "'1month'", "2026-01-31T08:00", "'30d'"),
     ),
     "misspelt venue": Case(
         lambda _: dd.funding.history("BTC", "1d", venues=["binanse"]),
@@ -103,7 +103,7 @@ CASES = {
     "unknown kind": Case(
         lambda _: dd.prices.history("BTC", "1d", kind="mid"),  # type: ignore[arg-type]
         ValueError,
-        ("kind='mid'", "mark", "index", "last"),
+        ("kind", "'mid'", "mark", "index", "last"),
     ),
     "limit of zero": Case(
         lambda _: dd.liquidations.events(since="1h", limit=0),
@@ -128,7 +128,9 @@ CASES = {
         ("api.example.com", "http", "use https://"),
     ),
     "unreadable clock": Case(
-        lambda _: dd.connect("sample", now="yesterday"), ValueError, ("now='yesterday'", "2026-01-31T08:00")
+        lambda _: dd.connect("sample", now="yesterday"),
+        ValueError,
+        ("now", "'yesterday'", "2026-01-31T08:00"),
     ),
     "misspelt function": Case(
         lambda _: dd.funding.histroy,  # type: ignore[attr-defined]
@@ -165,7 +167,7 @@ CASES = {
         ("funding_histori", "funding_history"),
     ),
     "column of another table": Case(
-        lambda data: dd.panel(data.rates, "oi_usd"), ValueError, ("'oi_usd'", "no column")
+        lambda data: dd.panel(data.rates, "oi_usd"), ValueError, ("'oi_usd'", "must have the column")
     ),
     "a statement that writes": Case(
         lambda data: _archive(data).sql("DROP TABLE funding_history"), ValueError, ("one SELECT", "append")
@@ -200,7 +202,7 @@ CASES = {
         ("iv", "percent", "median is 47.", "0.55 for 55 %", "chain.clean(..., iv_unit="),
     ),
     "options that were not cleaned": Case(
-        lambda data: chain.smiles(data.options), ValueError, ("not cleaned", "chain.clean(options)")
+        lambda data: chain.smiles(data.options), ValueError, ("must be clean", "chain.clean(options)")
     ),
     "quotes in place of a fit": Case(
         lambda _: surface.constant_maturity(dd.options.surface("BTC", "deribit"), tenors=["30d"]),
@@ -218,7 +220,7 @@ CASES = {
     "unknown unit": Case(
         lambda data: dd.units.convert(_panel(data), "bps_8h", "xyz"),  # type: ignore[arg-type]
         ValueError,
-        ("new='xyz'", "bps_8h", "native", "apr", "apy"),
+        ("new", "'xyz'", "bps_8h", "native", "apr", "apy"),
     ),
 }
 

@@ -154,12 +154,12 @@ def test_a_quiet_start_is_not_missed() -> None:
 @pytest.mark.parametrize("lacks", ["newest", "oldest"])
 def test_one_full_answer_tells_and_claims_only_what_is_between_its_orders(lacks: str) -> None:
     with feeding(Feed(lacks)):
-        with pytest.warns(DataNotice, match="full at limit=50") as caught:
+        with pytest.warns(DataNotice, match="has limit=50 rows") as caught:
             frame = dd.liquidations.events(since="300s", limit=50)
         whole = dd.liquidations.events(since="300s")
     assert {w.filename for w in caught} == {__file__}
     said = dd.provenance(frame)
-    assert "full at limit=50" in said["notices"][0]
+    assert "has limit=50 rows" in said["notices"][0]
     first, last = (times.iso(frame["time"].iloc[n]) for n in (0, -1))
     assert said["coverage"]["observed"] == [[first, last]]
     ends = [["2026-06-30T11:55:00Z", first], [last, "2026-06-30T12:00:00Z"]]
@@ -207,7 +207,12 @@ def test_events_since_a_time_are_complete_after_any_filter(
 
 def test_the_first_orders_of_a_filter_end_the_pages_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dd.liquidations, "_LIMIT", 50)
-    with feeding(Feed("newest")), pytest.warns(DataNotice, match="full at limit=3: there may be more"):
+    with (
+        feeding(Feed("newest")),
+        pytest.warns(
+            DataNotice, match="/liquidations/events: the result has limit=3 rows, so more orders may exist"
+        ),
+    ):
         frame = dd.liquidations.events(since="599s", limit=3, min_usd=300.0)
     assert frame["value_usd"].tolist() == [300.0, 301.0, 302.0]
     last = times.iso(frame["time"].iloc[-1])

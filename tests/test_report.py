@@ -354,7 +354,7 @@ def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
 def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.reports.data.EVENTS", 40)
     dd.connect("sample")
-    with pytest.warns(DataNotice, match="the result is full at limit=40"):
+    with pytest.warns(DataNotice, match="the result has limit=40 rows"):
         text = reported(tmp_path, "BTC", window="2d", sections=["liquidations", "quality"])
     assert "The response is full at 40 orders: others may be missing." in text
     assert "40 orders since 2026-06-28 12:00 UTC; the response is full, so that orders may be missing" in text
@@ -368,7 +368,7 @@ def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: p
         ({"sections": ["fundings"]}, "must be among funding, carry, .*got 'fundings'"),
         ({"fee_bps": -1}, "fee_bps for others must be from 0 to 1000 bps of one trade, got -1.0"),
         ({"fee_bps": {"okx": float("nan")}}, "fee_bps for okx must be .*got nan"),
-        ({"expiries": ["soon"]}, "expiries='soon' is not a time"),
+        ({"expiries": ["soon"]}, "expiries must be a time such as '2026-01-31T08:00', got 'soon'"),
         ({"out": Path("missing/r.html")}, r"the folder '.*missing' for r\.html does not exist"),
     ],
 )

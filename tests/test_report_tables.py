@@ -354,7 +354,7 @@ def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_
     data: Any = SimpleNamespace(past_marks=lambda *names: asked.append(names) or table)
     fees = {"a": 2.0, "b": 2.0}
     [pair], doubt = carry._forecast(data, rates, fees, WIDEST)
-    assert ("Another coin or contract bears the same ticker" in doubt) == (levels.get("b") == 0.91)
+    assert ("Another coin or contract has the same ticker" in doubt) == (levels.get("b") == 0.91)
     assert asked == [(["BTC"], ["a", "b"])]
     assert all(("price_bps" in one) == known for one in pair.curve)
     assert len(pair.curve) == 3

@@ -124,13 +124,13 @@ def test_panel_equals_pandas_own_reshaping(cells: list[tuple[str, str, int]], te
 @pytest.mark.parametrize(
     ("frame", "value", "message"),
     [
-        (_history(), "price", "no column 'price'"),
+        (_history(), "price", "table must have the column 'price'"),
         (_history(), "resolution", "not a number"),
         (_history(kind=["sampled", "settled", "sampled"]), None, "mixes sampled and settled: keep"),
         (_history(resolution=["1h", "8h", "8h"]), None, "mixes 1h and 8h: keep the rows of one resolution"),
         (pd.concat([_history(), _history()]), None, "rows repeat"),
         (_history().assign(exchange=["okx", None, "zo"]), None, "exchange is missing in 1 rows"),
-        (_history().assign(time=pd.Timestamp("2026-01-01")), None, "times without a zone"),
+        (_history().assign(time=pd.Timestamp("2026-01-01")), None, "table must have times with a time zone"),
     ],
 )
 def test_panel_refuses_what_it_cannot_label(frame: pd.DataFrame, value: str | None, message: str) -> None:
@@ -234,7 +234,7 @@ def test_surfaces_share_nothing_that_can_be_changed_and_are_of_one_chain() -> No
     two = tables.surface(_chain())
     assert two.indexes["side"].name == "side"
     assert two["iv"].max() < 1
-    with pytest.raises(ValueError, match="one exchange, got 2 in rows"):
+    with pytest.raises(ValueError, match="rows must have one exchange for a surface, got 2"):
         tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
 
 

@@ -67,15 +67,16 @@ def test_lookback_reaches_back_from_the_end_or_from_the_clock(monkeypatch: pytes
 
 def test_windows_that_are_reversed_empty_or_of_more_than_a_century_are_refused() -> None:
     for start, end in (("2026-01-02", "2026-01-01"), ("2026-01-01", "2026-01-01"), ("0d", "2026-01-01")):
-        with pytest.raises(ValueError, match="is not before end"):
-            times.window(start, end)
-    for start, end in (("7d", "1677-01-01"), ("1800-01-01", "1900-01-01"), ("1970-01-01", "2100-01-01")):
         with pytest.raises(
-            ValueError, match=r"start .*, end .*: a window is at most 100 years, in 1970 to 2261"
+            ValueError,
+            match=r"must be before end, got start 2026-01-0[12]T00:00:00Z and end 2026-01-01T00:00:00Z",
         ):
             times.window(start, end)
+    for start, end in (("7d", "1677-01-01"), ("1800-01-01", "1900-01-01"), ("1970-01-01", "2100-01-01")):
+        with pytest.raises(ValueError, match="at most 100 years within 1970 to 2261, got start"):
+            times.window(start, end)
     assert times.lookback("5217w") == pd.Timedelta(36_519, "D")
-    with pytest.raises(ValueError, match="'999999w' looks back more than 100 years"):
+    with pytest.raises(ValueError, match="must look back at most 100 years, got '999999w'"):
         times.window("999999w", "2026-01-01")
 
 

@@ -145,7 +145,7 @@ def asof_join(
         A frame lacks ``time`` or a column of `by`, or has naive times.
     """
     if not len(by):
-        raise ValueError("by is empty: name the columns in which the rows of both must be the same")
+        raise ValueError("by must name at least one column that both tables have, got an empty list")
     for side, frame in (("left", left), ("right", right)):
         require_names(frame, by, "by", side)
         require_columns(frame, side, others=("time", *by))
@@ -157,7 +157,7 @@ def asof_join(
     others = others.rename(columns={name: f"{name}_right" for name in others if name in rows})
     repeated = others.columns.intersection(rows.columns)
     if len(repeated):
-        raise ValueError(f"left has a column {repeated[0]!r} already, the name of one of right's")
+        raise ValueError(f"column {repeated[0]!r} of right already exists in left: rename one of them")
     joined = pd.concat([rows, others.reindex(newest).reset_index(drop=True)], axis=1)
     origins = [frame.attrs.get("provenance") for frame in (left, right)]
     joined.attrs = {} if not any(origins) else {"provenance": joined_provenance(origins)}
@@ -193,13 +193,16 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
     stamps = pd.DatetimeIndex(panel["time"].values)
     step = length(grid, "grid")
     if not step:
-        raise ValueError(f"{grid=} is not a length of time above 0")
+        raise ValueError(f"grid must be a length of time above 0, got {grid!r}")
     if not len(stamps):
         return stamps
     first = stamps[0].ceil(step)
     last = (stamps[-1] + wait).floor(step)
     if not last - first < _MOST * step:
-        raise ValueError(f"{grid=} makes more than {_MOST:,} times of this panel")
+        raise ValueError(
+            f"grid={grid!r} is too fine: it gives this panel more than {_MOST:,} timestamps; pass a longer "
+            "grid"
+        )
     return pd.date_range(first, last, freq=step)
 
 
@@ -294,7 +297,9 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
         `panel` has no such dim, or it is ``time``: a rank among later values would be known later only.
     """
     if dim == "time":
-        raise ValueError("dim='time' would rank a value among later ones: take dd.analysis.percentile")
+        raise ValueError(
+            "dim must not be 'time', which would rank a value among later ones: use dd.analysis.percentile"
+        )
     panel = held_settlements(require(panel, dim))
     return figures_of(_rank, panel, units={"rank": "1"}, over=[dim], into={dim: None})["rank"]
 

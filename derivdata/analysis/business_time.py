@@ -74,7 +74,7 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     23.333
     """
     if not weekend_weight >= 0.0:
-        raise ValueError(f"{weekend_weight=} must be 0 or more")
+        raise ValueError(f"weekend_weight must be 0 or more, got {weekend_weight!r}")
     first = _microseconds(start, "start")
     last = _microseconds(end, "end")
     weekend = weekend_us(last) - weekend_us(first)
@@ -131,7 +131,7 @@ def fit(
     surface = whole_surface(surface)
     origin = origin_us(surface)
     if weekend_weight is not None and not weekend_weight >= 0.0:
-        raise ValueError(f"{weekend_weight=} must be 0 or more")
+        raise ValueError(f"weekend_weight must be 0 or more, got {weekend_weight!r}")
     t = surface["year_fraction"].reset_coords(drop=True)
     expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
     weekend = ((weekend_us(expiry) - weekend_us(origin)) / YEAR_US).where(t > 0.0)
@@ -139,7 +139,7 @@ def fit(
     for event in when.to_numpy():
         if event <= float(origin.min()) or event > float(expiry.max()):
             at = np.datetime64(int(event), "us")
-            raise ValueError(f"the event at {at} is not between the surface and its last expiry")
+            raise ValueError(f"the event at {at} must be between the time of the surface and its last expiry")
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     else:
@@ -312,5 +312,5 @@ def _microseconds(value: Any, name: str) -> Any:
         with suppress(TypeError, ValueError):
             value = value.astype("M8[us]")
     if value.dtype.kind != "M":
-        raise TypeError(f"{name} must hold times as datetime64, not {value.dtype}")
+        raise TypeError(f"{name} must have times as datetime64, got {value.dtype}")
     return (value - np.datetime64(0, "us")) / np.timedelta64(1, "us")

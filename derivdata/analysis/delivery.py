@@ -65,7 +65,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     require_instants(prices, "prices", ("time",))
     for name in ("symbol", "exchange"):
         if name in surface.dims:
-            raise ValueError(f"surface has a dim {name!r}: choose one")
+            raise ValueError(f"surface must not have the dim {name!r}: select one of its labels")
         if name in surface.coords:
             prices = prices[prices[name] == surface[name].item()]
     expiries = pd.DatetimeIndex(surface["expiry"].to_numpy())
@@ -73,7 +73,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     prices = of_contract(prices[prices["time"].isin(expiries)], contract)
     delivered = prices.set_index("time")["price_usd"]
     if not delivered.index.is_unique:
-        raise ValueError("prices has several deliveries of a time: choose one symbol and venue")
+        raise ValueError("prices must have one delivery for each time: select one symbol and venue")
     values = delivered.reindex(expiries).to_numpy(np.float64)
     price = xr.DataArray(values, {"expiry": surface["expiry"]}, "expiry", attrs={"units": "USD"})
     k = (xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))).drop_attrs()
@@ -91,18 +91,18 @@ def of_contract(
     """Return the deliveries of one contract at each expiry, of the first preferred kind."""
     if "contract" not in prices:
         if contract is not None:
-            raise ValueError(f"contract={contract!r}: {argument} has no column 'contract'")
+            raise ValueError(f"contract={contract!r}: {argument} must have the column 'contract'")
         return prices
     names = prices["contract"].astype(object)
     listed = ", ".join(sorted(set(names)))
     if contract is not None:
         if len(prices) and contract not in set(names):
-            raise ValueError(f"contract={contract!r}: {argument} at the expiries are of {listed}")
+            raise ValueError(f"contract={contract!r}: {argument} at the expiries belong to {listed}")
         return prices[names == contract]
     ranks = {kind: float(place) for place, kind in enumerate(preference)}
     rank = names.map(lambda name: ranks.get(name.partition(":")[0], np.nan)).astype(np.float64)
     if len(prices) and rank.isna().all():
-        raise ValueError(f"{argument} at the expiries are of {listed}: name one with contract=")
+        raise ValueError(f"{argument} at the expiries belong to {listed}: pass one of them as contract=")
     best = rank.groupby(prices["time"]).transform("min")
     chosen = prices[(rank == best) & rank.notna()]
     apart = chosen.groupby("time")["price_usd"].nunique()
@@ -112,7 +112,7 @@ def of_contract(
         if len(several) > 1:
             raise ValueError(
                 f"{argument} at {time:%Y-%m-%d %H:%M} UTC differ between contracts {', '.join(several)}: "
-                "name one with contract="
+                "pass one of them as contract="
             )
     same = chosen.duplicated(["time", "price_usd"]) & ~chosen.duplicated(["time", "contract"])
     return chosen[~same]
@@ -152,7 +152,7 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     require_numbers(probability, "probability")
     require_unit_if_stated(probability, "probability", "1", "fraction")
     if not all(0.0 < level < 1.0 for level in intervals):
-        raise ValueError("intervals must be above 0 and below 1")
+        raise ValueError("intervals must be probabilities above 0 and below 1")
     values = probability.to_numpy()
     values = values[np.isfinite(values)]
     apart = np.abs(values - 0.5)

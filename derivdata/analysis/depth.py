@@ -62,7 +62,7 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     """
     edges = np.array(bands, dtype=np.float64)
     if not edges.size or not np.isfinite(edges).all() or edges[0] <= 0.0 or (np.diff(edges) <= 0.0).any():
-        raise ValueError(f"bands={list(bands)} must ascend from above 0")
+        raise ValueError(f"bands must ascend from above 0 bps, got {list(bands)}")
     rows = _checked(books)
     labels, places = _labels(rows)
     shape = tuple(len(values) for values in labels.values())
@@ -127,7 +127,7 @@ def _checked(books: pd.DataFrame) -> Any:
     require_columns(books, "books", ("price_usd", "size"), others=(*_BOOK, "side", "level"))
     require_zone(books, "books")
     if books.empty:
-        raise ValueError("books has no rows")
+        raise ValueError("books is empty: pass at least one row")
     rows = books[[*_BOOK, "side", "level", "price_usd", "size"]].reset_index(drop=True)
     rows = rows.astype(dict.fromkeys(("symbol", "exchange", "side"), "str"))
     rows["time"] = naive_utc(rows["time"].dt.as_unit("us"))
@@ -151,8 +151,8 @@ def _refuse_crossed(bid: Floats, ask: Floats, rows: Any, book: Any) -> None:
         at = int(np.argmax(crossed))
         row = rows[book == at].iloc[0]
         raise ValueError(
-            f"books: {_named(row['symbol'], row['exchange'], row['time'])} is crossed: its best bid is "
-            f"{bid[at]:g} and its best ask {ask[at]:g}; omit it"
+            f"books: {_named(row['symbol'], row['exchange'], row['time'])} is crossed, with the best bid "
+            f"{bid[at]:g} USD above the best ask {ask[at]:g} USD: remove it"
         )
 
 

@@ -103,7 +103,7 @@ def put_call_ratio(
         An unknown `weight`; ``"side"`` in `by`; no volumes; as in `open_interest`.
     """
     if "side" in by:
-        raise ValueError("by must not contain 'side', which the ratio compares")
+        raise ValueError("by must not contain 'side': the ratio compares the sides")
     options = sized(chain, contract_size, at, volatilities=weight == "premium")
     value = options["oi_coin"]
     if weight == "volume":
@@ -142,7 +142,10 @@ def sized(
     if isinstance(contract_size, Mapping):
         size = options["exchange"].astype(object).map(contract_size)
         if size.isna().any():
-            raise ValueError(f"contract_size has none for {options.loc[size.isna(), 'exchange'].iloc[0]}")
+            raise ValueError(
+                f"contract_size does not have a size for {options.loc[size.isna(), 'exchange'].iloc[0]}: add "
+                "it"
+            )
     return options.assign(oi_coin=options["open_interest"] * size, contract_size=size)
 
 
@@ -159,9 +162,12 @@ def _sizes(options: pd.DataFrame) -> pd.Series:
     if size.isna().any():
         unknown = series[size.isna()].iloc[0]
         if pd.isna(unknown):
-            raise ValueError("chain has a row without a symbol or an exchange; pass contract_size=")
+            raise ValueError(
+                "chain has a row without a symbol or an exchange: fill both columns, or pass contract_size="
+            )
         raise ValueError(
-            f"options of {unknown}: the coins of one contract are not known; pass contract_size="
+            f"the contract size of options of {unknown} is unknown: pass contract_size=, the coins of one "
+            "contract"
         )
     return size
 
@@ -169,7 +175,10 @@ def _sizes(options: pd.DataFrame) -> pd.Series:
 def _volume(options: pd.DataFrame) -> pd.Series:
     """Return the volume of each option in 24 hours [coins]."""
     if "volume" not in options or not options["volume"].notna().any():
-        raise ValueError("the chain has no volume: weight='volume' needs the column of an archive")
+        raise ValueError(
+            "weight='volume' needs the column 'volume', which chain does not have: read the chain from an "
+            "archive"
+        )
     traded: pd.Series = options["volume"].astype(np.float64) * options["contract_size"]
     return traded
 
@@ -244,7 +253,7 @@ def max_pain(
     coins = options["oi_coin"] if weight == "oi" else _volume(options)
     sums = summed(options, "open_interest", coins, ("expiry", "strike", "side"), "coin")
     if not sums.sizes["strike"]:
-        raise ValueError("chain has no option with a time, expiry, strike and side")
+        raise ValueError("chain must have at least one option with a time, expiry, strike and side")
     strike = sums["strike"].to_numpy()
     apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
     both = sums["open_interest"].reindex(side=["call", "put"])
@@ -347,7 +356,7 @@ def history(
         As in `gamma_exposure`; no greek.
     """
     if not len(which):
-        raise ValueError("which is empty: it takes of gamma, vanna, charm")
+        raise ValueError("which must name at least one of gamma, vanna, charm")
     options = sized(chains, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)
     snapshots = [
@@ -404,7 +413,7 @@ def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
     if dealer is None:
         return pd.Series(1.0, index=options.index)
     if set(dealer) != {"call", "put"}:
-        raise ValueError(f"dealer={dict(dealer)!r} must give one sign for 'call' and one for 'put'")
+        raise ValueError(f"dealer must have one sign for 'call' and one for 'put', got {dict(dealer)!r}")
     return options["side"].astype(object).map(dealer).astype(np.float64)
 
 

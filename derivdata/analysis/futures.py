@@ -67,7 +67,7 @@ def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -
     rows = rows.drop_duplicates([*_PLACE, "expiry"], keep="last")
     rows = rows.dropna(subset=["index_price_usd"])
     if rows.empty:
-        raise ValueError("futures has no row with an index and time left until its expiry")
+        raise ValueError("futures must have at least one row with an index price before its expiry")
     spot = rows.groupby(_PLACE)["index_price_usd"].median()
     rows = rows.join(spot.rename("spot"), on=_PLACE)
     rows["forward"] = rows["price_usd"] / rows["index_price_usd"] * rows["spot"]
@@ -113,7 +113,7 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     """
     require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
     if not curve.sizes["expiry"]:
-        raise ValueError("curve has no expiry to interpolate between")
+        raise ValueError("curve must have at least one expiry to interpolate")
     at = hours_of(tenor, "tenor") / _YEAR_HOURS
     core = [["expiry"], ["expiry"], []]
     inputs = np.log1p(curve["basis"]), curve["year_fraction"], at
@@ -173,7 +173,7 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
     """
     require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
     if not costs_bps >= 0.0:
-        raise ValueError(f"{costs_bps=} cannot be below 0")
+        raise ValueError(f"costs_bps must be 0 or more, got {costs_bps!r}")
     years = curve["year_fraction"]
     left = curve["basis"] - costs_bps / BPS
     net = left - borrow_apr * years
@@ -218,7 +218,10 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     rows = _known(futures, 0.0)
     ahead = np.timedelta64(length(before, "before"))
     if not (rows["expiry"] - rows["time"] > ahead).any():
-        raise ValueError(f"futures has no contract with more than {before} until its expiry")
+        raise ValueError(
+            f"futures must have a contract with more than {before} until its expiry: pass more contracts, or "
+            "a smaller before="
+        )
     held = pd.concat(
         [_held(contracts, ahead) for _, contracts in rows.groupby(_PLACE[:2])], ignore_index=True
     )
@@ -243,9 +246,9 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
         if last is not None and expiry[last] <= now:
             lost = rows.iloc[last]
             raise ValueError(
-                f"{lost['symbol']} on {lost['exchange']}: no time before the contract of "
-                f"{lost['expiry']:%Y-%m-%d} expired has a price of it and of a later one, with which to roll "
-                "it: request a finer resolution, or pass a larger before="
+                f"{lost['symbol']} on {lost['exchange']}: the contract of {lost['expiry']:%Y-%m-%d} cannot "
+                "be rolled, because it and a later one never have a price at the same time before its "
+                "expiry: request a finer resolution, or pass a larger before="
             )
         if last is not None:
             own = at[name[at] == name[last]]
@@ -294,7 +297,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     marks = legs.set_index(_PLACE)["rolled_usd"].to_xarray()
     marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
     if not marks.notnull().any():
-        raise ValueError("held has no price at a time of prices: use one resolution for both")
+        raise ValueError("held and prices must have timestamps in common: use one resolution for both")
     marked_at = marks["time"].where(marks.notnull())
     free = free_leg(rates)
     free = free.where(

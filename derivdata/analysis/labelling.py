@@ -85,7 +85,7 @@ def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
         is_lazy = hasattr(value, "__dask_graph__") and hasattr(value, "ndim")  # a Dataset has no ndim
         array = value if is_lazy else np.asarray(value, dtype=np.float64)
     except (ValueError, TypeError, RuntimeError):
-        raise TypeError(f"{argument} must be numbers, not {type(value).__name__}") from None
+        raise TypeError(f"{argument} must be numbers, got {type(value).__name__}") from None
     if array.ndim > len(dims):
         raise TypeError(
             f"{argument} is a bare array of {array.ndim} dimensions; wrap it in a DataArray that names them"
@@ -131,7 +131,7 @@ def whole_surface(surface: xr.Dataset) -> xr.Dataset:
         )
     require_variables(surface, "surface", _OF_A_SURFACE, dims=("expiry",))
     if not surface.sizes["expiry"]:
-        raise ValueError("surface has no expiries")
+        raise ValueError("surface must have at least one expiry")
     lazy = any("expiry" in variable.dims and variable.chunks for variable in surface.variables.values())
     return surface.chunk(expiry=-1) if lazy else surface
 
@@ -215,7 +215,7 @@ def _lazily(
 ) -> Any:
     """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
     use = (
-        f"one grid of {shape[axis]} chains has {math.prod(shape):,} cells, almost all of them empty: pass "
+        f"one grid of {shape[axis]} chains would have {math.prod(shape):,} cells, almost all empty: pass "
         "fewer times, or use surface.from_chain, which fits a few at a time; to fill it chunk by chunk"
     )
     da = import_extra("dask.array", "dask", use)

@@ -87,12 +87,12 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     blocks of a day and over weekends, at 1 % significance each; effects up to 0.05 are ignored.
     """
     if dim not in counts.dims:
-        raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
+        raise ValueError(f"counts must have the dim {dim!r}, got dims {', '.join(map(str, counts.dims))}")
     require_numbers(counts, "counts")
     if bool((counts < 0.0).any()):
-        raise ValueError("counts must be numbers of events: some are below 0")
+        raise ValueError("counts must be numbers of events, 0 or more: some are negative")
     if counts.attrs.get("units", "1") != "1":
-        raise ValueError(f"counts is in {counts.attrs['units']!r}: this takes numbers of events")
+        raise ValueError(f"counts must be numbers of events, got units {counts.attrs['units']!r}")
     units = {"branching_ratio": "1", "status": BranchingStatus}
     result = figures_of(
         _branching, counts, units=units, over=[dim], vectorize=True, clock=_clock(counts, dim)
@@ -273,14 +273,16 @@ def bucket(
 
 def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> pd.DatetimeIndex:
     if (start is None or end is None) and not len(events):
-        raise ValueError("no events: pass start and end of the window")
+        raise ValueError("events is empty: pass start and end of the window")
     first = events["time"].min() if start is None else times.instant(start, "start")
     last = events["time"].max() if end is None else times.instant(end, "end") - pd.Timedelta(1, "us")
     if not first <= last:
-        raise ValueError(f"start {first} is not before end {last}: buckets are of [start, end)")
+        raise ValueError(
+            f"start must be before end, got start {first} and end {last}: buckets cover [start, end)"
+        )
     if not (last - first) < _MOST_BUCKETS * width:
         raise ValueError(
-            f"freq={width} from start {first} to end {last} is more than {_MOST_BUCKETS:,} buckets"
+            f"freq={width} is too fine: start {first} to end {last} has more than {_MOST_BUCKETS:,} buckets"
         )
     return pd.date_range(first.floor(width), last.floor(width), freq=width)
 
@@ -328,7 +330,7 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
     for frame in frames:
         coverage = provenance(frame).get("coverage")
         if coverage is None:
-            raise ValueError("a frame has no coverage: pass frames of dd.liquidations.poll")
+            raise ValueError("frames must have coverage: pass frames of dd.liquidations.poll")
         intervals += coverage["observed"]
     table = pd.DataFrame(intervals, columns=["start", "end"]).apply(pd.to_datetime, utc=True)
     return table[table["end"] > table["start"]].sort_values("start").reset_index(drop=True)
@@ -341,23 +343,24 @@ def check_orders(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
     unknown = events["side"][~events["side"].isin(("long", "short"))]
     if len(unknown):
         raise ValueError(
-            f"events has the side {unknown.iloc[0]!r}: it must be 'long' or 'short', the side that was "
-            "liquidated. A forced sell order closes a long"
+            "the side of events must be 'long' or 'short' (the liquidated side; a forced sell order closes a "
+            f"long), got {unknown.iloc[0]!r}"
         )
     if events["time"].isna().any():
-        raise ValueError("events lack the time in some rows")
+        raise ValueError("events: time is missing in some rows; remove them")
     if len(events):
         require_zone(events, "events")
     if {"exchange", "order_id"} <= set(events.columns):
         duplicates = int(events.duplicated(["exchange", "order_id"]).sum())
         if duplicates:
             raise ValueError(
-                f"{duplicates} events repeat an order of a venue: drop_duplicates(['exchange', 'order_id'])"
+                f"{duplicates} events repeat an order of a venue: call drop_duplicates(['exchange', "
+                "'order_id'])"
             )
     require_names(events, by, "by", "events")
     for name in by:
         if events[name].isna().any():
-            raise ValueError(f"events lack {name!r} in some rows: by can not place them")
+            raise ValueError(f"events: {name!r} is missing in some rows, which by= needs; remove them")
     return list(by)
 
 
@@ -485,9 +488,9 @@ def cascades(
     """
     require_columns(found, "found", ("value_usd", "count"), others=("start", "end"))
     if not 0.0 <= quantile <= 1.0:
-        raise ValueError(f"{quantile=} is a share of the clusters: from 0 to 1")
+        raise ValueError(f"quantile must be a share of the clusters from 0 to 1, got {quantile!r}")
     if history < 0:
-        raise ValueError(f"{history=} is a number of earlier clusters: 0 or more")
+        raise ValueError(f"history must be a number of earlier clusters, 0 or more, got {history!r}")
     ordered = found.sort_values("start", kind="stable")
     bar = np.maximum(_past_quantiles(ordered, quantile, history), min_usd)
     large = (ordered["count"] >= min_count) & (ordered["value_usd"].to_numpy() >= bar)

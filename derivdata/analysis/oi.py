@@ -152,11 +152,11 @@ def migration(
 def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
     instant = times.naive_utc(times.instant(when, name))
     if "time" not in data.indexes:
-        raise ValueError(f"{of} has no labels along time")
+        raise ValueError(f"{of} must have at least one timestamp")
     try:
         return data.sel(time=instant, drop=True)
     except (KeyError, TypeError):
-        raise ValueError(f"{name}={when!r} is not a time of the panel {of}") from None
+        raise ValueError(f"{name} must be a timestamp of the panel {of}, got {when!r}") from None
 
 
 def _base(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
@@ -302,12 +302,12 @@ def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
     units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
     if units != {"USD"}:
         raise ValueError(
-            f"oi and volume_24h: both must state units='USD' in attrs; they state {', '.join(sorted(units))}"
+            f"oi and volume_24h must both have units='USD' in attrs, got {', '.join(sorted(units))}"
         )
     try:
         oi, volume_24h = xr.align(oi, volume_24h, join="inner", copy=False)
     except (ValueError, TypeError):
-        raise ValueError("oi and volume_24h have labels of two kinds along a dim") from None
+        raise ValueError("oi and volume_24h must have labels of one type along each dim") from None
     ratio = oi / volume_24h.where(volume_24h > 0)
     return ratio.rename("oi_to_volume").assign_attrs(units="days")
 
@@ -322,7 +322,7 @@ def by_kind(oi: Panel) -> xr.DataArray:
     oi = require_quantity(oi, "exchange")
     refuse_negative(oi)
     if not oi.sizes["exchange"]:
-        raise ValueError("oi has no venues along exchange")
+        raise ValueError("oi must have at least one venue along exchange")
     kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
     grouped = oi.assign_coords(kind=("exchange", kinds)).groupby("kind").sum(min_count=1)
     return grouped.assign_attrs(oi.attrs, venues_as_of=VENUES_AS_OF)
@@ -362,7 +362,7 @@ def _fractions(values: Array, out: Array) -> Array:
     for start in range(0, values.shape[-1], _BLOCK):
         block = values[:, start : start + _BLOCK]
         if (block < 0.0).any():
-            raise ValueError("oi is negative somewhere: open interest is 0 or more, see dd.quality")
+            raise ValueError("oi must be 0 or more, got a negative value: check the table with dd.quality")
         total = block.sum(axis=0, out=totals[start : start + _BLOCK])
         np.divide(block, np.where(total > 0, total, np.nan), out=out[:, start : start + _BLOCK])
     return totals
@@ -398,7 +398,7 @@ def _figures(block: Array) -> tuple[Any, ...]:
 def _squares(block: Array) -> Array:
     """Return the sum of squares over the first axis, in its order for any memory layout."""
     if (block < 0.0).any():
-        raise ValueError("share is negative somewhere: a share is from 0 to 1")
+        raise ValueError("share must be from 0 to 1, got a negative value")
     total = np.zeros(block.shape[1])
     square = np.empty(block.shape[1])
     for row in block:

@@ -143,7 +143,10 @@ def chain(
     rows = rows[(rows["time"] > since) & (rows["time"] <= now) & (rows["expiry"] > now)]
     rows = rows[(rows["execution"] == "book") & rows["iv"].notna() & rows["index_price_usd"].notna()]
     if rows.empty:
-        raise ValueError(f"no trades of {window=} to at={now} have a volatility and an index price")
+        raise ValueError(
+            f"trades must have at least one row with a volatility and an index price in {window=} to "
+            f"at={now}: pass a longer window"
+        )
     rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
     rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
     rows["contract"] = contracts(rows)

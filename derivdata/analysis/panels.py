@@ -36,29 +36,30 @@ _MOST_DRAWS = 100_000
 def require_numbers(data: Any, argument: str) -> None:
     """Raise unless an array has integers or floats; its values are not read."""
     if data.dtype.kind not in "iuf":
-        raise TypeError(f"{argument} must hold numbers, not {data.dtype}")
+        raise TypeError(f"{argument} must have numeric values, got {data.dtype}")
 
 
 def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     """Raise for data whose ``time`` is not a dim with a coordinate of times."""
-    dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "none at all"
+    dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "no time"
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return
-    raise TypeError(f"{argument} needs a time dim and coordinate in naive UTC datetime64, not {dtype}")
+    raise TypeError(f"{argument} must have a time dim and coordinate in naive UTC datetime64, got {dtype}")
 
 
 def require_draws(resamples: int, *, least: int = 1) -> None:
     """Raise for an invalid number of simulated series."""
     if not least <= resamples <= _MOST_DRAWS:
         raise ValueError(
-            f"{resamples=}: {least} at least and {_MOST_DRAWS:,} at most, for the ends of an interval"
+            f"resamples must be from {least} to {_MOST_DRAWS:,} to find the ends of an interval, got "
+            f"{resamples!r}"
         )
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
     """Return the seed that an ``rng`` argument represents (SPEC 7): itself, or a number drawn from it."""
     if isinstance(rng, int) and rng < 0:
-        raise ValueError(f"{rng=}: random numbers start at 0 or above")
+        raise ValueError(f"rng must be a seed of 0 or more, got {rng!r}")
     return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
 
 
@@ -76,7 +77,7 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
     for label in labels:
         if present.count(label) != 1:
             raise ValueError(
-                f"{argument} has {present.count(label)} times {label!r} along {dim!r}: need it once"
+                f"{argument} must have {label!r} once along {dim!r}, got it {present.count(label)} times"
             )
 
 
@@ -87,7 +88,7 @@ def require_same(arrays: Mapping[str, xr.DataArray], data: xr.DataArray, of: str
         try:
             xr.align(data, array, join="exact", copy=False)
         except ValueError:
-            raise ValueError(f"{name} has other labels than {of}, or not as many along a dim") from None
+            raise ValueError(f"{name} must have the labels of {of} along each dim") from None
 
 
 def require_variables(
@@ -96,12 +97,12 @@ def require_variables(
     """Raise for a Dataset that lacks a variable or a dim, or has non-numeric values."""
     for name in dims:
         if name not in data.dims:
-            raise ValueError(f"{argument} has no dim {name!r}; its dims are {tuple(map(str, data.dims))}")
+            raise ValueError(f"{argument} must have the dim {name!r}, got dims {tuple(map(str, data.dims))}")
     for name in numbers:
         if name not in data.variables:
             raise ValueError(f"{argument} has no variable {name!r}{did_you_mean(name, data.variables)}")
         if not np.issubdtype(data[name].dtype, np.number):
-            raise ValueError(f"{argument} has no numbers in {name!r} but {data[name].dtype}")
+            raise ValueError(f"{argument} must have numbers in {name!r}, got {data[name].dtype}")
 
 
 def with_symbol(data: Any) -> Any:
@@ -117,9 +118,9 @@ def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -
     if isinstance(value, xr.DataArray):
         strange = [str(dim) for dim in value.dims if dim not in data.dims]
         if strange:
-            raise ValueError(f"{argument} has a dim {strange[0]!r} that the data does not have")
+            raise ValueError(f"{argument} must not have the dim {strange[0]!r}, which the data does not have")
     elif np.ndim(value) or isinstance(value, pd.DataFrame | xr.Dataset):
-        raise TypeError(f"{argument} must be a number or a labelled DataArray, not {type(value).__name__}")
+        raise TypeError(f"{argument} must be a number or a labelled DataArray, got {type(value).__name__}")
 
 
 def require_together(**values: Any) -> None:
@@ -139,7 +140,9 @@ def require_together(**values: Any) -> None:
         except ValueError:
             both = None
         if both is None or (labelled and both != shape):
-            raise ValueError(f"{name} has the shape {own}, which does not fit {shape} of the others")
+            raise ValueError(
+                f"{name} has the shape {own}, which does not broadcast to the shape {shape} of the others"
+            )
         shape = both
 
 
@@ -160,17 +163,20 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
     shape = tuple(sizes.values())
     for name, value in values.items():
         if isinstance(value, xr.Dataset | pd.DataFrame):
-            raise TypeError(f"{name} must be a number or an array, not {type(value).__name__}")
+            raise TypeError(f"{name} must be a number or an array, got {type(value).__name__}")
         if isinstance(value, xr.DataArray):
             strange = [str(dim) for dim in value.dims if dim in core or not (new or dim in sizes)]
             if strange:
-                raise ValueError(f"{name} has the dim {strange[0]!r}, which the data does not have")
+                raise ValueError(f"{name} must not have the dim {strange[0]!r}, which the data does not have")
             for dim, size in value.sizes.items():
                 if dim not in value.indexes and size != sizes.get(dim, size):
-                    raise ValueError(f"{name} has {size} along {dim!r} where the data has {sizes[dim]}")
+                    raise ValueError(
+                        f"{name} must have {sizes[dim]} labels along {dim!r} as the data, got {size}"
+                    )
         elif not _fits(np.shape(value), shape):
             raise ValueError(
-                f"{name} has the shape {np.shape(value)}, which does not fit {shape} of the data"
+                f"{name} has the shape {np.shape(value)}, which does not broadcast to the shape {shape} of "
+                "the data"
             )
     return [_named(value, sizes) if _is_bare(value) else value for value in values.values()]
 
@@ -228,7 +234,8 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
     named = next((unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)), None)
     if stated is not None and named is not None and stated != named:
         raise ValueError(
-            f"{argument}: name {name!r} says {named} and attrs say units={stated!r}: correct one of them"
+            f"{argument}: the name {name!r} means {named}, but attrs have units={stated!r}: correct one of "
+            "them"
         )
     return named if stated is None else str(stated)
 
@@ -240,10 +247,10 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     except ValueError as fault:
         raise ValueError(f"{name}: {fault}") from None
     if not isinstance(array, xr.DataArray):
-        raise TypeError(f"{name} must be a table or the panel of one, not {type(panel).__name__}")
+        raise TypeError(f"{name} must be a table or a panel, got {type(panel).__name__}")
     absent = [dim for dim in dims if dim not in array.dims]
     if absent:
-        raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(array.dims)}")
+        raise ValueError(f"{name} must have the dim {absent[0]!r}, got dims {tuple(array.dims)}")
     require_numbers(array, name)
     if array.dtype != np.float64:  # whole numbers have no NaN, and long sums need more digits than float32
         array = array.astype(np.float64)
@@ -253,10 +260,10 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     unit = unit_of(array, name)
     if unit is None:
         raise ValueError(
-            f"the unit of {name} is not stated: set {name}.attrs['units'] = {units!r} if it is so"
+            f"the unit of {name} is missing: set {name}.attrs['units'] = {units!r} if that is its unit"
         )
     if unit != units:
-        raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
+        raise ValueError(f"{name} must be in {units!r}, got {unit!r}: convert it with dd.units")
     return array
 
 
@@ -267,7 +274,7 @@ def _require_labels(panel: xr.DataArray, name: str) -> None:
         if dim == "time":
             require_times(panel, name)
         elif panel[dim].dtype.kind in "biufcmM":
-            raise TypeError(f"the labels of {name} along {dim} must be text, not {panel[dim].dtype}")
+            raise TypeError(f"the labels of {name} along {dim} must be text, got {panel[dim].dtype}")
 
 
 def require_quantity(oi: Any, *dims: str) -> xr.DataArray:
@@ -275,9 +282,9 @@ def require_quantity(oi: Any, *dims: str) -> xr.DataArray:
     amounts: xr.DataArray = require(oi, *dims, name="oi")
     unit = unit_of(amounts, "oi")
     if unit is None:
-        raise ValueError("oi must state its unit: oi.attrs['units'] = 'USD', or 'coin'")
+        raise ValueError("the unit of oi is missing: set oi.attrs['units'] to 'USD' or 'coin'")
     if unit not in QUANTITY_UNITS:
-        raise ValueError(f"oi is in {unit!r}: open interest is in 'USD' or in 'coin'")
+        raise ValueError(f"oi must be in 'USD' or 'coin', got {unit!r}")
     return amounts
 
 
@@ -286,7 +293,7 @@ def require_share(share: Any, *dims: str) -> xr.DataArray:
     fractions: xr.DataArray = require(share, *dims, name="share")
     unit = unit_of(fractions, "share")
     if unit not in (None, "fraction", "1"):
-        raise ValueError(f"share is in {unit!r}: shares are fractions, see market_share")
+        raise ValueError(f"share must be a fraction, got {unit!r}: pass the result of market_share")
     return fractions
 
 
@@ -294,13 +301,13 @@ def require_unit_if_stated(data: xr.DataArray, name: str, *units: str) -> None:
     """Raise if an array states a unit other than these; a unit need not be stated."""
     unit = unit_of(data, name)
     if unit not in (None, *units):
-        raise ValueError(f"{name} is in {unit!r} where {units[0]!r} is needed: convert it with dd.units")
+        raise ValueError(f"{name} must be in {units[0]!r}, got {unit!r}: convert it with dd.units")
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
     """Raise for negative amounts; lazy arrays are not read."""
     if data.chunks is None and bool((data < 0.0).any()):
-        raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
+        raise ValueError(f"{name} must be 0 or more, got a negative value: check the table with dd.quality")
 
 
 def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
@@ -308,14 +315,14 @@ def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
     rates = require(panel, *dims, units=RATE_UNIT, name=name)
     kind = rates.attrs.get("kind")
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"{name}.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
+        raise ValueError(f"{name}.attrs['kind'] must be 'sampled' or 'settled', got {kind!r}")
     return rates
 
 
 def require_level(level: float) -> None:
     """Raise for a probability of an interval that is not between 0 and 1."""
     if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level} is a probability: 0.9")
+        raise ValueError(f"level must be a probability such as 0.9, got {level}")
 
 
 def kind_of(panel: xr.DataArray) -> str:
@@ -323,8 +330,8 @@ def kind_of(panel: xr.DataArray) -> str:
     kind = panel.attrs.get("kind")
     if kind not in KINDS:
         raise ValueError(
-            f"the kind of panel is {kind!r}: set panel.attrs['kind'] to 'sampled' (a rate over time, which "
-            "is integrated) or 'settled' (payments, which are added)"
+            "panel.attrs['kind'] must be 'sampled' (a rate over time, which is integrated) or 'settled' "
+            f"(payments, which are added), got {kind!r}"
         )
     return str(kind)
 
@@ -338,10 +345,12 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
                 has = ", ".join(map(str, listed)) or "no label"
                 near = did_you_mean(venue, listed)
                 raise ValueError(
-                    f"{argument}: {str(venue)!r} is not a venue of this panel; its exchange has {has}{near}"
+                    f"{argument}: {str(venue)!r} is not a venue of this panel; its venues: {has}{near}"
                 )
             if listed.count(venue) > 1:
-                raise ValueError(f"{argument}: the panel's exchange has {str(venue)!r} more than once")
+                raise ValueError(
+                    f"{argument}: the panel must have {str(venue)!r} once along exchange: remove duplicates"
+                )
 
 
 def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:
@@ -354,10 +363,13 @@ def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
     require_times(panel, name)
     times = panel["time"].to_numpy()
     if not times.size:
-        raise ValueError(f"{name} has no rows along time")
+        raise ValueError(f"{name} must have at least one row along time")
     since = hours_at(times, times[0])
     if np.isnan(since).any() or (np.diff(since) <= 0).any():
-        raise ValueError(f"the times of {name} must ascend without repeats: sort them, see dd.quality")
+        raise ValueError(
+            f"the times of {name} must ascend without duplicates: sort them and drop duplicates, see "
+            "dd.quality"
+        )
     return since
 
 
@@ -371,14 +383,14 @@ def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None
     """Return the hours of a length of time such as ``"7d"``: above 0, or from `least` on."""
     hours = float(length(value, name) / pd.Timedelta(1, "h"))
     if hours <= 0.0 if least is None else hours < least:
-        raise ValueError(f"{name}={value!r} is too short")
+        raise ValueError(f"{name}={value!r} is too short: pass a longer time")
     return hours
 
 
 def usual_step(since: Floats) -> float:
     """Return the usual hours between rows, the median gap."""
     if since.size < 2:
-        raise ValueError("the panel has one row and no validity: pass step")
+        raise ValueError("the panel has one row, so its step is unknown: pass step=")
     return float(np.median(np.diff(since)))
 
 
@@ -386,8 +398,8 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
     """Return the hours covered by each settlement of a panel, over the panel's dims."""
     if "interval_hours" not in panel.coords:
         raise ValueError(
-            "settlements pay for their interval, and this panel lacks it: dd.panel(settlements) has it, "
-            "or panel.assign_coords(interval_hours=8.0); infer_interval finds it from the stamps"
+            "panel must have interval_hours, the interval of each settlement: use dd.panel(settlements) or "
+            "panel.assign_coords(interval_hours=8.0); infer_interval derives it from the timestamps"
         )
     stated = panel["interval_hours"].reset_coords(drop=True)
     if not stated.dims and stated.chunks is None:
@@ -402,30 +414,32 @@ def window_rows(
     """Return the rows of a window, of time in whole steps of the panel, and the least known ones."""
     since = hours(panel) if "time" in panel.coords and panel.sizes["time"] else None
     if (window is None) == (rows is None):
-        raise ValueError("pass the window as a length of time, or its rows=")
+        raise ValueError("window= or rows= is missing: pass window as a length of time, or rows as a number")
     if window is not None:
         nothing = float(max(2, min_rows or 2))  # of a panel without steps, any window of enough rows will do
         steps = nothing if since is None else hours_of(window, "window") / usual_step(since)
         if not abs(steps - np.rint(steps)) < 1e-6:
-            raise ValueError(f"{window=} is not a whole number of the panel's steps: pass rows=")
+            raise ValueError(
+                f"window must be a whole number of the panel's steps, got {window!r}: pass rows= instead"
+            )
         rows = int(np.rint(steps))
     assert rows is not None
     least = max(2, rows // 2) if min_rows is None else min_rows
     if not 2 <= least <= rows <= _MOST:
         given = "" if window is None else f"{window=} has "
-        raise ValueError(f"{given}{rows=}, min_rows={least}: need 2 <= min_rows <= rows <= {_MOST:,}")
+        raise ValueError(
+            f"{given}rows={rows!r}, min_rows={least}: expected 2 <= min_rows <= rows <= {_MOST:,}"
+        )
     return rows, least
 
 
 def positive(value: Any, name: str) -> float:
     """Require a finite number above 0."""
     if np.ndim(value):
-        raise TypeError(
-            f"{name} must be one number, or a labelled DataArray where it takes one, not an array"
-        )
+        raise TypeError(f"{name} must be one number or a labelled DataArray, got an unlabelled array")
     number = float(value)
     if not (np.isfinite(number) and number > 0.0):
-        raise ValueError(f"{name}={value!r} must be a positive number")
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
     return number
 
 
@@ -444,14 +458,14 @@ def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> 
         require(other, units=units, name=name)
     extra = [str(dim) for dim in other.dims if dim not in panel.dims]
     if extra:
-        raise ValueError(f"{name} has a dim {extra[0]!r} that the panel lacks")
+        raise ValueError(f"{name} must not have the dim {extra[0]!r}, which the panel does not have")
     try:
         xr.align(panel, other, join="exact", copy=False)
     except ValueError:
         along = [str(dim) for dim in other.dims if not _has_same_labels(panel, other, str(dim))]
         where = f" along {' and '.join(along)}" if along else ""
         raise ValueError(
-            f"{name} has other labels than the panel{where}: reindex or align it first"
+            f"{name} must have the labels of the panel{where}: reindex or align it first"
         ) from None
     return other.broadcast_like(panel).transpose(*panel.dims)
 

@@ -211,7 +211,9 @@ def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> 
     if t is not None:
         return at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     if extrapolate is not None:
-        raise ValueError("extrapolate is for year_fraction, which may be beyond the last expiry: pass both")
+        raise ValueError(
+            "extrapolate= applies only to year_fraction=, which may be beyond the last expiry: pass both"
+        )
     return at_expiries(surface)
 
 

@@ -60,7 +60,9 @@ def exchange_spans(
             if day in early:
                 stop -= _usual_close(book, day) - closes
             if not begin <= opens <= closes <= stop:
-                raise ValueError(f"extended={extended} does not enclose the hours of {name} on {day.date()}")
+                raise ValueError(
+                    f"extended must include the regular hours of {name} on {day.date()}, got {extended}"
+                )
             trading.append(_Trading(begin, opens, "extended", day))
             trading.append(_Trading(closes, stop, "extended", day))
         trading.extend(_Trading(*half, "regular", day) for half in halves)
@@ -77,7 +79,7 @@ def _local(day: pd.Timestamp, text: str, zone: Any) -> pd.Timestamp:
     """Return the timestamp of a local time of day."""
     hour, _, minute = text.partition(":")
     if not (hour.isdigit() and minute.isdigit() and int(hour) < 24 and int(minute) < 60):
-        raise ValueError(f"extended has {text!r}: write local times like '04:00'")
+        raise ValueError(f"extended must have local times such as '04:00', got {text!r}")
     wall = day.replace(hour=int(hour), minute=int(minute))
     return wall.tz_localize(zone).tz_convert("UTC")
 
@@ -88,14 +90,14 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
     texts = hours[named].astype("str").apply(lambda column: column.str.lower())
     rows = hours[(texts == market.lower()).any(axis=1)]
     if not len(rows):
-        raise ValueError(f"hours has no market {market!r}: its exchange_id has {_listed(hours)}")
+        raise ValueError(f"hours does not have the market {market!r}; available: {_listed(hours)}")
     if "timezone" not in rows.columns or rows["timezone"].isna().any():
-        raise ValueError(f"hours has no timezone for {market!r}, which its closures need")
+        raise ValueError(f"hours must have a timezone for {market!r}, which the closures need")
     if "time" in rows.columns:
         rows = rows.sort_values("time")
     rows = rows.drop_duplicates(["exchange_id", "start", "session"], keep="last")
     if rows["exchange_id"].nunique() > 1:
-        raise ValueError(f"{market!r} names several markets of hours: pass the exchange_id")
+        raise ValueError(f"{market!r} matches several markets of hours: pass the exchange_id")
     zone = str(rows["timezone"].iloc[-1])
     tradable = rows["is_tradable"].astype("bool")
     trading = []
@@ -112,8 +114,8 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
     spans = _with_closures(trading, _WEEKEND, market, holidays)
     if spans["start"].min() > first or spans["end"].max() < last:
         raise ValueError(
-            f"hours has sessions of {market!r} from {spans['start'].min()} to {spans['end'].max()}, and the "
-            f"window is from {first} to {last}: join tables of more times with pd.concat"
+            f"hours has sessions of {market!r} from {spans['start'].min()} to {spans['end'].max()}, but the "
+            f"window is from {first} to {last}: join tables of other times with pd.concat"
         )
     return spans
 
@@ -132,12 +134,12 @@ def _with_closures(
     """Return spans of trading with the closures between them; `holidays` are the listed ones, if known."""
     ordered = sorted(span for span in trading if span.start < span.end)
     if not ordered:
-        raise ValueError(f"{market!r} has no trading in or about the window")
+        raise ValueError(f"{market!r} does not trade in or near the window")
     rows = []
     before = None
     for span in ordered:
         if before is not None and span.start < before.end:
-            raise ValueError(f"sessions of {market!r} overlap at {span.start}")
+            raise ValueError(f"sessions of {market!r} must not overlap, got an overlap at {span.start}")
         if before is not None and span.start > before.end:
             rows.append((_closure(before, span, weekmask, market, holidays), before.end, span.start))
         rows.append((span.session, span.start, span.end))
@@ -159,8 +161,8 @@ def _closure(
     unlisted = [day for day in weekdays if holidays is not None and day not in holidays]
     if unlisted:
         raise ValueError(
-            f"hours has neither a session nor a holiday of {market!r} on {unlisted[0].date()}: join the "
-            "table of an earlier time with pd.concat"
+            f"hours lacks a session or holiday of {market!r} on {unlisted[0].date()}: join the table of an "
+            "earlier time with pd.concat"
         )
     if weekdays:
         return "holiday"

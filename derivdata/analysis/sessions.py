@@ -99,11 +99,11 @@ def calendar(
     first = instant(start, "start")
     last = instant(end, "end")
     if not first < last:
-        raise ValueError(f"the window from {first} to {last} is empty: end must be after start")
+        raise ValueError(f"end must be after start, got start {first} and end {last}")
     if hours is None:
         spans = exchange_spans(market, first, last, extended)
     elif extended is not None:
-        raise ValueError("extended= does not apply to hours=: the table lists extended sessions itself")
+        raise ValueError("extended= does not apply to hours=, which already lists extended sessions: omit it")
     else:
         require_columns(hours, "hours", others=("exchange_id", "start", "end", "session", "is_tradable"))
         spans = table_spans(hours, market, first, last)
@@ -170,7 +170,7 @@ def by_session(
     bounds, kinds = _bounds(sessions)
     panels = [panel for panel in (mark, funding, oi) if panel is not None]
     if not panels or (index is not None and mark is None):
-        raise ValueError("pass mark, funding or oi; index needs mark")
+        raise ValueError("mark, funding or oi is missing: pass at least one; index needs mark")
     spent = {"bounds": bounds, "kinds": kinds}
     results = []
     if funding is not None:
@@ -240,7 +240,7 @@ def closures(
     """
     bounds, kinds = _bounds(sessions)
     if all(panel is None for panel in (mark, index, funding, oi)):
-        raise ValueError("pass mark, index, funding or oi")
+        raise ValueError("mark, index, funding or oi is missing: pass at least one")
     begins, ends, names = _closures(bounds, kinds)
     delay = length(after, "after") / pd.Timedelta(1, "us")
     opens = ends + np.timedelta64(round(delay), "us")
@@ -282,7 +282,7 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
     """Return the edges of the spans of a calendar [datetime64, µs], and the number of each span's session."""
     require_columns(sessions, "sessions", others=("session", "start", "end"))
     if not len(sessions):
-        raise ValueError("sessions has no rows: pass a calendar of dd.analysis.sessions.calendar")
+        raise ValueError("sessions is empty: pass the result of dd.analysis.sessions.calendar")
     starts, ends = (
         naive_utc(pd.DatetimeIndex(sessions[name])).as_unit("us").to_numpy() for name in ("start", "end")
     )
@@ -290,12 +290,11 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
     starts = starts[order]
     ends = ends[order]
     if (starts[1:] != ends[:-1]).any() or (ends <= starts).any():
-        raise ValueError("sessions: expected spans without holes between them; pass a whole calendar")
+        raise ValueError("sessions must be contiguous: pass a whole calendar")
     unknown = set(sessions["session"]) - set(SESSIONS)
     if unknown:
         raise ValueError(
-            f"sessions has the session {sorted(map(str, unknown))[0]!r}: "
-            f"expected one of {', '.join(SESSIONS)}"
+            f"sessions must be named {', '.join(SESSIONS)}, got {sorted(map(str, unknown))[0]!r}"
         )
     kinds = np.array([SESSIONS.index(name) for name in sessions["session"].to_numpy()[order]])
     return np.append(starts, ends[-1]), kinds
@@ -327,7 +326,7 @@ def _require_labels(results: list[Any]) -> None:
     try:
         xr.align(*results, join="exact", copy=False)
     except ValueError:
-        raise ValueError("the panels have different symbols or venues: select the same of each") from None
+        raise ValueError("the panels must have the same symbols and venues: select them") from None
 
 
 def _over_sessions(
@@ -343,7 +342,7 @@ def _over_sessions(
     bounds = spent["bounds"]
     if stamps[0] < bounds[0] or stamps[-1] > bounds[-1]:
         raise ValueError(
-            f"{name} runs from {stamps[0]} to {stamps[-1]} and sessions from {bounds[0]} to {bounds[-1]}: "
+            f"{name} covers {stamps[0]} to {stamps[-1]}, but sessions covers {bounds[0]} to {bounds[-1]}: "
             "pass a calendar that covers the panel"
         )
     edges = hours_at(bounds, stamps[0])

@@ -248,11 +248,10 @@ def _without_overlap(
         name = names[int(number[place[:-1]])]
         paid_at = origin + np.timedelta64(round(since[row] * 3_600_000_000), "us")
         raise ValueError(
-            f"settlements of {name} pay for more hours than have passed: that of "
-            f"{np.datetime_as_string(paid_at, unit='s')} pays for {interval[place]:g} h and comes "
-            f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
-            "dd.quality), or interval_hours is too long (see infer_interval); functions that take overlap= "
-            "omit it with overlap='nan'"
+            f"settlements of {name} overlap: the one at {np.datetime_as_string(paid_at, unit='s')} pays for "
+            f"{interval[place]:g} h and comes {since[row] - since[before[place]]:g} h after the previous "
+            "one. A payment is duplicated (see dd.quality), or interval_hours is too long (see "
+            "infer_interval); functions with overlap= omit it with overlap='nan'"
         )
     for series in np.ndindex(wrong.shape[:-1]):
         if wrong[series].any():
@@ -310,9 +309,9 @@ def _merged(
         place = np.unravel_index(int(np.argmax(counted > 1)), counted.shape)
         name = names[int(number[place[:-1]])]
         raise ValueError(
-            f"{name} has two settlements within a minute of "
-            f"{np.datetime_as_string(due[place[-1]], unit='s')}: one payment is there twice, see dd.quality; "
-            "functions that take overlap= leave the second out with overlap='nan'"
+            f"{name} has two settlements within 1 min of {np.datetime_as_string(due[place[-1]], unit='s')}: "
+            "one payment is duplicated, see dd.quality; functions with overlap= omit the second with "
+            "overlap='nan'"
         )
     rows = np.where(there, np.arange(rates.shape[-1]), rates.shape[-1])
     first = np.minimum.reduceat(rows, starts, axis=-1)
@@ -373,14 +372,14 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     wrong = _is_other_coin(logs)
     if bool(wrong.any()) and apart == "raise":
         listed = _listed(logs.where(wrong), wrong, counted=False)
-        message = f"{name} are not of one coin: {listed} against the other venues of the symbol"
+        message = f"{name} must belong to one coin, got {listed} relative to the other venues of the symbol"
         symbols = wrong.any([dim for dim in wrong.dims if dim != "symbol"])
         if bool(symbols.all()):
             raise ValueError(
-                f"{message}. Another coin or contract bears the same ticker: omit it, pass its price in "
-                "units of the others, or pass apart='keep' if it is the same coin"
+                f"{message}. Another coin or contract has the same ticker: omit it, pass its price in units "
+                "of the others, or pass apart='keep' if it is the same coin"
             )
-        warn_caller(f"{message}; these series are left out (apart='keep' uses them)")
+        warn_caller(f"{message}; these series are omitted (apart='keep' uses them)")
         price = price.where(~wrong)
         logs = price_factors(price)
     flagged = abs(logs) > PRICES_AGREE

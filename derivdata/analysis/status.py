@@ -121,11 +121,13 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
     """
     if isinstance(data, xr.Dataset):
         if variable not in data:
-            raise ValueError(f"data has no variable {variable!r}; it has {', '.join(map(str, data))}")
+            raise ValueError(
+                f"data does not have the variable {variable!r}; available: {', '.join(map(str, data))}"
+            )
         data = data[variable]
     if "flag_masks" not in data.attrs or "flag_meanings" not in data.attrs:
         name = variable if data.name is None else data.name
-        raise ValueError(f"{name} lacks flag_masks and flag_meanings: it is not a status")
+        raise ValueError(f"{name} must be a status with flag_masks and flag_meanings in attrs")
     masks = np.atleast_1d(data.attrs["flag_masks"])
     meanings = str(data.attrs["flag_meanings"]).split()
     status = np.nan_to_num(data.to_numpy()).astype(np.int64)

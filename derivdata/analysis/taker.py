@@ -77,5 +77,5 @@ def _sides(buy: Panel, sell: Panel, *dims: str) -> tuple[xr.DataArray, xr.DataAr
         for dim, index in side.indexes.items():
             if not index.is_unique:
                 twice = index[index.duplicated()][0]
-                raise ValueError(f"{name} has {twice} more than once along {dim!r}: keep one of its rows")
+                raise ValueError(f"{name} must have {twice} once along {dim!r}: keep one of its rows")
     return xr.align(bought, sold, join="outer")

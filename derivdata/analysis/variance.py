@@ -106,10 +106,12 @@ def volatility_index(
     """
     days = length(horizon, "horizon") / pd.Timedelta(1, "D")
     if days == 0.0:
-        raise ValueError(f"horizon={horizon!r} is not a time ahead")
+        raise ValueError(f"horizon must be a positive length of time, got {horizon!r}")
     require_variables(variance, "variance", ("total_variance", "year_fraction"))
     if not variance["total_variance"].sizes.get("expiry"):
-        raise ValueError("variance has no total_variance over dim expiry: pass the result of model_free")
+        raise ValueError(
+            "variance must have total_variance over the dim expiry: pass the result of model_free"
+        )
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
@@ -228,7 +230,7 @@ def model_free(
     smile". Without a floor no price bounds the variance of puts: an underlying that may go to 0 has none.
     """
     if not 0.0 < floor < 1.0:
-        raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
+        raise ValueError(f"floor must be a share of the forward between 0 and 1, got {floor!r}")
     fitted = "k_min" in source
     carries = "strip_variance" in source
     if method is None:
@@ -256,7 +258,7 @@ def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
     missing = [name for name in (*names, "year_fraction") if name not in source]
     if missing:
         raise ValueError(
-            f"the source has no {', '.join(missing)}: the strip takes quotes, the others take a fit"
+            f"source must have {', '.join(missing)}: the strip needs quotes, other methods need a fit"
         )
 
 
@@ -412,7 +414,7 @@ def cboe(
     for name, unit in stated.items():
         require_unit_if_stated(named[name], name, next(iter(stated.values())))
         if unit in _NOT_PRICES:
-            raise ValueError(f"{name} is in {unit!r}, expected prices in the currency of the strikes")
+            raise ValueError(f"{name} must be prices in the currency of the strikes, got {unit!r}")
     quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]
@@ -433,13 +435,13 @@ def cboe(
 def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
     missing = [dim for dim in ("strike", "side") if dim not in quotes.dims]
     if missing:
-        raise ValueError(f"{name} has dims {quotes.dims}; {', '.join(missing)} is missing")
+        raise ValueError(f"{name} must have the dim {', '.join(missing)}, got dims {quotes.dims}")
     require_numbers(quotes, name)
     if "strike" not in quotes.coords:
-        raise ValueError(f"{name} has no labels along strike")
+        raise ValueError(f"{name} must have labels along strike")
     require_numbers(quotes["strike"], f"strike of {name}")
     if sorted(quotes["side"].to_numpy().tolist()) != ["call", "put"]:
-        raise ValueError(f"side of {name} holds {quotes['side'].to_numpy().tolist()}, not call and put")
+        raise ValueError(f"side of {name} must be call and put, got {quotes['side'].to_numpy().tolist()}")
     ordered = quotes.sortby("strike").sel(side=["call", "put"])
     return ordered.chunk(strike=-1, side=-1) if ordered.chunks else ordered
 

@@ -77,11 +77,11 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     require_times(price, "price")
     size = length(step, "step") // pd.Timedelta(1, "us")
     if not size:
-        raise ValueError(f"{step=} is not a length of time above 0")
+        raise ValueError(f"step must be a length of time above 0, got {step!r}")
     stamps = price["time"].values.astype("datetime64[us]").astype(np.int64)
     number = stamps // size
     if (np.diff(stamps) <= 0).any():
-        raise ValueError("price: times must ascend without repeats")
+        raise ValueError("the times of price must ascend without duplicates: sort them and drop duplicates")
     first = np.arange(number[0], number[-1] + 1) if number.size else np.zeros(0, dtype=np.int64)
     values = np.moveaxis(np.asarray(price.values, dtype=np.float64), price.get_axis_num("time"), -1)
     values = np.where(values > 0.0, values, np.nan)
@@ -287,7 +287,8 @@ def step_hours(data: xr.DataArray | xr.Dataset) -> float:
     steps = np.unique(np.diff(stamps))
     if len(steps) != 1 or steps[0] <= 0:
         raise ValueError(
-            "times must be in regular steps, two at least: leave gaps as NaN, by .reindex(time=...) or `bars`"
+            "price must have at least two timestamps in regular steps: fill gaps with NaN, by "
+            ".reindex(time=...) or `bars`"
         )
     return float(steps[0]) / HOUR_US
 
@@ -296,7 +297,8 @@ def _steps_of(window: str | pd.Timedelta, step_hours: float) -> int:
     steps: float = length(window, "window") / pd.Timedelta(1, "h") / step_hours
     if steps < 2.0 or abs(steps - round(steps)) > 1e-9 * steps:
         raise ValueError(
-            f"{window=} is {steps:g} steps of {step_hours:g} h: a variance takes a whole number, two at least"
+            f"window must be a whole number of at least two steps of {step_hours:g} h, got {window!r} "
+            f"({steps:g} steps)"
         )
     return round(steps)
 
@@ -371,9 +373,9 @@ def cone(
     Klass's estimate.
     """
     if not len(windows) or len(set(windows)) < len(windows):
-        raise ValueError(f"windows={list(windows)} must name at least one, and each once")
+        raise ValueError(f"windows must have at least one window without duplicates, got {list(windows)}")
     if not len(quantiles) or not all(0.0 <= q <= 1.0 for q in quantiles):
-        raise ValueError(f"quantiles={list(quantiles)} are not parts from 0 to 1")
+        raise ValueError(f"quantiles must be fractions from 0 to 1, got {list(quantiles)}")
     days = [length(window, "windows") / pd.Timedelta(1, "D") for window in windows]
     parts = [whole(realised(data, window, method=method), "time") for window in windows]
     every = xr.concat(
@@ -497,7 +499,7 @@ def implied_minus_realised(
     realised = _by_end(_decimal(realised, "realised"))
     shift = length(window, "window").to_timedelta64().astype("timedelta64[us]")
     if not shift.astype(np.int64):
-        raise ValueError(f"{window=} is not a length of time above 0")
+        raise ValueError(f"window must be a length of time above 0, got {window!r}")
     if ahead:
         realised = realised.assign_coords(time=realised["time"] - shift)
     others = ({*implied.dims} | {*realised.dims}) - {"time"}
@@ -516,7 +518,7 @@ def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
     if unit == _PERCENT:
         return panel / 100.0
     if unit not in (None, UNIT):
-        raise ValueError(f"{name} is in {unit!r}: expected a volatility in {UNIT!r} or {_PERCENT!r}")
+        raise ValueError(f"{name} must be a volatility in {UNIT!r} or {_PERCENT!r}, got {unit!r}")
     return panel
 
 
@@ -526,7 +528,7 @@ def _by_end(realised: xr.DataArray) -> xr.DataArray:
         return realised
     ends = realised["window_end"]
     if ends.dims != ("time",):
-        raise ValueError(f"realised: window_end must have the single dim 'time', its dims are {ends.dims}")
+        raise ValueError(f"window_end of realised must have the single dim 'time', got dims {ends.dims}")
     return realised.drop_vars("window_end").assign_coords(time=ends.to_numpy())
 
 

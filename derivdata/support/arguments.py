@@ -190,9 +190,9 @@ def _unknown_argument(function: Callable[..., Any], count: int, by_keyword: Mapp
     names = [*positional, *by_name]
     for name in by_keyword:
         if name not in names:
-            listed = f"; it takes {', '.join(names) or 'nothing'}"
+            listed = f"; its arguments are {', '.join(names) or 'nothing'}"
             return f"{function.__name__} has no argument {name!r}{did_you_mean(name, names, listed)}"
-    message = f"{function.__name__}: expected at most {len(positional)} arguments without a name, got {count}"
+    message = f"{function.__name__}: expected at most {len(positional)} positional arguments, got {count}"
     if not by_name:
         return message
     others = ", ".join(by_name) if len(by_name) <= _MOST_LISTED else "the others"
@@ -205,8 +205,8 @@ def _given_twice(function: Callable[..., Any], placed: Sequence[str], by_keyword
     code = function.__code__
     order = ", ".join(code.co_varnames[: code.co_argcount])
     return (
-        f"{function.__name__} got {twice} twice, without a name and as {twice}=; the order without names is "
-        f"{order}: pass {placed[-1]} by name or leave out {twice}="
+        f"{function.__name__} got {twice} twice, by position and as {twice}=; the positional order is "
+        f"{order}: pass {placed[-1]} by name or omit {twice}="
     )
 
 
@@ -245,8 +245,10 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
         for item in value if _is_listed(value) else [value]:
             if _has_kind(item, rule.choices) and item not in rule.choices:
                 choices = ", ".join(map(str, rule.choices))
-                raise ValueError(f"{name}={item!r} is not one of {choices}{did_you_mean(item, rule.choices)}")
-        raise TypeError(f"{name} must be {rule.words}, not {_kind(value)}")
+                raise ValueError(
+                    f"{name} must be one of {choices}, got {item!r}{did_you_mean(item, rule.choices)}"
+                )
+        raise TypeError(f"{name} must be {rule.words}, got {_kind(value)}")
     try:
         return value if rule.convert is None else rule.convert(value)
     except (TypeError, ValueError, RuntimeError, BufferError, NotImplementedError) as fault:

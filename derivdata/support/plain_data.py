@@ -342,7 +342,7 @@ def to_pandas(table: Any) -> pd.DataFrame:
     if not isinstance(frame, nw.DataFrame):
         if not _streams(table):
             raise TypeError(
-                f"table must be a pandas.DataFrame or a table of another library, not {type(table).__name__}"
+                f"table must be a pandas.DataFrame or a table of another library, got {type(table).__name__}"
             )
         import pyarrow as pa
 

@@ -44,7 +44,7 @@ FIRST, LAST = (pd.Timestamp(f"{year}-01-01", tz="UTC").as_unit("us") for year in
 
 _LONGEST = pd.Timedelta(36_525, "D")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
-_OR_LOOKBACK = ", or look back from the end: '90m', '12h', '30d', '2w'"
+_OR_LOOKBACK = " or a lookback from the end such as '90m', '12h', '30d' or '2w'"
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
 _WIRE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?"
@@ -101,20 +101,20 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
     Errors have the argument's `name`, and `also`, a text about other values that it takes.
     """
     if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
-        raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
+        raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, got {value!r}")
     try:
         stamp = pd.Timestamp(value if not isinstance(value, str) or _ISO.match(value) else "not ISO")
     except (ValueError, OverflowError):
-        raise ValueError(f"{name}={value!r} is not a time: write it like '2026-01-31T08:00'{also}") from None
+        raise ValueError(f"{name} must be a time such as '2026-01-31T08:00'{also}, got {value!r}") from None
     if stamp is pd.NaT:
-        raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
+        raise ValueError(f"{name} is missing: pass a time such as '2026-01-31T08:00'")
     stamp = utc(stamp)
     try:
         result = stamp.as_unit("us")
     except (ValueError, OverflowError):
         result = pd.NaT
     if not 1 <= result.year <= 9999:
-        raise ValueError(f"{name}={value!r} is outside the years that can be handled")
+        raise ValueError(f"{name} must be within the years 1 to 9999, got {value!r}")
     return result
 
 
@@ -149,7 +149,7 @@ def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
         return None
     length = pd.Timedelta(int(match[1]), match[2].replace("d", "D").replace("w", "W")).as_unit("us")
     if length > _LONGEST:
-        raise ValueError(f"{name}={text.strip()!r} looks back more than 100 years")
+        raise ValueError(f"{name} must look back at most 100 years, got {text.strip()!r}")
     return length
 
 
@@ -165,7 +165,7 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
     except (ValueError, OverflowError):
         result = pd.NaT
     if not result >= pd.Timedelta(0):
-        raise ValueError(f"{name}={value!r} is not a length of time: write it like '90s', '4h' or '30d'")
+        raise ValueError(f"{name} must be a length of time such as '90s', '4h' or '30d', got {value!r}")
     return result
 
 
@@ -175,10 +175,13 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     last = asof() if end is None else instant(end, "end")
     first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
     if first >= last:
-        raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
+        raise ValueError(
+            f"start must be before end, got start {iso(first)} and end {iso(last)}: a window is [start, end)"
+        )
     if last - first > _LONGEST or first < FIRST or last > LAST:
         raise ValueError(
-            f"start {iso(first)}, end {iso(last)}: a window is at most 100 years, in {FIRST:%Y} to {LAST:%Y}"
+            f"a window must have at most 100 years within {FIRST:%Y} to {LAST:%Y}, got start {iso(first)} "
+            f"and end {iso(last)}"
         )
     return Window(first, last)
 
@@ -188,7 +191,7 @@ def since(start: Instant, name: str = "since") -> pd.Timestamp:
     back = lookback(start, name) if isinstance(start, str) else None
     result = instant(start, name, _OR_LOOKBACK) if back is None else asof() - back
     if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
-        raise ValueError(f"{name}={start!r} is before {_EPOCH_YEAR} or after {_LAST_YEAR}")
+        raise ValueError(f"{name} must be from the year {_EPOCH_YEAR} to {_LAST_YEAR}, got {start!r}")
     return result
 
 
@@ -224,7 +227,7 @@ def micros(texts: Any) -> Array:
     listed = texts.to_pylist() if isinstance(texts, pa.ChunkedArray) else texts
     for text in listed:
         if isinstance(text, str) and text and not _WIRE.fullmatch(text):
-            raise ValueError(f"{text[:60]!r} is not a date like 2026-01-31, nor one with a time of day")
+            raise ValueError(f"{text[:60]!r} is not a date such as 2026-01-31, with or without a time of day")
     parsed = pd.to_datetime(pd.Index(listed, dtype=object), format="ISO8601", utc=True)
     return np.asarray(pd.DatetimeIndex(parsed).as_unit("us").asi8)
 
@@ -234,7 +237,7 @@ def resolution(name: str) -> pd.Timedelta | None:
     if name == "raw":
         return None
     if name not in RESOLUTIONS:
-        raise ValueError(f"resolution={name!r} is not one of raw, {', '.join(RESOLUTIONS)}")
+        raise ValueError(f"resolution must be one of raw, {', '.join(RESOLUTIONS)}, got {name!r}")
     return RESOLUTIONS[name]
 
 

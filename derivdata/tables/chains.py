@@ -207,8 +207,8 @@ class _Grouping:
             return ""
         last = lacking[-1]
         return (
-            f"{lacking.size:,} of {size:,} snapshots of options lack over a tenth of the instruments of the "
-            f"one before, less than {_text(pd.Timedelta(self._hold, 'us'))} older: the last one lacks "
+            f"{lacking.size:,} of {size:,} option snapshots lack over 10 % of the instruments of the "
+            f"previous one, less than {_text(pd.Timedelta(self._hold, 'us'))} older: the last lacks "
             f"{absent[last]:,} of {expected[last]:,}"
         )
 
@@ -291,9 +291,9 @@ class _Grouping:
         start, last = (pd.Timestamp(int(self._time[i]), unit="us", tz="UTC") for i in (first, end - 1))
         hold = pd.Timedelta(self._hold, "us")
         raise ValueError(
-            f"{label}: the rows of one chain span {_text(last - start)} ({times.iso(start)} to "
-            f"{times.iso(last)}), more than the hold of {_text(hold)}: select the rows of one timestamp, or "
-            "pass them through dd.tables.snapshots(rows, hold=...) with a longer hold"
+            f"{label}: rows of one chain must span at most the hold of {_text(hold)}, got "
+            f"{_text(last - start)} ({times.iso(start)} to {times.iso(last)}): select the rows of one "
+            "timestamp, or call dd.tables.snapshots(rows, hold=...) with a longer hold"
         )
 
 
@@ -319,8 +319,8 @@ def _newest(
     if dropped := int((~keep).sum()):
         chains = len(np.unique(snapshot[~keep]))
         notice = (
-            f"{dropped:,} of {len(rows):,} rows of options were dropped: {chains:,} snapshots have a newer "
-            "row of the same instrument"
+            f"{dropped:,} of {len(rows):,} option rows were dropped: {chains:,} snapshots have a newer row "
+            "of the same instrument"
         )
     result = rows.assign(time=time.astype(own.dtype), quoted_at=quoted_at)[keep]
     result.attrs = dict(rows.attrs)
@@ -435,8 +435,8 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
     ordered = rows.sort_values("own", ascending=False, na_position="last", kind="stable")
     unique = ordered.drop_duplicates(list(dims)).sort_values(list(dims)).drop(columns="own")
     warn_caller(
-        f"{len(rows) - len(unique)} instruments share expiry, strike and side with another; "
-        "the quotes with the larger open interest are used, open interest is the sum"
+        f"{len(rows) - len(unique)} instruments share expiry, strike and side with another one; the quotes "
+        "with the larger open interest are used, and open interest is the sum"
     )
     return unique
 
@@ -447,9 +447,9 @@ def _check(rows: pd.DataFrame, names: Sequence[str]) -> None:
     require_columns(rows, "rows", numbers, others=[name for name in names if name in _KEYS])
     require_instants(rows, "rows", ("time", "expiry"))
     if rows["strike"].isna().any():
-        raise ValueError("rows has a row without 'strike'")
+        raise ValueError("rows must have 'strike' in each row")
     if not rows["side"].isin(_SIDES).all():
-        raise ValueError("rows has a 'side' that is neither 'call' nor 'put'")
+        raise ValueError("the 'side' of rows must be 'call' or 'put'")
 
 
 class _Grid(NamedTuple):
@@ -554,7 +554,7 @@ def _only(columns: Mapping[str, Any], name: str, default: Any) -> Any:
         return default
     if (values == values[0]).all():  # faster than unique
         return values[0]
-    raise ValueError(f"a surface is of one {name}, got {len(values.unique())} in rows")
+    raise ValueError(f"rows must have one {name} for a surface, got {len(values.unique())}")
 
 
 def _provenance(rows: pd.DataFrame) -> Mapping[str, Any] | None:

@@ -44,9 +44,9 @@ def require_columns(
     for name in (*others, *numbers, *any_kind):
         if name not in frame.columns:
             near = did_you_mean(name, frame.columns)
-            raise ValueError(f"{argument} has no column {name!r}{near}")
+            raise ValueError(f"{argument} must have the column {name!r}{near}")
         if frame.columns.get_loc(name).__class__ is not int:
-            raise ValueError(f"{argument} has the column {name!r} more than once")
+            raise ValueError(f"{argument} must have the column {name!r} once: remove duplicates")
     for name in numbers:
         if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
             raise ValueError(
@@ -72,7 +72,7 @@ def require_zone(frame: pd.DataFrame, argument: str) -> None:
     """Raise `ValueError` if ``time`` is without a time zone: it may be any local time."""
     if not has_zone(frame["time"]):
         raise ValueError(
-            f"{argument} has times without a zone: localize them with "
+            f"{argument} must have times with a time zone: localize them with "
             f"{argument}['time'].dt.tz_localize('UTC')"
         )
 
@@ -82,7 +82,7 @@ def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -
     for name in names:
         _require_kind(frame, argument, name, is_time=True, is_name=False)
         if frame[name].isna().any():
-            raise ValueError(f"{argument} has a row without {name!r}")
+            raise ValueError(f"{argument} must have {name!r} in each row: fill or remove the rows without it")
 
 
 def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
@@ -100,8 +100,8 @@ def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> Non
     finite = values[np.isfinite(values)]
     if finite.size and (median := float(np.median(finite))) > _LARGEST_MEDIAN_IV:
         raise ValueError(
-            f"iv looks like percent, its median is {median:.4g}: "
-            f"a volatility is decimal, 0.55 for 55 %; {remedy}"
+            f"iv must be decimal (0.55 for 55 %), but looks like percent, its median is {median:.4g}: "
+            f"{remedy}"
         )
 
 
@@ -142,7 +142,8 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         if list(frame.columns) != columns:
             other = sorted(set(columns) ^ set(frame.columns)) or ["their order"]
             raise ValueError(
-                f"frames[{place}] has other columns than frames[0]: {', '.join(map(str, other))}"
+                f"frames[{place}] must have the columns of frames[0], the difference is "
+                f"{', '.join(map(str, other))}"
             )
     joined = pd.concat(_plain(frames), ignore_index=True)
     table = next((table for table in TABLES.values() if list(table.columns) == columns), None)
@@ -343,7 +344,7 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
         table = over_all_contracts(table)
     unit = COLUMNS[column].unit if column in COLUMNS else ""
     if unit in _COUNTED:
-        raise ValueError(f"{column} is in {unit}: by='coin' joins rates, prices and values in USD")
+        raise ValueError(f"{column} must be a rate, a price or a value in USD for by='coin', got {unit}")
     names, multiples = _read(table, "table")
     coins = coins_at(names, table["time"])
     result = table.assign(symbol=coins)
@@ -364,7 +365,7 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     if superseded.any():
         old = ", ".join(sorted(set(table.loc[superseded, "symbol"].astype(str))))
         warn_caller(
-            f"{int(superseded.sum())} rows of {old} are left out: the venue has the renamed contract at the "
+            f"{int(superseded.sum())} rows of {old} are omitted: the venue has the renamed contract at the "
             "same times"
         )
         return by_coin(table[~superseded], column, prices)
@@ -372,7 +373,8 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     same = twice & (result[_KEY] == row[_KEY]).all(axis=1)
     names = " and ".join(map(str, table.loc[same, "symbol"]))
     raise ValueError(
-        f"{row['exchange']} has {names} at {row['time']}: two rates or prices of one coin; leave one out"
+        f"{row['exchange']} must have one rate or price of a coin at {row['time']}, got {names}: omit one of "
+        "them"
     )
 
 
@@ -389,8 +391,8 @@ def over_all_contracts(table: pd.DataFrame) -> pd.DataFrame:
     if lacking.any():
         first = table[lacking].iloc[0]
         warn_caller(
-            f"{int(lacking.sum())} rows are left out: open interest of some contracts is not known, the "
-            f"first of {first['symbol']} on {first['exchange']} at {first['time']}"
+            f"{int(lacking.sum())} rows are omitted: open interest of some contracts is unknown, first "
+            f"{first['symbol']} on {first['exchange']} at {first['time']}"
         )
     result = table.assign(oi_usd=sums.where(has_sums, table[_OI]))[~lacking].reset_index(drop=True)
     result.attrs = dict(table.attrs)
@@ -402,7 +404,7 @@ def _read(table: pd.DataFrame, argument: str) -> tuple[pd.Series, pd.Series]:
     contracts = table["symbol"].dropna().unique()
     wrong = [name for name in contracts if not isinstance(name, str)]
     if wrong:
-        raise ValueError(f"{argument}: expected names of contracts in the column 'symbol', got {wrong[0]!r}")
+        raise ValueError(f"{argument} must have names of contracts in the column 'symbol', got {wrong[0]!r}")
     coins = {}
     multiples = {}
     for name in contracts:

@@ -45,7 +45,7 @@ def test_each_instant_takes_the_newest_that_was_there() -> None:
     assert value["value"].item() == 1.0
     assert value["staleness"].item() == pytest.approx(80 / 60)
     settled = SAMPLED.assign_attrs(kind="settled")
-    with pytest.raises(ValueError, match="this panel lacks it"):
+    with pytest.raises(ValueError, match="panel must have interval_hours, the interval of each settlement"):
         align.align(settled, "1h")
     value = align.align(settled.assign_coords(interval_hours=1.0), "1h")["value"].values[0]
     np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, np.nan, np.nan, np.nan])
@@ -63,9 +63,9 @@ def test_nothing_aligns_to_nothing() -> None:
     empty = SAMPLED.isel(time=slice(0, 0))
     assert align.align(empty, "1h").sizes["time"] == 0
     assert np.isnan(align.align(empty, pd.DatetimeIndex(["2026-01-01"]), tolerance="1h")["value"]).all()
-    with pytest.raises(ValueError, match="ascend without repeats"):
+    with pytest.raises(ValueError, match="the times of panel must ascend without duplicates"):
         align.align(SAMPLED.isel(time=[1, 0]), "1h")
-    with pytest.raises(ValueError, match="no dim 'time'"):
+    with pytest.raises(ValueError, match="panel must have the dim 'time', got dims"):
         align.align(SAMPLED.rename(time="t"), "1h")
 
 
@@ -106,7 +106,7 @@ def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
     np.testing.assert_array_equal(strict["oi_usd"], [np.nan, np.nan, 10.0])
     with pytest.raises(ValueError, match="right has no column 'exchange'"):
         align.asof_join(left, right.drop(columns="exchange"), tolerance="1h")
-    with pytest.raises(ValueError, match="times without a zone"):
+    with pytest.raises(ValueError, match="left must have times with a time zone"):
         align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
 
 

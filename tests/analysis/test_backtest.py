@@ -475,13 +475,17 @@ def test_capacity_is_the_size_that_earns_most() -> None:
 def test_fees_by_venue_and_side_and_those_that_are_missing() -> None:
     costs = backtest.Costs({"alpha": {"buy": 1.0, "sell": 2.0}, "beta": 4.0})
     np.testing.assert_allclose(costs.by_side(["BTC"], ["alpha", "beta"])[:, 0], [[1.0, 4.0], [2.0, 4.0]])
-    with pytest.raises(ValueError, match="no fee of 'gamma'"):
+    with pytest.raises(ValueError, match="fee_bps does not have a fee for 'gamma', only for alpha, beta"):
         costs.by_side(["BTC"], ["gamma"])
-    with pytest.raises(ValueError, match="the sides are buy and sell"):
+    with pytest.raises(
+        ValueError, match=r"fee_bps\['alpha'\] must have the sides buy and sell, got \['buy'\]"
+    ):
         backtest.Costs({"alpha": {"buy": 1.0}}).by_side(["BTC"], ["alpha"])
     published = backtest.Costs().by_side(["BTC"], ["deribit", "gateio"])
     np.testing.assert_allclose(published[:, 0], [[5.0, 7.5]] * 2)
-    with pytest.raises(ValueError, match=r"has no taker fee of mexc"):
+    with pytest.raises(
+        ValueError, match=r"dd\.venues\.facts\(\) does not have a taker fee of mexc for every symbol"
+    ):
         backtest.Costs().by_side(["BTC"], ["gateio", "mexc"])
 
 
@@ -575,17 +579,29 @@ def test_the_documented_years_out_of_sample() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"panel": panel(drawn(1)[0]).drop_vars("interval_hours")}, "this panel lacks it"),
+        (
+            {"panel": panel(drawn(1)[0]).drop_vars("interval_hours")},
+            "panel must have interval_hours, the interval of each settlement",
+        ),
         ({"leverage": 0.0}, "leverage"),
-        ({"maintenance": 0.5}, "maintenance=0.5 .* 1/leverage="),
-        ({"depth": xr.DataArray([1.0], dims="side")}, "depth has no dim 'exchange'"),
+        (
+            {"maintenance": 0.5},
+            r"must be a fraction of notional from 0 to below 1/leverage=0\.333333, got 0\.5",
+        ),
+        ({"depth": xr.DataArray([1.0], dims="side")}, "depth must have the dim 'exchange', got dims"),
         ({"delay": "-1h"}, "not a length of time"),
         (
             {"panel": panel(drawn(1)[0]).assign_coords(interval_hours=16.0)},
-            "pay for more hours than have passed: .*; functions that take overlap= omit it",
+            "settlements of BTC on alpha overlap: .*; functions with overlap= omit it",
         ),
-        ({"rule": lambda past: {"BTC": ("alpha", "nowhere")}}, "not a pair of this panel"),
-        ({"rule": lambda past: {"DOGE": ("alpha", "beta")}}, "not a pair of this panel"),
+        (
+            {"rule": lambda past: {"BTC": ("alpha", "nowhere")}},
+            "the rule must return pairs of this panel's venues, got '",
+        ),
+        (
+            {"rule": lambda past: {"DOGE": ("alpha", "beta")}},
+            "the rule must return pairs of this panel's venues, got '",
+        ),
     ],
 )
 def test_misuse_is_refused_by_name(change: dict[str, Any], match: str) -> None:

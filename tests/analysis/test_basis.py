@@ -63,10 +63,10 @@ def _venue_prices(**factors: float) -> xr.DataArray:
 def test_another_coin_under_the_same_ticker_is_refused_by_name() -> None:
     """At 0.0091 of the others' price the basis would be −9,909 bps."""
     wrong = _venue_prices(a=1.0, b=1.0, odd=0.0091)
-    one_of = r"not of one coin: X/odd \(× 0\.0091\)"
+    one_of = r"must belong to one coin, got X/odd \(× 0\.0091\)"
     with pytest.raises(ValueError, match=one_of):
         basis.against(wrong, "a")
-    with pytest.raises(ValueError, match=r"price and index of odd are not of one coin"):
+    with pytest.raises(ValueError, match="price and index of odd must belong to one coin, got price/X"):
         basis.against(wrong, _venue_prices(a=1.0, b=1.0, odd=1.0))
     rates = (wrong * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
     with pytest.raises(ValueError, match=one_of):
@@ -97,9 +97,9 @@ def test_takers_bought_three_of_four_and_a_gap_adds_nothing() -> None:
     sell = xr.DataArray([1.0, 5.0, 0.0, 3.0], {"time": time}, "time", attrs=units)
     np.testing.assert_array_equal(taker.imbalance(buy, sell), [0.5, np.nan, np.nan, -0.5])
     np.testing.assert_array_equal(taker.cumulative_delta(buy, sell), [2.0, np.nan, 2.0, 0.0])
-    with pytest.raises(ValueError, match="must ascend without repeats"):
+    with pytest.raises(ValueError, match="the times of buy and sell must ascend without duplicates"):
         taker.cumulative_delta(buy[::-1], sell[::-1])
-    with pytest.raises(ValueError, match="sell is in 'coin' where 'USD' is needed"):
+    with pytest.raises(ValueError, match="sell must be in 'USD', got 'coin'"):
         taker.imbalance(buy, sell.assign_attrs(units="coin"))
 
 
@@ -122,12 +122,12 @@ def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_co
     both = both.expand_dims(symbol=["BTC", "ETH"])  # each is on a venue of its own
     apart = both.where((both["symbol"] == "BTC") == (both["exchange"] == "okx"))
     assert (funding.with_spot(apart).sel(exchange="spot") == 0.0).all()
-    with pytest.raises(ValueError, match="has the venue 'spot' already"):
+    with pytest.raises(ValueError, match="panel already has the venue 'spot'"):
         funding.with_spot(legs)
-    with pytest.raises(ValueError, match="no venue of rates along exchange"):
+    with pytest.raises(ValueError, match="rates must have at least one venue along exchange"):
         funding.with_spot(paid.isel(exchange=[]))
     for apr in (-0.1, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="must be a fraction of 0 or more"):
+        with pytest.raises(ValueError, match="borrow_apr must be a fraction per year of 0 or more, got"):
             funding.with_spot(paid, borrow_apr=apr)
     assert funding.with_spot(paid, borrow_apr=10**30).sel(exchange="borrowed").max() < 0.0
 
@@ -167,7 +167,7 @@ def test_a_squeeze_is_decided_at_each_timestamp() -> None:
     assert found.values[50:60] == pytest.approx(-6000.0, abs=2.0)
     long = prices.copy()
     long[0, 2, 50:90] *= 0.4
-    with pytest.raises(ValueError, match="not of one coin: X/c"):
+    with pytest.raises(ValueError, match="prices must belong to one coin, got X/c"):
         basis.against(long, "a")
     with pytest.warns(dd.errors.DataNotice, match="are used"):
         assert basis.against(long, "a", apart="keep")["apart"].values.sum() == 40
@@ -175,7 +175,9 @@ def test_a_squeeze_is_decided_at_each_timestamp() -> None:
 
 def test_another_coin_leaves_other_symbols_as_they_are() -> None:
     prices = _two_symbols(a=1.0, b=1.0, odd=0.0091)
-    with pytest.warns(dd.errors.DataNotice, match=r"not of one coin: X/odd \(× 0\.0091\).*left out"):
+    with pytest.warns(
+        dd.errors.DataNotice, match=r"must belong to one coin, got X/odd \(× 0\.0091\).*omitted"
+    ):
         found = basis.against(prices, "a")
     assert np.isnan(found.sel(symbol="X", exchange="odd")).all()
     assert found.sel(symbol="X", exchange=["a", "b"]).notnull().all()
@@ -183,7 +185,7 @@ def test_another_coin_leaves_other_symbols_as_they_are() -> None:
     rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
     rates = rates + xr.DataArray([0.0, 1.0, 5.0], dims="exchange")
     rates = rates.assign_attrs(units="bps/8h", kind="sampled").rename("rate_bps_8h")
-    with pytest.warns(dd.errors.DataNotice, match="left out"):
+    with pytest.warns(dd.errors.DataNotice, match="prices must belong to one coin, got X/odd"):
         result = backtest.carry(rates, backtest.SpreadThreshold(0.5), backtest.Costs(0.0), prices=prices)
     held = backtest.trades(result)
     assert set(held.loc[held["symbol"] == "X", "short"]) == {"b"}

@@ -293,7 +293,9 @@ class TestKindsOfArray:
         assert list(greeks) == ["delta", "gamma", "vega", "theta", "vanna", "volga"]
         assert greeks.attrs["delta"] == "pa"
         assert greeks["gamma"].dims == ("strike", "side", "expiry")
-        with pytest.raises(ValueError, match="which is empty: it takes of delta, gamma"):
+        with pytest.raises(
+            ValueError, match="which must name at least one of delta, gamma, vega, theta, vanna, volga, rho,"
+        ):
             black76.greeks(**self.surface(), which=[])
         a = xr.DataArray([1.0, 2.0], dims="strike", coords={"strike": [1.0, 2.0]})
         b = xr.DataArray([0.1, 0.2], dims="strike", coords={"strike": [2.0, 3.0]})

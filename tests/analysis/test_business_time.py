@@ -55,7 +55,7 @@ def test_hours_by_hand_and_a_week_is_a_week():
     labelled = business_time.years("2026-01-02", xr.DataArray(ends, dims="expiry"), weekend_weight=0.0)
     np.testing.assert_allclose(labelled * 365, found)
     for end in (np.array([None, "x"], dtype=object), xr.DataArray([1.0])):
-        with pytest.raises(TypeError, match="end must hold times as datetime64"):
+        with pytest.raises(TypeError, match="end must have times as datetime64, got"):
             business_time.years("2026-01-02", end, weekend_weight=1.0)
     with pytest.raises(ValueError, match="weekend_weight"):
         business_time.years("2026-01-02", "2026-01-03", weekend_weight=-1.0)
@@ -118,7 +118,7 @@ def test_what_cannot_be_told_is_said():
     assert float(quiet["event_variance_low"][0]) == 0.0
     with pytest.raises(ValueError, match="the event at 2027"):
         business_time.fit(term_structure(), events=["2027-06-01"])
-    with pytest.raises(ValueError, match="no times"):
+    with pytest.raises(ValueError, match="surface must have times along expiry to place a date"):
         business_time.fit(term_structure().drop_vars("expiry"))
 
 
@@ -139,7 +139,7 @@ def test_an_event_after_the_last_expiry_shows_nowhere():
     assert np.isnan(unseen["event_move"]).all()
     after = pd.Timestamp(last, tz="UTC") + pd.Timedelta("1us")
     for outside in (after, pd.Timestamp(AS_OF, tz="UTC") - pd.Timedelta("1us")):
-        with pytest.raises(ValueError, match="is not between the surface and its last expiry"):
+        with pytest.raises(ValueError, match="must be between the time of the surface and its last expiry"):
             business_time.fit(quoted, events=[outside])
 
 

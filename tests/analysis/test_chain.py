@@ -161,7 +161,7 @@ class TestClean:
         ("frame", "message"),
         [
             (options({}).drop(columns="iv"), "iv"),
-            (options({}).drop(columns="time"), "has no time: pass at="),
+            (options({}).drop(columns="time"), "chain does not have a time"),
             (options({"bid": 0.1}), "bid_coin"),
             (options({"mark_price": 0.1}), "mark_coin"),
             (options({"bid_coin": 0.1, "ask_usd": 10.0}), "coin and in USD"),
@@ -543,7 +543,7 @@ class TestAsTheyCome:
         pd.testing.assert_frame_equal(chain.clean(cleaned), cleaned)
         at_the_money = smile.iv(surfaces.from_chain(cleaned, method="slices"), 0.0)
         np.testing.assert_allclose(at_the_money, [12.0, 0.6, 0.6], rtol=1e-6)
-        with pytest.raises(ValueError, match="at is for a chain that was not cleaned"):
+        with pytest.raises(ValueError, match="at= applies only to a chain that was not cleaned"):
             surfaces.from_chain(cleaned, at="2026-03-01")
         assert chain.clean(cleaned, iv_max=10.0)["expiry"].nunique() == 2, "asked for again, it is done again"
 

@@ -133,5 +133,5 @@ def test_a_venue_whose_unit_is_not_known_has_no_converted_greeks() -> None:
     assert np.isnan(found.loc["elsewhere", [f"{name}_converted" for name in GREEKS]].to_numpy(float)).all()
     assert found.loc["elsewhere", "gamma_venue"] == _BYBIT["gamma"]
     assert found.loc["elsewhere", "delta"] == found.loc["bybit", "delta"]
-    with pytest.raises(ValueError, match="venue_units names okx, which the chain does not have"):
+    with pytest.raises(ValueError, match="venue_units has okx, which the chain does not have"):
         chain.greeks(rows, venue_units={"okx": "coin"})

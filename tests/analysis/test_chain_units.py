@@ -93,7 +93,7 @@ def test_the_tighter_of_two_quotes_stays_whatever_they_are_paid_in():
 
 @pytest.mark.parametrize("rows", [INVERSE.assign(mark_usd=4400.0), BOTH.assign(mark_usd=4400.0)])
 def test_a_row_in_both_units_is_refused_with_its_venue(rows):
-    with pytest.raises(ValueError, match=r"10 rows of chain \(BTC, deribit\) have prices in coin and in USD"):
+    with pytest.raises(ValueError, match=r"chain: 10 rows \(BTC, deribit\) have prices in coin and in USD"):
         chain.clean(rows)
 
 
@@ -106,7 +106,7 @@ def test_prices_named_for_the_other_unit_are_refused(call, venue, wrong, right):
     for side in ("bid", "ask"):
         moved.loc[own, f"{side}_{wrong}"] = moved.loc[own, f"{side}_{right}"]
         moved.loc[own, f"{side}_{right}"] = np.nan
-    with pytest.raises(ValueError, match=rf"\(BTC, {venue}\) are named _{wrong} and are in {right}"):
+    with pytest.raises(ValueError, match=rf"\(BTC, {venue}\) have the suffix _{wrong}, but are in {right}"):
         call(moved)
 
 
@@ -158,16 +158,18 @@ def priced(unit: str) -> pd.DataFrame:
 @pytest.mark.parametrize(("unit", "other"), [("coin", "usd"), ("usd", "coin")])
 def test_prices_in_the_other_unit_are_refused_without_volatilities(unit, other):
     """A call 12,000 in the money is worth 0.19 coin: as 0.19 USD it would be below its intrinsic value."""
-    with pytest.warns(DataNotice, match="26 of 26 options have no volatility; computed 26 from their mark"):
+    with pytest.warns(DataNotice, match="26 of 26 options lack a volatility; computed 26 from their mark"):
         cleaned = chain.clean(priced(unit))
     np.testing.assert_allclose(cleaned["iv"], 0.5, rtol=1e-6)
     wrong = priced(unit).rename(columns={f"mark_{unit}": f"mark_{other}"})
-    with pytest.raises(ValueError, match=f"named _{other} and are in {unit} .* rename .* to _{unit}"):
+    with pytest.raises(
+        ValueError, match=f"have the suffix _{other}, but are in {unit} .* rename .* to _{unit}"
+    ):
         chain.clean(wrong)
 
 
 def test_a_chain_without_volatilities_or_prices_says_so():
-    with pytest.warns(DataNotice, match="none of 26 options has a volatility or a price to compute it from"):
+    with pytest.warns(DataNotice, match="all of 26 options lack a volatility and a price to compute it from"):
         cleaned = chain.clean(priced("coin").assign(iv=np.nan, mark_coin=np.nan))
     assert cleaned.attrs["dropped"]["iv_missing"] == 26
 
@@ -175,7 +177,9 @@ def test_a_chain_without_volatilities_or_prices_says_so():
 def test_rows_without_a_side_are_refused():
     rows = priced("coin").assign(iv=0.5)
     rows["side"] = rows["side"].astype(object).where(rows["strike"] != 50_000.0)
-    with pytest.raises(ValueError, match="2 of 26 rows of chain have a side other than 'call' and 'put'"):
+    with pytest.raises(
+        ValueError, match="chain: side must be 'call' or 'put', got nan first in 2 of 26 rows"
+    ):
         chain.clean(rows)
 
 

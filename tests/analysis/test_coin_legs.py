@@ -160,9 +160,9 @@ def test_maintenance_of_an_inverse_leg_is_of_its_fixed_notional() -> None:
 @pytest.mark.parametrize(
     ("contracts", "message"),
     [
-        ({"c": "inverse"}, "'c' is not a venue"),
+        ({"c": "inverse"}, "contracts has the venue 'c'"),
         ({"a": "quanto"}, "must be 'linear', 'inverse' or 'quanto:'"),
-        ({"a": "quanto:SOL"}, "SOL is not a symbol"),
+        ({"a": "quanto:SOL"}, r"contracts\['a'\]='quanto:SOL'"),
     ],
 )
 def test_contracts_that_cannot_be_valued_are_refused(contracts: dict[str, str], message: str) -> None:

@@ -94,12 +94,15 @@ def test_books_that_cannot_be_are_refused() -> None:
     rows = made()
     named = "the book of BTC on okx at 2026-01-01 00:00:00"
     for match, frame in (
-        (f"{named} is crossed: its best bid is 99.95 and its best ask 99.9", rows.replace(100.05, 99.9)),
+        (
+            f"{named} is crossed, with the best bid 99.95 USD above the best ask 99.9 USD",
+            rows.replace(100.05, 99.9),
+        ),
         (f"{named} has a price that is not above 0", rows.replace(99.9, -1.0)),
         (f"{named} has a size that is not 0 or more", rows.assign(size=rows["size"].where(rows.index > 0))),
         (f"{named} has a level twice", rows.assign(level=1)),
         (f"{named} has a side that is not", rows.replace("ask", "sell")),
-        ("books has no rows", rows.iloc[:0]),
+        ("books is empty", rows.iloc[:0]),
         ("no column 'size'", rows.drop(columns="size")),
     ):
         with pytest.raises(ValueError, match=match):

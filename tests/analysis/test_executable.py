@@ -196,9 +196,9 @@ def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
 
 
 def test_misuse_is_refused():
-    with pytest.raises(ValueError, match="options have no bid and ask prices"):
+    with pytest.raises(ValueError, match="options must have bid and ask prices to find executable arbitrage"):
         chain.executable(market("usd").drop(columns=["bid_usd", "ask_usd"]))
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="fee_rate, fee_cap and future_fee_rate must be 0 or more"):
         chain.executable(market("usd"), fee_rate=-0.1)
 
 

@@ -132,7 +132,7 @@ class TestToyChain:
         assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
         idle = clean(lost.assign(volume=0.0)).attrs["left_out"]
         assert idle["side"] == ["call"], "neither held nor traded, the put need not be kept"
-        with pytest.raises(ValueError, match="the chain has no volume"):
+        with pytest.raises(ValueError, match="weight='volume' needs the column 'volume'"):
             exposure.put_call_ratio(toy, weight="volume")
 
     def test_contracts_of_okx_become_coins_without_an_argument(self, toy: pd.DataFrame):
@@ -148,7 +148,7 @@ class TestToyChain:
                 0.5 * contracts
             )
         other = toy.assign(exchange="okx", symbol="SOL")
-        with pytest.raises(ValueError, match="options of okx SOL: the coins of one contract are not known"):
+        with pytest.raises(ValueError, match="the contract size of options of okx SOL is unknown"):
             exposure.open_interest(other)
         held = exposure.open_interest(other, by=[], contract_size={"okx": 2.0})["open_interest"]
         assert held.item() == pytest.approx(2.0 * contracts)
@@ -248,7 +248,7 @@ class TestMissing:
             (lambda o: exposure.put_call_ratio(o, weight="vega"), "weight"),
             (lambda o: exposure.max_pain(o, settle="btc"), "settle"),
             (lambda o: exposure.gamma_exposure(o, dealer={"call": 1.0}), "dealer"),
-            (lambda o: exposure.history(o, which=()), "which is empty"),
+            (lambda o: exposure.history(o, which=()), "which must name at least one of gamma, vanna, charm"),
             (lambda o: exposure.gamma_exposure(o, contract_size={"okx": 1.0}), "contract_size"),
             (lambda o: exposure.gamma_exposure(o.assign(iv=55.0)), "percent"),
         ],

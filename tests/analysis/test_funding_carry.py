@@ -74,10 +74,18 @@ def test_what_is_outside_the_span_changes_nothing_and_is_no_figure():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"panel": _pair([1.0] * 3, [1.0] * 3, kind="sampled")}, ValueError, "were not paid"),
-        ({"start": "2026-01-02", "end": "2026-01-01"}, ValueError, "not before end"),
+        (
+            {"panel": _pair([1.0] * 3, [1.0] * 3, kind="sampled")},
+            ValueError,
+            "panel must have payments, got sampled rates",
+        ),
+        (
+            {"start": "2026-01-02", "end": "2026-01-01"},
+            ValueError,
+            r"start must be before end, got start 2026-01-02 .* and end 2026-01-01 ",
+        ),
         ({"fee_bps": "low"}, TypeError, "fee_bps must be"),
-        ({"fee_bps": {"a": 1.0}}, ValueError, "fee_bps has no fee for b: add the bps of one trade"),
+        ({"fee_bps": {"a": 1.0}}, ValueError, "fee_bps does not have a fee for b: add the bps of one trade"),
         ({"panel": market(np.ones((1, 2, 3)))}, ValueError, "'a' is not a venue"),
     ],
 )
@@ -183,10 +191,10 @@ def test_slippage_of_the_four_trades_is_a_cost():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size_usd": 10.0}, "go together"),
-        ({"period": "8760h"}, "shorter than one period"),
+        ({"size_usd": 10.0}, "depth_usd and size_usd must be passed together"),
+        ({"period": "8760h"}, "panel must cover at least one period of 8760 h"),
         ({"period": "-8h"}, "not a length of time"),
-        ({"fee_bps": {"a": 1.0}}, "fee_bps has no fee for b: add the bps of one trade"),
+        ({"fee_bps": {"a": 1.0}}, "fee_bps does not have a fee for b: add the bps of one trade"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(options, message):

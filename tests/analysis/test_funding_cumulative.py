@@ -124,8 +124,16 @@ def test_venues_of_unequal_interval_share_a_panel():
     ("panel", "options", "message"),
     [
         (series([1.0]).drop_vars("interval_hours"), {}, r"assign_coords\(interval_hours=8.0\)"),
-        (series([1.0]), {"max_gap": "2h"}, "for sampled rates"),
-        (series([1.0, 1.0], kind="sampled"), {"compound": True}, "only payments compound"),
+        (
+            series([1.0]),
+            {"max_gap": "2h"},
+            "max_gap= and step= apply only to sampled rates, and this panel is settled",
+        ),
+        (
+            series([1.0, 1.0], kind="sampled"),
+            {"compound": True},
+            "compounding needs payments, and this panel is sampled",
+        ),
         (series([1.0], kind="sampled"), {}, "pass step"),
         (series([1.0, 1.0]).assign_coords(interval_hours=-1.0), {}, "positive"),
     ],

@@ -278,7 +278,7 @@ def test_marks_that_each_venue_stamps_a_moment_late_are_those_of_the_hour() -> N
     two = marks.isel(symbol=[0, 0]).assign_coords(symbol=["BTC", "ETH"])
     with pytest.raises(ValueError, match=r"several symbols.*assign_coords\(symbol='BTC'\)"):
         funding.forecast_carry(one, hold="3d", fee_bps=0.0, prices=two)
-    with pytest.raises(ValueError, match="prices has 0 times 'SOL'"):
+    with pytest.raises(ValueError, match="prices must have 'SOL' once along 'symbol', got it 0 times"):
         funding.forecast_carry(one.assign_coords(symbol="SOL"), hold="3d", fee_bps=0.0, prices=two)
 
 
@@ -394,15 +394,18 @@ def test_units_kind_and_origin_are_there() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hold": "12h"}, "hold='12h' is not a whole number of periods of 8 h"),
-        ({"period": "48h", "hold": "96h"}, "a day at most"),
-        ({"fee_bps": {"v00": 1.0}}, "fee_bps has no fee for v01, v02: add the bps of one trade"),
+        ({"hold": "12h"}, "hold must be a whole number of periods of 8 h, got '12h'"),
+        (
+            {"period": "48h", "hold": "96h"},
+            "period must be at most 1 day, because the forecast uses the last day, got '48h'",
+        ),
+        ({"fee_bps": {"v00": 1.0}}, "fee_bps does not have a fee for v01, v02"),
         ({"fee_bps": np.inf}, "finite"),
         ({"level": 90.0}, "probability"),
         ({"pairs": [("v00", "v09")]}, "'v09' is not a venue"),
-        ({"pairs": [("v00", "v00")]}, "against itself"),
+        ({"pairs": [("v00", "v00")]}, "pairs must have two different venues, got 'v00'/'v00'"),
         ({"panel": _decaying(3, 60, 1).isel(exchange=[0])}, "two venues"),
-        ({"panel": _decaying(3, 60, 1).isel(exchange=[0, 0])}, "more than once"),
+        ({"panel": _decaying(3, 60, 1).isel(exchange=[0, 0])}, "panel must have each venue once"),
     ],
 )
 def test_misuse_is_refused(options: dict[str, object], message: str) -> None:

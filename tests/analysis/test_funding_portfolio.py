@@ -254,10 +254,13 @@ def test_what_coins_cost_is_not_collateral_of_the_other_leg(mark: float, lost: i
         ({"capital": 0.0}, "capital"),
         ({"max_venue_share": 0.0}, "max_venue_share"),
         ({"max_liquidation": 1.0}, "max_liquidation"),
-        ({"maintenance": {"alpha": 0.01}}, "maintenance names no part for beta, gamma"),
+        ({"maintenance": {"alpha": 0.01}}, "maintenance does not have a fraction for beta, gamma"),
         ({"haircut": 1.0}, "haircut"),
         ({"max_leg_usd": -1.0}, "max_leg_usd"),
-        ({"start": "2030-01-01"}, "start='2030-01-01' is after the last of the forecasts"),
+        (
+            {"start": "2030-01-01"},
+            r"not be after the last forecast, 2026-01-30T00:00:00\.000000, got '2030-01-01'",
+        ),
     ],
 )
 def test_misuse_is_refused_by_name(options: dict[str, Any], match: str) -> None:
@@ -268,20 +271,22 @@ def test_misuse_is_refused_by_name(options: dict[str, Any], match: str) -> None:
 
 def test_forecasts_of_funding_only_and_foreign_sizes_are_refused() -> None:
     forecasts, marks = made(rows=90)
-    with pytest.raises(ValueError, match="of funding only"):
+    with pytest.raises(ValueError, match="forecasts must include prices, got funding only"):
         funding.portfolio(forecasts.drop_vars("price_bps"), marks, capital=1e5)
     for lacking in (
         forecasts.drop_attrs(),
         forecasts.drop_vars(["long", "short"]),
         forecasts.drop_vars("hold_hours"),
     ):
-        with pytest.raises(ValueError, match="forecasts lack long, short, hold_hours or attrs"):
+        with pytest.raises(
+            ValueError, match=r"forecasts must have long, short, hold_hours and attrs\['level'\]"
+        ):
             funding.portfolio(lacking, marks, capital=1e5)
-    with pytest.raises(ValueError, match="'BTC' along 'symbol'"):
+    with pytest.raises(ValueError, match="prices must have 'BTC' once along 'symbol', got it 0 times"):
         funding.portfolio(forecasts, marks.assign_coords(symbol=["ETH"]), capital=1e5)
     sizes = funding.portfolio(forecasts, marks, capital=1e5)
     rates = marks.assign_attrs(units="bps/8h", kind="settled").assign_coords(interval_hours=8.0)
-    with pytest.raises(ValueError, match="no exchange 'gamma'"):
+    with pytest.raises(ValueError, match="sizes has the exchange 'gamma'"):
         backtest.carry(rates.isel(exchange=[0, 1]), backtest.Portfolio(sizes), backtest.Costs(1.0))
     with pytest.raises(ValueError, match="band"):
         backtest.Portfolio(sizes, band=1.0)

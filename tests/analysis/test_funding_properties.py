@@ -190,9 +190,9 @@ def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
 )
 def test_an_unlabelled_rate_is_refused(name):
     panel, case = CASES[name]
-    with pytest.raises(ValueError, match="unit of panel is not stated"):
+    with pytest.raises(ValueError, match="the unit of panel is missing"):
         case(panel.drop_attrs().assign_attrs(kind=panel.attrs["kind"]))
-    with pytest.raises(ValueError, match="'percent' where 'bps/8h' is needed"):
+    with pytest.raises(ValueError, match="panel must be in 'bps/8h', got 'percent'"):
         case(panel.assign_attrs(units="percent"))
 
 
@@ -212,12 +212,12 @@ def test_an_empty_panel_gives_an_empty_or_unknown_figure(name, dim):
 )
 def test_a_panel_without_rows_is_refused_where_time_is_integrated(name):
     panel, case = CASES[name]
-    with pytest.raises(ValueError, match="no rows along time"):
+    with pytest.raises(ValueError, match="have at least one row along time"):
         case(panel.isel(time=slice(0)))
 
 
 def test_open_interest_is_read_by_its_own_label():
     oi = dollars(SETTLED)
     assert funding.oi_weighted(SETTLED, oi.drop_attrs())["rate_bps_8h"].notnull().any()
-    with pytest.raises(ValueError, match="oi_usd is not stated"):
+    with pytest.raises(ValueError, match="the unit of oi_usd is missing"):
         funding.oi_weighted(SETTLED, oi.drop_attrs().rename("oi"))

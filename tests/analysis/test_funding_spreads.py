@@ -111,9 +111,13 @@ def test_venues_count_with_open_interest_fresh_rates_and_where_they_can_be_trade
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"min_oi_usd": 1.0}, ValueError, "go together"),
-        ({"age_hours": market(np.ones((1, 3, 1)))}, ValueError, "go together"),
-        ({"oi_usd": market(np.ones((1, 3, 1))), "min_oi_usd": 1.0}, ValueError, "'USD' is needed"),
+        ({"min_oi_usd": 1.0}, ValueError, "be passed together: pass both or neither"),
+        ({"age_hours": market(np.ones((1, 3, 1)))}, ValueError, "be passed together: pass both or neither"),
+        (
+            {"oi_usd": market(np.ones((1, 3, 1))), "min_oi_usd": 1.0},
+            ValueError,
+            "oi_usd must be in 'USD', got 'bps/8h'",
+        ),
         ({"tradable": ["v09"]}, ValueError, "'v09'"),
         ({"tradable": market(np.ones((1, 3, 1)))}, TypeError, "boolean"),
     ],

@@ -109,7 +109,7 @@ def test_branching_ratio_is_the_hand_made_and_says_what_the_clock_cannot() -> No
     name = "hawkes branching approx 1-sqrt(mean/var), counts [5,1,0,0,0,0,4,0] (ddof=0)"
     assert liquidations.branching_ratio(counts).item() == pytest.approx(float(known(name)), abs=1e-11)
     assert np.isnan(liquidations.branching_ratio(xr.DataArray([1.0, 1.0], dims="time")).item())
-    with pytest.raises(ValueError, match="no dim 'hour'"):
+    with pytest.raises(ValueError, match="counts must have the dim 'hour', got dims time"):
         liquidations.branching_ratio(counts, dim="hour")
     flow = _flow("level", 0.5, 0.5, 3, 30)
     cannot = BranchingStatus.CANNOT_TELL
@@ -183,9 +183,9 @@ def test_misuse_is_refused(events: pd.DataFrame) -> None:
     doubled = pd.concat([events, events]).assign(order_id="one")
     with pytest.raises(ValueError, match="repeat an order"):
         liquidations.bucket(doubled)
-    with pytest.raises(ValueError, match="no column 'side'"):
+    with pytest.raises(ValueError, match="events must have the column 'side'"):
         liquidations.clusters(events.drop(columns="side"))
-    with pytest.raises(ValueError, match="times without a zone"):
+    with pytest.raises(ValueError, match="events must have times with a time zone"):
         liquidations.clusters(events.assign(time=events["time"].dt.tz_localize(None)))
     with pytest.raises(ValueError, match="pass start and end"):
         liquidations.bucket(events.iloc[:0])
@@ -218,12 +218,13 @@ def test_a_cluster_that_still_runs_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sides", "named"), [(["Sell", "Buy"], "side 'Sell'"), (["S", "S"], "side 'S'"), (["long", None], "side")]
+    ("sides", "named"),
+    [(["Sell", "Buy"], "got 'Sell'"), (["S", "S"], "got 'S'"), (["long", None], "got None")],
 )
 def test_unknown_sides_are_refused(sides: list[str | None], named: str) -> None:
     frame = pd.DataFrame(
         {"time": pd.to_datetime(["2026-01-01T00:00Z"] * 2), "side": sides, "value_usd": [1.0, 2.0]}
     )
     for refused in (lambda: liquidations.bucket(frame, "1d"), lambda: liquidations.clusters(frame)):
-        with pytest.raises(ValueError, match=f"{named}.*must be 'long' or 'short'"):
+        with pytest.raises(ValueError, match=f"side of events must be 'long' or 'short'.*{named}"):
             refused()

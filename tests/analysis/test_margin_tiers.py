@@ -96,7 +96,7 @@ def test_a_larger_position_is_liquidated_by_its_tier() -> None:
 def test_contracts_without_tiers_are_named() -> None:
     rates = panel([[[0.0] * 3, [4.0] * 3]])
     with pytest.warns(
-        dd.errors.DataNotice, match="1% of notional for 1 contracts without tiers: BTC on beta"
+        dd.errors.DataNotice, match="1% of notional is used for 1 contracts without tiers: BTC on beta"
     ):
         backtest.carry(
             rates,
@@ -111,7 +111,7 @@ def test_contracts_without_tiers_are_named() -> None:
     [
         (TIERS.drop(columns="symbol"), "lacks symbol"),
         (TIERS.assign(maintenance_margin=0.0), "above 0 and up to 1"),
-        (TIERS.assign(maintenance_margin=0.5), "lower leverage="),
+        (TIERS.assign(maintenance_margin=0.5), "pass a lower leverage"),
     ],
 )
 def test_an_impossible_table_of_tiers_is_refused(table: pd.DataFrame, text: str) -> None:

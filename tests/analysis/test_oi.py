@@ -215,11 +215,17 @@ def test_volume_and_kinds_of_venues_by_hand() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: oi.market_share(panel([[1.0]], "a").drop_attrs()), "must state its unit"),
-        (lambda: oi.market_share(panel([[1.0]], "a").rename(time="t")), "no dim 'time'"),
+        (lambda: oi.market_share(panel([[1.0]], "a").drop_attrs()), "the unit of oi is missing"),
+        (
+            lambda: oi.market_share(panel([[1.0]], "a").rename(time="t")),
+            "oi must have the dim 'time', got dims",
+        ),
         (lambda: oi.market_share(panel([[1.0]], "a"), venues=["zz"]), "'zz' is not a venue of this panel"),
-        (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]), "is not a time"),
-        (lambda: oi.hhi(panel([[1.0]], "a"), dim="venue"), "no dim 'venue'"),
+        (
+            lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]),
+            r"end must be a timestamp of the panel oi, got Timestamp\('2026-01-02 16:00:00'\)",
+        ),
+        (lambda: oi.hhi(panel([[1.0]], "a"), dim="venue"), "share must have the dim 'venue', got dims"),
     ],
 )
 def test_misuse_is_refused(call: object, message: str) -> None:
@@ -249,9 +255,9 @@ def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused()
         lambda: oi.migration(held, HOURS[0], HOURS[1]),
         lambda: oi.hhi(xr.DataArray([1.5, -0.5], dims="exchange")),
     ):
-        with pytest.raises(ValueError, match="negative somewhere"):
+        with pytest.raises(ValueError, match=r"must be .*, got a negative value"):
             refused()
-    with pytest.raises(ValueError, match=r"oi is in 'bps/8h': open interest is in 'USD' or in 'coin'"):
+    with pytest.raises(ValueError, match="oi must be in 'USD' or 'coin', got 'bps/8h'"):
         oi.market_share(panel([[1.0, 2.0]], "a").assign_attrs(units="bps/8h"))
     held = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
     for wrong in (held[:, ::-1], held.isel(time=[0, 1, 1, 2])):
@@ -259,9 +265,9 @@ def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused()
             lambda x: oi.market_share(x, min_cover=0.5),
             lambda x: oi.share_trend(x.drop_attrs()),
         ):
-            with pytest.raises(ValueError, match="must ascend without repeats"):
+            with pytest.raises(ValueError, match="must ascend without duplicates"):
                 refused(wrong)
-    with pytest.raises(ValueError, match="share is in 'USD': shares are fractions"):
+    with pytest.raises(ValueError, match="share must be a fraction, got 'USD'"):
         oi.hhi(held)
 
 

@@ -19,9 +19,7 @@ FILE = Path(__file__).resolve().parents[1] / "data" / "okx_options_2025" / "BTC_
 @pytest.fixture(scope="module")
 def options():
     (table,) = public_chains.chains(FILE).values()
-    with pytest.warns(
-        DataNotice, match="100 of 100 options have no volatility; computed 87 from bid and ask"
-    ):
+    with pytest.warns(DataNotice, match="100 of 100 options lack a volatility; computed 87 from bid and ask"):
         return chain.clean(table)
 
 

@@ -261,7 +261,10 @@ def test_a_change_is_traded_as_a_whole_or_not_at_all():
     chains = made_chains(spots)
     at_first = chains["time"] == START
     no_puts = chains["bid_coin"].mask(at_first & (chains["side"] == "put"))
-    with pytest.warns(dd.errors.DataNotice, match="1 changes of the position were not traded"):
+    with pytest.warns(
+        dd.errors.DataNotice,
+        match="option backtest: 1 position changes were not traded because a quote or mark is",
+    ):
         result = backtest.options(
             chains.assign(bid_coin=no_puts), STRANGLE, COSTS, delivery=fridays(spots), capital=1e5
         )
@@ -270,7 +273,10 @@ def test_a_change_is_traded_as_a_whole_or_not_at_all():
     assert (result["fill_time"].to_numpy()[:2] == np.datetime64(START.tz_localize(None) + STEP)).all()
     # A crossed quote is none.
     crossed = chains.assign(bid_coin=chains["bid_coin"].mask(at_first, chains["ask_coin"] * 1.1))
-    with pytest.warns(dd.errors.DataNotice, match="1 changes of the position"):
+    with pytest.warns(
+        dd.errors.DataNotice,
+        match="option backtest: 1 position changes were not traded because a quote or mark is",
+    ):
         result = backtest.options(crossed, STRANGLE, COSTS, delivery=fridays(spots), capital=1e5)
     assert int(result["refused_trades"].sum()) == 1
 
@@ -286,7 +292,10 @@ def test_fills_are_at_bid_and_ask_and_fees_are_capped():
             "quantity": [-2.0, 3.0],
         }
     )
-    with pytest.warns(dd.errors.DataNotice, match="8 changes of the position were not traded"):
+    with pytest.warns(
+        dd.errors.DataNotice,
+        match="option backtest: 8 position changes were not traded because a quote or mark is",
+    ):
         result = backtest.options(
             chains, lambda state: legs if state.opened is None else legs.iloc[:0], COSTS, capital=1e5
         )
@@ -314,9 +323,9 @@ def _quote(chains, row, strike, name):
 
 def test_expiries_without_a_delivery_price_are_refused():
     chains = made_chains(path(25))
-    with pytest.raises(ValueError, match="expires at 2026-01-09 08:00 UTC is open: pass delivery="):
+    with pytest.raises(ValueError, match="expires at 2026-01-09 08:00 UTC is still open: pass delivery="):
         backtest.options(chains, STRANGLE, COSTS)
-    with pytest.raises(ValueError, match="no price for the expiry 2026-01-09 08:00"):
+    with pytest.raises(ValueError, match="delivery does not have a price for the expiry 2026-01-09 08:00"):
         backtest.options(chains, STRANGLE, COSTS, delivery={"2026-01-16": 1.0})
     table = pd.DataFrame(
         {
@@ -337,24 +346,30 @@ def test_gaps_missing_fits_and_missing_prices_are_counted():
     spots = path(25)
     chains, paid = made_chains(spots), fridays(spots)
     without = chains[~chains["time"].isin([START + 4 * STEP, START + 5 * STEP])]
-    with pytest.warns(dd.errors.DataNotice, match="chains are missing in 16 hours"):
+    with pytest.warns(
+        dd.errors.DataNotice, match="option backtest: chains are missing for 16 h with open options"
+    ):
         result = backtest.options(without, STRANGLE, COSTS, delivery=paid, capital=1e5)
     assert float(result["gap_hours"]) == 16.0
     near = START + pd.Timedelta(7, "D")
     unlisted = chains[~((chains["time"] == START + 4 * STEP) & (chains["expiry"] == near))]
-    with pytest.warns(dd.errors.DataNotice, match="2 marks are of expiries without a separate fit"):
+    with pytest.warns(
+        dd.errors.DataNotice,
+        match="option backtest: 2 option marks belong to expiries without a separate fit",
+    ):
         result = backtest.options(unlisted, STRANGLE, COSTS, delivery=paid, capital=1e5)
     assert result["interpolated_marks"].to_numpy().tolist() == [0, 0, 0, 0, 2, *[0] * 20]
     fitted = surface.from_chain(chains)
     lost = fitted.where(fitted["time"] != np.datetime64((START + 4 * STEP).tz_localize(None)))
     lost = lost.assign(method=lost["method"].fillna(0).astype(np.int8), status=fitted["status"])
-    with pytest.warns(dd.errors.DataNotice, match="2 marks of options are missing"):
+    with pytest.warns(dd.errors.DataNotice, match="2 option marks are missing"):
         result = backtest.options(chains, STRANGLE, COSTS, delivery=paid, surfaces=lost, capital=1e5)
     assert result["unmarked_options"].to_numpy()[4] == 2
     assert float(result["option_pnl_usd"][4]) == 0.0
     perp = perpetual(spots)
     with pytest.warns(
-        dd.errors.DataNotice, match="1 hedges were not traded for want of a price; 8 hours of funding"
+        dd.errors.DataNotice,
+        match="1 hedges were not traded because a price is missing; funding payments are missing for 8 h",
     ):
         result = backtest.options(
             chains,
@@ -547,61 +562,66 @@ def test_fees_of_venues_are_the_facts_of_the_day():
     assert okx.of_delivery(1_000.0, 100_000.0, "2026-01-09") == pytest.approx(20.0)
     binance = Fees(OptionCosts(), "BTC", "binance", "binance")
     assert binance.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(10.0)
-    with pytest.warns(dd.errors.DataNotice, match="option_fee_cap of okx on 2025-01-01 is not known"):
+    with pytest.warns(dd.errors.DataNotice, match="option_fee_cap of okx is unknown on 2025-01-01"):
         okx.of_trade(100.0, 100_000.0, "2025-01-01")
-    with pytest.raises(ValueError, match="derive has no option_taker_fee_bps of"):
+    with pytest.raises(
+        ValueError, match=r"dd\.venues\.facts\(\) does not have option_taker_fee_bps of BTC on derive"
+    ):
         Fees(OptionCosts(), "BTC", "derive", "derive").of_trade(1.0, 1.0, "2026-01-01")
 
 
 def test_wrong_input_is_refused_by_name():
     chains = made_chains(path(4))
     for changed, message in (
-        (chains.drop(columns=["bid_coin", "ask_coin"]), "chains has no bid and ask"),
-        (chains[chains["time"] == START], "chains has one time"),
-        (pd.concat([chains, chains.assign(exchange="okx")]), "2 labels of 'exchange'"),
-        (chains.assign(bid_usd=1.0), "prices in coin and in USD"),
+        (chains.drop(columns=["bid_coin", "ask_coin"]), "chains must have bid and ask"),
+        (chains[chains["time"] == START], "chains must have at least two timestamps for a backtest, got one"),
+        (pd.concat([chains, chains.assign(exchange="okx")]), "chains must have one 'exchange', got 2"),
+        (
+            chains.assign(bid_usd=1.0),
+            "chains must have prices in one currency per option, got rows in coin and in USD",
+        ),
         (
             pd.concat([chains.assign(instrument_name="a"), chains.assign(instrument_name="b")]),
-            "two rows of one option at one time",
+            "chains has two rows of the option 2026-01-09 60000 call at one timestamp",
         ),
-        (chains.iloc[:0], "chains has no rows"),
+        (chains.iloc[:0], "chains is empty: check symbols, venues and the window of the request"),
     ):
         with pytest.raises(ValueError, match=message):
             backtest.options(changed, STRANGLE, COSTS)
-    with pytest.raises(TypeError, match="must return a table of legs or None, not dict"):
+    with pytest.raises(TypeError, match="the rule must return a table of legs or None, got dict"):
         backtest.options(chains, lambda state: {}, COSTS)
-    with pytest.raises(ValueError, match="funding has no exchange 'deribit'"):
+    with pytest.raises(ValueError, match="funding does not have the exchange 'deribit'"):
         backtest.options(chains, STRANGLE, COSTS, funding=settlements(4).assign(exchange="okx"))
     fitted = surface.from_chain(chains)
-    with pytest.raises(ValueError, match="surfaces lacks 3 of 4 times"):
+    with pytest.raises(ValueError, match="surfaces lacks 3 of 4 timestamps"):
         backtest.options(chains, STRANGLE, COSTS, surfaces=fitted.isel(time=[0]))
     in_usd = chains.rename(columns={"bid_coin": "bid_usd", "ask_coin": "ask_usd"})
     with pytest.raises(ValueError, match=r"are [0-9.]+e-06 times the marks"):
         backtest.options(in_usd, STRANGLE, COSTS, surfaces=fitted)
-    with pytest.raises(ValueError, match="surfaces has the symbol 'ETH' and chains 'BTC'"):
+    with pytest.raises(ValueError, match="surfaces has the symbol 'ETH' but chains has 'BTC'"):
         backtest.options(chains, STRANGLE, COSTS, surfaces=fitted.assign_coords(symbol="ETH"))
     for build, message in (
-        (lambda: OptionLeg("calls", 1.0), "side='calls' is not one of"),
+        (lambda: OptionLeg("calls", 1.0), "side must be one of .*, got 'calls'"),
         (lambda: OptionLeg("call", 1.0), "needs tenor="),
-        (lambda: OptionLeg("spot", 1.0, "7d"), "has no tenor"),
+        (lambda: OptionLeg("spot", 1.0, "7d"), "a leg with the side 'spot' must not have a tenor"),
         (lambda: OptionLeg("call", 0.0, "7d"), "other than 0"),
-        (lambda: OptionLeg("call", 1.0, "7d", delta=30.0), "delta=30.0 must be between"),
+        (lambda: OptionLeg("call", 1.0, "7d", delta=30.0), r"delta must be between 0 and 1, got 30\.0"),
         (lambda: OptionLeg("call", 1.0, "7d", delta=0.3, moneyness=1.0), "pass one of them"),
-        (lambda: Roll([]), "one at least"),
-        (lambda: Roll(STRANGLE.legs, every="yearly"), "every='yearly' must be one of expiry, weekly"),
+        (lambda: Roll([]), "legs must be a list of at least one OptionLeg"),
+        (lambda: Roll(STRANGLE.legs, every="yearly"), "a length of time such as '3d', got 'yearly'"),
         (lambda: DeltaHedge(), "needs every="),
-        (lambda: OptionCosts(option_fee_cap=-1.0), "from 0 on"),
+        (lambda: OptionCosts(option_fee_cap=-1.0), "option_fee_cap must be 0 or more, got -1"),
         (lambda: OptionCosts(option_fee_cap=12.5), "12.5 % is 0.125"),
-        (lambda: OptionCosts(fee_bps=np.nan), "fee_bps=nan must be a finite number"),
+        (lambda: OptionCosts(fee_bps=np.nan), "fee_bps must be a finite number, got nan"),
     ):
         with pytest.raises(ValueError, match=message):
             build()
     for build, message in (
-        (lambda: OptionLeg("call", "1", "7d"), "quantity must be a number, not str"),
-        (lambda: OptionLeg("call", 1.0, 7), "tenor must be text, a pandas.Timedelta or None, not int"),
+        (lambda: OptionLeg("call", "1", "7d"), "quantity must be a number, got str"),
+        (lambda: OptionLeg("call", 1.0, 7), "tenor must be text, a pandas.Timedelta or None, got int"),
         (lambda: Roll(OptionLeg("spot", 1.0)), "legs must be a list"),
         (lambda: DeltaHedge(every=8), "every must be text"),
-        (lambda: OptionCosts(option_fee_bps="3"), "option_fee_bps must be a number or None, not str"),
+        (lambda: OptionCosts(option_fee_bps="3"), "option_fee_bps must be a number or None, got str"),
     ):
         with pytest.raises(TypeError, match=message):
             build()
@@ -711,5 +731,7 @@ def test_payments_with_late_stamps_are_paid_at_their_due_time():
 def test_losses_above_the_capital_give_a_notice():
     spots = np.linspace(100_000.0, 110_000.0, 6)
     rule = Roll([OptionLeg("call", -1.0, "7d")])
-    with pytest.warns(dd.errors.DataNotice, match=r"the equity is below 0 at [1-5] times: the position is"):
+    with pytest.warns(
+        dd.errors.DataNotice, match="option backtest: equity is below 0 USD at [1-5] timestamps"
+    ):
         backtest.options(made_chains(spots), rule, FREE, capital=100.0)

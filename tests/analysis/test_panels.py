@@ -15,8 +15,8 @@ def test_a_unit_against_the_name_is_refused():
 @pytest.mark.parametrize(
     ("panel", "error", "message"),
     [
-        (np.zeros(3), TypeError, "a table or the panel of one"),
-        (series([1.0]), ValueError, "no dim 'exchange'"),
+        (np.zeros(3), TypeError, "panel must be a table or a panel, got ndarray"),
+        (series([1.0]), ValueError, "panel must have the dim 'exchange', got dims"),
         (market([[[1.0]]]).assign_attrs(kind="predicted"), ValueError, "'sampled' or 'settled'"),
     ],
     ids=["neither table nor panel", "dim absent", "kind unknown"],
@@ -46,7 +46,12 @@ def test_the_kind_must_be_stated_and_a_mixture_has_none():
 
 
 @pytest.mark.parametrize(
-    ("hours", "message"), [([0.0, 2.0, 1.0], "ascend"), ([0.0, 1.0, 1.0], "ascend"), ([], "no rows")]
+    ("hours", "message"),
+    [
+        ([0.0, 2.0, 1.0], "ascend"),
+        ([0.0, 1.0, 1.0], "ascend"),
+        ([], "panel must have at least one row along time"),
+    ],
 )
 def test_times_ascend_without_repeats(hours, message):
     with pytest.raises(ValueError, match=message):
@@ -78,15 +83,18 @@ def test_a_companion_is_spread_over_the_panel():
     assert spread.dims == panel.dims
     np.testing.assert_array_equal(spread.isel(symbol=1, time=2), [1.0, 4.0, 8.0])
     minutes = xr.DataArray([60.0, 60.0], dims="exchange", attrs={"units": "min"})
-    with pytest.raises(ValueError, match="'min' where 'h'"):
+    with pytest.raises(ValueError, match="interval_hours must be in 'h', got 'min'"):
         panels.beside(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (xr.DataArray([1.0], dims="dex"), "'dex' that the panel lacks"),
-        (xr.DataArray([1.0, 2.0], dims="exchange", coords={"exchange": ["v00", "x"]}), "other labels"),
+        (xr.DataArray([1.0], dims="dex"), "interval_hours must not have the dim 'dex'"),
+        (
+            xr.DataArray([1.0, 2.0], dims="exchange", coords={"exchange": ["v00", "x"]}),
+            "interval_hours must have the labels of the panel along exchange",
+        ),
         (0.0, "positive"),
         (float("nan"), "positive"),
     ],

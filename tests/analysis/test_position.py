@@ -215,13 +215,16 @@ def test_expired_and_swapped_are_said():
     assert np.isnan(found["pnl_by_leg"].sel(currency="usd")).to_numpy().tolist() == [True, False, False]
     assert np.isnan(found["pnl"]).all()
     assert int(found["status"][0]) & Status.EXPIRED
-    with pytest.raises(ValueError, match="after is not later"):
+    with pytest.raises(ValueError, match="after must be later than before"):
         position.attribution(BOOK, after, made())
 
 
 def test_legs_and_surfaces_that_cannot_be_are_refused():
     for change, message in (
-        ({"side": "straddle"}, "a leg has the side 'straddle'"),
+        (
+            {"side": "straddle"},
+            "side of a leg must be one of call, put, future, perpetual, spot, got 'straddle'",
+        ),
         ({"strike": 0.0}, "strike above 0"),
         ({"quantity": np.nan}, "quantity in coins"),
     ):
@@ -229,13 +232,15 @@ def test_legs_and_surfaces_that_cannot_be_are_refused():
             position.greeks(BOOK.assign(**change), made())
     with pytest.raises(ValueError, match="has no variable 'forward'"):
         position.greeks(BOOK, made().drop_vars("forward"))
-    with pytest.raises(ValueError, match="no times along expiry"):
+    with pytest.raises(ValueError, match="surface must have times along expiry to place a date"):
         position.greeks(BOOK, made().drop_vars("expiry"))
-    with pytest.raises(ValueError, match=r"which has .'d1'"):
+    with pytest.raises(ValueError, match=r"which must be greeks that add up over legs, got \['d1'\]"):
         position.greeks(BOOK, made(), which=["d1"])
-    with pytest.raises(ValueError, match="deltas="):
+    with pytest.raises(
+        ValueError, match=r"be at least two numbers that ascend from above 0 to below 1, got \[0\.5, 0\.2\]"
+    ):
         position.vega_buckets(BOOK, made(), deltas=[0.5, 0.2])
-    with pytest.raises(ValueError, match="spot_change must be above -1"):
+    with pytest.raises(ValueError, match="spot_change must be a fraction above -1"):
         position.scenarios(BOOK, made(), spot_change=-10)
 
 

@@ -154,7 +154,7 @@ def test_deliveries_of_a_table_are_those_of_the_contract():
     found = position.attribution(both, now, after, delivery=table)
     assert found["settlement_price"].to_numpy().tolist() == [90_000.0, 90_100.0]
     assert float(found["pnl_by_leg"].sel(currency="usd").isel(leg=1)) == pytest.approx(-9_900.0)
-    with pytest.raises(ValueError, match="no price for the expiry 2026-01-11 08:00"):
+    with pytest.raises(ValueError, match="delivery does not have a price for the expiry 2026-01-11 08:00"):
         position.attribution(BOOK, now, after, delivery=table[table["symbol"] == "ETH"])
     twice = pd.concat([table, table.assign(contract="option:USDC", price_usd=90_050.0)])
     with pytest.raises(ValueError, match="differ between contracts option:USDC, option:USDT"):
@@ -207,18 +207,23 @@ def test_histories_take_hedge_legs():
 
 def test_legs_that_cannot_be_are_refused_by_name():
     for change, message in (
-        ({"side": ["futures", "spot", "spot", "spot"]}, "side 'futures': expected .*'future'"),
-        ({"strike": [1.0] * 4}, "'future' has a strike"),
+        (
+            {"side": ["futures", "spot", "spot", "spot"]},
+            r"of call, put, future, perpetual, spot, got 'futures'; did you mean 'future'\?",
+        ),
+        ({"strike": [1.0] * 4}, "a leg with the side 'future' must not have a strike"),
         ({"price": [-1.0] * 4}, "'price' of legs must be above 0"),
-        ({"contract": ["quanto"] * 4}, "contract 'quanto': expected 'linear' or 'inverse'"),
-        ({"contract": ["inverse"] * 4}, "side 'spot' has the contract 'inverse'"),
-        ({"expiry": [EXPIRIES[1]] * 4}, "'perpetual' has an expiry"),
+        ({"contract": ["quanto"] * 4}, "the contract of a leg must be 'linear' or 'inverse', got 'quanto'"),
+        ({"contract": ["inverse"] * 4}, "a leg with the side 'spot' must not have the contract 'inverse'"),
+        ({"expiry": [EXPIRIES[1]] * 4}, "a leg with the side 'perpetual' must not have an expiry"),
     ):
         with pytest.raises(ValueError, match=message):
             position.greeks(hedges(**change), surface())
-    with pytest.raises(ValueError, match="no coordinate 'spot'"):
+    with pytest.raises(
+        ValueError, match=r"surface must have the coordinate 'spot' \[USD\] to value a perpetual or spot leg"
+    ):
         position.greeks(hedges(), made())
-    with pytest.raises(ValueError, match="legs has no option"):
+    with pytest.raises(ValueError, match="legs must have at least one option"):
         position.vega_buckets(hedges(), surface())
     only = hedges().iloc[:1].drop(columns=["strike", "price", "contract"])
     assert float(position.greeks(only, made())["delta"].sel(currency="usd")[0]) == -1.5

@@ -320,7 +320,9 @@ def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_
     assert only(table, requests=ledger[:0])["not_requested"] == 4
     assert np.isnan(only(table)["not_requested"]), "nothing is known without a ledger"
     both = pd.concat([ledger.assign(table="oi_history"), ledger.assign(table="funding_history")])
-    with pytest.raises(ValueError, match=r"several tables \(funding_history, oi_history\)"):
+    with pytest.raises(
+        ValueError, match="requests must belong to one table, got funding_history, oi_history"
+    ):
         quality(table, requests=both)
 
 

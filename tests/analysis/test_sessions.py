@@ -168,25 +168,35 @@ def test_bad_calendars_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table = hours_table()
     window = "2026-01-06T08:00", "2026-01-08T12:00"
     for match, market, frame in (
-        ("neither a session nor a holiday of 'x1' on 2026-01-07", "x1", table[table["session"] != "holiday"]),
-        ("no market 'x2': its exchange_id has x1", "x2", table),
-        ("sessions of 'x1' overlap", "x1", table.assign(end=table["end"] + pd.Timedelta(1, "h"))),
+        (
+            "hours lacks a session or holiday of 'x1' on 2026-01-07",
+            "x1",
+            table[table["session"] != "holiday"],
+        ),
+        ("the market 'x2'; available: x1", "x2", table),
+        (
+            r"sessions of 'x1' must not overlap, got an overlap at 2026-01-06 17:00:00\+00:00",
+            "x1",
+            table.assign(end=table["end"] + pd.Timedelta(1, "h")),
+        ),
         ("the column|no column 'start'", "x1", table.drop(columns="start")),
-        ("no timezone", "x1", table.drop(columns="timezone")),
+        ("hours must have a timezone for 'x1'", "x1", table.drop(columns="timezone")),
     ):
         with pytest.raises(ValueError, match=match):
             sessions.calendar(market, *window, hours=frame)
-    with pytest.raises(ValueError, match="and the window is from 2026-01-05"):
+    with pytest.raises(ValueError, match="but the window is from 2026-01-05"):
         sessions.calendar("x1", "2026-01-05", "2026-01-08", hours=table)
     with pytest.raises(ValueError, match="extended= does not apply"):
         sessions.calendar("x1", *window, hours=table, extended=("04:00", "20:00"))
     with pytest.raises(ValueError, match=r"no market 'XNYSE'; did you mean .*hours=dd\.rwa\.market_hours"):
         sessions.calendar("XNYSE", *window)
-    with pytest.raises(ValueError, match="is empty: end must be after start"):
+    with pytest.raises(ValueError, match="end must be after start, got start 2026-01-08 "):
         sessions.calendar("XNYS", "2026-01-08", "2026-01-08")
-    with pytest.raises(ValueError, match="does not enclose the hours of XLON"):
+    with pytest.raises(
+        ValueError, match=r"must include the regular hours of XLON on 2025-12-17, got \('09:00', '20:00'\)"
+    ):
         sessions.calendar("XLON", *window, extended=("09:00", "20:00"))
-    with pytest.raises(ValueError, match="write local times like '04:00'"):
+    with pytest.raises(ValueError, match="extended must have local times such as '04:00', got '4 am'"):
         sessions.calendar("XLON", *window, extended=("4 am", "20:00"))
     monkeypatch.setitem(sys.modules, "exchange_calendars", None)
     with pytest.raises(ImportError, match=r"derivdata\[sessions\]"):
@@ -406,20 +416,22 @@ def test_symbols_and_venues_are_worked_out_apart_and_lazily() -> None:
 def test_panels_that_do_not_fit_are_refused() -> None:
     calendar = made_calendar()
     mark = series([100.0] * 9, "mark_usd")
-    with pytest.raises(ValueError, match="pass mark, funding or oi"):
+    with pytest.raises(ValueError, match="mark, funding or oi is missing"):
         sessions.by_session(calendar, index=mark)
-    with pytest.raises(ValueError, match="pass mark, index, funding or oi"):
+    with pytest.raises(ValueError, match="mark, index, funding or oi is missing"):
         sessions.closures(calendar)
-    with pytest.raises(ValueError, match="without holes"):
+    with pytest.raises(ValueError, match="sessions must be contiguous"):
         sessions.by_session(calendar.drop(index=1), mark=mark)
-    with pytest.raises(ValueError, match="session 'lunch': expected one of regular"):
+    with pytest.raises(
+        ValueError, match="be named regular, extended, break, overnight, weekend, holiday, got 'lunch'"
+    ):
         sessions.by_session(calendar.replace("overnight", "lunch"), mark=mark)
     with pytest.raises(ValueError, match="covers the panel"):
         sessions.by_session(calendar, mark=series([100.0] * 11, "mark_usd"))
-    with pytest.raises(ValueError, match="different symbols or venues"):
+    with pytest.raises(ValueError, match="the panels must have the same symbols and venues"):
         sessions.closures(
             calendar, mark=mark.expand_dims(symbol=["A"]), oi=mark.rename("oi_usd").expand_dims(symbol=["B"])
         )
     rates = mark.rename("rate_bps_8h")
-    with pytest.raises(ValueError, match="kind of panel is None"):
+    with pytest.raises(ValueError, match=r"panel\.attrs\['kind'\] must be 'sampled'"):
         sessions.by_session(calendar, funding=rates)

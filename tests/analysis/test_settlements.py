@@ -144,13 +144,13 @@ def test_what_is_missing_is_counted_by_the_payments_due():
 
 def test_payments_that_are_there_twice_are_refused():
     twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
-    with pytest.raises(ValueError, match=r"two settlements within a minute of 2026-01-01T16:00:00.*twice"):
+    with pytest.raises(ValueError, match=r"two settlements within 1 min of 2026-01-01T16:00:00.*duplicated"):
         funding.cumulative(twice)
-    with pytest.raises(ValueError, match="two settlements within a minute"):
+    with pytest.raises(ValueError, match="two settlements within 1 min"):
         funding.period_sums(twice)
-    with pytest.raises(ValueError, match="a has two settlements within a minute"):
+    with pytest.raises(ValueError, match="a has two settlements within 1 min"):
         funding.best_pair(twice.expand_dims(exchange=["a"]))
-    with pytest.raises(ValueError, match="exchange 0 has two settlements within a minute"):
+    with pytest.raises(ValueError, match="exchange 0 has two settlements within 1 min"):
         funding.cumulative(twice.expand_dims(exchange=2).copy())  # without labels
     first = settled([1.0, 1.0, 5.0, 9.0], STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
     np.testing.assert_array_equal(funding.period_sums(first, overlap="nan")["funding_bps"], [1.0, 1.0, 5.0])

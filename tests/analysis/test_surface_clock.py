@@ -189,17 +189,20 @@ def test_scenarios_and_attributions_age_by_the_clock() -> None:
 @pytest.mark.parametrize(
     ("clock", "message"),
     [
-        ({"weekends": 0.5}, "clock has no 'weekends'; did you mean 'weekend_weight'"),
-        (-0.5, "a weekend weight that is missing or below 0"),
-        (np.nan, "a weekend weight that is missing or below 0"),
-        ({"events": {"2026-01-03T12:00Z": -0.1}}, "an event's variance that is missing or below 0"),
+        ({"weekends": 0.5}, "clock must not have 'weekends'; did you mean 'weekend_weight'"),
+        (-0.5, "must have values of 0 or more, got a weekend weight that is missing or negative"),
+        (np.nan, "must have values of 0 or more, got a weekend weight that is missing or negative"),
+        (
+            {"events": {"2026-01-03T12:00Z": -0.1}},
+            "have values of 0 or more, got an event's variance that is missing or negative",
+        ),
         ({"events": {"soon": 0.1}}, "events of clock"),
         ({"averaging": "long"}, "averaging of clock"),
-        (xr.Dataset({"weight": 0.5}), "clock has no variable 'weekend_weight'"),
+        (xr.Dataset({"weight": 0.5}), "clock must have the variable 'weekend_weight'"),
     ],
 )
 def test_clocks_that_cannot_be_are_refused(clock: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         surface.iv(THREE, 0.0, SUNDAY, clock=clock)
-    with pytest.raises(ValueError, match="no times along expiry"):
+    with pytest.raises(ValueError, match="surface must have times along expiry to place a date"):
         surface.iv(THREE.drop_vars("expiry"), 0.0, SUNDAY, clock=0.5)

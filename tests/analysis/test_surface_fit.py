@@ -157,15 +157,19 @@ def test_misuse_is_refused(noisy):
     k, iv, years = noisy
     with pytest.raises(ValueError, match="looks like percent, its median is"):
         essvi(k, 100 * iv, years)
-    with pytest.raises(ValueError, match=r"no 'expiry'$"):
+    with pytest.raises(ValueError, match="iv must have the dim 'expiry', got dims"):
         essvi(k[0], iv[0], years)
-    with pytest.raises(ValueError, match="no 'strike'; name the dim of the quotes"):
+    with pytest.raises(ValueError, match="iv must have the dim 'strike', got dims"):
         essvi(k.rename(strike="quote"), iv.rename(strike="quote"), years)
-    with pytest.raises(ValueError, match="it needs expiry, and not strike"):
+    with pytest.raises(ValueError, match=r"year_fraction must have dims expiry and not strike, got \(\)"):
         essvi(k, iv, 0.1)
-    with pytest.raises(ValueError, match="it needs those of the slices, and not strike"):
+    with pytest.raises(
+        ValueError, match=r"must have dims those of the slices and not strike, got \('expiry', 'strike'\)"
+    ):
         smile.fit(k, iv, iv, weights="equal")
-    with pytest.raises(ValueError, match="'delta' is not one of equal"):
+    with pytest.raises(
+        ValueError, match="be one of equal, vega, price, variance or an array over the quotes, got 'delta'"
+    ):
         surface.fit(k, iv, years, weights="delta", method="essvi")
 
 

@@ -103,7 +103,7 @@ def test_spread_weights_need_quotes_and_breaches_are_reported(january):
         surface.from_chain(bare, weights="spread")
 
 
-@pytest.mark.filterwarnings("ignore:.*options have no volatility")
+@pytest.mark.filterwarnings("ignore:.*options lack a volatility")
 def test_a_fit_to_bid_and_ask_needs_no_marks(january):
     """It meets as many quotes as the marks do, and marks that are off or absent change nothing."""
     one = january[january["symbol"] == "BTC"].query("time == time.min()")

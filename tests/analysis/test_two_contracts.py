@@ -108,7 +108,7 @@ def test_missing_volatilities_come_from_quotes_or_else_from_the_mark(both):
     for name in ("bid_coin", "ask_coin", "bid_usd", "ask_usd"):
         lacking[name] = lacking[name].where(number % 8 != 0)
     with pytest.warns(
-        DataNotice, match="21 of 84 options have no volatility; computed 10 from bid and ask and 11"
+        DataNotice, match="21 of 84 options lack a volatility; computed 10 from bid and ask and 11"
     ):
         options = chain.clean(lacking)
     assert len(options) == len(whole)

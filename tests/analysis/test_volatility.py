@@ -200,15 +200,17 @@ def test_implied_is_held_against_the_window_that_follows() -> None:
 
 def test_what_is_refused() -> None:
     made = volatility.bars(walk(5, 24, 0.5))
-    with pytest.raises(ValueError, match="is 1 steps of 24 h: a variance takes a whole number, two"):
+    with pytest.raises(
+        ValueError, match="window must be a whole number of at least two steps of 24 h, got '1d'"
+    ):
         volatility.realised(made, "1d")
-    with pytest.raises(ValueError, match=r"is 2\.5 steps of 24 h"):
+    with pytest.raises(ValueError, match=r"steps of 24 h, got '60h' \(2\.5 steps\)"):
         volatility.realised(made, "60h")
     with pytest.raises(ValueError, match="regular steps"):
         volatility.realised(made.isel(time=[0, 1, 3]), "2d")
-    with pytest.raises(ValueError, match="step='0h' is not a length"):
+    with pytest.raises(ValueError, match="step must be a length of time above 0, got '0h'"):
         volatility.bars(walk(5, 24, 0.5), step="0h")
-    with pytest.raises(ValueError, match="are not parts from 0 to 1"):
+    with pytest.raises(ValueError, match=r"quantiles must be fractions from 0 to 1, got \[5\.0\]"):
         volatility.cone(made, ["2d"], quantiles=[5.0])
 
 
@@ -236,9 +238,7 @@ def test_published_indices_in_percent_are_compared_with_decimal_volatilities() -
     ended = xr.DataArray([0.4, 0.3], {"time": time}, "time", attrs={"units": "1/√year"})
     edge = volatility.implied_minus_realised(index, ended, window="1d")
     np.testing.assert_allclose(edge["volatility"], [0.5 - 0.3, np.nan], rtol=1e-14)
-    with pytest.raises(
-        ValueError, match=r"implied is in 'bps/8h': expected a volatility in '1/√year' or '%'"
-    ):
+    with pytest.raises(ValueError, match="implied must be a volatility in '1/√year' or '%', got 'bps/8h'"):
         volatility.implied_minus_realised(index.assign_attrs(units="bps/8h"), ended, window="1d")
-    with pytest.raises(ValueError, match="realised is in 'USD'"):
+    with pytest.raises(ValueError, match="realised must be a volatility in '1/√year' or '%', got 'USD'"):
         volatility.implied_minus_realised(index, ended.assign_attrs(units="USD"), window="1d")

@@ -100,7 +100,9 @@ def test_a_sum_that_lacks_a_contract_is_missing(made: Any, archive: Archive, okx
     assert sums["BTC"].notna().tolist() == [True, False]
     assert sums["ETH"].notna().tolist() == [True, True]
     dd.connect(str(archive.path))
-    with pytest.warns(DataNotice, match="1 rows are left out: open interest of some contracts"):
+    with pytest.warns(
+        DataNotice, match="1 rows are omitted: open interest of some contracts is unknown, first BTC on"
+    ):
         found = dd.oi.history("BTC", *DAY, resolution="raw", by="coin")
     assert len(found) == 1
 

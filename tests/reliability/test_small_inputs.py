@@ -75,7 +75,7 @@ def test_shares_of_chosen_venues_are_those_of_whole_numbers_too() -> None:
 def test_a_time_twice_is_named() -> None:
     bought = amounts("buy_usd")
     doubled = bought.isel(time=[0, 1, 2, 2])
-    with pytest.raises(ValueError, match="buy has 2026-01-01 16:00:00 more than once along 'time': keep one"):
+    with pytest.raises(ValueError, match="buy must have 2026-01-01 16:00:00 once along 'time': keep one"):
         taker.imbalance(doubled, amounts("sell_usd"))
 
 

@@ -43,10 +43,10 @@ def test_another_unit_is_refused_with_the_name_of_an_argument(name: str) -> None
 def test_densities_and_quotes_state_their_unit_or_none() -> None:
     probability = xr.DataArray([0.1, 0.4, 0.6, 0.97], dims="expiry")
     assert dd.analysis.delivery.calibration(probability.assign_attrs(units="1"))["count"].item() == 4
-    with pytest.raises(ValueError, match="probability is in '%' where '1' is needed"):
+    with pytest.raises(ValueError, match="probability must be in '1', got '%'"):
         dd.analysis.delivery.calibration(probability.assign_attrs(units="%"))
     quotes = CALLS["analysis.variance.cboe"]()
-    with pytest.raises(ValueError, match="bid is in '1/√year', expected prices"):
+    with pytest.raises(ValueError, match="bid must be prices in the currency of the strikes, got '1/√year'"):
         dd.analysis.variance.cboe(
             **quotes | {side: quotes[side].assign_attrs(units="1/√year") for side in ("bid", "ask")}
         )

@@ -317,10 +317,12 @@ class Portfolio:
         )
         require_times(self.sizes, "sizes")
         if (np.diff(self.sizes["time"].to_numpy()) <= np.timedelta64(0, "us")).any():
-            raise ValueError("the times of sizes must ascend without repeats")
+            raise ValueError(
+                "the times of sizes must ascend without duplicates: sort them and drop duplicates"
+            )
         positive(self.sizes.attrs.get("capital_usd", np.nan), "sizes.attrs['capital_usd']")
         if not 0.0 <= self.band < 1.0:
-            raise ValueError(f"band={self.band} is a fraction of a pair's size, from 0 up to 1")
+            raise ValueError(f"band must be a fraction of a pair's size from 0 to below 1, got {self.band}")
 
     def on(self, market: Market) -> Sizes:
         """Return the sizes by the places of a market; pairs that are never wanted have none."""
@@ -329,7 +331,7 @@ class Portfolio:
         for dim, labels, wanted in (("symbol", market.symbols, names), ("exchange", market.venues, venues)):
             strange = sorted(set(wanted.tolist()) - set(labels))
             if strange:
-                raise ValueError(f"the panel has no {dim} {strange[0]!r}, which sizes are of")
+                raise ValueError(f"sizes has the {dim} {strange[0]!r}, which the panel does not have")
         legs = np.array(
             [
                 [market.venues.index(str(name)) for name in self.sizes[leg].to_numpy()]

@@ -39,7 +39,8 @@ def contracts_of(kinds: Mapping[str, str], symbols: Sequence[str], venues: Seque
     for venue, kind in kinds.items():
         if venue not in venues:
             raise ValueError(
-                f"contracts: {venue!r} is not a venue of the panel, which has {', '.join(venues)}"
+                f"contracts has the venue {venue!r}, which the panel does not have; its venues: "
+                f"{', '.join(venues)}"
             )
         place = list(venues).index(venue)
         name, _, coin = kind.partition(":")
@@ -48,14 +49,14 @@ def contracts_of(kinds: Mapping[str, str], symbols: Sequence[str], venues: Seque
         elif name == "quanto" and coin:
             if coin not in symbols:
                 raise ValueError(
-                    f"contracts[{venue!r}]={kind!r}: {coin} is not a symbol of the panel, whose prices value "
-                    "the coins"
+                    f"contracts[{venue!r}]={kind!r}: the panel must include {coin}, whose price values the "
+                    "settlement coin"
                 )
             settle[place] = list(symbols).index(coin)
         elif kind != "linear":
             raise ValueError(
-                f"contracts[{venue!r}]={kind!r} must be 'linear', 'inverse' or 'quanto:' and the coin in "
-                "which it is settled, such as 'quanto:BTC'"
+                f"contracts[{venue!r}] must be 'linear', 'inverse' or 'quanto:' and the settlement coin, "
+                f"such as 'quanto:BTC', got {kind!r}"
             )
     return Contracts(inverse, settle)
 

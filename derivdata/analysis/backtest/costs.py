@@ -57,10 +57,10 @@ class Costs:
         for place, venue in enumerate(venues):
             if venue not in self.fee_bps:
                 given = ", ".join(map(str, self.fee_bps)) or "none"
-                raise ValueError(f"fee_bps has no fee of {venue!r}; it has {given}")
+                raise ValueError(f"fee_bps does not have a fee for {venue!r}, only for {given}: add it")
             fee = self.fee_bps[venue]
             if isinstance(fee, Mapping) and set(fee) != set(_SIDES):
-                raise ValueError(f"fee_bps[{venue!r}] names {sorted(fee)}; the sides are buy and sell")
+                raise ValueError(f"fee_bps[{venue!r}] must have the sides buy and sell, got {sorted(fee)}")
             sides = [fee[side] for side in _SIDES] if isinstance(fee, Mapping) else [fee, fee]
             fees[..., place] = [[_number(side, f"fee_bps[{venue!r}]")] for side in sides]
         return fees
@@ -71,7 +71,7 @@ def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float
     lacking = {venue for row in fees for venue, fee in zip(venues, row, strict=True) if fee is None}
     if lacking:
         raise ValueError(
-            f"dd.venues.facts() has no taker fee of {', '.join(sorted(lacking))} for every symbol: "
+            f"dd.venues.facts() does not have a taker fee of {', '.join(sorted(lacking))} for every symbol: "
             "pass fee_bps"
         )
     return [[fee for fee in row if fee is not None] for row in fees]
@@ -79,10 +79,10 @@ def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float
 
 def _number(value: Any, name: str) -> float:
     if isinstance(value, bool | str) or value is None or np.ndim(value):
-        raise TypeError(f"{name} must be a number, not {value!r}")
+        raise TypeError(f"{name} must be a number, got {value!r}")
     number = float(value)
     if not np.isfinite(number):
-        raise ValueError(f"{name}={value!r} is not a finite number")
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
     return number
 
 
@@ -134,14 +134,14 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
             raise TypeError(f"result must have numbers in {name}, got {table[name].dtype}")
     if "leg_usd" not in result.attrs:
         raise ValueError(
-            "result comes from a Portfolio, whose pairs have different sizes: pass the result of a rule"
+            "result must come from a rule, got the result of a Portfolio, whose pairs have different sizes"
         )
     leg = float(result.attrs["leg_usd"])
     sizes = (
         leg * 2.0 ** np.arange(-2, 7) if sizes_usd is None else np.atleast_1d(np.asarray(sizes_usd, float))
     )
     if not (sizes > 0.0).all() or sizes.ndim != 1:
-        raise ValueError("sizes_usd must be positive numbers")
+        raise ValueError("sizes_usd must be positive numbers [USD]")
     require(depth, "exchange", "side", "depth_bps", units=USD_UNIT, name="depth")
     require_labels(depth, "depth", "side", ["ask", "bid"])
     grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
@@ -274,15 +274,15 @@ class OptionCosts:
     def __post_init__(self) -> None:
         require_fields(self)
         if self.fee_bps is not None and not np.isfinite(self.fee_bps):
-            raise ValueError(f"fee_bps={self.fee_bps!r} must be a finite number")
+            raise ValueError(f"fee_bps must be a finite number, got {self.fee_bps!r}")
         cap = self.option_fee_cap
         if cap is not None and 1.0 < cap < np.inf:
-            raise ValueError(f"option_fee_cap={cap!r} must be a fraction from 0 to 1: 12.5 % is 0.125")
+            raise ValueError(f"option_fee_cap must be a fraction from 0 to 1 (12.5 % is 0.125), got {cap!r}")
         for name in ("option_fee_bps", "option_fee_cap", "delivery_fee_bps", "slippage_bps"):
             value = getattr(self, name)
             is_cap = name == "option_fee_cap"
             if value is not None and not (0.0 <= value < np.inf or (is_cap and value == np.inf)):
-                raise ValueError(f"{name}={value!r} must be a number from 0 on")
+                raise ValueError(f"{name} must be 0 or more, got {value!r}")
 
 
 class Fees:
@@ -345,13 +345,14 @@ class Fees:
         )
         if first is None:
             raise ValueError(
-                f"{venue} has no {fact} of {self._symbol} in dd.venues.facts(): pass OptionCosts({name}=...)"
+                f"dd.venues.facts() does not have {fact} of {self._symbol} on {venue}: pass "
+                f"OptionCosts({name}=...)"
             )
         if fact not in self._early:
             self._early.add(fact)
             warn_caller(
-                f"the {fact} of {venue} on {day} is not known; that of {first.as_of} is used: pass "
-                f"OptionCosts({name}=...)"
+                f"{fact} of {venue} is unknown on {day}; the value of {first.as_of} is used. Pass "
+                f"OptionCosts({name}=...) to set it"
             )
         return first.value
 

@@ -185,7 +185,10 @@ def setting(
     for name, value in (("capital", capital), ("leg_usd", leg_usd), ("leverage", leverage)):
         positive(value, name)
     if not isinstance(maintenance, pd.DataFrame) and not 0.0 <= maintenance < 1.0 / leverage:
-        raise ValueError(f"{maintenance=} is a part of notional, from 0 up to 1/leverage={1 / leverage:g}")
+        raise ValueError(
+            f"maintenance must be a fraction of notional from 0 to below 1/leverage={1 / leverage:g}, got "
+            f"{maintenance!r}"
+        )
     transfer = np.inf if transfer_every is None else hours_of(transfer_every, "transfer_every")
     panel = require_rate(panel, "exchange", "time")
     prices = None if prices is None else require(prices, name="prices")
@@ -224,13 +227,13 @@ def _maintenance(
     if tiers.highest() >= 1.0 / leverage:
         raise ValueError(
             f"maintenance: a first tier requires {tiers.highest():g} of notional, more than "
-            f"1/leverage={1 / leverage:g}: lower leverage="
+            f"1/leverage={1 / leverage:g}: pass a lower leverage"
         )
     named = [name for name in tiers.absent if name.rpartition(" on ")[2] in traded]
     if named:
         warn_caller(
-            f"maintenance: {DEFAULT_MAINTENANCE:.0%} of notional for {len(named)} contracts without tiers: "
-            f"{', '.join(named[:5])}{', …' if len(named) > 5 else ''}"
+            f"maintenance: {DEFAULT_MAINTENANCE:.0%} of notional is used for {len(named)} contracts without "
+            f"tiers: {', '.join(named[:5])}{', …' if len(named) > 5 else ''}"
         )
     return tiers
 

@@ -99,10 +99,10 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     """Check the panels and put them on one grid: every stamp of a rate, and every price between them."""
     panel = with_symbol(require_rate(panel, "exchange", "time"))
     if not panel.sizes["exchange"]:
-        raise ValueError("panel has no exchange: nothing can be traded")
+        raise ValueError("panel must have at least one venue along exchange to trade")
     for dim in ("symbol", "exchange"):
         if len(set(labels_of(panel, dim))) != panel.sizes[dim]:
-            raise ValueError(f"panel has a {dim} more than once")
+            raise ValueError(f"panel must have each {dim} once: remove duplicates")
     settled = kind_of(panel) == "settled"
     interval = None
     since = hours(panel)
@@ -344,16 +344,15 @@ def target_of(answer: Any, past: Past) -> Target:
         return _checked(answer, past)
     if not isinstance(answer, Mapping):
         raise TypeError(
-            f"a rule returns a Target or a mapping of symbols to (long, short), not {type(answer).__name__}"
+            "a rule must return a Target or a mapping of symbols to (long, short), got "
+            f"{type(answer).__name__}"
         )
     legs = np.full((2, len(past.symbols)), -1, dtype=np.intp)
     score = np.zeros(len(past.symbols))
     for rank, (symbol, pair) in enumerate(answer.items()):
         unknown = [name for name in pair if name not in past.venues]
         if symbol not in past.symbols or unknown or len(pair) != 2 or pair[0] == pair[1]:
-            raise ValueError(
-                f"the rule returned {symbol!r}: {pair!r}, which is not a pair of this panel's venues"
-            )
+            raise ValueError(f"the rule must return pairs of this panel's venues, got {symbol!r}: {pair!r}")
         place = past.symbols.index(symbol)
         legs[:, place] = [past.venues.index(name) for name in pair]
         score[place] = -rank
@@ -367,13 +366,13 @@ def _checked(target: Target, past: Past) -> Target:
     venues = len(past.venues)
     if long.shape != shape or short.shape != shape or score.shape != shape:
         raise ValueError(
-            f"a rule's Target needs one long, short and score for each of {len(past.symbols)} symbols"
+            f"a rule's Target must have one long, short and score for each of {len(past.symbols)} symbols"
         )
     held = long >= 0
     foreign = ((short >= 0) != held) | (long >= venues) | (short >= venues)
     both = held & (long == short)
     if (foreign | both).any():
         if foreign.any():
-            raise ValueError("a rule's Target names a venue that the panel does not have, or one leg only")
-        raise ValueError("a rule's Target is long and short on one venue")
+            raise ValueError("a rule's Target must have two legs on venues of the panel, or none")
+        raise ValueError("a rule's Target must be long and short on different venues")
     return Target(long, short, score)

@@ -383,12 +383,12 @@ def _gap_hours(rows: list[OptionRow]) -> float:
 def _warn(result: xr.Dataset) -> None:
     """Give a notice with the counts of missing data."""
     totals = {
-        "unmarked_options": "{} marks of options are missing; the last known marks are used",
-        "interpolated_marks": "{} marks are of expiries without a separate fit",
-        "refused_trades": "{} changes of the position were not traded for want of a quote or mark",
-        "unhedged": "{} hedges were not traded for want of a price",
-        "missing_funding_hours": "{} hours of funding payments are missing",
-        "gap_hours": "chains are missing in {} hours with open options",
+        "unmarked_options": "{} option marks are missing; the last known marks are used",
+        "interpolated_marks": "{} option marks belong to expiries without a separate fit",
+        "refused_trades": "{} position changes were not traded because a quote or mark is missing",
+        "unhedged": "{} hedges were not traded because a price is missing",
+        "missing_funding_hours": "funding payments are missing for {} h",
+        "gap_hours": "chains are missing for {} h with open options",
     }
     messages = []
     for name, words in totals.items():
@@ -398,9 +398,9 @@ def _warn(result: xr.Dataset) -> None:
     equity = next(values for name, values in result.items() if str(name).startswith("equity_"))
     below = int((equity < 0.0).sum())
     if below:
-        messages.append(f"the equity is below 0 at {below} times: the position is larger than the capital")
+        messages.append(f"equity is below 0 USD at {below} timestamps: the position exceeds the capital")
     if messages:
-        warn_caller("backtest of options: " + "; ".join(messages))
+        warn_caller("option backtest: " + "; ".join(messages))
 
 
 def _contributions(book: OptionBook, rows: int) -> Any:

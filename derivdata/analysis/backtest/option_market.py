@@ -67,7 +67,7 @@ class OptionMarket:
         stamps = naive_utc(rows["time"]).to_numpy("datetime64[us]")
         self.times, self._place = np.unique(stamps, return_inverse=True)
         if self.times.size < 2:
-            raise ValueError("chains has one time: a backtest needs chains of two times at least")
+            raise ValueError("chains must have at least two timestamps for a backtest, got one")
         self._expiry = naive_utc(rows["expiry"]).to_numpy("datetime64[us]").astype(np.int64)
         self._strike = rows["strike"].to_numpy(np.float64)
         self._side = rows["side"].to_numpy(dtype=object)
@@ -100,17 +100,16 @@ class OptionMarket:
         if not 1.0 / _FACTOR < middle < _FACTOR:
             raise ValueError(
                 f"bid and ask of chains at {pd.Timestamp(self.times[row])} UTC are {middle:.3g} times the "
-                "marks of the surfaces (median): expected prices per coin of the underlying, bid_coin and "
-                "ask_coin in coins, bid_usd and ask_usd in USD, and surfaces of the same chains"
+                "marks of surfaces (median): expected bid_coin and ask_coin in coins or bid_usd and ask_usd "
+                "in USD, per coin of the underlying, and surfaces fitted from the same chains"
             )
 
     def require_near(self, price: float, spot: float, expiry: pd.Timestamp) -> None:
         """Raise for a delivery price that is far from the last index price."""
         if not 1.0 / _FACTOR < price / spot < _FACTOR:
             raise ValueError(
-                f"delivery has {price:g} USD for the expiry {expiry:%Y-%m-%d %H:%M} UTC, and the index price "
-                f"of chains before it is {spot:g} USD: pass prices of {self.symbol or 'the underlying'} in "
-                "USD"
+                f"delivery has {price:g} USD for the expiry {expiry:%Y-%m-%d %H:%M} UTC, but the last index "
+                f"price of chains is {spot:g} USD: pass prices of {self.symbol or 'the underlying'} in USD"
             )
 
     def _require_one_contract(self) -> None:
@@ -122,8 +121,8 @@ class OptionMarket:
             row = labels[twice].iloc[0]
             expiry = pd.Timestamp(int(row["expiry"]), unit="us")
             raise ValueError(
-                f"chains has two rows of one option at one time, {expiry:%Y-%m-%d} {row['strike']:g} "
-                f"{row['side']}: select the rows of one contract, such as those in coin, and drop duplicates"
+                f"chains has two rows of the option {expiry:%Y-%m-%d} {row['strike']:g} {row['side']} at one "
+                "timestamp: select the rows of one contract, such as those in coin, and drop duplicates"
             )
 
     def _index_prices(self, rows: pd.DataFrame) -> tuple[Floats, str]:
@@ -136,13 +135,14 @@ class OptionMarket:
             spot = self._slices.nearest_forward()
             source = "forward of the nearest expiry"
             warn_caller(
-                "chains has no index_price_usd: the forward of the nearest expiry is used as the index price"
+                "index_price_usd is missing in chains; the forward of the nearest expiry is used as the "
+                "index price"
             )
         missing = np.flatnonzero(~(spot > 0.0))
         if missing.size:
             raise ValueError(
-                f"chains has no {source} at {pd.Timestamp(self.times[missing[0]])} UTC: remove the chain, or "
-                "add the column index_price_usd"
+                f"the {source} of chains is missing at {pd.Timestamp(self.times[missing[0]])} UTC: remove "
+                "this chain, or add the column index_price_usd"
             )
         return spot, source
 
@@ -261,17 +261,17 @@ def _checked(chains: pd.DataFrame) -> pd.DataFrame:
     require_columns(chains, "chains", ("strike",), others=("side", "time"), any_kind=("expiry",))
     if not any(name in chains for name in _PRICES):
         raise ValueError(
-            "chains has no bid and ask (bid_coin and ask_coin, or bid_usd and ask_usd): pass rows of the "
-            "table options_snapshot, as archives have them; a surface history has no quotes"
+            "chains must have bid and ask (bid_coin and ask_coin, or bid_usd and ask_usd): pass rows of the "
+            "table options_snapshot, as archives store them; a surface history does not include quotes"
         )
     if not len(chains):
-        raise ValueError("chains has no rows: check symbols, venues and the window of the request")
+        raise ValueError("chains is empty: check symbols, venues and the window of the request")
     rows = snapshots(chains)
     stamps, _ = expiries(rows["expiry"], "the column 'expiry' of chains")
     rows = rows.assign(expiry=stamps)
     missing = rows[list(_PLACE)].isna().any(axis=1)
     if missing.any():
-        raise ValueError(f"{int(missing.sum())} rows of chains lack an expiry, a strike or a side")
+        raise ValueError(f"chains: {int(missing.sum())} rows lack an expiry, a strike or a side; remove them")
     return rows.reset_index(drop=True)
 
 
@@ -280,7 +280,7 @@ def _single(rows: pd.DataFrame, name: str) -> str:
         return ""
     labels = rows[name].astype(object).unique()
     if len(labels) != 1:
-        raise ValueError(f"chains has {len(labels)} labels of {name!r}: select one")
+        raise ValueError(f"chains must have one {name!r}, got {len(labels)}: select one")
     return str(labels[0])
 
 
@@ -295,7 +295,8 @@ def _quotes(rows: pd.DataFrame) -> tuple[Floats, Floats, Bools]:
     in_usd = np.isfinite(prices["bid_usd"]) | np.isfinite(prices["ask_usd"])
     if (in_coin & in_usd).any():
         raise ValueError(
-            "chains has rows with prices in coin and in USD: keep those of the option's currency"
+            "chains must have prices in one currency per option, got rows in coin and in USD: keep those of "
+            "the option's currency"
         )
     if not in_usd.any() and in_coin.any():
         in_coin[:] = True  # rows without any quote are of the same contracts
@@ -334,7 +335,8 @@ def _require_label(surfaces: xr.Dataset, name: str, label: str) -> None:
         of_surfaces = str(surfaces[name].item())
         if of_surfaces != label:
             raise ValueError(
-                f"surfaces has the {name} {of_surfaces!r} and chains {label!r}: fit them from the same chains"
+                f"surfaces has the {name} {of_surfaces!r} but chains has {label!r}: fit the surfaces from "
+                "the same chains"
             )
 
 
@@ -342,12 +344,13 @@ def _with_times(surfaces: xr.Dataset, times: Any) -> xr.Dataset:
     """Return surfaces at the times of the chains."""
     if "time" not in surfaces.dims or "forward" not in surfaces.variables:
         raise ValueError(
-            "surfaces needs dim 'time' and coordinate 'forward': pass what surface.from_chain returns"
+            "surfaces must have the dim 'time' and the coordinate 'forward': pass the result of "
+            "surface.from_chain"
         )
     missing = ~np.isin(times, surfaces["time"].to_numpy().astype("datetime64[us]"))
     if missing.any():
         raise ValueError(
-            f"surfaces lacks {int(missing.sum())} of {len(times)} times of chains, the first is "
-            f"{pd.Timestamp(times[missing][0])} UTC: fit them from the same chains"
+            f"surfaces lacks {int(missing.sum())} of {len(times)} timestamps of chains, first "
+            f"{pd.Timestamp(times[missing][0])} UTC: fit the surfaces from the same chains"
         )
     return surfaces.sel(time=times)

@@ -110,13 +110,13 @@ class OptionLeg:
     def __post_init__(self) -> None:
         require_fields(self)
         if self.side not in SIDES:
-            raise ValueError(f"side={self.side!r} is not one of {', '.join(SIDES)}")
+            raise ValueError(f"side must be one of {', '.join(SIDES)}, got {self.side!r}")
         if not np.isfinite(self.quantity) or self.quantity == 0.0:
-            raise ValueError(f"quantity={self.quantity!r} must be a number of coins other than 0")
+            raise ValueError(f"quantity must be a number of coins other than 0, got {self.quantity!r}")
         if self.side in EXPIRING and self.tenor is None:
             raise ValueError(f"a leg with the side {self.side!r} needs tenor=")
         if self.side not in EXPIRING and self.tenor is not None:
-            raise ValueError(f"a leg with the side {self.side!r} has no tenor")
+            raise ValueError(f"a leg with the side {self.side!r} must not have a tenor")
         if self.tenor is not None:
             length(self.tenor, "tenor")
         self._check_strike()
@@ -124,13 +124,13 @@ class OptionLeg:
     def _check_strike(self) -> None:
         given = [name for name in ("delta", "moneyness") if getattr(self, name) is not None]
         if given and self.side not in OPTIONS:
-            raise ValueError(f"a leg with the side {self.side!r} has no {given[0]}")
+            raise ValueError(f"a leg with the side {self.side!r} must not have {given[0]}")
         if len(given) == 2:
-            raise ValueError("a leg is chosen by delta or by moneyness: pass one of them")
+            raise ValueError("delta= and moneyness= exclude each other: pass one of them")
         if self.delta is not None and not 0.0 < self.delta < 1.0:
-            raise ValueError(f"delta={self.delta!r} must be between 0 and 1")
+            raise ValueError(f"delta must be between 0 and 1, got {self.delta!r}")
         if self.moneyness is not None and not self.moneyness > 0.0:
-            raise ValueError(f"moneyness={self.moneyness!r} must be above 0")
+            raise ValueError(f"moneyness must be above 0, got {self.moneyness!r}")
 
     def chosen(self, state: OptionState) -> dict[str, Any]:
         """Return the leg among the quotes of a time; without expiry or strike where none has a quote."""
@@ -187,13 +187,13 @@ class Roll:
     def __post_init__(self) -> None:
         require_fields(self)
         if not len(self.legs) or not all(isinstance(leg, OptionLeg) for leg in self.legs):
-            raise ValueError("legs must be a list of OptionLeg, one at least")
+            raise ValueError("legs must be a list of at least one OptionLeg")
         if self.every not in _NAMED:
             _require_interval(self.every)
         if self.min_tenor is not None:
             length(self.min_tenor, "min_tenor")
         if self.max_delta is not None and not 0.0 < self.max_delta < 1.0:
-            raise ValueError(f"max_delta={self.max_delta!r} must be between 0 and 1")
+            raise ValueError(f"max_delta must be between 0 and 1, got {self.max_delta!r}")
 
     def __call__(self, state: OptionState) -> pd.DataFrame | None:
         """Return the target legs, None to keep the current ones."""
@@ -234,7 +234,7 @@ def _require_interval(every: str | pd.Timedelta) -> None:
         length(every, "every")
     except ValueError:
         raise ValueError(
-            f"every={every!r} must be one of {', '.join(_NAMED)}, or a length of time such as '3d'"
+            f"every must be one of {', '.join(_NAMED)}, or a length of time such as '3d', got {every!r}"
         ) from None
 
 
@@ -290,9 +290,9 @@ class DeltaHedge:
         if self.every is not None:
             length(self.every, "every")
         if self.band is not None and not self.band > 0.0:
-            raise ValueError(f"band={self.band!r} must be above 0 [coins]")
+            raise ValueError(f"band must be above 0 coins, got {self.band!r}")
         if self.contract not in ("linear", "inverse"):
-            raise ValueError(f"contract={self.contract!r} must be 'linear' or 'inverse'")
+            raise ValueError(f"contract must be 'linear' or 'inverse', got {self.contract!r}")
         length(self.max_price_age, "max_price_age")
 
     def is_due(self, hours_since: float, net_delta: float) -> bool:
@@ -324,7 +324,7 @@ class PerpetualPrices:
         self._times = stamps[good].astype(np.float64)
         self._values = values[good]
         if not self._times.size:
-            raise ValueError(f"prices has no price of {symbol} on {venue}")
+            raise ValueError(f"prices does not have a price of {symbol} on {venue}")
         self._age = float(max_age / pd.Timedelta(1, "us"))
 
     def at(self, instant: float) -> float:
@@ -362,7 +362,7 @@ class Payments:
         self._hours = hours[good]
         self._share = rates[good] / BPS * hours[good] / REFERENCE_HOURS
         if not self._times.size:
-            raise ValueError(f"funding has no payment of {symbol} on {venue}")
+            raise ValueError(f"funding does not have a payment of {symbol} on {venue}")
 
     def within(self, after: float, until: float) -> list[tuple[float, float]]:
         """Return time [µs] and share of the payments with ``after < time <= until``."""
@@ -397,11 +397,13 @@ def _of(panel: xr.DataArray, argument: str, symbol: str, venue: str) -> xr.DataA
         labels = [str(item) for item in series[name].to_numpy().tolist()]
         if len(labels) > 1 or label:
             if label not in labels:
-                raise ValueError(f"{argument} has no {name} {label!r}: it has {', '.join(labels)}")
+                raise ValueError(
+                    f"{argument} does not have the {name} {label!r}; available: {', '.join(labels)}"
+                )
             series = series.isel({name: labels.index(label)})
         else:
             series = series.isel({name: 0})
     loaded: xr.DataArray = series.compute().sortby("time")
     if not loaded.indexes["time"].is_unique:
-        raise ValueError(f"{argument} has a time more than once")
+        raise ValueError(f"{argument} must have each timestamp once: drop duplicates")
     return loaded

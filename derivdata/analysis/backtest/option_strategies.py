@@ -310,8 +310,8 @@ class _Run:
         stamp = pd.Timestamp(instant, unit="us")
         if self.delivery is None:
             raise ValueError(
-                f"a leg that expires at {stamp:%Y-%m-%d %H:%M} UTC is open: pass delivery=, the table of "
-                "dd.delivery.prices or a mapping from expiries to prices [USD]"
+                f"a leg that expires at {stamp:%Y-%m-%d %H:%M} UTC is still open: pass delivery=, the table "
+                "of dd.delivery.prices or a mapping from expiries to prices [USD]"
             )
         labels = {"symbol": self.market.symbol or None, "exchange": self.market.venue or None}
         prices = delivered(
@@ -351,7 +351,7 @@ class _Run:
         if target is None:
             return False
         if not isinstance(target, pd.DataFrame):
-            raise TypeError(f"the rule must return a table of legs or None, not {type(target).__name__}")
+            raise TypeError(f"the rule must return a table of legs or None, got {type(target).__name__}")
         wanted = _wanted(target)
         trades = None if wanted is None else self._trades(wanted, row)
         if trades is None:

@@ -262,7 +262,9 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
     wanted = [f"trade_{name}" for name in _OF_TRADES]
     missing = [name for name in wanted if name not in result or result[name].dims != ("trade",)]
     if missing:
-        raise ValueError(f"result has no {missing[0]} of each trade: pass the result of backtest.carry")
+        raise ValueError(
+            f"result does not have {missing[0]} of each trade: pass the result of backtest.carry"
+        )
     names = [str(name) for name in result.data_vars if str(name).startswith("trade_")]
     frame = pd.DataFrame({name.removeprefix("trade_"): result[name].to_numpy() for name in names})
     for end in ("entry", "exit"):

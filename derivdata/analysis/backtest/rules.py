@@ -83,11 +83,13 @@ class ForecastThreshold:
         require(self.forecast, "symbol", "time", name="forecast")
         require_times(self.forecast, "forecast")
         if ("pair" in self.forecast.dims) == ("exchange" in self.forecast.dims):
-            raise ValueError(f"forecast needs a dim pair or exchange; its dims are {self.forecast.dims}")
+            raise ValueError(f"forecast must have the dim pair or exchange, got dims {self.forecast.dims}")
         if "pair" in self.forecast.dims and not {"long", "short"} <= set(self.forecast.coords):
             raise ValueError("forecast: the coordinates long and short must name the venues of each pair")
         if (np.diff(self._parts.times) <= np.timedelta64(0, "us")).any():
-            raise ValueError("the times of forecast must ascend without repeats")
+            raise ValueError(
+                "the times of forecast must ascend without duplicates: sort them and drop duplicates"
+            )
 
     def __call__(self, past: Past) -> Target:
         """Return the target pairs."""

@@ -69,10 +69,10 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     ['from 0.5 bps', 'from 1.0 bps', 'from 2.0 bps']
     """
     if not rules:
-        raise ValueError("rules has none to compare")
+        raise ValueError("rules must have at least one rule to compare")
     for name, rule in rules.items():
         if not callable(rule) and not isinstance(rule, Portfolio):
-            raise TypeError(f"rules[{name!r}] is {rule!r}: expected a rule, a function or a Portfolio")
+            raise TypeError(f"rules[{name!r}] must be a rule, a function or a Portfolio, got {rule!r}")
     given = setting(panel, costs, **options)
     lines: dict[str, dict[str, Any]] = {}
     returns: dict[str, Floats] = {}
@@ -201,7 +201,10 @@ def deflated_sharpe_ratio(
     0.9004
     """
     if trials < 1 or observations < 2 or variance < 0.0:
-        raise ValueError(f"{trials=}, {observations=}, {variance=}: need at least 1, 2 and 0")
+        raise ValueError(
+            f"trials, observations and variance must be at least 1, 2 and 0, got {trials!r}, "
+            f"{observations!r} and {variance!r}"
+        )
     highest = 0.0
     if trials > 1:
         normal = ndtri

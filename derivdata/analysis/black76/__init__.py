@@ -144,7 +144,7 @@ def greeks(
         volatilities that look like percent, as in `price`.
     """
     if len(which) == 0:
-        raise ValueError(f"which is empty: it takes of {', '.join(get_args(Greek))}")
+        raise ValueError(f"which must name at least one of {', '.join(get_args(Greek))}")
     require_decimal_volatility(iv)
     return formulas.greeks(
         forward, strike, year_fraction, iv, side,

@@ -49,7 +49,7 @@ def _listed(side: Any) -> Any:
         convert = getattr(side, name, None)
         if callable(convert) and getattr(side, "ndim", 1) == 1:
             return convert()
-    raise TypeError(f"side must be 'call' or 'put' or an array of them, not {type(side).__name__}")
+    raise TypeError(f"side must be 'call', 'put' or an array of them, got {type(side).__name__}")
 
 
 def _signs(side: npt.NDArray[Any]) -> Floats:

@@ -116,7 +116,10 @@ def clean(
     {'no_time_value': 13}
     """
     if is_cleaned(chain) and dates is not None:
-        raise ValueError("dates is for a chain that was not cleaned: its expiries have their time of day")
+        raise ValueError(
+            "dates= applies only to a chain that was not cleaned: expiries of a clean chain have a time of "
+            "day; omit it"
+        )
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit in (None, "decimal"):
         again: pd.DataFrame = chain.copy()
         return again
@@ -171,7 +174,7 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
     sources = {"bid and ask": middle.where(middle > 0), "their mark": prices.mark.where(prices.mark > 0)}
     if not any((missing & price.notna()).any() for price in sources.values()):
         if len(rows) and rows["iv"].isna().all():
-            warn_caller(f"none of {len(rows):,} options has a volatility or a price to compute it from")
+            warn_caller(f"all of {len(rows):,} options lack a volatility and a price to compute it from")
         return chain
     terms = row_terms(chain)
     iv = rows["iv"].copy()
@@ -189,7 +192,7 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
         counts[source] = int((is_open & iv.notna().to_numpy()).sum())
     computed = " and ".join(f"{count:,} from {source}" for source, count in counts.items() if count)
     warn_caller(
-        f"{int(missing.sum()):,} of {len(rows):,} options have no volatility; computed {computed or 'none'}"
+        f"{int(missing.sum()):,} of {len(rows):,} options lack a volatility; computed {computed or 'none'}"
     )
     return chain._replace(rows=rows.assign(iv=iv))
 
@@ -351,11 +354,11 @@ def smiles(
 def prepare_cleaned(options: pd.DataFrame, interest_rate: float | None) -> PreparedChain:
     """Prepare what `clean` made."""
     if not {"year_fraction", "status"}.issubset(options.columns):
-        raise ValueError("the options were not cleaned: pass chain.clean(options)")
+        raise ValueError("options must be clean: pass chain.clean(options)")
     prices = [name for name in PRICES if name in options]
     require_columns(options, "options", [*_NUMBERS, *prices], others=("expiry", "side"))
     if options["status"].dtype.kind not in "iu":
-        raise ValueError(f"options has no flags in the column 'status' but {options['status'].dtype}")
+        raise ValueError(f"options must have flags in the column 'status', got {options['status'].dtype}")
     rows = options.reset_index(drop=True)
     rows.attrs = {}
     return arranged(with_rate(rows, interest_rate))

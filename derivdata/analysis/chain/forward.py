@@ -86,7 +86,9 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
     strange = [name for name in names if name not in table]
     if strange:
         has = [*keys_of(table), "expiry"]
-        raise ValueError(f"{argument} has the labels {strange}, which the chain does not have: it has {has}")
+        raise ValueError(
+            f"{argument} has the labels {strange}, which the chain does not have; its labels: {has}"
+        )
     labels = series.rename("value").reset_index()
     if "time" in names:
         labels["time"] = instants(labels["time"], f"{argument}: its time")
@@ -95,7 +97,8 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
         _require_listed(labels["expiry"], table["expiry"], argument)
     if labels.duplicated(names).any():
         raise ValueError(
-            f"{argument} has two values for {labels.loc[labels.duplicated(names), names[0]].iloc[0]}"
+            f"{argument} must have one value for each label, got two for "
+            f"{labels.loc[labels.duplicated(names), names[0]].iloc[0]}"
         )
     keys = table[names].assign(**{name: table[name].astype(object) for name in names if name in _TEXTS})
     return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
@@ -134,8 +137,8 @@ def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None
     if len(unlisted):
         known = ", ".join(f"{stamp:%Y-%m-%dT%H:%MZ}" for stamp in listed.drop_duplicates().sort_values())
         raise ValueError(
-            f"{argument} has a value for {unlisted.iloc[0]:%Y-%m-%dT%H:%MZ}, which the chain does not list: "
-            f"its expiries are {known}"
+            f"{argument} has a value for {unlisted.iloc[0]:%Y-%m-%dT%H:%MZ}, which is not an expiry of the "
+            f"chain; its expiries: {known}"
         )
 
 
@@ -145,13 +148,13 @@ def _series(value: Any, argument: str) -> pd.Series:
         return value.to_series()
     if not isinstance(value, Mapping | pd.Series):
         raise TypeError(
-            f"{argument} must be a number, a mapping by expiry, a Series or a DataArray, "
-            f"not {type(value).__name__}"
+            f"{argument} must be a number, a mapping by expiry, a Series or a DataArray, got "
+            f"{type(value).__name__}"
         )
     try:
         return pd.Series(value, dtype=np.float64)
     except (ValueError, TypeError):
-        raise TypeError(f"{argument} must hold numbers") from None
+        raise TypeError(f"{argument} must have numeric values") from None
 
 
 def _spot(evidence: Evidence) -> pd.DataFrame:
@@ -488,7 +491,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     """
     require_variables(forward, "forward", ("forward", "forward_status", "year_fraction"), dims=("expiry",))
     if not forward.sizes["expiry"]:
-        raise ValueError("forward has no expiries")
+        raise ValueError("forward must have at least one expiry")
     forward = forward.chunk(expiry=-1) if forward.chunks else forward
     if spot is not None:
         require_beside(spot, "spot", forward)

@@ -144,7 +144,7 @@ def option_rows(
     if missing == ["iv"] and _FROM_PRICES & set(frame):
         frame["iv"] = np.nan  # computed from prices
     elif missing:
-        raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
+        raise ValueError(f"chain lacks {', '.join(missing)}: pass the table options_snapshot")
     for name in frame.columns.intersection(PRICES):
         with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
             frame[name] = frame[name].astype(np.float64)
@@ -152,8 +152,8 @@ def option_rows(
     unknown = frame["side"][~frame["side"].isin(("call", "put"))]
     if len(unknown):
         raise ValueError(
-            f"{len(unknown):,} of {len(frame):,} rows of chain have a side other than 'call' and 'put': the "
-            f"first is {unknown.iloc[0]!r}"
+            f"chain: side must be 'call' or 'put', got {unknown.iloc[0]!r} first in {len(unknown):,} of "
+            f"{len(frame):,} rows"
         )
     for name in _NUMBERS:
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
@@ -170,7 +170,7 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
     missing = [dim for dim in _PLACE if dim not in surface.dims]
     if missing:
         raise ValueError(
-            f"the chain has no dim {', '.join(missing)}: as a Dataset it must be made by dd.options.surface"
+            f"chain lacks the dim {', '.join(missing)}: a Dataset must come from dd.options.surface"
         )
     if "time" in surface.dims and "time" not in surface.get("year_fraction", surface["time"]).dims:
         surface = surface.drop_vars("year_fraction")
@@ -196,7 +196,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
         percent = [name for name, word in unit.items() if word == "percent"]
         venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
         if absent := sorted(set(unit) - venues):
-            raise ValueError(f"iv_unit names {', '.join(absent)}, which the chain does not have")
+            raise ValueError(f"iv_unit has {', '.join(absent)}, which the chain does not have")
         iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
     venue = [name for name in ("symbol", "exchange") if name in frame]
     # Each venue separately, so that percentages of one are not hidden among the others.
@@ -205,7 +205,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
         if unit is not None and labels[-1] in unit:
             continue
         at = f"{{{labels[-1]!r}: 'percent'}}" if "exchange" in venue else "'percent'"
-        require_decimal_volatility(group, f"pass the chain through chain.clean(..., iv_unit={at}) first")
+        require_decimal_volatility(group, f"call chain.clean(..., iv_unit={at}) first")
     return iv
 
 
@@ -213,7 +213,7 @@ def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
     if at is not None:
         frame["time"] = times.instant(at, "at")
     if "time" not in frame:
-        raise ValueError("the chain has no time: pass at=, the time of the quotes")
+        raise ValueError("chain does not have a time: pass at=, the time of the quotes")
     frame["time"] = instants(frame["time"], "the column 'time' of chain")
     frame["expiry"], dated = expiries(frame["expiry"], "the column 'expiry' of chain", dates=dates)
     frame = snapshots(frame)
@@ -229,7 +229,7 @@ def instants(column: pd.Series, called: str) -> pd.Series:
     try:
         return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{called} does not hold times") from None
+        raise ValueError(f"{called} must have times") from None
 
 
 def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:
@@ -272,7 +272,9 @@ def quoted(frame: pd.DataFrame) -> Quoted:
     """Return bid, ask and mark of each option."""
     bare = [name for name in _SIDES if name in frame or f"{name}_price" in frame]
     if bare:
-        raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
+        raise ValueError(
+            f"the unit of column {bare[0]} is unknown: rename it to {bare[0]}_coin or {bare[0]}_usd"
+        )
     nothing = pd.Series(np.nan, index=frame.index)
     prices = {
         unit: [frame.get(f"{name}_{unit}", nothing).astype(np.float64) for name in _SIDES]
@@ -282,8 +284,8 @@ def quoted(frame: pd.DataFrame) -> Quoted:
     both = np.flatnonzero(coin & usd)
     if both.size:
         raise ValueError(
-            f"{both.size} rows of chain{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
-            "columns of the currency that the option is paid in"
+            f"chain: {both.size} rows{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
+            "columns of the currency in which the option is paid"
         )
     bid, ask, mark = (
         in_usd.mask(coin, in_coin) for in_usd, in_coin in zip(prices["usd"], prices["coin"], strict=True)
@@ -375,8 +377,8 @@ def require_price_units(chain: PreparedChain) -> None:
         if off:
             unit, right = ("coin", "usd") if inverse else ("usd", "coin")
             raise ValueError(
-                f"the prices of chain{_from(options.iloc[rows[0]])} are named _{unit} and are in {right} by "
-                f"their volatility and underlying price: rename the columns bid, ask and mark to _{right}"
+                f"prices of chain{_from(options.iloc[rows[0]])} have the suffix _{unit}, but are in {right} "
+                f"by their volatility and underlying price: rename the columns bid, ask and mark to _{right}"
             )
 
 

@@ -83,7 +83,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     rows = chain.rows
     prices = chain.prices
     if not prices.known:
-        raise ValueError("options have no bid and ask prices: executable arbitrage needs both")
+        raise ValueError("options must have bid and ask prices to find executable arbitrage")
     table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
     side = rows["side"].astype(object)
     frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=chain.place, side=side)
@@ -253,7 +253,7 @@ def executable(
     """
     given = (fee_rate, fee_cap, future_fee_rate)
     if not all(fee is None or fee >= 0.0 for fee in given):
-        raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
+        raise ValueError("fee_rate, fee_cap and future_fee_rate must be 0 or more")
     chain = prepare(options, at=at, interest_rate=interest_rate)
     require_price_units(chain)
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
@@ -305,7 +305,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     )  # fmt: skip
     if solved.x is None:
         raise RuntimeError(
-            f"the linear programme of the expiry {quotes.expiry} has no solution: {solved.message}"
+            f"the linear programme of the expiry {quotes.expiry} does not have a solution: {solved.message}"
         )
     quantity = np.where(solved.x[:-1] > _NOTHING, solved.x[:-1], 0.0)
     payoff = matrix[:, :-1] @ quantity

@@ -146,7 +146,7 @@ def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.S
     venues = rows["exchange"].astype(object) if "exchange" in rows else nowhere
     absent = sorted(set(named) - set(venues))
     if absent:
-        raise ValueError(f"venue_units names {', '.join(absent)}, which the chain does not have")
+        raise ValueError(f"venue_units has {', '.join(absent)}, which the chain does not have")
     stated = {
         venue: VenueUnit(unit, unit == "coin" and venue in _CONFIRMED_IN_COIN)
         for venue, unit in named.items()

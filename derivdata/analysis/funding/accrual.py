@@ -74,7 +74,9 @@ def prepare(
     since = hours(panel)
     if kind_of(panel) == "settled":
         if max_gap is not None or step is not None:
-            raise ValueError("max_gap and step are for sampled rates; this panel is settled")
+            raise ValueError(
+                "max_gap= and step= apply only to sampled rates, and this panel is settled: omit them"
+            )
         rates, interval = due_settlements(panel, overlap=overlap)
         return PreparedPanel(
             (rates, interval), hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan
@@ -148,7 +150,7 @@ def cumulative(
     prepared = prepare(panel, max_gap=max_gap, step=step, overlap=overlap)
     kind = "settled" if prepared.settled else "sampled"
     if compound and not prepared.settled:
-        raise ValueError("only payments compound: this panel is sampled")
+        raise ValueError("compounding needs payments, and this panel is sampled: pass settlements")
     result = figures_of(
         _cumulative,
         *prepared.arrays,
@@ -242,7 +244,9 @@ def period_sums(
 def require_cover(min_cover: float) -> None:
     """Raise for a minimum coverage that is not a fraction."""
     if not 0.0 < min_cover <= 1.0:
-        raise ValueError(f"{min_cover=} is a share of the hours due: above 0 and up to 1")
+        raise ValueError(
+            f"min_cover must be a share of the expected hours, above 0 and at most 1, got {min_cover!r}"
+        )
 
 
 def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 1.0) -> xr.Dataset:
@@ -266,9 +270,11 @@ def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.dat
     lowest = np.ceil(start / period_hours) + 1
     highest = np.floor(stop / period_hours)
     if highest < lowest:
-        raise ValueError(f"the panel is shorter than one period of {period_hours:g} h")
+        raise ValueError(f"panel must cover at least one period of {period_hours:g} h")
     if not highest - lowest < _MOST:
-        raise ValueError(f"periods of {period_hours:g} h make more than {_MOST:,} periods of this panel")
+        raise ValueError(
+            f"period={period_hours:g} h is too short: it splits this panel into more than {_MOST:,} periods"
+        )
     ends: Any = np.rint(np.arange(lowest, highest + 1) * (period_hours * _MICROSECONDS))
     return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
 
@@ -306,12 +312,14 @@ def summed_history(
     """Add up a panel over periods and prepare the regression; raise as `forecast_carry` does."""
     names = labels_of(panel, "exchange")
     if names.size < 2:
-        raise ValueError("panel needs two venues at least: a pair is long on one and short on another")
+        raise ValueError("panel must have at least two venues: a pair is long on one and short on another")
     if np.unique(names).size < names.size:
-        raise ValueError("panel has a venue more than once")
+        raise ValueError("panel must have each venue once: remove duplicates")
     length = hours_of(period, "period")
     if length > 24.0:
-        raise ValueError(f"{period=}: a day at most, since the forecast looks at the last day")
+        raise ValueError(
+            f"period must be at most 1 day, because the forecast uses the last day, got {period!r}"
+        )
     count = whole_periods(hold, "hold", length)
     amounts = whole(sums_of(prepare(panel, overlap=overlap), length)["amount"], "exchange", "time")
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
@@ -328,7 +336,7 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
     hours = hours_of(value, name)
     count = round(hours / length)
     if abs(count * length - hours) > 1e-6 or not count:
-        raise ValueError(f"{name}={value!r} is not a whole number of periods of {length:g} h")
+        raise ValueError(f"{name} must be a whole number of periods of {length:g} h, got {value!r}")
     return count
 
 
@@ -343,8 +351,8 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     if "symbol" in marks.dims and "symbol" not in amounts.dims:
         if "symbol" not in amounts.coords and marks.sizes["symbol"] != 1:
             raise ValueError(
-                "prices are of several symbols and panel does not name its symbol: pass those of its "
-                "symbol, or panel.assign_coords(symbol='BTC')"
+                "prices has several symbols and panel does not state its symbol: select one symbol of "
+                "prices, or pass panel.assign_coords(symbol='BTC')"
             )
         symbol = str((amounts if "symbol" in amounts.coords else marks)["symbol"].item())
         require_labels(marks, "prices", "symbol", [symbol])

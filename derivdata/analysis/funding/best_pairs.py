@@ -123,9 +123,9 @@ def best_pair(
     panel = require_rate(panel, "exchange")
     fees_8h = None if fee_bps is None else _fees_8h(panel, fee_bps, hold)
     if (oi_usd is None) != (min_oi_usd is None):
-        raise ValueError("oi_usd and min_oi_usd go together: pass both or neither")
+        raise ValueError("oi_usd and min_oi_usd must be passed together: pass both or neither")
     if (age_hours is None) != (max_age is None):
-        raise ValueError("age_hours and max_age go together: pass both or neither")
+        raise ValueError("age_hours and max_age must be passed together: pass both or neither")
     rates = held_settlements(panel)
 
     def known(other: Any, units: str | None, name: str) -> xr.DataArray:
@@ -171,7 +171,7 @@ def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.Dat
     """Return a mask of positions that can be opened, over the panel's dims."""
     if isinstance(tradable, xr.DataArray):
         if tradable.dtype != bool:
-            raise TypeError(f"tradable must be boolean, not {tradable.dtype}")
+            raise TypeError(f"tradable must be boolean, got {tradable.dtype}")
         return beside(panel, tradable, units=None, name="tradable")
     require_venues(panel, tradable=tradable)
     return panel["exchange"].isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)

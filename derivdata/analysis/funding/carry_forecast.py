@@ -458,7 +458,7 @@ def _places(
     for long_venue, short_venue in pairs:
         require_venues(panel, pairs=[long_venue, short_venue])
         if long_venue == short_venue:
-            raise ValueError(f"pairs: {long_venue!r} against itself earns nothing")
+            raise ValueError(f"pairs must have two different venues, got {long_venue!r}/{long_venue!r}")
     where = {name: place for place, name in enumerate(names.tolist())}
     places = np.array([[where[venue] for venue in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
     return places[:, 0], places[:, 1]
@@ -504,7 +504,9 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     numbers = [*_APR.values(), "probability_net_positive", "cost_bps", "hold_hours", "status"]
     require_variables(forecast, "forecast", numbers)
     if "time" in forecast.dims:
-        raise ValueError("forecast is of many times: choose one, forecast.isel(time=-1)")
+        raise ValueError(
+            "forecast must have one timestamp: select it, for example with forecast.isel(time=-1)"
+        )
     if "pair" not in forecast.dims:
         forecast = forecast.expand_dims("pair")
     figures = forecast[numbers].drop_indexes([leg for leg in ("long", "short") if leg in forecast.xindexes])

@@ -236,10 +236,13 @@ def infer_interval(
     """
     panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if kind_of(panel) != "settled":
-        raise ValueError("samples do not determine the interval: pass settlements")
+        raise ValueError("panel must have settlements: sampled rates do not determine the interval")
     ascending = np.sort([hours_of(candidate, "candidates") for candidate in candidates])
     if confirm < 1 or not ascending.size:
-        raise ValueError(f"{candidates=}, {confirm=}: need an interval and confirm >= 1")
+        raise ValueError(
+            "candidates must have at least one interval and confirm must be at least 1, got "
+            f"{candidates=} and {confirm=}"
+        )
     return figures_of(
         _infer,
         panel,

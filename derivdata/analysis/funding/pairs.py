@@ -61,8 +61,8 @@ def kind_of_contract(contracts: Mapping[str, str], venue: str) -> tuple[str, str
     kind, _, coin = stated.partition(":")
     if stated not in (_LINEAR, "inverse") and not (kind == "quanto" and coin):
         raise ValueError(
-            f"contracts[{venue!r}]={stated!r} must be 'linear', 'inverse' or 'quanto:' and the coin in which "
-            "it is settled, such as 'quanto:BTC'"
+            f"contracts[{venue!r}] must be 'linear', 'inverse' or 'quanto:' and the settlement coin, such as "
+            f"'quanto:BTC', got {stated!r}"
         )
     return kind, coin
 
@@ -167,10 +167,10 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     """
     rates = require_rate(panel, "exchange", "time")
     if borrow_apr is not None and not 0.0 <= borrow_apr < np.inf:
-        raise ValueError(f"{borrow_apr=} must be a fraction of 0 or more per year")
+        raise ValueError(f"borrow_apr must be a fraction per year of 0 or more, got {borrow_apr!r}")
     legs = {OWNED: 0.0} | ({} if borrow_apr is None else {BORROWED: -1e4 * borrow_apr / (3 * 365)})
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
-        raise ValueError(f"panel has the venue {taken[0]!r} already")
+        raise ValueError(f"panel already has the venue {taken[0]!r}: pass another name")
     model = free_leg(rates)
     added = [(model + rate).expand_dims(exchange=[name]) for name, rate in legs.items()]
     joined: xr.DataArray = xr.concat([rates, *added], "exchange", join="exact")
@@ -180,7 +180,9 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
 def free_leg(rates: xr.DataArray) -> xr.DataArray:
     """Return rates of 0 at the times of the venue with the most rates of each symbol."""
     if not rates.sizes["exchange"]:
-        raise ValueError("no venue of rates along exchange: a leg without funding takes the times of one")
+        raise ValueError(
+            "rates must have at least one venue along exchange: a leg without funding uses its timestamps"
+        )
     most = rates.count("time").argmax("exchange").compute()
     return 0.0 * rates.isel(exchange=most).drop_vars("exchange")
 
@@ -193,12 +195,12 @@ def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> F
     if isinstance(fee_bps, Mapping):
         absent = [name for name in venues if name not in fee_bps]
         if absent:
-            raise ValueError(f"fee_bps has no fee for {', '.join(absent)}: add the bps of one trade")
+            raise ValueError(f"fee_bps does not have a fee for {', '.join(absent)}: add the bps of one trade")
         fees = np.array([float(fee_bps[name]) for name in venues])
     else:
         fees = np.full(len(venues), float(fee_bps))
     if not np.isfinite(fees).all():
-        raise ValueError("fee_bps must be finite")
+        raise ValueError("fee_bps must be finite numbers [bps]")
     return np.asarray(2.0 * (fees[:, None] + fees[None, :]), dtype=np.float64)
 
 
@@ -259,10 +261,12 @@ def realised_carry(
     """
     panel = require_rate(panel, "exchange", "time")
     if kind_of(panel) != "settled":
-        raise ValueError("sampled rates were not paid: pass settlements (dd.funding.settlements)")
+        raise ValueError(
+            "panel must have payments, got sampled rates: pass settlements (dd.funding.settlements)"
+        )
     opened, closed = (instant(stamp, name) for stamp, name in ((start, "start"), (end, "end")))
     if opened >= closed:
-        raise ValueError(f"start {opened} is not before end {closed}")
+        raise ValueError(f"start must be before end, got start {opened} and end {closed}")
     require_venues(panel, long=long, short=short)
     require_cover(min_cover)
     cost = float(pair_costs(fee_bps, [long, short])[0, 1])
@@ -299,7 +303,7 @@ def realised_carry(
         in_coin["net_usd"] = (in_coin["long_usd"] + in_coin["short_usd"]).assign_attrs(units=USD_UNIT)
         result = result.merge(in_coin)
     elif contracts is not None:
-        raise ValueError("contracts= needs prices=: the value of a coin follows from its price")
+        raise ValueError("contracts= needs prices= to value the settlement coins: pass prices")
     return result.assign_coords(venues)
 
 
@@ -352,9 +356,9 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
     (size_usd,) = along(depth_usd, dim, new=True, size_usd=size_usd)
     distance = depth_usd[dim].to_numpy().astype(np.float64)
     if not distance.size:
-        raise ValueError(f"depth_usd has no distances along {dim!r}")
+        raise ValueError(f"depth_usd must have at least one distance along {dim!r}")
     if (np.diff(distance, prepend=0.0) <= 0.0).any():
-        raise ValueError(f"the distances along {dim!r} must ascend from above 0: {distance}")
+        raise ValueError(f"the distances along {dim!r} must ascend from above 0 bps, got {distance}")
     cost = elementwise(_slippage, whole(depth_usd, dim), size_usd, core=[[dim], []], distance=distance)
     return cost.rename("slippage_bps").assign_attrs(units=BPS_UNIT)
 
@@ -393,7 +397,7 @@ class PairIndex(xr.Index):
         """Return the index of coordinates ``long`` and ``short``."""
         missing = [leg for leg in ("long", "short") if leg not in variables]
         if missing:
-            raise ValueError(f"PairIndex needs the coordinates long and short; {missing[0]} is missing")
+            raise ValueError(f"PairIndex needs the coordinates long and short: {missing[0]} is missing")
         dim = str(variables["long"].dims[0])
         return cls({leg: variables[leg].values for leg in ("long", "short")}, dim)
 
@@ -431,13 +435,13 @@ class PairIndex(xr.Index):
         chosen = np.ones(len(self._pairs()), dtype=bool)
         for leg, label in labels.items():
             if isinstance(label, slice):
-                raise TypeError(f"{leg} takes a venue or a list of venues, not a slice")
+                raise TypeError(f"{leg} must be a venue or a list of venues, got a slice")
             chosen &= np.isin(self.legs[leg], np.asarray(label, dtype=object))
         places = np.flatnonzero(chosen)
         if not places.size:
             wanted = ", ".join(f"{leg}={label!r}" for leg, label in labels.items())
             listed = ", ".join("/".join(pair) for pair in self._pairs()[:5])
-            raise KeyError(f"no pair has {wanted}; pairs are {listed}, ...")
+            raise KeyError(f"no pair matches {wanted}; available pairs: {listed}, ...")
         is_single = len(labels) == len(self.legs) and all(np.ndim(label) == 0 for label in labels.values())
         return IndexSelResult({self.dim: int(places[0]) if is_single else places})
 

@@ -127,7 +127,7 @@ def breakeven(
 
 def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: str) -> xr.DataArray:
     if (depth is None) != (size is None):
-        raise ValueError("depth_usd and size_usd go together: pass both or neither")
+        raise ValueError("depth_usd and size_usd must be passed together: pass both or neither")
     if depth is None or size is None:
         return xr.DataArray(0.0)
     require(depth, "exchange", "side", "depth_bps", name="depth_usd")

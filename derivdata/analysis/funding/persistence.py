@@ -420,7 +420,7 @@ def _settlements(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
         gaps, counts = np.unique(np.rint(np.diff(since) / _MINUTE), return_counts=True)
         step = float(gaps[np.argmax(counts)]) * _MINUTE
     if not since[-1] <= _MOST * step:
-        raise ValueError(f"steps of {step:g} h make more than {_MOST:,} steps of the panel's times")
+        raise ValueError(f"step={step:g} h is too short: it splits the panel into more than {_MOST:,} steps")
     place = np.rint(since / step).astype(np.intp)
     on_grid = np.abs(since - place * step) <= _TOLERANCE * step
     regular = np.full(place[-1] + 1, np.nan)

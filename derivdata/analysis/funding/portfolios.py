@@ -142,7 +142,7 @@ def portfolio(
         positive(value, name)
     for name, share in (("max_venue_share", max_venue_share), ("max_liquidation", max_liquidation)):
         if not 0.0 < share <= 1.0 or (name == "max_liquidation" and share == 1.0):
-            raise ValueError(f"{name}={share} is a part of the whole, above 0: 0.3")
+            raise ValueError(f"{name} must be a fraction above 0, such as 0.3, got {share}")
     pairs = _pairs_of(forecasts)
     owned = pairs.venues == OWNED
     if isinstance(maintenance, pd.DataFrame):
@@ -163,7 +163,7 @@ def portfolio(
         stamp = naive_utc(instant(start, "start")).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
         if first == pairs.times.size:
-            raise ValueError(f"{start=} is after the last of the forecasts, {pairs.times[-1]}")
+            raise ValueError(f"start must not be after the last forecast, {pairs.times[-1]}, got {start!r}")
     span = hours_of(transfer_every, "transfer_every")
     moves = _moves(prices, pairs, first, span, apart)
     return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
@@ -190,11 +190,19 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     require_variables(forecasts, "forecasts", _NEEDS, dims=["pair", "time"])
     hours(forecasts["net_bps"], name="forecasts")
     if "level" not in forecasts.attrs or not {"long", "short", "hold_hours"} <= forecasts.coords.keys():
-        raise ValueError("forecasts lack long, short, hold_hours or attrs['level']: see forecast_history")
+        raise ValueError(
+            "forecasts must have long, short, hold_hours and attrs['level']: pass the result of "
+            "forecast_history"
+        )
     if "price_bps" not in forecasts:
-        raise ValueError("forecasts are of funding only: make them with forecast_history(..., prices=marks)")
+        raise ValueError(
+            "forecasts must include prices, got funding only: compute them with forecast_history(..., "
+            "prices=marks)"
+        )
     if not forecasts.sizes["pair"]:
-        raise ValueError("forecasts have no pairs: forecast_history(..., pairs=None) is of all pairs")
+        raise ValueError(
+            "forecasts must have at least one pair: forecast_history(..., pairs=None) computes all pairs"
+        )
     whole = with_symbol(forecasts[list(_NEEDS)])
     symbols = labels_of(whole["net_bps"], "symbol")
     times = whole["time"].to_numpy()
@@ -241,10 +249,10 @@ def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Flo
     named = given if isinstance(given, Mapping) else dict.fromkeys(venues, given)
     lacking = [venue for venue in venues if venue not in named and venue != OWNED]
     if lacking:
-        raise ValueError(f"{name} names no part for {', '.join(lacking)}")
+        raise ValueError(f"{name} does not have a fraction for {', '.join(lacking)}: add it")
     shares = np.array([0.0 if venue == OWNED else named[venue] for venue in venues], dtype=float)
     if not ((shares >= 0.0) & (shares < 1.0)).all():
-        raise ValueError(f"{name}={given!r}: parts from 0 up to 1 are needed")
+        raise ValueError(f"{name} must be fractions from 0 to 1, got {given!r}")
     return shares
 
 

@@ -246,7 +246,10 @@ def zscore(
     panel = at_common_stamps(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)
     if lag_rows < 0:
-        raise ValueError(f"{lag_rows=} would score a value against later ones: pass 0 or more")
+        raise ValueError(
+            "lag_rows must be 0 or more, because a value must not be scored against later ones, got "
+            f"{lag_rows!r}"
+        )
     kernel = partial(_zscore, window=rows, lag=lag_rows, least=least, robust=robust)
     return figures_of(kernel, panel, units={"zscore": "1"}, into={"time": None})["zscore"]
 

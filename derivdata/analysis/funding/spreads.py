@@ -68,7 +68,7 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
     """
     panel = require_rate(panel, "exchange")
     if (long is None) != (short is None):
-        raise ValueError("long and short go together: pass both venues, or neither for every pair")
+        raise ValueError("long and short must be passed together: pass both venues, or neither for all pairs")
     panel = at_common_stamps(panel)
     if long is None or short is None:
         earned = panel.rename(exchange="short") - panel.rename(exchange="long")
@@ -187,13 +187,16 @@ def comovement(
     panel = require_rate(panel, "exchange", "time")
     if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
         raise ValueError(
-            f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
+            f"max_lag must be 0 to {_MOST_LAGS:,}, min_periods at least 3 and max_filled a share from 0 to "
+            f"1, got {max_lag!r}, {min_periods!r} and {max_filled!r}"
         )
     hours = hours_of(period, "period")
     prepared = prepare(panel, overlap=overlap)
     if age_hours is not None:
         if prepared.settled:
-            raise ValueError("age_hours is for samples; settlements are not carried forward")
+            raise ValueError(
+                "age_hours= applies only to sampled rates; settlements are not carried forward: omit it"
+            )
         age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
         prepared = prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
     sums = sums_of(prepared, hours)
@@ -275,13 +278,15 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     oi_usd = require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
     refuse_negative(oi_usd, "oi_usd")
     if not 0.0 <= min_cover <= 1.0:
-        raise ValueError(f"{min_cover=} is a share of open interest, from 0 to 1")
+        raise ValueError(f"min_cover must be a share of open interest from 0 to 1, got {min_cover!r}")
     if set(oi_usd.dims) != set(panel.dims):
-        raise ValueError(f"oi_usd has dims {tuple(oi_usd.dims)} and the panel {tuple(panel.dims)}")
+        raise ValueError(
+            f"oi_usd must have the dims of the panel, {tuple(panel.dims)}, got {tuple(oi_usd.dims)}"
+        )
     try:
         panel, weights = xr.align(panel, oi_usd, join="exact", exclude=["exchange"])
     except ValueError:
-        raise ValueError("oi_usd has other times or symbols than the panel: align it first") from None
+        raise ValueError("oi_usd must have the times and symbols of the panel: align it first") from None
     rates = held_settlements(panel)
     rates, weights = xr.align(rates, newest_at(weights, rates), join="outer")
     result = figures_of(
@@ -329,7 +334,9 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     hours(oi_usd, name="oi_usd")
     refuse_negative(oi_usd, "oi_usd")
     if top < 1 or lag_rows < 0:
-        raise ValueError(f"{top=}, {lag_rows=}: need at least one symbol and no look ahead")
+        raise ValueError(
+            f"top must be at least 1 and lag_rows 0 or more (no look ahead), got {top!r} and {lag_rows!r}"
+        )
     total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd
     order = np.argsort(labels_of(oi_usd, "symbol"), kind="stable")
     shape = {"symbol": None}

@@ -57,13 +57,14 @@ def instruments(legs: pd.DataFrame) -> Instruments:
     """Read and check a table of legs; see `derivdata.analysis.position`."""
     require_columns(legs, "legs", ("quantity",), others=("side",))
     if not len(legs):
-        raise ValueError("legs has no rows")
+        raise ValueError("legs is empty: pass at least one leg")
     side = legs["side"].astype(object)
     unknown = ~side.isin(SIDES)
     if unknown.any():
         name = side[unknown].iloc[0]
         raise ValueError(
-            f"a leg has the side {name!r}: expected {', '.join(SIDES)}{did_you_mean(str(name), SIDES)}"
+            f"the side of a leg must be one of {', '.join(SIDES)}, got "
+            f"{name!r}{did_you_mean(str(name), SIDES)}"
         )
     is_option = side.isin(OPTIONS)
     if is_option.any():
@@ -73,12 +74,12 @@ def instruments(legs: pd.DataFrame) -> Instruments:
     price = _numbers(legs, "price")
     is_good = np.isfinite(quantity).all() and (strike[is_option] > 0).all()
     if not is_good:
-        raise ValueError("legs need a quantity in coins and a strike above 0 in every row")
+        raise ValueError("legs must have a quantity in coins and a strike above 0 in each row")
     if (strike.notna() & ~is_option).any():
         name = side[strike.notna() & ~is_option].iloc[0]
-        raise ValueError(f"a leg with the side {name!r} has a strike: leave it empty")
+        raise ValueError(f"a leg with the side {name!r} must not have a strike: leave it empty")
     if not (price.isna() | (price > 0)).all():
-        raise ValueError("the column 'price' of legs must be above 0 [USD], or empty")
+        raise ValueError("the column 'price' of legs must be above 0 USD, or empty")
     is_inverse = _inverse(legs, side)
     expires = side.isin(EXPIRING)
     stamps, is_dated = _expiries(legs, side, expires)
@@ -103,7 +104,7 @@ def _numbers(legs: pd.DataFrame, name: str) -> pd.Series:
     try:
         return pd.to_numeric(legs[name]).astype(np.float64)
     except (ValueError, TypeError):
-        raise ValueError(f"the column {name!r} of legs must hold numbers, not {legs[name].dtype}") from None
+        raise ValueError(f"the column {name!r} of legs must have numbers, got {legs[name].dtype}") from None
 
 
 def _inverse(legs: pd.DataFrame, side: pd.Series) -> pd.Series:
@@ -114,14 +115,14 @@ def _inverse(legs: pd.DataFrame, side: pd.Series) -> pd.Series:
     unknown = contract.notna() & ~contract.isin(CONTRACTS)
     if unknown.any():
         raise ValueError(
-            f"a leg has the contract {contract[unknown].iloc[0]!r}: expected 'linear' or 'inverse'"
+            f"the contract of a leg must be 'linear' or 'inverse', got {contract[unknown].iloc[0]!r}"
         )
     is_inverse = contract == "inverse"
     wrong = is_inverse & ~side.isin(("future", "perpetual"))
     if wrong.any():
         raise ValueError(
-            f"a leg with the side {side[wrong].iloc[0]!r} has the contract 'inverse': only futures and "
-            "perpetuals have a quantity in USD; the results' dim currency has the coin value of options"
+            f"a leg with the side {side[wrong].iloc[0]!r} must not have the contract 'inverse': only futures "
+            "and perpetuals have a quantity in USD. The dim currency of results has the coin value of options"
         )
     return is_inverse
 
@@ -136,7 +137,10 @@ def _expiries(legs: pd.DataFrame, side: pd.Series, expires: pd.Series) -> tuple[
     rows = expires.to_numpy(dtype=bool)
     if not rows.all() and legs["expiry"][~rows].notna().any():
         name = side[~rows & legs["expiry"].notna().to_numpy()].iloc[0]
-        raise ValueError(f"a leg with the side {name!r} has an expiry: leave it empty, or name it a future")
+        raise ValueError(
+            f"a leg with the side {name!r} must not have an expiry: leave it empty, or set the side to "
+            "'future'"
+        )
     read, dated = expiries(legs["expiry"][rows], "the column 'expiry' of legs")
     stamps[rows] = naive_utc(read).to_numpy("datetime64[us]")
     is_dated[rows] = dated
@@ -188,8 +192,8 @@ def delivered(
     if repeated.any():
         time = rows.loc[repeated, "time"].iloc[0]
         raise ValueError(
-            f"delivery has several prices at {time:%Y-%m-%d %H:%M} UTC: select the rows of one symbol and "
-            "venue"
+            f"delivery must have one price at {time:%Y-%m-%d %H:%M} UTC, got several: select the rows of one "
+            "symbol and venue"
         )
     return rows.set_index("time")["price_usd"].astype(np.float64).reindex(times)
 
@@ -206,10 +210,10 @@ def _of_mapping(prices: Mapping[Any, Any], times: pd.DatetimeIndex) -> pd.Series
     stamps, _ = expiries(list(prices), "delivery")
     values = np.asarray(list(prices.values()), dtype=np.float64)
     if not (values > 0.0).all():
-        raise ValueError("the prices of delivery must be above 0 [USD]")
+        raise ValueError("the prices of delivery must be above 0 USD")
     by_time = pd.Series(values, index=pd.DatetimeIndex(naive_utc(stamps)))
     if not by_time.index.is_unique:
-        raise ValueError("delivery has two prices of one expiry")
+        raise ValueError("delivery must have one price for each expiry, got two")
     return by_time.reindex(times)
 
 
@@ -224,7 +228,7 @@ def settlement_prices(
     price = np.full(held.strike.size, np.nan)
     instant = np.asarray(origin_us(after, "after"))
     if instant.ndim:
-        raise ValueError("after has several times: delivery= needs surfaces of one time each")
+        raise ValueError("after must have one timestamp with delivery=, got several")
     expiry = held.expiry.to_numpy()
     over = expiry.astype(np.int64) <= instant + 1.0
     labels = {name: str(before[name].item()) for name in ("symbol", "exchange") if name in before.coords}
@@ -243,6 +247,6 @@ def require_delivered(prices: pd.Series) -> None:
     missing = prices.index[prices.isna()]
     if len(missing):
         raise ValueError(
-            f"delivery has no price for the expiry {missing[0]:%Y-%m-%d %H:%M} UTC: pass the table of "
-            "dd.delivery.prices, or a mapping from expiries to prices [USD]"
+            f"delivery does not have a price for the expiry {missing[0]:%Y-%m-%d %H:%M} UTC: pass the table "
+            "of dd.delivery.prices, or a mapping from expiries to prices [USD]"
         )

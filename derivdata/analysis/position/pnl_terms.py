@@ -111,7 +111,7 @@ def attribution(
     two = on_surface(held, after, "after", clock, entry=legs_before.forward)
     passed = legs_before.year_fraction - two.year_fraction
     if not passed.chunks and not bool((passed > 0.0).all()):
-        raise ValueError("after is not later than before: swap them")
+        raise ValueError("after must be later than before: swap them")
     price = None if delivery is None else settlement_prices(held, delivery, before, after, contract)
     two = _settled(two, price)
     years = legs_before.year_fraction
@@ -182,7 +182,7 @@ def _by_spot(start: Legs, d_forward: Any, alive: Any, spot: tuple[float, float])
     """Return the part of each move due to spot: all of it for legs that are settled or do not expire."""
     first, last = spot
     if not (first > 0.0 and last > 0.0):
-        raise ValueError(f"{spot=} must be two prices above 0")
+        raise ValueError(f"spot must be two prices above 0 USD, got {spot!r}")
     return where(start.expires & alive, start.forward * (last / first - 1.0), d_forward)
 
 
@@ -305,7 +305,7 @@ def scenarios(
     many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
     passed = _axis([length(duration, "elapsed") / pd.Timedelta(1, "D") for duration in many], "days")
     if not bool((move > -1.0).all()):
-        raise ValueError("spot_change must be above -1: a fall of 10 % is -0.1")
+        raise ValueError("spot_change must be a fraction above -1 (a fall of 10 % is -0.1)")
     placed = on_surface(legs, surface, clock=clock)
     forward = placed.forward * (1.0 + move)
     years = placed.year_fraction - passed / DAYS_PER_YEAR
@@ -351,7 +351,7 @@ def scenarios(
 
 def _axis(value: Any, name: str) -> xr.DataArray:
     if isinstance(value, xr.DataArray):
-        raise TypeError(f"{name} must be a number or a 1-D array, which becomes a dim")
+        raise TypeError(f"{name} must be a number or a 1-D array")
     values = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if values.ndim > 1 or not np.isfinite(values).all():
         raise ValueError(f"{name} must be a number or a 1-D array of finite numbers")

@@ -142,8 +142,8 @@ def _spot_of(surface: xr.Dataset, argument: str) -> xr.DataArray:
     """Return the price of the coin at each time of a surface, at which perpetuals and spot are valued."""
     if "spot" not in surface.variables:
         raise ValueError(
-            f"{argument} has no coordinate 'spot' [USD], which a perpetual or spot leg is valued at: fit the "
-            "surface with from_chain(..., spot=...), or assign_coords(spot=...)"
+            f"{argument} must have the coordinate 'spot' [USD] to value a perpetual or spot leg: fit the "
+            "surface with from_chain(..., spot=...), or use assign_coords(spot=...)"
         )
     return surface["spot"].reset_coords(drop=True).astype(np.float64)
 
@@ -260,7 +260,7 @@ def greeks(
     """
     strange = [name for name in which if name not in _UNITS]
     if strange or not len(which):
-        raise ValueError(f"which has {strange or 'nothing'}: it takes greeks that add up over legs")
+        raise ValueError(f"which must be greeks that add up over legs, got {strange or 'nothing'}")
     placed = on_surface(legs, surface, clock=clock)
     k = placed.moneyness
     iv = placed.iv(k)
@@ -340,10 +340,12 @@ def vega_buckets(
     """
     nodes = np.asarray(deltas, dtype=np.float64)
     if nodes.size < 2 or not (np.diff(nodes) > 0).all() or not (nodes[0] > 0.0 and nodes[-1] < 1.0):
-        raise ValueError(f"deltas={list(deltas)} must rise from above 0 to below 1, two at least")
+        raise ValueError(
+            f"deltas must be at least two numbers that ascend from above 0 to below 1, got {list(deltas)}"
+        )
     options = instruments(legs).options
     if not options.strike.size:
-        raise ValueError("legs has no option: other legs have no vega to divide")
+        raise ValueError("legs must have at least one option: other legs do not have vega")
     placed = on_surface(options, surface, clock=clock)
     k = placed.moneyness
     iv = placed.iv(k)

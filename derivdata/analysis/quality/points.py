@@ -504,7 +504,7 @@ def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array
     require_columns(requests, "requests", others=others, any_kind=("symbol",))
     if "table" in requests and requests["table"].nunique() > 1:
         names = ", ".join(sorted(requests["table"].unique()))
-        raise ValueError(f"requests are of several tables ({names}): pass the rows of this table")
+        raise ValueError(f"requests must belong to one table, got {names}: pass the rows of this table")
     answered = requests[requests["answered"].astype(bool)]
     start, end = (answered[name].dt.as_unit("us").array.asi8 for name in ("start", "end"))
     result = []

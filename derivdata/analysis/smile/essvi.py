@@ -120,7 +120,7 @@ def from_essvi(
     sizes = {name: part.sizes["expiry"] for name, part in over_expiry.items() if "expiry" in part.dims}
     for (before, length), (name, own) in pairwise(sizes.items()):
         if own != length:
-            raise ValueError(f"{name} has {own} expiries where {before} has {length}")
+            raise ValueError(f"{name} must have {length} expiries as {before}, got {own}")
     *slices, t, low, high = xr.broadcast(*list(over_expiry.values())[:6])
     variables = dict(zip(SsviSlices._fields, slices, strict=True)) | ssvi_to_raw(*slices)._asdict()
     variables |= {"k_min": low, "k_max": high, "method": xr.full_like(t, Method.SSVI)}

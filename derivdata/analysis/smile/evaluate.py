@@ -118,7 +118,7 @@ def from_raw(
         if forward is not None:
             xr.broadcast(xr.DataArray(forward), t)
     except ValueError:
-        raise ValueError("raw, year_fraction, k_min, k_max and forward do not fit each other") from None
+        raise ValueError("raw, year_fraction, k_min, k_max and forward must broadcast to one shape") from None
     variables = dict(zip(RAW, parameters, strict=True)) | {"k_min": low, "k_max": high}
     variables["method"] = xr.full_like(t, Method.SVI)
     wrapped = None if forward is None else xr.DataArray(forward)
@@ -156,7 +156,7 @@ def total_variance(
         A bare array has more than one dimension.
     """
     if derivative not in (0, 1, 2):
-        raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
+        raise ValueError(f"derivative must be 0, 1 or 2, got {derivative!r}")
     k = bare(log_moneyness, "log_moneyness")
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
     parts = (fit[name] for name in parameter_names(fit))  # with coordinates, such as the time to expiry

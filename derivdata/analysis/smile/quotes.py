@@ -104,7 +104,7 @@ def _require_unit(data: Any, name: str) -> None:
     """Raise for a labelled array in another unit."""
     stated = data.attrs.get("units") if isinstance(data, xr.DataArray) else None
     if stated is not None and stated not in _UNITS[name]:
-        raise ValueError(f"{name} is in {stated!r}: expected {' or '.join(map(repr, _UNITS[name]))}")
+        raise ValueError(f"{name} must be in {' or '.join(map(repr, _UNITS[name]))}, got {stated!r}")
 
 
 def labelled(
@@ -133,19 +133,19 @@ def labelled(
         every = [*([lead] if more == 1 else [f"{lead}_{i}" for i in range(more)]), *core]
     volatility = named(iv, every, "iv")
     if missing := [name for name in core if name not in volatility.dims]:
-        how = "; name the dim of the quotes with dim=" if dim in missing else ""
-        raise ValueError(f"iv has dims {volatility.dims} and no {missing[0]!r}{how}")
+        how = "; pass the dim of the quotes as dim=" if dim in missing else ""
+        raise ValueError(f"iv must have the dim {missing[0]!r}, got dims {volatility.dims}{how}")
     slices = [name for name in every if name != dim]
     if not slices and volatility.ndim == 2:
         slices = [str(name) for name in volatility.dims if name != dim]
     t = named(year_fraction, slices, "year_fraction")
     if dim in t.dims or not set(core[:-1]) <= set(t.dims):
         needs = ", ".join(core[:-1]) or "those of the slices"
-        raise ValueError(f"year_fraction has dims {t.dims}; it needs {needs}, and not {dim}")
+        raise ValueError(f"year_fraction must have dims {needs} and not {dim}, got {t.dims}")
     k = named(log_moneyness, every, "log_moneyness")
     if dim not in k.dims:
         raise ValueError(
-            f"log_moneyness has dims {k.dims} and no {dim!r}; name the dim of the quotes with dim="
+            f"log_moneyness must have the dim {dim!r}, got dims {k.dims}; pass the dim of the quotes as dim="
         )
     sides = {
         name: named(np.nan if side is None else side, every, name).where(lambda one: one > 0.0)
@@ -260,7 +260,8 @@ def quote_weights(
         return 4.0 * (iv * year_fraction) ** 2
     if weights not in get_args(Weights):
         raise ValueError(
-            f"weights={weights!r} is not one of {', '.join(get_args(Weights))}, or an array over the quotes"
+            f"weights must be one of {', '.join(get_args(Weights))} or an array over the quotes, got "
+            f"{weights!r}"
         )
     deviation = (iv * year_fraction**0.5).where((iv > 0.0) & (year_fraction > 0.0))
     d1 = deviation / 2.0 - log_moneyness / deviation

@@ -239,8 +239,8 @@ def _raw_of_jump_wings(
     impossible = (2.0 * np.asarray(psi) < -np.asarray(p)) | (2.0 * np.asarray(psi) > c)
     if impossible.any():
         raise ValueError(
-            f"{int(impossible.sum())} jump-wing set(s) break -p <= 2 psi <= c, so no smile has them; "
-            "check the order (v, psi, p, c, v_min) and that psi is a skew in units of 1/sqrt(w)"
+            f"{int(impossible.sum())} jump-wing set(s) must satisfy -p <= 2 psi <= c: check the order (v, "
+            "psi, p, c, v_min), and that psi is a skew in units of 1/sqrt(w)"
         )
     v, psi, p, c, v_min, t = np.broadcast_arrays(v, psi, p, c, v_min, t)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -270,16 +270,16 @@ def _raw_of_jump_wings(
 def _require_determined(given: Bools, v: Floats, v_min: Floats, level: Bools, met: Bools) -> None:
     """Raise for jump wings that define no smile, or several."""
     if (below := given & (v < v_min) & ~level).any():
-        raise ValueError(f"{int(below.sum())} jump-wing set(s) have v below v_min, so no smile has them")
+        raise ValueError(f"{int(below.sum())} jump-wing set(s) must have v of at least v_min")
     if (open_width := given & level).any():
         raise ValueError(
-            f"{int(open_width.sum())} jump-wing set(s) have v = v_min: the least variance is at the money, "
-            "and jump wings do not determine the slice there; use its raw parameters"
+            f"{int(open_width.sum())} jump-wing set(s) have v = v_min: the minimum variance is at the money, "
+            "where jump wings do not determine the slice; use its raw parameters"
         )
     if (impossible := given & ~met).any():
         raise ValueError(
             f"{int(impossible.sum())} jump-wing set(s) have psi = 0 and v above v_min, or wings without a "
-            "vertex, so no smile has them at their year_fraction"
+            "vertex, which is impossible for a smile at their year_fraction"
         )
 
 

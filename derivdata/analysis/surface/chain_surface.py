@@ -122,7 +122,9 @@ def _surface(
     """Return the result of `from_chain`; without `moved`, without bumps, errors and covariance."""
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
-            raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
+            raise ValueError(
+                "at= applies only to a chain that was not cleaned: pass it to clean(chain, at=...) instead"
+            )
         listed = options = prepare_cleaned(chain, interest_rate)
         attrs = chain.attrs
     else:

@@ -109,8 +109,8 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
     elif isinstance(clock, Mapping):
         for name in map(str, clock):
             if name not in _KEYS:
-                near = did_you_mean(name, _KEYS, f"; it has {', '.join(_KEYS)}")
-                raise ValueError(f"clock has no {name!r}{near}")
+                near = did_you_mean(name, _KEYS, f"; its keys are {', '.join(_KEYS)}")
+                raise ValueError(f"clock must not have {name!r}{near}")
         events: Any = clock.get("events", {})
         weight = xr.DataArray(clock.get("weekend_weight", 1.0))
         averaging = clock.get("averaging", "0h")
@@ -124,17 +124,17 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
     for name, part in (("a weekend weight", weight), ("an event's variance", variance)):
         missing = part.isnull() & (not isinstance(clock, xr.Dataset))
         if not part.chunks and bool(((part < 0.0) | missing).any()):
-            raise ValueError(f"clock has {name} that is missing or below 0")
+            raise ValueError(f"clock must have values of 0 or more, got {name} that is missing or negative")
     length = times.length(averaging, "averaging of clock")
     if length > pd.Timedelta(2, "D"):
-        raise ValueError(f"clock has averaging={averaging!r}: a settlement is averaged over 2 days at most")
+        raise ValueError(f"averaging of clock must be at most 2 days, got {averaging!r}")
     return Rules(weight, when, variance, float(length / pd.Timedelta(365, "D")))
 
 
 def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     for name in ("weekend_weight", "event_variance"):
         if name not in clock:
-            raise ValueError(f"clock has no variable {name!r}: pass the result of business_time.fit")
+            raise ValueError(f"clock must have the variable {name!r}: pass the result of business_time.fit")
     variance = clock["event_variance"].reset_coords(drop=True)
     when = variance["event"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
     plain = [part.drop_vars("event") for part in (when, variance)]
@@ -156,7 +156,7 @@ def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tup
 def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
     """Return the time of a surface [µs], over its leading dims, from its expiries and times to expiry."""
     if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
-        raise ValueError(f"{argument} has no times along expiry, so that no date has a place on it")
+        raise ValueError(f"{argument} must have times along expiry to place a date")
     expiry = surface["expiry"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
     t = surface["year_fraction"].reset_coords(drop=True)
     # All expiries imply the same time; the latest known one is used.

@@ -177,7 +177,9 @@ def at(
     0.468
     """
     if (expiry is None) == (tenor is None):
-        raise ValueError("pass expiry or tenor, one of the two: at(surface, tenor='30d')")
+        raise ValueError(
+            "expiry= and tenor= exclude each other: pass one of them, such as at(surface, tenor='30d')"
+        )
     if "tenor" in surface.dims and "expiry" not in surface.dims:
         return _of_tenors(surface, tenor)
     if tenor is not None:
@@ -225,12 +227,12 @@ def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
     """Return a result over tenors at some of them."""
     listed = result["tenor"].to_numpy()
     if tenor is None:
-        raise ValueError("the result is over tenors: pass tenor='30d' in place of an expiry")
+        raise ValueError("the result has tenors: pass tenor='30d' instead of an expiry")
     days = _days(tenor)
     missing = np.setdiff1d(days, listed)
     if missing.size:
         known = ", ".join(f"{day:g}" for day in listed)
-        raise ValueError(f"the result has no tenor of {missing[0]:g} days: it has {known}")
+        raise ValueError(f"the result does not have a tenor of {missing[0]:g} days; available: {known}")
     selected: xr.Dataset = result.sel(tenor=days)
     return selected
 

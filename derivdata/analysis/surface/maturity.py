@@ -125,8 +125,8 @@ def at_maturity(
     t = bare(year_fraction, "maturity", "year_fraction")
     if "expiry" in t.dims:
         raise ValueError(
-            "year_fraction has dim expiry, which is the surface's own: rename it, or evaluate the surface "
-            "at its expiries with derivdata.analysis.smile"
+            "year_fraction must not have the dim expiry, which the surface has: rename it, or evaluate the "
+            "surface at its expiries with derivdata.analysis.smile"
         )
     years = surface["year_fraction"].reset_coords(drop=True)
     at_expiries, at_times = read_times(surface, clock, years, t)

@@ -305,8 +305,8 @@ def _parsed(point: str, argument: str = "points") -> tuple[str, int]:
     match = _NAME.fullmatch(point)
     if point != "atm" and (match is None or int(match[2]) == 0):
         raise ValueError(
-            f"{argument} has {point!r}, which is not atm, "
-            f"or rr, bf, call or put with a whole delta such as rr25{did_you_mean(point, _POINTS)}"
+            f"{argument} must have atm, or rr, bf, call or put with a whole delta such as rr25, got "
+            f"{point!r}{did_you_mean(point, _POINTS)}"
         )
     return ("atm", 0) if match is None else (match[1], int(match[2]))
 
@@ -416,9 +416,9 @@ def forward_variance(
     """
     times = [_plain(each, name) for each, name in ((near, "near"), (far, "far"))]
     if len({each.sizes["maturity"] for each in times if "maturity" in each.dims}) > 1:
-        raise ValueError("near and far are not equally long")
+        raise ValueError("near and far must have the same length")
     if not bool((times[0] < times[1]).all()):
-        raise ValueError("near is not before far: both are times to expiry in years")
+        raise ValueError("near must be before far: both are times to expiry in years")
     cuts = [at_maturity(surface, t, extrapolate=extrapolate, clock=clock) for t in times]
     k = bare(log_moneyness, "log_moneyness")
     result = _between(*(cut.total_variance(k) for cut in cuts), *times)
