@@ -115,7 +115,7 @@ def request_path() -> str:
         ["wait for a turn at the rate limit"],
         ["send, with the key; up to 5 attempts"],
         ["complete JSON? store it in the cache"],
-        ["about what was requested?"],
+        ["does it match the request?"],
         (["table, with its provenance"], "mark", "inverse"),
     ]
     y, ends = 6.0, []
@@ -132,13 +132,13 @@ def request_path() -> str:
     c.arrow(300, centre[6], left + width, centre[6])
     c.text(middle + 8, ends[2][1] + 15, "no", "small")
     for place, rows in (
-        (2, ["a cached answer never", "waits, and needs no", "network"]),
-        (4, ["no answer, or an error:", "one FetchError,", "nothing is cached"]),
-        (6, ["a contradiction:", "SchemaError, and the", "answer is removed"]),
+        (2, ["a cached response", "is returned without", "a network"]),
+        (4, ["failed or no response:", "one FetchError,", "not cached"]),
+        (6, ["a contradiction:", "SchemaError, and the", "response is removed"]),
     ):
         c.lines(310, centre[place] - 10, rows, "small")
     return c.svg(
-        y + 6, "A request is answered by the cache, or waits for its turn, is sent, stored, and checked"
+        y + 6, "A request reads the cache, or it waits for its turn, and its response is stored and checked"
     )
 
 
@@ -153,7 +153,7 @@ def funding_time() -> str:
     c.line(at(0), bottom, at(24), bottom)
     for hour in range(25):
         c.dot(at(hour), 18)
-    c.text(at(0) + 6, 42, "sampled: the running rate at each instant; integrate it", "small")
+    c.text(at(0) + 6, 42, "sampled: the running rate at each time; integrate it", "small")
     for end in (8, 16, 24):
         c.line(at(end - 8) + 5, 66, at(end), 66, "bar")
         c.dot(at(end), 66, "mark", 5)
@@ -173,14 +173,14 @@ def funding_time() -> str:
     c.dot(at(8), 182, "mark", 5)
     c.line(at(8), 182, at(12), 182, "bar")
     c.dot(at(12), 182, "ring", 5)
-    c.text(at(0) + 6, 206, "a bucket of 4 hours: its time is its start; its end is outside", "small")
+    c.text(at(0) + 6, 206, "a bucket of 4 hours: its time is its start; its end is excluded", "small")
     c.dot(at(0), 230, "mark", 5)
     c.line(at(0), 230, at(24), 230, "bar")
     c.dot(at(24), 230, "ring", 5)
     c.text(at(0) + 6, 252, "a window start, end: [start, end)", "small")
     return c.svg(
         bottom + 26,
-        "Instants of sampled rates, settlements, a position, a bucket and a window on one axis of a day",
+        "Times of sampled rates, settlements, a position, a bucket and a window on one axis of a day",
     )
 
 
@@ -188,10 +188,10 @@ def archive_layout() -> str:
     """Table, partition, file, row groups, series."""
     c = _Canvas()
     rows = [
-        ("archive.json", "the manifest: every live file with its digest,", "ledger of requests, corrections"),
+        ("archive.json", "the manifest: all current files with digests,", "ledger of requests, corrections"),
         ("funding_history/", "one folder for each table", ""),
-        ("2026-06/", "one for each month; an open one with many", "rows has one for each day: 2026-06-30/"),
-        ("….parquet", "one file for each append, never edited;", "one file for a month that is over"),
+        ("2026-06/", "one for each month; a large open month", "has one for each day: 2026-06-30/"),
+        ("….parquet", "one file for each append, never edited;", "one file for a closed month"),
         (
             "row groups",
             "sorted by symbol, venue, time; each states",
@@ -217,7 +217,7 @@ def archive_layout() -> str:
 def lazy_panel() -> str:
     """From the manifest through chunks to workers."""
     c = _Canvas()
-    words = "archive.panel(…, chunks=24): planned from the manifest, nothing is read"
+    words = "archive.panel(…, chunks=24): planned from the manifest, no data read"
     c.labelled(10, 6, 440, [words], "mark", "inverse")
     c.text(10, 62, "files, by month", "small")
     c.text(195, 62, "chunks of the panel", "small")
@@ -237,7 +237,7 @@ def lazy_panel() -> str:
     c.lines(
         108,
         246,
-        ["time runs across: each chunk reads its own", "row groups and four of their columns"],
+        ["time is horizontal: each chunk reads its own", "row groups and four of their columns"],
         "small",
     )
     c.line(402, 216, 402, 296)
@@ -274,7 +274,7 @@ def commands() -> str:
     c.lines(
         240,
         170,
-        ["info, status: what an archive has", "notebook check: what to fix", "in a notebook"],
+        ["info, status: contents of an archive", "notebook check: problems", "in a notebook"],
         "small",
     )
     c.arrow(192, 230, 137, 230)
@@ -282,9 +282,7 @@ def commands() -> str:
     c.lines(282, 234, ["report --bundle writes both;", "report FILE.ddz replays it"], "small")
     c.arrow(72, 250, 72, 304)
     c.text(80, 280, "export", "mono")
-    c.lines(
-        150, 316, ["bundle info, bundle verify: what a recording", "has, and whether it is whole"], "small"
-    )
+    c.lines(150, 316, ["bundle info, bundle verify: contents", "and integrity of a recording"], "small")
     return c.svg(342, "Commands between sources, archives, tables, the HTTP API, reports and bundles")
 
 
@@ -318,7 +316,7 @@ def faults() -> str:
         c.box(x + width * right / total, y, width * typed / total, 22, "pale")
         c.text(x + 6, y + 16, f"{right:,} of {total:,}", "inverse")
         y += 34
-    return c.svg(y, "Calls under injected faults: right tables and typed errors, and nothing else")
+    return c.svg(y, "Calls under injected faults return correct tables or typed errors")
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {

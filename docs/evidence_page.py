@@ -122,7 +122,7 @@ def _searches() -> str:
     return "\n".join(
         [
             "## Searches\n",
-            "What was looked for in public code and documentation, and what came of it.\n",
+            "Searches in public code and documentation, and their results.\n",
             _grid(("date", "where", "query", "found"), rows),
         ]
     )

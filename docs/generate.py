@@ -58,13 +58,13 @@ FAMILIES = {
     "hip3": "HIP-3",
     "hip4": "HIP-4",
     "builders": "Builders",
-    "catalog": "What the source holds",
+    "catalog": "Contents of the source",
     "instruments": "Contracts",
 }
 _OURS = " Not in the API document: only the local service has it."
 CONFORMANCE = Path(__file__).with_name("api_conformance.csv")
 _COMMON_HEAD = (
-    "These columns have the same meaning in most tables. Below, a meaning is given where it differs.\n"
+    "These columns have the same meaning in most tables. Below, the meaning is stated if it differs.\n"
 )
 _COMMON = 4  # tables with a column of the same meaning, from which on the column is listed once
 
