@@ -59,9 +59,10 @@ FIGURES = (
 _HEAD = """\
 # Gallery
 
-Each notebook has one question and one figure. Notebooks on recorded markets come first. Notebooks on synthetic
-data show a method and support no claim about a market. The figures of the [cookbook](../cookbook.md) follow. Every
-notebook runs from a recording next to it. Set `LIVE = True` in the first cell to request a live source instead.
+Each notebook has one question and one figure. Notebooks on recorded markets come first. Notebooks on
+synthetic data show a method and support no claim about a market. The figures of the
+[cookbook](../cookbook.md) follow. Every notebook runs from a recording next to it. Set `LIVE = True` in the
+first cell to request a live source instead.
 """
 
 
