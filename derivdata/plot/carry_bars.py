@@ -265,7 +265,7 @@ def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
     difference = both["integral_bps"] - both["payments_bps"]
     ax.plot(difference.index, difference, color=PALETTE[2], lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
-    style.dress(ax, y="difference\n[bps]", form="number")
+    style.dress(ax, y="integral −\nsum [bps]", form="number")
 
 
 def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _DAYS = 365.0
 EXPIRY = "expiry [UTC], time to expiry [days]"
+_HORIZONTAL = 36.0
+_VERTICAL = 8.0
+"""Width that a label of an expiry takes [points], by its direction."""
 
 
 def is_fit(data: Any) -> bool:
@@ -112,26 +115,36 @@ def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit:
 def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
     """Make x a logarithmic axis of time to expiry, labelled at listed expiries by date and days.
 
-    Expiries that are too close together get a tick without a label.
+    The labels are vertical if not all of them fit horizontally. Expiries that are too close together even
+    then get a tick without a label.
     """
-    limits, ticks = expiry_ticks(days, expiries, style.cell_width(ax))
+    days = np.asarray(days, dtype=np.float64)
+    width = style.cell_width(ax)
+    limits, ticks = expiry_ticks(days, expiries, width)
+    look: dict[str, Any] = {}
+    if len(ticks) < days.size:
+        limits, ticks = expiry_ticks(days, expiries, width, _VERTICAL)
+        ticks = {place: words.replace("\n20", " ", 1).replace("\n", ", ") for place, words in ticks.items()}
+        look = {"rotation": 90, "fontsize": 7.5}
     ax.set_xscale("log")
     ax.set_xlim(*limits)
-    ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.set_xticks(np.asarray(days, dtype=np.float64), minor=True, labels=[])
+    ax.set_xticks(list(ticks), list(ticks.values()), **look)
+    ax.set_xticks(days, minor=True, labels=[])
     ax.set_xlabel(EXPIRY)
 
 
-def expiry_ticks(days: Any, expiries: Any, width: float) -> tuple[tuple[float, float], dict[float, str]]:
+def expiry_ticks(
+    days: Any, expiries: Any, width: float, label: float = _HORIZONTAL
+) -> tuple[tuple[float, float], dict[float, str]]:
     """Return the limits of a logarithmic axis [days], and the labels that fit into a figure's width [points].
 
-    A label is about 36 points wide, and the axes are about three quarters of the figure wide.
+    A label takes `label` points, and the axes are about three quarters of the figure wide.
     """
     days = np.asarray(days, dtype=np.float64)
     dates = pd.DatetimeIndex(np.asarray(expiries))
     low = float(days.min() / 1.15)
     high = float(days.max() * 1.15)
-    labelled = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * width))
+    labelled = apart(np.log(days), np.log(high / low) * label / (0.72 * width))
     ticks = {float(days[place]): expiry_label(dates[place], float(days[place])) for place in labelled}
     return (low, high), ticks
 

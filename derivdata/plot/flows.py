@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _MAX_VENUES = 8
 _MILLION = 1e6
+_LINE = 12.0
+"""Height of a line of a lane's label [points]."""
 
 
 @figure_function
@@ -69,8 +71,8 @@ def positioning(
     -------
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
-        rate. Labels have the newest ratio and, if the figure is wide, its percentile among earlier ratios and
-        its change. The title states the rank correlation of the median ratio and the funding rate.
+        rate. Labels have the newest ratio and, if the lanes are high enough, its percentile among earlier
+        ratios and its change. The title states the rank correlation of the median ratio and the funding rate.
 
     Raises
     ------
@@ -95,21 +97,21 @@ def positioning(
     upper, *others = (
         style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
     )
-    narrow = style.is_narrow(upper)  # a lane has space for one line
+    lines = int(style.height_of(upper) / count / _LINE)  # that fit into a lane
     labels = []
     for venue in venues:
         history = ratios.sel(exchange=venue).dropna("time")
         rank = float(places.sel(exchange=venue, time=history["time"][-1]))
         relative_change = moved[venue].loc[history["time"].values[-1]]
         words = [f"{venue} {float(history[-1]):.2f}"]
-        if not np.isnan(rank) and not narrow:
+        if not np.isnan(rank):
             words.append(f"percentile {100 * rank:.0f}")
-        if not np.isnan(relative_change) and not narrow:
+        if not np.isnan(relative_change):
             words.append(f"{100 * relative_change:+.0f} % in {_written(change)}")
-        labels.append("\n".join(words))
+        labels.append("\n".join(words[: max(lines, 1)]))
     logs = np.log(ratio)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
-    marks = {0.0: "1", **_ratio_marks(limits, 1 if narrow else 2)}
+    marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
@@ -121,7 +123,7 @@ def positioning(
     if rate is not None:
         median = rate.median("exchange") if "exchange" in rate.dims else rate
         median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
-        strip[1].plot(median["time"], median, color=PALETTE[0], lw=1.2)
+        strip[1].plot(median["time"], median, color=style.ink(), lw=1.0)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
@@ -134,18 +136,16 @@ def positioning(
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
 
 
-def _ratio_marks(limits: tuple[float, float], count: int) -> dict[float, str]:
-    """Return one or two ratios to label, on the side of 1 with more space in the lanes, by logarithm."""
+def _ratio_marks(limits: tuple[float, float]) -> dict[float, str]:
+    """Return a ratio to label, on the side of 1 with more space in the lanes, by its logarithm."""
     low, high = limits
     candidates = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
     reach = high if high >= -low else -low
-    fitting = [value for value in candidates if np.log(value) <= 0.98 * reach]
+    fitting = [value for value in candidates if np.log(value) <= 0.85 * reach]
     if not fitting:
         return {}
-    # The furthest, and one near the middle of the logarithmic scale.
-    middle = min(fitting, key=lambda value: abs(np.log(value) - np.log(fitting[-1]) / 2.0))
-    values = [value if high >= -low else 1.0 / value for value in (fitting[-1], middle)[:count]]
-    return {float(np.log(value)): style.number(value) for value in values}
+    value = fitting[-1] if high >= -low else 1.0 / fitting[-1]
+    return {float(np.log(value)): style.number(value)}
 
 
 def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:

@@ -17,7 +17,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.plot import style
-from derivdata.plot.style import GREY, LONG, SHORT, look, stated, title_lines
+from derivdata.plot.style import GREY, PALETTE, SHORT, look, stated, title_lines
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats
 from derivdata.support.text import import_extra
@@ -200,9 +200,9 @@ def draw_lanes(
 ) -> int:
     """Draw a lane for each column, the first at the top; return the number of values outside `limits`.
 
-    Each lane is filled from `base` to its line, in the colours of rates if `signed`, else of longs and
-    shorts. `marks` are the values labelled at the right of a lane; `usual` is a series drawn in all lanes for
-    comparison. An arrowhead at the edge of a lane marks a value outside the limits.
+    Each lane is filled from `base` to its line, in the colours of rates if `signed`, else in light blue
+    and the colour of shorts. `marks` are the values labelled at the right of a lane; `usual` is a series
+    drawn in all lanes for comparison. An arrowhead at the edge of a lane marks a value outside the limits.
     """
     low, high = limits
     step = (high - low) * (1.0 + _GAP)
@@ -215,12 +215,12 @@ def draw_lanes(
     for lane, bottom in enumerate(bottoms):
         line = bottom + shown[:, lane] - low
         zero = bottom + base - low
-        above = ABOVE if signed else LONG
+        above = ABOVE if signed else PALETTE[5]  # LONG would be too dark on a dark page
         below = _BELOW_ON_DARK if style.is_dark() else BELOW
         below = below if signed else SHORT
         for color, where in ((above, shown[:, lane] >= base), (below, shown[:, lane] <= base)):
             if where.any():
-                area: dict[str, Any] = {"color": color, "alpha": 0.4, "lw": 0, "interpolate": True}
+                area: dict[str, Any] = {"color": color, "alpha": 0.5, "lw": 0, "interpolate": True}
                 ax.fill_between(x, line, zero, where=where, **area)
         outside += _mark_outside(ax, x, values[:, lane], (bottom, bottom + high - low), limits)
     ax.hlines(bottoms + base - low, 0.0, 1.0, transform=ax.get_yaxis_transform(), color=GREY, lw=0.7)

@@ -103,15 +103,17 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     colors = [*PALETTE[: min(top, len(order))], GREY][: bands.shape[1]]
     ax.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0, alpha=0.85)
     last = bands.ffill().iloc[-1]
-    _label_bands(ax, last, colors)
     hhi = analysis.hhi(share)["hhi_10000"].to_series()
     finite = hhi.dropna()
     concentration = ""
     if len(finite):
-        concentration = f"; concentration (HHI) {finite.iloc[-1]:,.0f}, {finite.iloc[0]:,.0f} at the start"
+        concentration = f"; HHI {finite.iloc[-1]:,.0f} of 10,000, {finite.iloc[0]:,.0f} at the start"
     title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest{concentration}"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    middle = last.cumsum() - last / 2.0
+    words = [f"{name} {style.share(value)}" for name, value in last.items()]
+    style.label_ends(ax, list(zip(middle, words, colors, strict=True)))
     style.utc_axis(ax)
     table = long_table(frame[list(order)], "time", "exchange", "share")
     return ax, ax, table.assign(hhi_10000=table["time"].map(hhi))
@@ -124,24 +126,7 @@ def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
     colors = [LONG if value >= 0 else SHORT for value in change]
     if is_sure:
         return {"color": colors}
-    return {"color": [to_rgba(color, 0.3) for color in colors], "edgecolors": colors, "lw": 1.0}
-
-
-def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
-    """Write each venue and its latest share next to its band, at least a line apart."""
-    middle = (last.cumsum() - last / 2.0).to_numpy()
-    line = 0.075
-    # 1. Move labels up until they are a line apart.
-    places = middle.copy()
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + line)
-    # 2. Shift all down so that the highest is inside the axes, and keep them a line apart.
-    places -= max(places[-1] - (1.0 - line / 2), 0.0)
-    for i in range(len(places) - 2, -1, -1):
-        places[i] = min(places[i], places[i + 1] - line)
-    for name, share, place, color in zip(last.index, last, places, colors, strict=True):
-        for x, words, ink in ((1.01, "■", color), (1.05, f"{name} {style.share(share)}", style.ink())):
-            ax.text(x, place, words, transform=ax.transAxes, va="center", fontsize=8, color=ink)
+    return {"color": [to_rgba(color, 0.45) for color in colors], "edgecolors": colors, "lw": 1.0}
 
 
 def _share_trends(

@@ -26,7 +26,10 @@ _LARGEST = 160.0
 _SMALLEST = 5.0
 """Areas of the largest and of the smallest dot [square points]."""
 _MANY = 500
-"""Dots from which on small ones are smaller and paler, because they overlap."""
+"""Number of orders from which on a dot is the sum of a step, because dots of orders would overlap."""
+_DOTS = 32
+"""Approximate number of such steps in the window."""
+_DOT_MINUTES = (1, 2, 5, 10, 15, 30, *(60 * hours for hours in (1, 2, 3, 4, 6, 8, 12)))
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 _FLATTENS = 3.0
 """A bar that is this many times as high as the next is cut."""
@@ -71,11 +74,12 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the dots, whose area grows as the square root of the order's value. Above them is the
-        price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
-        are at most 170 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
-        for unobserved times. With matplotlib, a bar over three times as high as the next one is cut and has
-        its value. Some venues throttle their feeds, so levels cannot be compared across venues.
+        The axes of the dots, whose area grows as the square root of the order's value; from 500 orders on a
+        dot is the sum of a side over about a thirtieth of the window. Above them is the price; below them the
+        value of longs (down) and shorts (up) per hour, or per longer step so that there are at most 170 bars
+        (1 minute in windows under an hour, 5 under three hours), and the coverage, blank for unobserved
+        times. With matplotlib, a bar over three times as high as the next one is cut and has its value. Some
+        venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
     ------
@@ -91,7 +95,7 @@ def liquidations(
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
     words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
     title = f"{assets if len(assets) < 40 else 'Many symbols'}: {words}"
-    names, dots = _dots(events, top)
+    names, dots, dot_step = _dots(events, top, last - first)
     sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
     margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
     limits = first - margin, last + margin
@@ -105,14 +109,15 @@ def liquidations(
         for line in lines:
             trace = frames.plotly_line(line["time"], line, "price", hover, 4, showlegend=False)
             strips.append(frames.Strip([trace], _PRICE))
-        strips += [_raster_of(names, dots), _sums_of(*sums), _coverage_of(coverage, limits)]
+        strips += [_raster_of(names, dots, dot_step), _sums_of(*sums), _coverage_of(coverage, limits)]
         strips = [strip._replace(height=share) for strip, share in zip(strips, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
     gap = 0.12 if _is_low(ax) else 0.08  # a legend needs a line between two axes
     *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=gap)
     _raster(raster, dots)
-    style.dress(raster, title="" if upper else title, y="venue")
+    label = f"venue\n[sums of {dot_step}]" if dot_step else "venue"
+    style.dress(raster, title="" if upper else title, y=label)
     if raster.get_legend_handles_labels()[0]:
         style.legend(raster, "above", handletextpad=0.2)
     raster.set_yticks(range(len(names)), names)
@@ -170,21 +175,34 @@ def _naive(when: pd.Timestamp) -> pd.Timestamp:
     return times.naive_utc(times.instant(when))
 
 
-def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
-    """Return the rows of venues, and one dot per order, largest first so that small dots are on top."""
+def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[str], pd.DataFrame, str]:
+    """Return the rows of venues, the dots, and the step that a dot sums, empty for a dot per order.
+
+    The largest dots are first, so that small ones are on top.
+    """
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
     names = [str(name) for name in total.index[:top]]
     if len(total) > top:
         names.append(f"{len(total) - top} others")
     place = {name: row for row, name in enumerate(names)}
-    largest = float(events["value_usd"].max()) if len(events) else 1.0
-    ordered = events.sort_values("value_usd", ascending=False)
-    venue = ordered["exchange"].astype(str)
-    dots = ordered[["side", "value_usd"]].assign(time=_times(ordered), venue=venue)
-    dots["row"] = venue.map(place).fillna(len(names) - 1).astype(np.float64)
-    smallest = _SMALLEST if len(events) < _MANY else _SMALLEST / 3.0
-    dots["area"] = np.maximum(_LARGEST * np.sqrt(ordered["value_usd"] / largest), smallest)
-    return names, dots
+    # 1. A dot per order, or per step of a row and side, in the middle of the step.
+    dots = events[["side", "value_usd"]].assign(time=_times(events), venue=events["exchange"].astype(str))
+    dots["row"] = dots["venue"].map(place).fillna(len(names) - 1).astype(np.float64)
+    step = ""
+    if len(events) >= _MANY:
+        fitting = [minutes for minutes in _DOT_MINUTES if _DOTS * pd.Timedelta(minutes, "min") <= window]
+        minutes = fitting[-1] if fitting else _DOT_MINUTES[0]
+        step = f"{minutes} min" if minutes < 60 else f"{minutes // 60} h"
+        length = pd.Timedelta(minutes, "min")
+        dots["venue"] = dots["row"].map(dict(enumerate(names)))
+        dots["time"] = dots["time"].dt.floor(length) + length / 2
+        keys = ["row", "venue", "side", "time"]
+        dots = dots.groupby(keys, as_index=False, observed=True)["value_usd"].sum()
+    # 2. Areas.
+    largest = float(dots["value_usd"].max()) if len(dots) else 1.0
+    dots = dots.sort_values("value_usd", ascending=False)
+    dots["area"] = np.maximum(_LARGEST * np.sqrt(dots["value_usd"] / largest), _SMALLEST)
+    return names, dots, step
 
 
 def _raster(ax: Axes, dots: pd.DataFrame) -> None:
@@ -192,8 +210,7 @@ def _raster(ax: Axes, dots: pd.DataFrame) -> None:
     for (side, color), shift in _SHIFTS.items():
         of_side = dots[dots["side"] == side]
         where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
-        alpha = 0.8 if len(dots) < _MANY else 0.55
-        ax.scatter(*where, color=color, alpha=alpha, lw=0, rasterized=True)
+        ax.scatter(*where, color=color, alpha=0.8, lw=0, rasterized=True)
     largest = float(dots["value_usd"].max()) if len(dots) else 1.0
     for value in [size for size in _SIZES if size <= largest][-3:]:
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
@@ -239,14 +256,15 @@ def _cut_largest(ax: Axes, sums: tuple[dict[str, pd.Series], np.timedelta64, str
     ax.annotate(words, (time, np.copysign(end, value)), (3, 0), textcoords="offset points", **look)
 
 
-def _raster_of(names: list[str], dots: pd.DataFrame) -> frames.Strip:
+def _raster_of(names: list[str], dots: pd.DataFrame, step: str) -> frames.Strip:
     """Return the dots as a plotly strip, with venue and value in the hover texts."""
     traces = []
     for (side, color), shift in _SHIFTS.items():
         rows = dots[dots["side"] == side]
         # Plotly needs a diameter in pixels, matplotlib an area in square points.
         marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(rows["area"]), "line_width": 0}
-        hover = f"%{{customdata[0]}}<br>{frames.AT_TIME}<br>%{{customdata[1]:,.0f}} USD"
+        value = "%{customdata[1]:,.0f} USD" + (f" in the {step} around" if step else "")
+        hover = f"%{{customdata[0]}}<br>{frames.AT_TIME}<br>{value}"
         where: Any = {"x": rows["time"], "y": rows["row"] + shift, "customdata": rows[["venue", "value_usd"]]}
         look = {"mode": "markers", "marker": marker, "showlegend": False}
         traces.append(frames.plotly_trace("Scatter", side, hover, **where, **look))

@@ -40,6 +40,8 @@ _DENSITY_REACH = 3.5  # standard deviations
 _DENSITY_DAYS = (7.0, 30.0, 90.0, 180.0)
 _MIN_DELTA = 0.02
 _SHOWN_DELTA = 0.05
+_FEW = 10
+"""Dots of at most this many quotes are larger."""
 _ARBITRAGE = "#d62728"
 _DELTAS = {0.1: "10P", 0.25: "25P", 0.5: "50", 0.75: "25C", 0.9: "10C"}
 """Labels of the axis of delta, at one minus the call's delta."""
@@ -261,7 +263,8 @@ def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -
             look: dict[str, Any] = {"color": color, "lw": 1.0, "alpha": 0.5 * alpha}
             ax.vlines(group["delta"], group["iv_bid"], group["iv_ask"], **look)
         name = label if traded and alone else "_quotes"
-        ax.plot(group["delta"], group["iv"], ".", ms=3.5, color=color, alpha=alpha, label=name)
+        size = 3.5 if len(group) > _FEW else 6.0
+        ax.plot(group["delta"], group["iv"], ".", ms=size, color=color, alpha=alpha, label=name)
     if len(past):
         ax.plot(past["delta"], past["iv"], color=color, lw=1.1, ls="--", label="_before")
     if len(fit):

@@ -115,8 +115,10 @@ def _sides(
         table = _stack(ax, rows.assign(place=place, group=""), 0.8, symbol).drop(columns="expiry")
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
         labels = [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries]
-        step = 1 + int(len(labels) * _LABEL_WIDTH // (0.75 * style.cell_width(ax)))
-        ax.set_xticks(range(0, len(expiries), step), labels[::step])
+        is_vertical = len(labels) * _LABEL_WIDTH >= 0.75 * style.cell_width(ax)
+        if is_vertical:
+            labels = [label.replace("\n20", " ") for label in labels]
+        ax.set_xticks(range(len(expiries)), labels, rotation=90 if is_vertical else 0)
         label = "expiry [UTC]"
         most = f"on {_date(totals.idxmax())}"
     else:
@@ -134,7 +136,7 @@ def _sides(
             pain = float(pains.sel(expiry=largest))
             if np.isfinite(pain):
                 words = f"max pain{of}: {style.number(pain)}{'' if of else ' USD'}"
-                ax.axvline(pain, color=PALETTE[2], lw=1.2, ls=":", label=words)
+                ax.axvline(pain, color=style.ink(), lw=1.4, ls=":", label=words)
     missing = int(rows["missing"].sum())
     lack = f" ({missing} options without {what})" if missing else ""
     worth = f", {style.number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""

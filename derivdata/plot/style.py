@@ -277,13 +277,16 @@ def utc_axis(ax: Axes) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     narrow = is_narrow(ax)
-    locator = AutoDateLocator(minticks=2 if narrow else 3, maxticks=5 if narrow else 8)
+    # In a narrow figure evenly spaced ticks: the last of a month would touch the first of the next.
+    locator = AutoDateLocator(minticks=3, maxticks=6 if narrow else 8, interval_multiples=not narrow)
     form = ConciseDateFormatter(locator)
     form.formats[2] = form.zero_formats[2] = form.zero_formats[3] = "%d %b"
     form.offset_formats[2] = "%Y"
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(form)
-    ax.set_xlabel("time [UTC]", fontsize=8.5 if narrow else None)
+    ax.xaxis.get_offset_text().set_fontsize(8.5)
+    # The year, which matplotlib writes at the right, would overlap a label in the middle.
+    ax.set_xlabel("time [UTC]", fontsize=8.5 if narrow else None, loc="left" if narrow else "center")
 
 
 def legend(
@@ -318,6 +321,37 @@ def legend(
             lifted = ScaledTranslation(0.0, lift / 72.0, figure.dpi_scale_trans)
             options["bbox_transform"] = ax.transAxes + lifted
     ax.legend(handles, names, **{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
+
+
+def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write labels right of the axes at the heights of values, at least a line apart.
+
+    `ends` holds value, label and colour; a coloured square connects a label with its line.
+    """
+    ordered = sorted(ends)
+    low, high = ax.get_ylim()
+    line = 10.5 / max(height_of(ax), 10.5)
+    # 1. Move labels up until they are a line apart.
+    places = [(value - low) / (high - low) for value, _, _ in ordered]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + line)
+    # 2. Shift all down so that the highest is inside the axes, and keep them a line apart.
+    excess = max(places[-1] - (1.0 - line / 2), 0.0) if places else 0.0
+    places = [place - excess for place in places]
+    for i in range(len(places) - 2, -1, -1):
+        places[i] = min(places[i], places[i + 1] - line)
+    for (_, words, color), place in zip(ordered, places, strict=True):
+        look: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
+        look |= {"fontsize": 8, "annotation_clip": False}
+        ax.annotate("■", (1.0, place), (3, 0), color=color, **look)
+        ax.annotate(words, (1.0, place), (13, 0), color=ink(), **look)
+
+
+def height_of(ax: Axes) -> float:
+    """Return the approximate height of axes [points], as the layout is not final."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return 72.0 / figure.dpi * float(ax.get_window_extent().height)
 
 
 def note(ax: Axes, words: str) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _ACROSS = 81
-_MIN_COLUMN = 20.0
+_MIN_COLUMN = 10.5
 """Minimum width of a column for a value [points]."""
 _WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
 """Moneyness of the written values, as fractions of the reach."""
@@ -79,8 +79,9 @@ def surface(
     Axes, or a plotly Figure
         Moneyness is ln(K/F) over the at-the-money standard deviation, so that short and long expiries are
         comparable. Time to expiry has a logarithmic scale. Each column is a listed expiry and extends half
-        way to the next; nothing is interpolated between expiries or drawn outside the quotes. Wide columns
-        have values [%]. The title has volatility at the forward and the 25-delta risk reversal [points].
+        way to the next; nothing is interpolated between expiries or drawn outside the quotes. Values are
+        written into the columns [%]; a narrow figure has them in place of a colour scale. The title has
+        volatility at the forward and the 25-delta risk reversal [points].
 
     Raises
     ------
@@ -128,7 +129,10 @@ def surface(
     ax.set(xlim=(edges[0], edges[-1]), ylim=(-reach, reach))
     _write_values(ax, drawn, tenors, edges, spread.to_numpy(), 100 * iv)
     style.dress(ax, title=title, y=y, grid="")
-    style.colorbar(ax, drawn, unit)
+    if style.is_narrow(ax):
+        style.note(ax, unit)
+    else:
+        style.colorbar(ax, drawn, unit)
     return finish(ax, table, data, source=source)
 
 
@@ -149,7 +153,8 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
             value = iv[row, column]
             if np.isfinite(value):
                 dark = drawn.norm(value) < 0.6
-                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
+                size = 8.0 if points[column] >= 13.0 else 7.0
+                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
                 ink = "#fcfcfc" if dark else "#101010"
                 ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
 
@@ -196,7 +201,7 @@ def venue_difference(
     Axes
         One row per venue and tenor, one column per moneyness in at-the-money standard deviations of the
         reference. The number in a cell is the difference in volatility points; cells without quotes of both
-        venues are grey.
+        venues are grey. A narrow figure has no colour scale.
 
     Raises
     ------
@@ -213,10 +218,11 @@ def venue_difference(
     limit = max(float(np.nanmax(np.abs(cells), initial=0.0)), 0.1) if np.isfinite(cells).any() else 1.0
     cmap = style.colours_with_gaps(DIVERGING)
     drawn = ax.pcolormesh(cells, cmap=cmap, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7 if style.is_narrow(ax) else 8}
     for (i, j), value in np.ndenumerate(cells):
         if np.isfinite(value):
             ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"
-            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", ha="center", va="center", fontsize=8, color=ink)
+            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", color=ink, **look)
     ax.set_yticks(np.arange(len(rows)) + 0.5, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
     ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, [f"{d:+.1f}" if d else "at F" for d in _DEVIATIONS])
     ax.invert_yaxis()
@@ -225,7 +231,10 @@ def venue_difference(
     symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
     style.dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
     ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")
-    style.colorbar(ax, drawn, "difference [volatility points]")
+    if style.is_narrow(ax):
+        style.note(ax, "difference [volatility points]")
+    else:
+        style.colorbar(ax, drawn, "difference [volatility points]")
     table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
     named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
     table = pd.concat([named, table.drop(columns="row").astype(float)], axis=1)

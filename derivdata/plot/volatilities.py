@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = ("strip_index", "atm", "rr25")
-_SKEWS = {"rr25": "risk reversal", "bf25": "butterfly"}
+_FEW = 40
+"""Lines with at most this many points have markers."""
+_PUBLISHED = ("published index", "index from chains")
+_SKEWS = {"rr25": "calls − puts\n25Δ [points]", "bf25": "butterfly\n25Δ [points]"}
 
 
 @figure_function
@@ -64,8 +67,7 @@ def volatility(
         ``dd.analysis.volatility.cone`` for one symbol and venue.
     kind
         ``"history"``: a volatility index and volatility at the forward; below them call minus put volatility
-        at 25 delta and, dotted, the butterfly, in points, one line per time to expiry. A time without a fit
-        is a gap.
+        at 25 delta and the butterfly, in points, one line per time to expiry. A time without a fit is a gap.
         ``"realised"``: implied and realised volatility, shaded by which is higher.
         ``"published"``: a published index and an index computed from chains, in the same way.
         ``"cone"``: distribution of volatility by length of window, shaded between the outermost quantiles
@@ -100,7 +102,7 @@ def volatility(
     if kind == "realised":
         return _two_lines(data, realised, symbol, source, ax)
     if kind == "published":
-        return _two_lines(data, own, symbol, source, ax, names=("published", "own"))
+        return _two_lines(data, own, symbol, source, ax, names=("published", "own"), words=_PUBLISHED)
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"kind={kind!r} needs a Dataset, got a DataArray")
     if kind == "cone":
@@ -115,6 +117,7 @@ def _two_lines(
     source: Source | None,
     ax: Axes | None,
     names: tuple[str, str] = ("implied", "realised"),
+    words: tuple[str, str] = ("implied", "realised"),
 ) -> Axes:
     for name, line in (("data", implied), (names[1], realised)):
         if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
@@ -135,17 +138,20 @@ def _two_lines(
     of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
     step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
     over = _length(float(step * realised.attrs.get("steps", np.nan)))
-    first = names[0] + of
-    second = names[1] + over
+    first = words[0] + of
+    second = words[1] + over
     for name, line, color in ((first, implied, PALETTE[0]), (second, realised, PALETTE[1])):
-        last = float(line.dropna("time")[-1])
-        ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
+        present = line.dropna("time")
+        marker = "o" if present.sizes["time"] <= _FEW else None
+        look: dict[str, Any] = {"color": color, "lw": 1.5, "marker": marker, "ms": 3.5}
+        label = f"{name}: {100 * float(present[-1]):.1f} %"
+        ax.plot(line["time"].values, line.values, label=label, **look)
     difference = 100 * (above - below).mean().item() if above.size else np.nan
-    words = f"{first} and {second}"
+    finding = f"{first} and {second}"
     if np.isfinite(difference):
         side = "above" if difference > 0 else "below"
-        words = f"{first} {abs(difference):.1f} points {side} {second} on average"
-    title = f"{symbol or 'Volatility'}: {words}"
+        finding = f"{first} {abs(difference):.1f} points {side} {second} on average"
+    title = f"{symbol or 'Volatility'}: {finding}"
     style.dress(ax, title=title, y="volatility [% annualised]", form="percent")
     style.legend(ax, "above")
     style.utc_axis(ax)
@@ -214,24 +220,47 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has only missing values; its variable 'status' has the reason")
-    upper, lower = style.strips(ax, 2.0, 1.4, size=(8.0, 5.0))
+    heights = (2.2, 1.3, 1.0)[: len(points)]
+    upper, *skews = style.strips(ax, *heights, size=(8.0, 3.0 + len(points)), gap=0.06)
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
+    # 1. Levels, then a strip for each kind of skew, because their sizes differ.
     upper.plot(table["time"], table["strip_index"], color=style.ink(), lw=1.8, label=index)
     for place, tenor in enumerate(tenors):
         look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.2}
         upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
-        for name, stroke in zip(points[1:], ("-", ":"), strict=False):
-            lower.plot(table["time"], 100 * table[f"{name}_{tenor:g}d"], ls=stroke, **look)
+        for name, strip in zip(points[1:], skews, strict=True):
+            strip.plot(table["time"], 100 * table[f"{name}_{tenor:g}d"], **look)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
     style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
-    style.legend(upper, "above")
-    lower.axhline(0, color=GREY, lw=0.8)
-    for name, stroke in zip(points[1:], ("-", ":"), strict=False):
-        lower.plot([], [], ls=stroke, lw=1.2, color=GREY, label=_SKEWS[name])
-    style.dress(lower, y="25Δ [points]", form="number")
-    style.legend(lower, ncols=2)
-    style.utc_axis(lower)
-    return finish(upper, table, history, source=source, lowest=lower)
+    for name, strip in zip(points[1:], skews, strict=True):
+        strip.axhline(0, color=GREY, lw=0.8)
+        style.dress(strip, y=_SKEWS[name], form="number")
+    style.utc_axis(skews[-1])
+    # 2. The latest values at the ends of the lines.
+    _label_latest(upper, table, {"strip_index": ("index", style.ink())} | _looks("atm", tenors), "{} {:.1%}")
+    for name, strip in zip(points[1:], skews, strict=True):
+        _label_latest(strip, 100 * table.drop(columns="time"), _looks(name, tenors), "{} {:+.1f}")
+    return finish(upper, table, history, source=source, lowest=skews[-1])
+
+
+def _looks(name: str, tenors: Array) -> dict[str, tuple[str, str]]:
+    """Return the label and the colour of each time to expiry, by column."""
+    prefix = "ATM " if name == "atm" else ""
+    looks = {}
+    for place, tenor in enumerate(tenors):
+        looks[f"{name}_{tenor:g}d"] = (f"{prefix}{tenor:g} d", PALETTE[place % 8])
+    return looks
+
+
+def _label_latest(ax: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], form: str) -> None:
+    """Write the latest value of each column next to the end of its line."""
+    ends = []
+    for column, (name, color) in looks.items():
+        values = table[column].dropna()
+        if len(values):
+            words = form.format(name, values.iloc[-1]).replace("%", " %")
+            ends.append((float(values.iloc[-1]), words, color))
+    style.label_ends(ax, ends)
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:

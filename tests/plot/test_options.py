@@ -102,6 +102,53 @@ def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
     assert np.isfinite(middle.get_ydata()).all()
 
 
+def test_all_expiries_are_named_with_vertical_labels_where_they_are_close() -> None:
+    """Expiries in 7, 30, 91 and 182 days: a figure 2.2 inches wide has space for three horizontal labels."""
+    wide = plot.surface(made.chain(), figsize=(8.0, 4.0))
+    assert wide.get_xticklabels()[0].get_text() == "6 Jul\n2026\n182 d"
+    narrow = plot.surface(made.chain(), figsize=(2.2, 4.0))
+    labels = [(t.get_text(), t.get_rotation()) for t in narrow.get_xticklabels()]
+    assert sorted(words for words, _ in labels) == [
+        "12 Jan 26, 7.0 d",
+        "4 Feb 26, 30 d",
+        "6 Apr 26, 91 d",
+        "6 Jul 26, 182 d",
+    ]
+    assert {rotation for _, rotation in labels} == {90.0}
+
+
+def test_a_narrow_surface_has_values_in_place_of_the_colour_scale() -> None:
+    """Volatility at the forward is 50 % at each of four expiries."""
+    for width, scales in ((8.0, 1), (1.4, 0)):
+        ax = plot.surface(made.chain(), figsize=(width, 4.0))
+        at_forward = [t.get_text() for t in ax.texts if t.get_position()[1] == 0.0 and t.get_text() == "50"]
+        assert len(at_forward) == 4
+        assert len(ax.child_axes) == scales
+        assert any(t.get_text().startswith("implied volatility") for t in ax.texts) is not bool(scales)
+        ax = plot.venue_difference(made.chains(), reference="alpha", tenors=("14d",), figsize=(width, 4.0))
+        assert len(ax.child_axes) == scales
+        assert any(t.get_text().startswith("difference") for t in ax.texts) is not bool(scales)
+
+
+def test_ends_of_lines_have_labels_a_line_apart() -> None:
+    """Two lines end at the same 58 %; the butterfly has a strip of its own."""
+    history = made.index_history()
+    history["bf25"] = (("time", "tenor"), np.full((10, 2), 0.004))
+    ax = plot.volatility(history, symbol="BTC")
+    figure = ax.get_figure(root=True)
+    labels = [t for t in ax.texts if t.get_text() != "■" and t.get_text()]
+    assert [t.get_text() for t in labels] == ["ATM 30 d 58.0 %", "ATM 7 d 58.0 %", "index 59.0 %"]
+    places = np.array([t.xy[1] for t in labels])
+    height = 72.0 / figure.dpi * ax.get_window_extent().height
+    assert (np.diff(places) * height).min() >= 8.0, "points"
+    strips = figure.axes[0].child_axes
+    assert [strip.get_ylabel() for strip in strips[1:]] == [
+        "calls − puts\n25Δ [points]",
+        "butterfly\n25Δ [points]",
+    ]
+    assert {t.get_text() for t in strips[2].texts if t.get_text()[:1].isdigit()} == {"7 d +0.4", "30 d +0.4"}
+
+
 def test_the_day_before_stands_at_the_same_expiries() -> None:
     """Two expiries were at 48 and 52 % a day before; one that is no longer listed is omitted."""
     expiries = [made.QUOTED + pd.Timedelta(days, "D") for days in (7, 30, 5)]

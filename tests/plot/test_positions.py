@@ -21,7 +21,7 @@ from tests.plot.bars import bars_of
 def test_bands_beyond_the_largest_are_the_others() -> None:
     ax = plot.open_interest(made.holdings(), "share", top=2)
     assert [t.get_text() for t in ax.texts[1::2]] == ["alpha 59 %", "beta 21 %", "others 20 %"]
-    places = [t.get_position()[1] for t in ax.texts[1::2]]
+    places = [t.xy[1] for t in ax.texts[1::2]]
     assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
 
 
@@ -206,6 +206,31 @@ def test_a_bar_that_would_flatten_the_others_is_cut_with_its_value() -> None:
     low, high = bars.get_ylim()
     assert max(-low, high) < 50.0
     assert any(text.get_text()[2:] == "100" for text in bars.texts)
+
+
+def test_many_orders_are_drawn_as_sums_of_a_step() -> None:
+    """An order of 10,000 USD a minute over ten hours on one venue, all longs: 15 minutes hold 150,000 USD."""
+    order = made.liquidated().iloc[[0] * 600].reset_index(drop=True)
+    minutes = pd.to_timedelta(np.arange(600), unit="min")
+    events = order.assign(time=made.START + minutes, value_usd=10_000.0)
+    ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(10, "h"), source="hand")
+    assert ax.get_ylabel() == "venue\n[sums of 15 min]", (
+        "32 steps of 15 minutes fit into ten hours, not of 30"
+    )
+    [dots] = [c for c in ax.collections if len(c.get_offsets()) > 1]
+    times = mdates.num2date(sorted(dots.get_offsets()[:, 0]))
+    assert len(times) == 40
+    assert times[0] == made.START + pd.Timedelta(7.5, "min"), "in the middle of its step"
+    assert len(set(dots.get_sizes())) == 1, "every step has 150,000 USD"
+    assert len(plot.data(ax)) == 600, "the data is of orders"
+    assert plot.liquidations(events.iloc[:499], source="hand").get_ylabel() == "venue"
+
+
+def test_labels_of_lanes_have_as_many_lines_as_fit() -> None:
+    """Half of a figure 4 inches high has space for three lines, of 1.2 inches for two, of 0.7 for one."""
+    for height, lines in ((4.0, 3), (1.2, 2), (0.7, 1)):
+        ax = plot.positioning(made.positioned(), figsize=(5.0, height))
+        assert [len(t.get_text().split("\n")) for t in ax.get_yticklabels()] == [lines, lines]
 
 
 def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:

@@ -48,13 +48,15 @@ def liquidations_section(data: Data) -> Section:
         price=prices,
         start=data.liquidations_start,
         end=data.report_options.window.end,
+        top=8,
         title="Liquidations by venue and side",
         size=size,
     )
     section.figure(
         [panel],
-        "Each dot is an order; a column of dots across venues is a cascade. Bars are the value per hour, "
-        "shorts upwards. Green marks the time that the response covers completely."
+        "A dot is a venue's liquidated longs or shorts, and its area their value, in the step that the axis "
+        "states; a column of large dots across venues is a cascade. Bars are the value per hour, shorts "
+        "upwards. Green marks the time that the response covers completely."
         + ("" if prices is None else f" On top the price of {largest}."),
     )
     section.table(_venues(events), "Liquidations by venue", formats=_FORMATS, narrow=True)

@@ -307,9 +307,9 @@ _READINGS = {
         "smile; their bars show the uncertainty from strikes that are not listed."
     ),
     "history": (
-        "The strip index, ATM volatility by time to expiry and, below, 25-delta calls less puts: "
-        "below zero, protection against a fall costs more. eSSVI fits of up to 32 chains of the "
-        "window."
+        "On top the strip index and ATM volatility by time to expiry, labelled with the latest values. Below "
+        "the volatility of 25-delta calls minus puts (below zero, protection against a fall costs more) and "
+        "of both minus ATM (the butterfly). eSSVI fits of up to 32 chains of the window."
     ),
     "strikes": (
         "Calls upwards, puts downwards, in coins, with colours for the largest expiries. Tall bars are "
@@ -449,7 +449,7 @@ def _surface_panel(section: Section, book: SymbolOptions) -> Panel | None:
         section.add_missing_note(f"A surface needs two expiries; {book.venue} has one.")
         return None
     title = f"{book.symbol} volatility surface on {book.venue}"
-    return section.panel(plot.surface, book.fit, source=book.chain, title=title, size=(WIDE, 3.6))
+    return section.panel(plot.surface, book.fit, source=book.chain, title=title, size=(WIDE, 4.0))
 
 
 def _term_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
@@ -459,7 +459,7 @@ def _term_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
         before=_day_before(data, book),
         source=book.chain,
         title=f"{book.symbol} term structure on {book.venue}",
-        size=(WIDE, 4.0),
+        size=(WIDE, 4.5),
     )
 
 
