@@ -60,7 +60,15 @@ _SIMULATED = {"<!-- site only: simulated venues -->": venues, "<!-- site only: s
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
 _ELSEWHERE = ("real-data", "gallery/", "reference/", "development/")
 _ROWS, _LINES, _COLUMNS, _WIDTH = 10, 24, 10, 600
-_DARK = {"#000000": "#e6eaf0", "#262626": "#e6eaf0", "#ffffff": "#12161c", "#7f3c8d": "#b57bc6"}
+_DARK = {
+    "#000000": "#e6eaf0",
+    "#262626": "#e6eaf0",
+    "#ffffff": "#12161c",
+    "#7f3c8d": "#b57bc6",
+    "#542788": "#b39ddb",
+    "#b35806": "#e8a04c",
+}
+"""Colours of figures on a dark page, by those on a light page; as in style.css of the report."""
 
 
 def setup(app: Any) -> None:
