@@ -124,7 +124,10 @@ def clean(
         again: pd.DataFrame = chain.copy()
         return again
     prepared = prepare(chain, at=at, iv_unit=iv_unit, dates=dates, interest_rate=interest_rate)
-    return usable(prepared, chain, min_time=min_time, iv_max=iv_max, mad=mad).rows
+    left_out = [prepared.rows[:0]]
+    options = usable(prepared, chain, min_time=min_time, iv_max=iv_max, mad=mad, left_out=left_out).rows
+    options.attrs["left_out"] = _sizes(pd.concat(left_out))
+    return options
 
 
 def usable(
@@ -134,25 +137,27 @@ def usable(
     min_time: str | pd.Timedelta | None = None,
     iv_max: float | None = None,
     mad: float | None = None,
+    left_out: list[pd.DataFrame] | None = None,
 ) -> PreparedChain:
-    """Return the options of a table that can be used, as `clean` does."""
+    """Return the options of a table that can be used, as `clean` does.
+
+    Live options that go for their volatility or price are appended to `left_out`.
+    """
     require_price_units(chain)
     chain = with_volatilities(chain)
     dropped: dict[str, int] = {}
-    left_out = [chain.rows[:0]]
     for reason, test in _tests(15.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
         bad = np.asarray(test(chain), dtype=bool) if len(chain.rows) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
         if reason == "duplicate":
-            chain = _with_status(chain, _shared(chain.rows))
+            chain = _with_status(chain, _shared(chain))
         if not dropped[reason]:
             continue
-        if reason not in _GONE:
+        if left_out is not None and reason not in _GONE:
             left_out.append(chain.rows[bad])
         chain = chain.select(~bad)
     chain = _with_status(chain, flags(chain, min_time))
     chain.rows.attrs["dropped"] = dropped
-    chain.rows.attrs["left_out"] = _sizes(pd.concat(left_out))
     if "provenance" in table.attrs:
         chain.rows.attrs["provenance"] = provenance(table)
     return chain
@@ -213,18 +218,21 @@ def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any
     }
 
 
-def _shared(options: pd.DataFrame) -> Any:
+def _shared(chain: PreparedChain) -> Any:
     """Return the status of options at the same place as another one."""
-    shared = options.duplicated(places(options), keep=False).to_numpy()
+    names = [name for name in places(chain.rows) if name in chain.labels]
+    options = chain.rows[["strike", "side"]].assign(slice=chain.numbers(names))
+    shared = options.duplicated(keep=False).to_numpy()
     return np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
 
 
 def _repeated(chain: PreparedChain) -> Any:
     """Return a mask of rows that repeat an instrument of one place and contract, except the best of them."""
-    options = chain.rows.assign(slice=chain.place)
-    again = options.duplicated(["slice", "strike", "side"]).to_numpy()
+    options = chain.rows[["strike", "side"]].assign(slice=chain.place)
+    again = options.duplicated().to_numpy()
     if not again.any():
         return again
+    options = chain.rows.assign(slice=chain.place)
     ordered = best_first(options, chain.prices)
     return ordered.duplicated(["slice", "strike", "side"]).reindex(options.index).to_numpy()
 
@@ -421,10 +429,15 @@ def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, main: pd.DataFrame
 
 
 def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
+    # 1. One option per strike, or both at the money.
     k = quotes["log_moneyness"]
     both = k.abs() <= _AT_THE_MONEY
     used = quotes[both | ((quotes["side"] == "call") == (k > 0))]
+
+    # 2. The mean of both; groups are slow, so strikes of one option are left as they are.
     names = [*keys_of(used), "expiry", "strike"]
+    if not bool(used.loc[both].duplicated(names).any()):
+        return used
     groups = used.groupby(names, observed=True, sort=True)
     averaged = [name for name in ("iv", "iv_bid", "iv_ask") if name in used]
     one = groups[["log_moneyness", *_PER_SLICE]].first()

@@ -26,7 +26,7 @@ from derivdata.analysis.labelling import by_label, elementwise, keys_of, previou
 from derivdata.analysis.panels import require_beside, require_numbers, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats
 from derivdata.tables.contracts import expiries
 
 _AT_LEAST = 3
@@ -215,7 +215,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
 
 
 def _parity_of(evidence: Evidence) -> pd.DataFrame:
-    pairs = _pairs(evidence.options, evidence.prices, evidence.place)
+    pairs = _pairs(evidence)
     if isinstance(evidence.discount, str):
         return _fitted(pairs).reindex(evidence.table.index)
     # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
@@ -229,11 +229,14 @@ def _parity_of(evidence: Evidence) -> pd.DataFrame:
     return pd.DataFrame({"forward": forward, "discount": evidence.discount})
 
 
-def _pairs(options: pd.DataFrame, prices: Quoted, place: pd.Series) -> pd.DataFrame:
+def _pairs(evidence: Evidence) -> pd.DataFrame:
     """Pair calls with puts: by quotes, by marks for a venue without quotes, by volatilities without both."""
+    # 1. The price of each option: a kind that its chain has.
+    options = evidence.options
+    prices = evidence.prices
+    place = evidence.place
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
-    venue = options.groupby(keys_of(options) or np.zeros(len(options)), observed=True, dropna=False).ngroup()
-    quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
+    quotes, marks = (_chains_with(price, evidence) for price in (prices.ask, prices.mark))
     frame = frame.assign(
         price=prices.mid.where(quotes, prices.mark),
         spread=(prices.ask - prices.bid).where(quotes, 1.0),
@@ -243,14 +246,28 @@ def _pairs(options: pd.DataFrame, prices: Quoted, place: pd.Series) -> pd.DataFr
     if frame["rebuilt"].any():
         frame.loc[frame["rebuilt"], "price"] = black(options[frame["rebuilt"]])
     frame = frame.dropna(subset=None if frame["iv"].notna().any() else ["place", "strike", "price", "spread"])
+
+    # 2. Calls and puts of one strike. Equal volatilities were made from one, and say nothing.
     is_call = options["side"].loc[frame.index] == "call"
     keys = ["place", "strike", "inverse", "rebuilt"]
     pairs = frame[is_call].merge(frame[~is_call], on=keys, suffixes=("_call", "_put"))
     apart = (pairs["iv_call"] - pairs["iv_put"]).abs().groupby(pairs["place"]).transform("median")
     pairs = pairs[~pairs["rebuilt"] | (apart > _SAME_IV)]
+
+    # 3. The gap of each pair, and its weight.
     pairs["gap"] = pairs["price_call"] - pairs["price_put"]
     pairs["weight"] = (pairs["spread_call"] + pairs["spread_put"]) ** -2.0
     return pairs[np.isfinite(pairs["weight"])]
+
+
+def _chains_with(price: pd.Series, evidence: Evidence) -> Bools:
+    """Return a mask of options whose chain has any price of a kind."""
+    table = evidence.table
+    keys = keys_of(table) or np.zeros(len(table))
+    number = table.groupby(keys, observed=True, dropna=False).ngroup()
+    priced = evidence.place[price.notna().to_numpy()].unique()
+    has_price = number.isin(number.loc[priced])
+    return np.asarray(has_price.to_numpy()[evidence.place.to_numpy()])
 
 
 def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -334,16 +351,13 @@ def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[A
 
 def _slices(chain: PreparedChain) -> pd.DataFrame:
     """Return the labels of a chain with their time to expiry, open interest and interest rate."""
-    names = ["year_fraction", "open_interest", "interest_rate"]
-    rows = chain.rows
-    if "interest_rate" not in rows:
-        rows = rows.assign(interest_rate=0.0)
-    sums = (
-        rows[names]
-        .groupby(chain.place)
-        .agg({"year_fraction": "first", "open_interest": "sum", "interest_rate": "median"})
-    )
-    return chain.labels.join(sums)
+    groups = chain.rows.groupby(chain.place)
+    columns = {
+        "year_fraction": groups["year_fraction"].first(),
+        "open_interest": groups["open_interest"].sum(),
+        "interest_rate": groups["interest_rate"].median() if "interest_rate" in chain.rows else 0.0,
+    }
+    return chain.labels.assign(**columns)
 
 
 def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
@@ -354,10 +368,14 @@ def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
     names = keys_of(options)
     if spot is None:
         price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
-        table = options[names].assign(spot=price.where(price > 0.0))
-    else:
-        slices = _slices(chain)
-        table = slices[names].assign(spot=joined(slices, spot, "spot"))
+        by_chain = price.where(price > 0.0).groupby(chain.numbers(names)).median()
+        if not names:
+            return pd.DataFrame({"spot": by_chain})
+        # Chains are numbered in the order of their labels.
+        table = chain.labels[names].drop_duplicates(ignore_index=True).assign(spot=by_chain)
+        return table.dropna(subset=names, ignore_index=True)
+    slices = _slices(chain)
+    table = slices[names].assign(spot=joined(slices, spot, "spot"))
     if not names:
         return table[["spot"]].median().to_frame().T
     return table.groupby(names, observed=True, sort=True)["spot"].median().reset_index()

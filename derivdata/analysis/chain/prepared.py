@@ -6,8 +6,9 @@ its status. Prices are in the currency in which each row is paid.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -92,6 +93,13 @@ class PreparedChain(NamedTuple):
     labels: pd.DataFrame
     place: Indices
 
+    def numbers(self, names: Sequence[str]) -> Indices:
+        """Return a number for each option that is the same for options with the same labels `names`."""
+        if not names:
+            return np.zeros(len(self.rows), dtype=np.intp)
+        groups = self.labels.groupby(list(names), observed=True, sort=False, dropna=False)
+        return np.asarray(groups.ngroup().to_numpy(np.intp)[self.place])
+
     def select(self, chosen: Bools) -> PreparedChain:
         """Return some of the options, and the labels that they have."""
         used, place = np.unique(self.place[chosen], return_inverse=True)
@@ -118,7 +126,7 @@ def arranged(rows: pd.DataFrame) -> PreparedChain:
     """Prepare rows that `option_rows` or `derivdata.analysis.chain.clean` made."""
     labelled = rows.assign(contract=contracts(rows))
     names = [*keys_of(rows), "expiry", "contract"]
-    groups = labelled.groupby(names, observed=True, sort=True, dropna=False)
+    groups = labelled[names].groupby(names, observed=True, sort=True, dropna=False)
     place = groups.ngroup().to_numpy(np.intp)
     _, first = np.unique(place, return_index=True)
     labels = labelled[names].iloc[first].reset_index(drop=True)
@@ -256,11 +264,12 @@ def contracts(frame: pd.DataFrame) -> pd.Series:
     currency = np.select([coin.notna().any(axis=1), usd.notna().any(axis=1)], ["coin", "usd"], default="")
     if "instrument_name" not in frame:
         return pd.Series(currency, index=frame.index)
-    codes, names = pd.factorize(frame["instrument_name"].astype(object))
+    codes, names = pd.factorize(frame["instrument_name"])
     matches = [_NAME.fullmatch(str(name)) for name in names]
     families = [None if match is None else match["head"] + match["tail"] for match in matches]
-    of_row = np.array([*families, None], dtype=object)[codes]
-    return pd.Series(np.where(pd.isna(of_row), currency, of_row), index=frame.index)
+    family = np.array([*families, None], dtype=object)  # the last is that of rows without a name
+    unnamed = pd.isna(family)[codes]
+    return pd.Series(np.where(unnamed, currency, family[codes]), index=frame.index)
 
 
 def places(frame: pd.DataFrame) -> list[str]:
@@ -364,10 +373,9 @@ def require_price_units(chain: PreparedChain) -> None:
     possible = (in_other > intrinsic / _NEAR_LIMIT) & (in_other < _NEAR_LIMIT * ceiling)
     is_swapped = (impossible & possible).to_numpy(dtype=bool)
 
-    names = [name for name in _VENUE if name in options]
-    venues = options.groupby(names or np.zeros(len(options)), observed=True, sort=False, dropna=False)
-    frame = pd.DataFrame({"venue": venues.ngroup().to_numpy(), "inverse": prices.inverse})
-    for (_, inverse), rows in frame.groupby(["venue", "inverse"]).groups.items():
+    venue = chain.numbers([name for name in _VENUE if name in options])
+    for number, inverse in itertools.product(np.unique(venue), (False, True)):
+        rows = np.flatnonzero((venue == number) & (prices.inverse == inverse))
         priced = rows[has_model[rows]]
         deep = rows[in_the_money[rows]]
         if len(priced) >= _LEAST_PRICES:

@@ -254,26 +254,39 @@ class JointProblem(NamedTuple):
         if not surface.size:
             return
         root = np.sqrt(self.force)[surface]
-        _, slope = floor_density_jet(slices[:, surface, expiry], self.places_g[surface, expiry, place])
-        rows = np.vstack([slope * root, -root * lack[surface, expiry, place]]).T
-        _add_products(own, rows, rows, surface, expiry)
+        _, by_g = floor_density_jet(slices[:, surface, expiry], self.places_g[surface, expiry, place])
+        rows = np.empty((SIZE + 1, surface.size))
+        np.multiply(by_g, root, out=rows[:SIZE])
+        np.multiply(lack[surface, expiry, place], -root, out=rows[-1])
+        first, products = _summed_products(rows[:-1], rows, surface * lack.shape[1] + expiry)
+        own[surface[first], expiry[first], :SIZE] += products
 
     def _add_crossings(self, own: Floats, neighbours: Floats, slices: Floats, lack: Floats) -> None:
         """Add the products of rises in volatility where a slice is too little above the previous one."""
         surface, pair, place = np.nonzero(lack)
         if not surface.size:
             return
-        root = np.sqrt(self.force)[surface]
+        # 1. Both slices of each pair at the same place.
         k = self.places_gap[surface, pair, place]
+        both = np.stack([slices[:, surface, pair], slices[:, surface, pair + 1]], axis=1)
+        _, by_w = floor_variance_jet(both, k)
+
+        # 2. One row per condition: derivatives by the earlier and by the later slice, and the residual.
+        root = np.sqrt(self.force)[surface]
         unit = root * self.gap_unit[surface, pair, place]
-        residual = -root * lack[surface, pair, place]
-        _, by_earlier = floor_variance_jet(slices[:, surface, pair], k)
-        _, by_later = floor_variance_jet(slices[:, surface, pair + 1], k)
-        earlier = np.vstack([-unit * by_earlier, residual]).T
-        later = np.vstack([unit * by_later, residual]).T
-        _add_products(own, earlier, earlier, surface, pair)
-        _add_products(own, later, later, surface, pair + 1)
-        _add_products(neighbours, earlier[:, :SIZE], later[:, :SIZE], surface, pair)
+        rows = np.empty((2 * SIZE + 1, surface.size))
+        np.multiply(by_w[:, 0], -unit, out=rows[:SIZE])
+        np.multiply(by_w[:, 1], unit, out=rows[SIZE:-1])
+        np.multiply(lack[surface, pair, place], -root, out=rows[-1])
+
+        # 3. The sums of their products over each pair.
+        first, products = _summed_products(rows[:-1], rows, surface * lack.shape[1] + pair)
+        surface = surface[first]
+        pair = pair[first]
+        own[surface, pair, :SIZE, :SIZE] += products[:, :SIZE, :SIZE]
+        own[surface, pair, :SIZE, -1] += products[:, :SIZE, -1]
+        own[surface, pair + 1, :SIZE] += products[:, SIZE:, SIZE:]
+        neighbours[surface, pair] += products[:, :SIZE, SIZE:-1]
 
     def _add_wings(self, own: Floats, neighbours: Floats, lack: Floats) -> None:
         """Add the products of rises of the wings' slopes, whose derivatives are −1 and 1."""
@@ -288,12 +301,14 @@ class JointProblem(NamedTuple):
             own[:, 1:, variable, -1] -= pull
 
 
-def _add_products(into: Floats, left: Floats, right: Floats, surface: Indices, place: Indices) -> None:
-    """Add products of rows ``(rows, variables)`` to their slices; rows of one slice are adjacent."""
-    group = surface * into.shape[1] + place
+def _summed_products(left: Floats, right: Floats, group: Indices) -> tuple[Indices, Floats]:
+    """Return the first column of each group, and the sum of its products ``left × right``.
+
+    Columns of one group are adjacent.
+    """
     first = np.flatnonzero(np.diff(group, prepend=-1))
-    products = np.add.reduceat(left[:, :, None] * right[:, None, :], first, axis=0)
-    into[surface[first], place[first]] += products
+    products = left.T[:, :, None] * right.T[:, None, :]
+    return first, np.add.reduceat(products, first, axis=0)
 
 
 def _bands(own: Floats, neighbours: Floats) -> Floats:

@@ -139,11 +139,12 @@ class Banded(NamedTuple):
         count, size, width = self.bands.shape
         bands = self.bands.copy()
         if not free.all():
-            is_free = free.T
-            padded = np.pad(is_free, ((0, 0), (0, width - 1)))
-            for d in range(width):
-                bands[:, :, d] *= is_free & padded[:, d : d + size]
-            bands[:, :, 0] += ~is_free
+            # Place d of row j stays where the variables j and j + d are both free.
+            is_free = np.zeros((count, size + width - 1), dtype=bool)
+            is_free[:, :size] = free.T
+            bands *= is_free[:, :size, None]
+            bands *= is_free[:, np.arange(size)[:, None] + np.arange(width)]
+            bands[:, :, 0] += ~is_free[:, :size]
         # Elements beyond the last row of each problem are 0: one band matrix contains them all.
         matrix = bands.reshape(count * size, width).T
         _, solved, failed = dpbsv(matrix, right.T.ravel(), lower=1, overwrite_ab=1)

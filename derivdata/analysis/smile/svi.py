@@ -342,7 +342,11 @@ def floor_variance(x: Floats, k: Floats) -> Floats:
 
 def floor_variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
     """Return w and its derivatives in the variables, ``(5, …)``."""
-    hyperbola = _hyperbola(x, k)
+    return _variance_jet(x, _hyperbola(x, k))
+
+
+def _variance_jet(x: Floats, hyperbola: _Hyperbola) -> tuple[Floats, Floats]:
+    """Return what `floor_variance_jet` does, from the hyperbola of these variables."""
     p = x[1]
     q = x[2]
     radius = hyperbola.radius
@@ -367,8 +371,8 @@ def floor_variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
 
 def floor_jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Return w and its first two derivatives in k, and the derivatives of each of them in the variables."""
-    w, by_w = floor_variance_jet(x, k)
     hyperbola = _hyperbola(x, k)
+    w, by_w = _variance_jet(x, hyperbola)
     p = x[1]
     q = x[2]
     inverse = 1.0 / hyperbola.radius

@@ -20,7 +20,7 @@ from derivdata.analysis.chain.forward import (
     spot_prices,
 )
 from derivdata.analysis.chain.prepared import PreparedChain, is_cleaned, prepare
-from derivdata.analysis.labelling import applied, plain, where
+from derivdata.analysis.labelling import KEYS, applied, plain, where
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.smile.svi import filled_bumps
 from derivdata.analysis.status import Status, flag_attrs
@@ -35,6 +35,10 @@ _WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
 _INSTANTS = 32
 _MOST_INSTANTS = 128
 _CELLS = 400_000
+_COLUMNS = (
+    *KEYS, "instrument_name", "expiry", "strike", "side", "iv", "delta", "open_interest", "underlying_price",
+    "index_price_usd", "interest_rate", "year_fraction", "status",
+)  # fmt: skip
 
 
 @typed
@@ -128,7 +132,7 @@ def _surface(
         listed = options = prepare_cleaned(chain, interest_rate)
         attrs = chain.attrs
     else:
-        listed = prepare(chain, at=at, interest_rate=interest_rate)
+        listed = _narrowed(prepare(chain, at=at, interest_rate=interest_rate))
         options = usable(listed, chain)
         attrs = options.rows.attrs
         options.rows.attrs = {}
@@ -145,7 +149,15 @@ def _surface(
         aligned = [_with_dims(fit, surfaces) for fit in surfaces]
         surface = xr.concat(aligned, "time", data_vars="all", join="outer", combine_attrs="override")
         surface = _filled(surface.sortby("time"))
-    return _with_forwards(_with_lost_expiries(surface, listed.rows), listed, given, spot)
+    return _with_forwards(_with_lost_expiries(surface, listed), listed, given, spot)
+
+
+def _narrowed(chain: PreparedChain) -> PreparedChain:
+    """Return a chain with the columns that a surface needs, and names that are quick to copy."""
+    rows = chain.rows[[name for name in _COLUMNS if name in chain.rows]]
+    if "instrument_name" in rows:
+        rows = rows.assign(instrument_name=rows["instrument_name"].astype("category"))
+    return chain._replace(rows=rows)
 
 
 def _passes(options: PreparedChain) -> list[PreparedChain]:
@@ -228,46 +240,63 @@ def _filled(surface: xr.Dataset) -> xr.Dataset:
     return filled_bumps(surface)
 
 
-def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset:
+def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Dataset:
     """Return the surface with every expiry that the chain lists, with a reason for those without a fit."""
     dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
-    listed = listed.dropna(subset=["expiry"])
-    if listed.empty:
+    labels = listed.labels[[*dims, "expiry"]]
+    complete = labels.notna().all(axis=1).to_numpy()
+    if not complete.any():
         return surface
-    # 1. For each expiry: the time that is left, and whether all options are too near or have crossed quotes.
-    flagged = listed["status"].to_numpy()
-    labels = {name: plain(listed[name]) for name in (*dims, "expiry")}
-    columns = {
-        "t": listed["year_fraction"].to_numpy(),
-        "near": (flagged & np.int32(Status.NEAR_EXPIRY)) != 0,
-        "crossed": (flagged & np.int32(Status.CROSSED)) != 0,
-    }
-    groups = pd.DataFrame(labels | columns).groupby([*dims, "expiry"], sort=True)
-    table = groups.agg({"t": "min", "near": "all", "crossed": "all"}).to_xarray()
 
-    # 2. The expiries of the chain and of the fit under one label.
-    table = table.reindex({dim: surface[dim] for dim in dims})
-    expiries = np.union1d(table["expiry"], surface["expiry"])
-    is_fitted = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
-    surface = _filled(surface.reindex(expiry=expiries))
-    table = table.reindex(expiry=expiries)
+    # 1. For each label: the time that is left, and whether all options are too near or have crossed quotes.
+    flagged = listed.rows["status"].to_numpy()
+    count = len(labels)
+    left = np.full(count, np.inf)
+    np.fmin.at(left, listed.place, listed.rows["year_fraction"].to_numpy())
+    is_near, is_crossed = (
+        np.bincount(listed.place, (flagged & np.int32(flag)) == 0, minlength=count) == 0
+        for flag in (Status.NEAR_EXPIRY, Status.CROSSED)
+    )
 
-    # 3. The reason. A place that was in the fit keeps its status, unless that only says that it had no quote.
-    is_live = table["t"] > 0.0
-    reason = where(table["t"] <= 0.0, Status.EXPIRED, Status.BAD_INPUT)
-    reason = where(table["crossed"].astype(bool) & is_live, Status.CROSSED, reason)
-    reason = where(table["near"].astype(bool) & is_live, Status.NEAR_EXPIRY, reason)
-    order = surface["status"].dims
-    is_empty = (surface["method"] == 0) & (~is_fitted | (surface["status"] == np.int32(Status.BAD_INPUT)))
-    is_lost = (is_empty & table["t"].notnull()).transpose(*order)
-    status = surface["status"].where(~is_lost, reason.transpose(*order)).astype(np.int32)
-    surface["status"] = status.assign_attrs(surface["status"].attrs)
+    # 2. The expiries of the chain and of the fit.
+    columns = {name: plain(labels.loc[complete, name]) for name in labels}
+    expiries = np.union1d(columns["expiry"], surface["expiry"])
+    is_fitted = surface["expiry"].variable == surface["expiry"].variable
+    if len(expiries) > surface.sizes["expiry"]:
+        is_fitted = xr.Variable("expiry", np.isin(expiries, surface["expiry"]))
+        surface = _filled(surface.reindex(expiry=expiries))
 
-    # 4. The time to expiry of the added places.
-    t = surface["year_fraction"]
-    left = table["t"] if t.ndim > 1 else table["t"].max(dims)
-    t = t.fillna(left).transpose(*(dim for dim in order if dim in t.dims))
-    return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
+    # 3. The same at the places of the surface, of all contracts there.
+    place = [surface.indexes[name].get_indexer(columns[name]) for name in columns]
+    in_surface = np.all([position >= 0 for position in place], axis=0)
+    at = tuple(position[in_surface] for position in place)
+    order = [*dims, "expiry"]
+    shape = [surface.sizes[name] for name in order]
+    t = np.full(shape, np.inf)
+    near = np.ones(shape, dtype=bool)
+    crossed = np.ones(shape, dtype=bool)
+    np.minimum.at(t, at, left[complete][in_surface])
+    np.logical_and.at(near, at, is_near[complete][in_surface])
+    np.logical_and.at(crossed, at, is_crossed[complete][in_surface])
+
+    # 4. The reason. A place that was in the fit keeps its status, unless that only says that it had no quote.
+    is_listed = t < np.inf
+    reason = np.select(
+        [t <= 0.0, near, crossed], [Status.EXPIRED, Status.NEAR_EXPIRY, Status.CROSSED], Status.BAD_INPUT
+    )
+    status: Any = surface["status"].variable  # without labels, which take time
+    is_empty = (surface["method"].variable == 0) & (~is_fitted | (status == np.int32(Status.BAD_INPUT)))
+    is_lost = is_empty & xr.Variable(order, is_listed)
+    filled = status.where(~is_lost, xr.Variable(order, reason)).transpose(*status.dims).astype(np.int32)
+    surface["status"] = (filled.dims, filled.data, surface["status"].attrs)
+
+    # 5. The time to expiry of the added places.
+    years = surface["year_fraction"]
+    known: Any = xr.Variable(order, np.where(is_listed, t, np.nan))
+    known = known if years.ndim > 1 else known.max(dims)
+    without_labels: Any = years.variable
+    filled = without_labels.fillna(known).transpose(*years.dims)
+    return surface.assign_coords(year_fraction=(filled.dims, filled.data, years.attrs))
 
 
 def _with_forwards(surface: xr.Dataset, listed: PreparedChain, given: Any, spot: Any) -> xr.Dataset:

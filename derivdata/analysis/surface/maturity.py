@@ -2,10 +2,10 @@
 
 Total variance is linear in time at equal log-moneyness between two listed expiries, if that is free of
 butterflies at every time between them. Each pair is certified: Durrleman's g times w² is a polynomial of
-degree 4 in the share of the later expiry, and on each quarter of the way it is positive if no coefficient in
-Bernstein's basis is negative, at some 660 log-moneyness out to 100 deviations. For a pair that fails, prices
-are mixed (Gatheral and Jacquier 2014, lemma 5.1), which is free if the two slices are, but not suitable for
-quoting: the mixture of a narrow and a wide distribution has fatter tails than either.
+degree 4 in the share of the later expiry. It is positive on the whole way if no coefficient in Bernstein's
+basis is negative, at some 660 log-moneyness out to 100 deviations. For a pair that fails, prices are mixed
+(Gatheral and Jacquier 2014, lemma 5.1), which is free if the two slices are, but not suitable for quoting:
+the mixture of a narrow and a wide distribution has fatter tails than either.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Extrapolation = Literal["flat_vol"]
 _PLACES = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(100.0))  # in deviations of the later slice
 _BENDS = np.sinh(np.linspace(-5.0, 5.0, 129))  # about each vertex, in units of its width
 _IN_BUMPS = np.linspace(-REACH, REACH, 201)  # in their units
-_SHARES = np.linspace(0.0, 1.0, 17)  # of the later slice: four quarters of five values each
+_SHARES = np.linspace(0.0, 1.0, 5)  # of the later slice: as many values as a quartic has coefficients
 # From values at 0, ¼, ½, ¾, 1 of an interval to the coefficients of a quartic in Bernstein's basis.
 _BERNSTEIN = (
     np.array([[3, 0, 0, 0, 0], [-13 / 4, 12, -9, 4, -3 / 4], [13 / 6, -32 / 3, 20, -32 / 3, 13 / 6],
@@ -321,15 +321,18 @@ def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Boo
         [total_variance(k, slice_of([part[:, None] for part in end]), derivative=d) for d in (0, 1, 2)]
         for end in (earlier, later)
     ]
-    values = []
-    for share in _SHARES:
-        w, dw, d2w = ((1.0 - share) * first + share * second for first, second in zip(*jets, strict=True))
-        # w² g: the square of w − k w'/2, less w'²/4 (w + w²/4), and w² w''/2.
-        values.append((w - k * dw / 2.0) ** 2 - dw**2 / 4.0 * (w + w**2 / 4.0) + w**2 * d2w / 2.0)
     slack = -_ROUNDING * np.maximum(jets[0][0], jets[1][0]) ** 2
+
+    # 1. w² g of the mixture at each share: the square of w − k w'/2, less w'²/4 (w + w²/4), and w² w''/2.
+    values = np.empty((len(_SHARES), *k.shape))
+    for value, share in zip(values, _SHARES, strict=True):
+        w, dw, d2w = ((1.0 - share) * first + share * second for first, second in zip(*jets, strict=True))
+        value[:] = (w - k * dw / 2.0) ** 2 - dw**2 / 4.0 * (w + w**2 / 4.0) + w**2 * d2w / 2.0
     ends = ((values[0] >= slack) & (values[-1] >= slack)).all(axis=-1)
-    quarters = (np.tensordot(_BERNSTEIN, values[i : i + 5], axes=1).min(axis=0) for i in range(0, 16, 4))
-    return np.asarray((np.min(list(quarters), axis=0) >= slack).all(axis=-1)), np.asarray(ends)
+
+    # 2. Its coefficients. einsum, because a BLAS would start threads for so thin a matrix.
+    coefficients = np.einsum("ij,j...->i...", _BERNSTEIN, values)
+    return np.asarray((coefficients >= slack).all(axis=(0, -1))), np.asarray(ends)
 
 
 def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
