@@ -15,7 +15,6 @@ from derivdata.analysis.panels import (
     along,
     require_decimal_volatility,
     require_numbers,
-    require_unit_if_stated,
     require_variables,
     unit_of,
 )
@@ -412,9 +411,11 @@ def cboe(
     named = {"bid": bid, "ask": ask} | ({} if price is None else {"price": price})
     stated = {name: unit for name, data in named.items() if (unit := unit_of(data, name)) is not None}
     for name, unit in stated.items():
-        require_unit_if_stated(named[name], name, next(iter(stated.values())))
         if unit in _NOT_PRICES:
             raise ValueError(f"{name} must be prices in the currency of the strikes, got {unit!r}")
+    if len(set(stated.values())) > 1:
+        units = ", ".join(f"{name} in {unit!r}" for name, unit in stated.items())
+        raise ValueError(f"{' and '.join(stated)} must have one unit, got {units}: convert with dd.units")
     quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]

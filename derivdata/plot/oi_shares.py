@@ -9,12 +9,14 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import oi as analysis
+from derivdata.analysis.panels import require_unit_if_stated
 from derivdata.plot import style
 from derivdata.plot.frames import Rates, Size, Source, figure_function, finish, long_table, only_for
 from derivdata.plot.funding_rates import STEPS
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
+from derivdata.units import USD_UNIT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,6 +79,8 @@ def open_interest(
         The symbol is not in the data, no venue has enough data or a trend, or an option belongs to another
         `kind`.
     """
+    if isinstance(data, xr.DataArray):
+        require_unit_if_stated(data, "data", USD_UNIT)
     only_for(kind, ("level",), price=price)
     only_for(kind, ("share", "trend"), top=top)
     only_for(kind, ("trend",), window=window)

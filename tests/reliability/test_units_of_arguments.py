@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 import xarray as xr
 
 import derivdata as dd
-from tests.reliability.calls import CALLS
+from tests.reliability.calls import CALLS, function
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -19,25 +22,51 @@ OF_ANY_UNIT = {
 """Functions whose result does not depend on the unit, and why."""
 
 
-@pytest.mark.parametrize("name", sorted(n for n in CALLS if n.startswith(("analysis.", "plot."))))
-def test_another_unit_is_refused_with_the_name_of_an_argument(name: str) -> None:
+def with_units() -> list[tuple[str, str]]:
+    """Return each function of analysis and plot with each of its arguments that states a unit."""
     dd.connect("sample", cache="off")
-    given = CALLS[name]()
-    with_units = [
-        argument
-        for argument, value in given.items()
+    pairs = [
+        (name, argument)
+        for name in sorted(CALLS)
+        if name.startswith(("analysis.", "plot."))
+        for argument, value in CALLS[name]().items()
         if isinstance(value, xr.DataArray) and "units" in value.attrs
     ]
-    function = dd
-    for word in name.split("."):
-        function = getattr(function, word)
-    for argument in with_units:
-        wrong = given | {argument: given[argument].assign_attrs(units="furlong")}
-        if name in OF_ANY_UNIT:
-            function(**wrong)
-            continue
-        with pytest.raises((ValueError, TypeError), match="furlong"):
-            function(**wrong)
+    dd.disconnect()
+    return pairs
+
+
+PAIRS = with_units()
+
+
+@pytest.fixture(autouse=True)
+def _sample() -> None:
+    dd.connect("sample", cache="off")
+
+
+def in_furlongs(name: str, argument: str) -> dict[str, Any]:
+    """Return the arguments of a valid call, one of them in a unit that no argument has."""
+    given = CALLS[name]()
+    return given | {argument: given[argument].assign_attrs(units="furlong")}
+
+
+@pytest.mark.parametrize(("name", "argument"), [pair for pair in PAIRS if pair[0] not in OF_ANY_UNIT])
+def test_another_unit_is_refused_with_the_name_of_the_argument(name: str, argument: str) -> None:
+    with pytest.raises((ValueError, TypeError), match="furlong") as raised:
+        function(name)(**in_furlongs(name, argument))
+    assert re.search(rf"\b{argument}\b", str(raised.value))
+
+
+@pytest.mark.parametrize(("name", "argument"), [pair for pair in PAIRS if pair[0] in OF_ANY_UNIT])
+def test_a_result_that_has_no_unit_does_not_depend_on_that_of_the_argument(name: str, argument: str) -> None:
+    expected = function(name)(**CALLS[name]())
+    result = function(name)(**in_furlongs(name, argument))
+    xr.testing.assert_equal(result, expected)
+    assert bool(expected.notnull().any())
+
+
+def test_the_functions_of_any_unit_are_among_those_with_units() -> None:
+    assert {name for name, _ in PAIRS} >= set(OF_ANY_UNIT)
 
 
 def test_densities_and_quotes_state_their_unit_or_none() -> None:

@@ -210,7 +210,7 @@ class Slippage:
             self.costs = np.full((1, 2, *shape), flat)
             self.fills = np.ones((1, *shape), dtype=np.bool_)
             return
-        require(depth, "exchange", "side", "depth_bps", name="depth")
+        require(depth, "exchange", "side", "depth_bps", units=USD_UNIT, name="depth")
         if "symbol" not in depth.dims:
             depth = depth.drop_vars("symbol", errors="ignore").expand_dims(symbol=list(market.symbols[:1]))
         slippage = slippage_bps(depth, leg_usd)
