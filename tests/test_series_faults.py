@@ -217,6 +217,9 @@ def test_mirrored_interest_is_found() -> None:
     series = np.zeros(10, dtype=np.int64)
     assert mirrored_rates(series, rates) == []
     assert [fault.factor for fault in mirrored_rates(series, -rates)] == [-1.0]
+    whole = np.array([-1.0, -1.0, 0.0, -1.0, -2.0, -1.0, 1.0, -3.0, -1.0, 0.0])  # rounded to whole bps
+    assert mirrored_rates(series, whole) == []
+    assert len(mirrored_rates(series, np.full(10, -1.0))) == 1
 
 
 def test_rates_between_missing_ones_are_not_lone() -> None:

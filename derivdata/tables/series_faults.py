@@ -538,9 +538,8 @@ def repeated_pair(rates: _Array) -> tuple[float, float] | None:
     if not is_repeated.any():
         return None
     # A venue that rounds coarsely repeats small multiples of its step, of both signs
-    step = float(np.min(np.abs(distinct[distinct != 0.0])))
-    multiples = distinct / step
-    if (np.abs(multiples - np.rint(multiples)) < _SAME_RATE * np.fmax(np.abs(multiples), 1.0)).all():
+    multiples = _multiples_of_step(distinct)
+    if multiples is not None:
         is_repeated &= np.abs(multiples) >= _LEAST_STEPS
     shares = dict(zip(distinct[is_repeated].tolist(), counts[is_repeated] / values.size, strict=True))
     for usual, other in itertools.permutations(shares, 2):
@@ -553,6 +552,14 @@ def repeated_pair(rates: _Array) -> tuple[float, float] | None:
         if near.any() or is_opposite:
             return usual, other
     return None
+
+
+def _multiples_of_step(distinct: _Array) -> _Array | None:
+    """Return distinct rates as multiples of the smallest, None if they are not whole multiples."""
+    step = float(np.min(np.abs(distinct[distinct != 0.0])))
+    multiples = distinct / step
+    is_whole = np.abs(multiples - np.rint(multiples)) < _SAME_RATE * np.fmax(np.abs(multiples), 1.0)
+    return np.asarray(multiples) if is_whole.all() else None
 
 
 def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
@@ -613,7 +620,8 @@ def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
 def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     """Return series that repeat the interest of the venues' formula with the other sign.
 
-    The arguments are as in `peer_changes`, with rates in bps per 8 hours.
+    Rates of a venue that rounds to steps near the interest are not a fault. The arguments are as in
+    `peer_changes`, with rates in bps per 8 hours.
     """
     is_interest = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
     faults = []
@@ -621,6 +629,12 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
         own = np.flatnonzero(series == code)
         negative = int((is_interest[own] & (rates[own] < 0.0)).sum())
         is_usual = negative < max(_LEAST_REPEATED, _REPEATED_SHARE * own.size)
-        if not is_usual and negative > int((is_interest[own] & (rates[own] > 0.0)).sum()):
+        if is_usual or negative <= int((is_interest[own] & (rates[own] > 0.0)).sum()):
+            continue
+        distinct = np.unique(np.round(rates[own][np.isfinite(rates[own])], _RATE_DECIMALS))
+        multiples = _multiples_of_step(distinct)
+        steps = np.inf if multiples is None else float(np.max(np.abs(multiples[np.abs(distinct) == 1.0])))
+        is_single_size = (np.abs(distinct) == _INTEREST_BPS).all()
+        if steps >= _LEAST_STEPS or is_single_size:
             faults.append(SeriesFault(int(own[0]), int(own.size), -1.0))
     return faults

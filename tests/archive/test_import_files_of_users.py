@@ -391,6 +391,16 @@ def test_percent_among_fractions_is_asked_about(tmp_path: Path, place: str) -> N
     assert import_files(None, path, tmp_path / "to", unit="native", accept=["unit"]).written == 72
 
 
+def test_rates_rounded_to_a_hundredth_bps_are_not_fractions_among_percent(tmp_path: Path) -> None:
+    """A third of the rates rounds to 0.01 bps, and the others are larger."""
+    rates = [0.01, 0.31, 0.42, 0.01, -0.25, 1.21, 0.01, 0.18, 0.57] * 6
+    times = (pd.Timestamp(_START + row * 28_800, unit="s").isoformat() for row in range(len(rates)))
+    lines = [f"{time},BTC,{rate / 1e4:.8g}" for time, rate in zip(times, rates, strict=True)]
+    path = tmp_path / "okx_funding.csv"
+    path.write_text("\n".join(["time,symbol,fundingRate", *lines]) + "\n")
+    assert import_files(None, path, tmp_path / "to", unit="native").written == len(rates)
+
+
 def test_rows_of_totals_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "binance_oi_usd.csv"
     path.write_text("date,symbol,open_interest_usd\n2026-03-01,BTC,8e9\n2026-03-01,Total,9e9\n")

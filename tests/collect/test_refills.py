@@ -290,6 +290,9 @@ access</title><style>.region{color:red}</style></head><body><div role="region"><
         ("bybit", 403, "access too frequent, please try again in 10 minutes", "limit"),
         ("bybit", 403, "The distribution is configured to block access from your country.", "region"),
         ("binance", 403, "Service unavailable from a restricted location", "region"),
+        ("bybit", 403, '{"message": "This service is not available in the United States."}', "region"),
+        ("okx", 403, "OKX is unavailable in Canada", "region"),
+        ("okx", 403, "This service is not available in a browser", "limit"),
     ],
 )
 def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
@@ -303,6 +306,8 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
         session.ask(endpoint)
     assert (refused.value.reason, refused.value.status) == (reason, status)
     assert refused.value.retry_after == (600.0 if reason == "limit" else None)
+    is_of_country = "access refused from the country of this machine's address: HTTP" in str(refused.value)
+    assert is_of_country is (reason == "region")
     with pytest.raises(VenueError, match=r"not requested: its rate limit|blocks this address"):
         session.ask(endpoint)
     assert len(fakes.log) == 1, "not asked again"

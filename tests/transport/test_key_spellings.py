@@ -37,6 +37,11 @@ def _spelled(key: str) -> dict[str, str]:
         "HTML in HTML": html.escape(html.escape(key)),
         "repr": repr(key),
         "hex": key.encode().hex(),
+        "hex of UTF-16": key.encode("utf-16-le").hex(),
+        "hex of UTF-16, high bytes first": key.encode("utf-16-be").hex().upper(),
+        "CSS": "".join(f"\\{ord(one):x} " for one in key),
+        "CSS, six digits": "".join(f"\\{ord(one):06X}" for one in key),
+        "CSS in JSON": json.dumps("".join(f"\\{ord(one):06x}" for one in key)),
     }
 
 

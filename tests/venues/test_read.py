@@ -238,6 +238,25 @@ ERRORS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("venue", "request_", "body"),
+    [
+        ("nado", "/v2/contracts", "{}"),
+        ("derive", "/v3/public/get_tickers?instrument_type=perp", '{"id": "1", "result": {}}'),
+        ("derive", "/v3/public/get_tickers?instrument_type=option&currency=BTC", '{"result": {}}'),
+        ("derive", "/v3/public/get_tickers?instrument_type=perp", '{"result": {"tickers": {}}}'),
+    ],
+)
+def test_a_venue_without_contracts_is_an_error(venue: str, request_: str, body: str) -> None:
+    with pytest.raises(SchemaError, match="got an empty object"):
+        dd.venues.read(venue, request_, body)
+
+
+def test_a_currency_may_have_no_options() -> None:
+    request = "/v3/public/get_tickers?instrument_type=option&currency=XRP"
+    assert dd.venues.read("derive", request, '{"result": {"tickers": {}}}')["options_snapshot"].empty
+
+
 def test_kraken_bars_without_a_pair_are_refused() -> None:
     with pytest.raises(SchemaError, match=r"expected the bars of one pair, got \[\]"):
         dd.venues.read("kraken", "/0/public/OHLC?pair=XBTUSD", '{"error": [], "result": {}}', at=AT)

@@ -79,7 +79,13 @@ _LIMITS = {403: 600.0, 418: 120.0, 429: None}
 """Statuses of rate limits, and how long to wait if the response does not state it [s]."""
 _REJECTION_BYTES = 2**14
 _TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
-_REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?)\b", re.IGNORECASE)
+_REGION = re.compile(
+    r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?|sanction(s|ed)|geo-?block(s|ed|ing)?"
+    r"|United States|U\.S\.A?\.?|US (persons|users|residents|IP)"
+    r"|(un|not )available (in|to (users|residents|persons) (in|of)) (the )?(?-i:[A-Z])\w+)",
+    re.IGNORECASE,
+)
+"""Words of a response that refuses a country, of venues' rejections and their terms."""
 
 T = TypeVar("T")
 
@@ -249,14 +255,16 @@ def refusal(where: str, reply: KeylessReply) -> VenueError:
     """Return the error of a rejected request, with its reason by status: limit, busy, region or refused."""
     wait = stated_wait(reply)
     reason = "busy" if reply.status >= 500 else "refused"
-    # A 403 because of the region mentions the region in its text; a firewall's 403, a rate limit, does not.
+    refused = ""
+    # A 403 because of the region mentions it in its text; a firewall's 403, a rate limit, does not.
     text = _TAG.sub(" ", reply.body[:_REJECTION_BYTES].decode(errors="replace"))
     if reply.status == 451 or (reply.status == 403 and _REGION.search(text)):
         reason = "region"
+        refused = "access refused from the country of this machine's address: "
     elif reply.status in _LIMITS:
         reason = "limit"
         wait = wait or _LIMITS[reply.status]
-    message = f"HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}"
+    message = f"{refused}HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}"
     return VenueError(where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait)
 
 

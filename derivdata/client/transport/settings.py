@@ -187,6 +187,8 @@ for _name, _character in html.entities.html5.items():
 _CODE = re.compile(
     rb"\\+u00([0-9a-f]{2})|\\+u\{0*([0-9a-f]{2})\}|\\+x([0-9a-f]{2})|%([0-9a-f]{2})", re.IGNORECASE
 )
+_CSS = re.compile(rb"\\+(?:0000([0-9a-f]{2})|0{0,3}([0-9a-f]{2})[ \t\n\f\r]?)", re.IGNORECASE)
+"""Escape of CSS, which a space may end: ``\\41`` or ``\\000041``."""
 _BYTES = {b"%02x" % code: bytes([code]) for code in range(256)}
 _DEPTH = 3
 """How many times a text may have been escaped: JSON in a URL in HTML."""
@@ -228,13 +230,20 @@ def _decoded(data: bytes) -> Iterator[bytes]:
         if not any(sign in data for sign in (b"\\", b"%", b"&")):
             return
         before = data
-        data = _CODE.sub(lambda code: _BYTES[code[code.lastindex or 1].lower()], data)
+        data = _CODE.sub(_of_code, data)
         if b"&" in data:
             data = html.unescape(data.decode("latin-1")).encode("utf-8")
+        if b"\\" in data:
+            yield _CSS.sub(_of_code, data).replace(b"\\", b"")
         data = data.replace(b"\\", b"")
         if data == before:
             return
         yield data
+
+
+def _of_code(escape: re.Match[bytes]) -> bytes:
+    """Return the byte of an escape in hexadecimal digits."""
+    return _BYTES[escape[escape.lastindex or 1].lower()]
 
 
 def _escaped(character: str) -> str:
@@ -243,6 +252,8 @@ def _escaped(character: str) -> str:
     spellings = [rf"\\*{re.escape(character)}"]
     for code in sorted(codes):
         spellings += [
+            rf"\\+0000{code:02x}",
+            rf"\\+0{{0,3}}{code:02x}[ \t\n\f\r]?",
             rf"\\+u00{code:02x}",
             rf"\\+x{code:02x}",
             rf"\\+u\{{0*{code:x}\}}",
@@ -255,9 +266,15 @@ def _escaped(character: str) -> str:
 
 
 def _encoded(key: bytes) -> Iterator[bytes]:
-    """Yield a key in hex and in base64, at each of its three possible offsets in the encoded bytes."""
-    yield key.hex().encode()
-    yield key.hex().upper().encode()
+    """Yield a key in hex and in base64, at each of its three possible offsets in the encoded bytes.
+
+    The hex is of UTF-8, and of UTF-16 in both orders of bytes.
+    """
+    wide = [key.decode().encode(name) for name in ("utf-16-le", "utf-16-be")]
+    for encoded in (key, *wide):
+        yield encoded.hex().encode()
+        yield encoded.hex().upper().encode()
+    yield from wide
     for before in range(3):
         text = base64.b64encode(b"\0" * before + key)
         # The first and the last group also encode unknown neighbouring bytes: drop their characters.

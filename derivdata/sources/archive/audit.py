@@ -431,6 +431,7 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
         for code, count in zip(*np.unique(series[is_moved], return_counts=True), strict=True):
             own = rows_of[int(code)]
             is_rule = count >= max(_LEAST_AT_FLOOR, _SHARE_AT_FLOOR * own.size)
+            is_rule = is_rule and _are_others_near(rates[own], factor * _FLOOR_BPS_8H)
             if is_rule or _has_run(rates[own], factor * _FLOOR_BPS_8H):
                 first = rows.iloc[own[np.argmax(is_moved[own])]]
                 raise Question(
@@ -458,10 +459,25 @@ def _has_run(rates: npt.NDArray[np.float64], moved_floor: float) -> bool:
         if not kinds[start] or end - start < _LEAST_AT_FLOOR:
             continue
         sizes = np.abs(rates[places[start] : places[end - 1] + 1])
-        ratio = float(np.nanmedian(sizes)) / moved_floor
-        if 1.0 / _NEAR_FLOOR <= ratio <= _NEAR_FLOOR:
+        if bool(_is_near(np.nanmedian(sizes), moved_floor)):
             return True
     return False
+
+
+def _are_others_near(rates: npt.NDArray[np.float64], moved_floor: float) -> bool:
+    """Return whether rates that are at neither floor are near the moved one, in the share of a rule.
+
+    A venue that rounds to 0.01 bps may have many such rates, and most others are larger.
+    """
+    sizes = np.abs(rates[np.isfinite(rates) & (rates != 0.0)])
+    for floor in (moved_floor, _FLOOR_BPS_8H):
+        sizes = sizes[~np.isclose(sizes, floor, rtol=1e-9, atol=0.0)]
+    return not sizes.size or float(_is_near(sizes, moved_floor).mean()) >= _SHARE_AT_FLOOR
+
+
+def _is_near(sizes: Any, moved_floor: float) -> Any:
+    """Return whether sizes are within a factor of 10 of the moved floor."""
+    return (sizes >= moved_floor / _NEAR_FLOOR) & (sizes <= moved_floor * _NEAR_FLOOR)
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:

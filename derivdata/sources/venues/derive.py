@@ -103,7 +103,11 @@ def tickers(reading: Reading) -> Records:
     """Read all perpetuals, or the options of one expiry: a map of names to rows, with a name or without."""
     named = reading.part(Any, "result.tickers", None) is not None
     records = Records()
-    for name, row in reading.part(keyed(msgspec.Raw), "result.tickers" if named else "result").items():
+    rows = reading.part(keyed(msgspec.Raw), "result.tickers" if named else "result")
+    # A currency without options has an empty map of tickers
+    if not rows and not (named and reading.params.get("instrument_type") == "option"):
+        reading.fail("result: expected tickers by name, got an empty object")
+    for name, row in rows.items():
         with reading.row():
             _add(reading, records, name, row)
     return records

@@ -51,7 +51,10 @@ _CONTRACT = spelled(
 def contracts(reading: Reading) -> Records:
     """Read contracts, rates of 24 hours, open interest in USD and coins, prices and volume."""
     records = Records()
-    for name, row in reading.decode(keyed(_CONTRACT)).items():
+    rows = reading.decode(keyed(_CONTRACT))
+    if not rows:
+        reading.fail("expected the contracts of the venue, got an empty object")
+    for name, row in rows.items():
         with reading.row():
             if row.name not in (None, name):
                 reading.fail(f"{name} holds the row of {row.name}")
