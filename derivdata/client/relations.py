@@ -129,6 +129,17 @@ LIKELY: dict[str, Relations] = {
         "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
         "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
         "index_price_usd,underlying_price": _far(1.5),
+        "price_usd,index_price_usd,@futures_history": lambda p, i, _: _far(1.5)(p, i),
+        "liquidation_24h_usd,volume_24h_usd": lambda part, whole: (part > whole) & (whole > 0),
+        **dict.fromkeys(
+            ("volume_24h_usd,oi_usd", "notional_volume_24h_usd,notional_oi_usd"),
+            lambda volume, oi: (oi > 1e4) & (volume > 1e3 * oi),
+        ),
+        "sum notional_volume_24h_usd,sum notional_oi_usd": lambda volume, oi: volume > oi,
+        **dict.fromkeys(
+            ("fees_paid,volume", "total_fees,volume", "fees_usd,volume_usd", "builder_fees_usd,volume_usd"),
+            lambda fees, volume: fees > volume,
+        ),
     },
     "unlikely volatility": dict.fromkeys(("iv", "atm_iv", "atm_iv_24h_ago"), lambda iv: iv > 10),
     "unlikely greek": {

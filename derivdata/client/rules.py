@@ -19,6 +19,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from derivdata.client.market_sizes import LARGEST_PRICES, beyond_markets
+from derivdata.client.option_values import unlike_black
 from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
 from derivdata.client.relations import (
     LIKELY,
@@ -28,7 +30,9 @@ from derivdata.client.relations import (
     options_twice,
     unread_names,
 )
-from derivdata.client.series_rows import SeriesRows, series_rows
+from derivdata.client.series_rows import SeriesRows, described, series_rows
+from derivdata.client.series_rules import impossible_patterns, other_sizes
+from derivdata.client.snapshot_rules import unlikely_snapshots
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
@@ -434,12 +438,6 @@ _PRICES = ("price_usd", "price")
 _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 
 
-def _described(e: CheckedAnswer, row: int) -> str:
-    """Return the keys of a row except its time."""
-    keys = () if e.table is None else e.table.key
-    return " ".join(str(e.columns[key][row]) for key in keys if key in e.words)
-
-
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
     """Compare each venue with the others: changes of unit, exchanged venues, and runs of one value."""
     if e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
@@ -462,14 +460,14 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
             first = rows.order[change.row]
             others = f"; {len(changes) - 1} more series differ" if len(changes) > 1 else ""
             yield (
-                f"{name} of {_described(e, first)} is {change.factor:.3g} times as large, by other venues, "
+                f"{name} of {described(e, first)} is {change.factor:.3g} times as large, by other venues, "
                 f"from about {shown_time(rows.times[change.row])} on ({change.rows} rows): probably another "
                 f"unit{others}"
             )
         # 2. Two venues whose rows are exchanged from some time on.
         exchanges = exchanged_levels(*sorted_rows) if name in _EXCHANGED else []
         for first_row, second_row in exchanges[:1]:
-            venues = [_described(e, rows.order[row]) for row in (first_row, second_row)]
+            venues = [described(e, rows.order[row]) for row in (first_row, second_row)]
             when = shown_time(rows.times[first_row])
             yield f"{name} of {venues[0]} and {venues[1]} change places at {when}"
         # 3. A run of one value in a series that otherwise moves.
@@ -478,15 +476,13 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
             first = rows.order[run.row]
             others = f"; {len(runs) - 1} more runs" if len(runs) > 1 else ""
             yield (
-                f"{name} of {_described(e, first)} is {rows.values[run.row]:g} from "
+                f"{name} of {described(e, first)} is {rows.values[run.row]:g} from "
                 f"{shown_time(rows.times[run.row])} on in {run.rows} rows, while it moves otherwise: "
                 f"rows may be stale{others}"
             )
 
 
 _MOST_OF_A_VENUE_USD = 1e11
-_LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
-"""Prices [USD] above which figures are in another unit: 20 times the highest price until 2026."""
 
 
 def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
@@ -496,11 +492,11 @@ def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
         first = rows.order[fault.row]
         others = f"; {len(faults) - 1} more series" if len(faults) > 1 else ""
         yield (
-            f"{name} of {_described(e, first)} is {rows.values[fault.row]:g} in all {fault.rows} rows: "
+            f"{name} of {described(e, first)} is {rows.values[fault.row]:g} in all {fault.rows} rows: "
             f"rows may be stale or missing{others}"
         )
     for pair in copied_series(rows.series, rows.market, rows.times, rows.values)[:1]:
-        venues = [_described(e, rows.order[row]) for row in pair]
+        venues = [described(e, rows.order[row]) for row in pair]
         yield f"{name} of {venues[0]} and {venues[1]} is the same in all rows: one of them may be copied"
     if is_rate or name in _PRICES:
         kind = "rate" if is_rate else "price"
@@ -508,13 +504,13 @@ def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
         for fault in faults[:1]:
             others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
             yield (
-                f"{name} of {_described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of the "
+                f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of the "
                 f"other venues, by the median of {fault.rows} rows: another unit{others}"
             )
     if name in _VOLUMES:
         for fault in lone_spikes(rows.series, rows.values)[:1]:
             yield (
-                f"{name} of {_described(e, rows.order[fault.row])} is {fault.factor:.3g} times the rows "
+                f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times the rows "
                 f"before and after it on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
             )
     yield from _odd_movements(e, name, rows)
@@ -527,24 +523,24 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
     if name in _PRICES:
         for fault in apart_from_peers(rows.series, rows.market, rows.times, rows.values)[:1]:
             yield (
-                f"{name} of {_described(e, rows.order[fault.row])} moves apart from the other venues by "
+                f"{name} of {described(e, rows.order[fault.row])} moves apart from the other venues by "
                 f"{100 * fault.factor:.2g} % at the median row: rows may be late, in another order or drift"
             )
     if name in (*_PRICES, *_EXCHANGED):
         for fault in scattered_levels(rows.series, rows.values)[:1]:
             yield (
-                f"{name} of {_described(e, rows.order[fault.row])} jumps from row to row in {fault.rows} "
+                f"{name} of {described(e, rows.order[fault.row])} jumps from row to row in {fault.rows} "
                 "rows: they may be in another order"
             )
     if name == "rate_bps_8h":
         for fault in lone_rates(rows.series, rows.values, rows.by_size)[:1]:
             yield (
-                f"{name} of {_described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} between "
+                f"{name} of {described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} between "
                 f"small rates on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
             )
         for fault in mirrored_rates(rows.series, rows.values)[:1]:
             yield (
-                f"{name} of {_described(e, rows.order[fault.row])} repeats -1 bps: the interest of the "
+                f"{name} of {described(e, rows.order[fault.row])} repeats -1 bps: the interest of the "
                 "venues' formula is +1, so the sign may be mirrored"
             )
 
@@ -555,11 +551,11 @@ def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
         return
     faults = still_levels(rows.series, rows.times, rows.values)
     if "symbol" in e.columns:  # without it the rows are sums of all markets
-        faults = [fault for fault in faults if e.columns["symbol"][rows.order[fault.row]] in _LARGEST_PRICES]
+        faults = [fault for fault in faults if e.columns["symbol"][rows.order[fault.row]] in LARGEST_PRICES]
     for fault in faults[:1]:
         others = f"; {len(faults) - 1} more runs" if len(faults) > 1 else ""
         yield (
-            f"{name} of {_described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} from "
+            f"{name} of {described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} from "
             f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows: rows may be stale or "
             f"missing{others}"
         )
@@ -570,17 +566,17 @@ def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
     if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
         place = int(np.nanargmax(rows.values))
         yield (
-            f"{name} of {_described(e, rows.order[place])} is {rows.values[place]:.4g} on "
+            f"{name} of {described(e, rows.order[place])} is {rows.values[place]:.4g} on "
             f"{shown_time(rows.times[place])}: no venue has had as much"
         )
     if name in _PRICES and "symbol" in e.columns:
         symbols = np.asarray(e.columns["symbol"])[rows.order]
-        for symbol, most in _LARGEST_PRICES.items():
+        for symbol, most in LARGEST_PRICES.items():
             is_above = (symbols == symbol) & (rows.values > most)
             if is_above.any():
                 place = int(np.argmax(is_above))
                 yield (
-                    f"{name} of {_described(e, rows.order[place])} is {rows.values[place]:.4g} on "
+                    f"{name} of {described(e, rows.order[place])} is {rows.values[place]:.4g} on "
                     f"{shown_time(rows.times[place])}: no market has had such a price"
                 )
     if name != "rate_bps_8h" or e.table is None or e.table.name != PAYMENTS:
@@ -593,7 +589,7 @@ def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
         pair = repeated_pair(rows.values[first:end]) if is_one_interval else None
         if pair is not None:
             yield (
-                f"{name} of {_described(e, rows.order[first])} repeats two values, {pair[0]:g} and "
+                f"{name} of {described(e, rows.order[first])} repeats two values, {pair[0]:g} and "
                 f"{pair[1]:g}: expected one unit and sign"
             )
             return
@@ -618,7 +614,7 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
         wrong = np.flatnonzero(is_eight & (past_four != 0.0))
         if wrong.size >= _LEAST_PAYMENTS:
             yield (
-                f"payments of {_described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "
+                f"payments of {described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "
                 f"({wrong.size} of {e.size} rows): expected 00:00, 08:00 and 16:00 UTC, or 4 h later"
             )
     beside = e.time_us % HOUR_US
@@ -626,7 +622,7 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
     if rows.size:
         first = rows[np.argmin(e.time_us[rows])]
         yield (
-            f"payments of {_described(e, first)} are not at a whole hour "
+            f"payments of {described(e, first)} are not at a whole hour "
             f"from {shown_time(e.time_us[first])} on ({rows.size} of {e.size} rows)"
         )
 
@@ -724,6 +720,11 @@ RULES = (
     Rule("interval against payments", "notice", _contradicted_interval, "interval_hours payment_count kind"),
     Rule("unit change", "notice", _unit_change, "time"),
     Rule("unlike peers", "notice", _unlike_peers, "time exchange"),
+    Rule("beyond all markets", "notice", beyond_markets),
+    Rule("unlike Black 1976", "notice", unlike_black, "expiry iv strike underlying_price side"),
+    Rule("unlikely snapshot", "notice", unlikely_snapshots, "exchange"),
+    Rule("other size", "notice", other_sizes),
+    Rule("impossible pattern", "notice", impossible_patterns, "time exchange"),
     Rule("payments off the hour", "notice", _off_hour, "time kind interval_hours"),
     *(Rule(name, "notice", partial(related, name=name, relations=r)) for name, r in LIKELY.items()),
 )

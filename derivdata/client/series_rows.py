@@ -11,7 +11,7 @@ from derivdata.client.reading import CheckedAnswer
 from derivdata.support.arrays import Array
 from derivdata.tables.series_sizes import SeriesSizes, series_sizes
 
-__all__ = ["SeriesRows", "series_rows"]
+__all__ = ["SeriesRows", "described", "series_rows", "venue_rows"]
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,17 @@ def series_rows(e: CheckedAnswer, name: str, values: Array) -> SeriesRows:
         e.series_rows[name] = SeriesRows(order, np.cumsum(is_new) - 1, market, times, values)
     rows: SeriesRows = e.series_rows[name]
     return rows
+
+
+def venue_rows(e: CheckedAnswer, name: str) -> SeriesRows | None:
+    """Return a column's rows by series and time; None if the table does not have them by venue and time."""
+    if e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
+        return None
+    values = e.numbers(name) if name in e.table.columns else None
+    return None if values is None or not values.size else series_rows(e, name, values)
+
+
+def described(e: CheckedAnswer, row: int) -> str:
+    """Return the keys of a row except its time."""
+    keys = () if e.table is None else e.table.key
+    return " ".join(str(e.columns[key][row]) for key in keys if key in e.words)

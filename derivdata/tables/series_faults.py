@@ -64,6 +64,9 @@ _LEAST_DISTINCT = 6
 _DIGITS_OF_FLOOR = 3
 """Significant digits of a rate that may repeat: the interest of a venue's formula, such as 0.125 bps."""
 _MOST_PRICE_RATIO = 2.0
+_PRICE_APART = np.log(1.06)
+_PRICE_SPREADS = 10.0
+"""Spreads of the other venues by which a price is another one, if they agree."""
 _PEER_SPREAD = 3.0
 _SCALES = np.log([100.0, 1e3, 1e4, 1e6])
 _RATE_DECIMALS = 7
@@ -520,7 +523,9 @@ def scaled_series(
             if others.max() - others.min() > np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO):
                 continue
             is_unit = (np.abs(np.abs(change) - _SCALES) <= _NEAR).any()
-            if is_unit if kind == "rate" else abs(change) > np.log(_MOST_PRICE_RATIO):
+            spread = _PRICE_SPREADS * float(others.max() - others.min())
+            is_other_price = abs(change) > max(_PRICE_APART, spread)
+            if is_unit if kind == "rate" else is_other_price:
                 rows = int(ends[place] - starts[place])
                 faults.append(SeriesFault(int(starts[place]), rows, float(np.exp(change))))
     return faults

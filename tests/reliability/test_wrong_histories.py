@@ -274,8 +274,11 @@ def liar() -> Iterator[Liar]:
         restore()
 
 
-def outcome(call: Call, change: Change, liar: Liar) -> str:
-    """Return the result of a changed response: an error, a notice, silent, or unfit if it does not apply."""
+def outcome(call: Call, change: Change, liar: Liar, *, every: bool = False) -> str:
+    """Return the result of a changed response: an error, a notice, silent, or unfit if it does not apply.
+
+    The result has the first notice, or `every` one.
+    """
     changed: list[bool] = []
 
     def made(body: Body, query: Body) -> None:
@@ -297,7 +300,8 @@ def outcome(call: Call, change: Change, liar: Liar) -> str:
     if not changed:
         return "unfit"
     notices = [str(each.message) for each in said if issubclass(each.category, DataNotice)]
-    return f"notice: {notices[0]}" if notices else "silent"
+    shown = notices if every else notices[:1]
+    return "\n".join(f"notice: {text}" for text in shown) if notices else "silent"
 
 
 def test_wrong_histories_are_seen_or_listed(liar: Liar) -> None:
@@ -342,8 +346,8 @@ LATER_CHANGES: dict[str, tuple[str, Change, str]] = {
     ),
     "one figure of a snapshot": (
         "markets",
-        lambda body, query: body["exchanges"][5].update(volume_24h_usd=1.0),
-        "volume_24h_usd of okx is 1 and was .* 0 minutes before; 1 of 43 rows differ as much",
+        lambda body, query: body["exchanges"][5].update(volume_24h_usd=5e6),
+        r"volume_24h_usd of okx is 5e\+06 and was .* 0 minutes before; 1 of 43 rows differ as much",
     ),
 }
 """Changes of a second response that only the first one contradicts: call, change and notice."""
@@ -400,7 +404,7 @@ def test_earlier_responses_are_limited_in_rows(liar: Liar, monkeypatch: pytest.M
             warnings.simplefilter("error", DataNotice)
             dd.markets.exchanges()
             CALLS["oi.history"].fetch()
-            liar.change = lambda body, _query: body["exchanges"][5].update(volume_24h_usd=1.0)
+            liar.change = lambda body, _query: body["exchanges"][5].update(volume_24h_usd=5e6)
             dd.markets.exchanges()
         liar.change = None
         with pytest.warns(DataNotice, match="rows differ as much"):
@@ -449,3 +453,235 @@ def test_a_query_over_the_limit_of_rows_keeps_its_newest_windows(monkeypatch: py
         responses.add(source, "history", earlier._Earlier({}, {}, (day, day + 1), 0, 10))
     assert list(responses._by_query) == ["history"]
     assert [response.window_us for response in responses._by_query["history"]] == [(2, 3), (3, 4)]
+
+
+def replaced(change: Callable[[list[float]], list[float]], field: str, place: int) -> Change:
+    """Return a change of one venue's values in time order."""
+
+    def made(body: Body, query: Body) -> None:
+        rows = sorted(venue(place, body), key=stamp_of)
+        values = change([row[field] for row in rows])
+        for row, value in zip(rows, values, strict=True):
+            row[field] = value
+
+    return made
+
+
+def page_again(rows: int, values: list[float]) -> list[float]:
+    """Repeat the rows before the middle after it."""
+    middle = len(values) // 2
+    return [*values[:middle], *values[middle - rows : middle], *values[middle + rows :]]
+
+
+def line(values: list[float]) -> list[float]:
+    """Interpolate 100 rows."""
+    steps = (values[200] - values[100]) / 100
+    return [*values[:100], *(values[100] + steps * number for number in range(100)), *values[200:]]
+
+
+def summed(values: list[float]) -> list[float]:
+    return [sum(values[: number + 1]) for number in range(len(values))]
+
+
+def each_sixth(values: list[float]) -> list[float]:
+    return [values[number - number % 6] for number in range(len(values))]
+
+
+def later(rows: int, values: list[float]) -> list[float]:
+    return [*values[:rows], *values[:-rows]]
+
+
+def of_day(values: list[float]) -> list[float]:
+    return [sum(values[max(number - 5, 0) : number + 1]) for number in range(len(values))]
+
+
+def buys_of_both(body: Body, query: Body) -> None:
+    for rows in lists_of(body):
+        for row in rows:
+            row["buy_usd"] += row["sell_usd"]
+
+
+def all_venues(change: Callable[[list[float]], list[float]], field: str) -> Change:
+    """Return a change of each venue's values in time order."""
+
+    def made(body: Body, query: Body) -> None:
+        for place in range(3):
+            replaced(change, field, place)(body, query)
+
+    return made
+
+
+VOLUMES = Call(lambda: dd.volume.history("BTC", *WINDOW, resolution="4h", **VENUES), ("volume_usd",))
+LIQUIDATIONS = Call(lambda: dd.liquidations.history("BTC", *WINDOW, resolution="4h"), ())
+DEPTHS = Call(lambda: dd.orderbook.depth_history("BTC", "okx", *WINDOW, resolution="4h"), ())
+TOP = Call(lambda: dd.oi.top_symbols("okx", *WINDOW, limit=3), ())
+CANDLES = Call(lambda: dd.hip3.candles("xyz:TSLA", *WINDOW), ())
+SYMBOLS = Call(dd.markets.symbols, ())
+SNAPSHOT = Call(dd.funding.snapshot, ())
+
+
+def thousands(body: Body, query: Body) -> None:
+    """Multiply liquidations of the second half of the window."""
+    for row in body["data"][len(body["data"]) // 2 :]:
+        for sides in row["exchanges"].values():
+            sides |= {name: 1000.0 * value for name, value in sides.items()}
+
+
+def coins_of_depth(body: Body, query: Body) -> None:
+    for row in body["data"][len(body["data"]) // 2 :]:
+        row |= {name: value / 1e5 for name, value in row.items() if "depth" in name}
+
+
+def symbols_change_places(body: Body, query: Body) -> None:
+    first, second = body["symbols"][:2]
+    for row in body["timeseries"][len(body["timeseries"]) // 2 :]:
+        row[first], row[second] = row[second], row[first]
+
+
+def cents(body: Body, query: Body) -> None:
+    for row in body["data"][len(body["data"]) // 2 :]:
+        row |= {name: 100 * row[name] for name in ("open", "high", "low", "close")}
+
+
+def of_venue(change: Callable[[str, float], float], slug: str, body: Body, query: Body) -> None:
+    """Change the rates of a venue of a snapshot, with the raw ones."""
+    hours = body["funding_intervals"][slug]
+    for symbol, rate in body["funding_rates"][slug].items():
+        changed = change(symbol, rate)
+        body["funding_rates"][slug][symbol] = changed
+        body["funding_rates_raw"][slug][symbol] = str(changed * hours.get(symbol, 8) / 8e4)
+
+
+def next_symbols(body: Body, query: Body) -> None:
+    """Shift the rates of a venue by one symbol."""
+    listed = sorted(body["funding_rates"]["binance"])
+    for name in ("funding_rates", "funding_rates_raw", "funding_intervals"):
+        values = [body[name]["binance"][symbol] for symbol in listed]
+        body[name]["binance"] = dict(zip(listed, [*values[1:], values[0]], strict=True))
+
+
+def exchanged_venues(body: Body, query: Body) -> None:
+    for name in ("funding_rates", "funding_rates_raw", "funding_intervals"):
+        venues = body[name]
+        venues["binance"], venues["hyperliquid"] = venues["hyperliquid"], venues["binance"]
+
+
+def fractions_of_all(body: Body, query: Body) -> None:
+    for slug in body["funding_rates"]:
+        of_venue(lambda symbol, rate: rate / 1e4, slug, body, query)
+
+
+def fractions_of_changes(body: Body, query: Body) -> None:
+    for row in body["symbols"]:
+        row["price_24h_change_pct"] /= 100
+
+
+PATTERNS: dict[str, tuple[Call, Change, str]] = {
+    "a page of rows again": (
+        CALLS["oi.history"],
+        replaced(partial(page_again, 48), "open_interest_usd", 0),
+        "oi_usd of BTC binance has the values of 2026-06-09 00:00 .* again on 2026-06-11 00:00: a page",
+    ),
+    "a straight line": (
+        CALLS["oi.history"],
+        replaced(line, "open_interest_usd", 1),
+        r"oi_usd of BTC bybit is a straight line in 10\d rows from 2026-06-05 0\d:00 on",
+    ),
+    "a running sum": (
+        VOLUMES,
+        replaced(summed, "volume_usd", 2),
+        "volume_usd of BTC okx never falls in 120 rows: it may be a running sum",
+    ),
+    "each row six times": (
+        CALLS["oi.history"],
+        replaced(each_sixth, "open_interest_usd", 2),
+        "oi_usd of BTC okx changes only every 6 rows",
+    ),
+    "prices three hours late": (
+        CALLS["prices.history"],
+        replaced(partial(later, 3), "y", 0),
+        "price_usd of BTC binance mark is 3 rows late, by the other venues",
+    ),
+    "prices in reverse order": (
+        CALLS["prices.history"],
+        replaced(lambda values: values[::-1], "y", 1),
+        "price_usd of BTC bybit mark does not move with the other venues",
+    ),
+    "prices in another currency": (
+        CALLS["prices.history"],
+        replaced(lambda values: [0.86 * value for value in values], "y", 2),
+        "price_usd of BTC okx mark is 0.86 times that of the other venues",
+    ),
+    "rates in percent": (
+        CALLS["funding.history"],
+        all_venues(lambda values: [value / 100 for value in values], "y"),
+        "rate_bps_8h is at most .* bps in 95 % of 1438 rows: the rates may be fractions or percent",
+    ),
+    "payments of hours for those of eight": (
+        CALLS["funding.settlements"],
+        replaced(lambda values: [value / 8 for value in values], "y", 0),
+        "rate_bps_8h of BTC binance repeats 0.125 bps: the interest of the venues' formula is 1 bps",
+    ),
+    "volumes of a day every four hours": (
+        VOLUMES,
+        all_venues(of_day, "volume_usd"),
+        "volume_usd changes by .* % from row to row, .*: the rows may be sums of a day, and not of 4 h",
+    ),
+    "open interest in coins": (
+        CALLS["oi.history"],
+        all_venues(lambda values: [value / 1e5 for value in values], "open_interest_usd"),
+        "oi_usd of BTC at binance is .*: it was above 2e.07 since 2021",
+    ),
+    "prices of Ethereum": (
+        CALLS["prices.history"],
+        all_venues(lambda values: [value / 28 for value in values], "y"),
+        "price_usd of BTC is .* in 1440 rows: it was never below 7500 since 2021",
+    ),
+    "buys with sells": (
+        CALLS["volume.taker"], buys_of_both, "buy_usd is above sell_usd in all 1440 rows"
+    ),
+    "liquidations in thousandths": (
+        LIQUIDATIONS, thousands, "liquidations of all venues are .* times as large from about 2026-06-11"
+    ),
+    "depth in coins": (
+        DEPTHS, coins_of_depth, "_depth_usd of BTC okx is .*e-06 times as large from 2026-06-11 00:00 on"
+    ),
+    "symbols change places": (
+        TOP, symbols_change_places, "oi_usd of .* and .* change places at 2026-06-11 00:00"
+    ),
+    "candles in cents": (CANDLES, cents, "close is 101 times as large from 2026-06-1"),
+    "one rate for all symbols": (
+        SNAPSHOT,
+        partial(of_venue, lambda symbol, rate: 1.0, "gateio"),
+        r"rate_bps_8h of gateio is 1 bps for all \d+ symbols",
+    ),
+    "a venue with the other sign": (
+        SNAPSHOT,
+        partial(of_venue, lambda symbol, rate: -rate, "binance"),
+        "rate_bps_8h of binance repeats -1 bps",
+    ),
+    "a venue in percent": (
+        SNAPSHOT,
+        partial(of_venue, lambda symbol, rate: rate / 100, "okx"),
+        "rate_bps_8h of okx repeats 0.01 bps",
+    ),
+    "rates of the next symbols": (SNAPSHOT, next_symbols, "rate_bps_8h of binance has the rates of the next"),
+    "two venues exchanged": (
+        SNAPSHOT, exchanged_venues, "interval_hours of hyperliquid is 4 for the median of"
+    ),
+    "all rates as fractions": (SNAPSHOT, fractions_of_all, "rate_bps_8h is at most .* bps in 95 % of"),
+    "changes as fractions": (
+        SYMBOLS, fractions_of_changes, r"price_24h_change_pct is at most 0\.\d+ in \d+ rows"
+    ),
+}  # fmt: skip
+"""Patterns and sizes that no market has: call, change, and the notice."""
+
+
+@pytest.mark.parametrize("title", PATTERNS)
+def test_a_pattern_that_no_market_has_is_found(title: str, liar: Liar) -> None:
+    call, change, words = PATTERNS[title]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataNotice)
+        earlier.clear()
+        call.fetch()
+    assert re.search(words, outcome(call, change, liar, every=True))

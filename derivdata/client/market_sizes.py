@@ -1,0 +1,220 @@
+"""Rules about sizes that no market has had: prices, open interest, volumes, books and chains.
+
+The limits are far from all recorded values, so that they find other units and not other markets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.support.arrays import Array
+
+LEAST_PRICES = {"BTC": 7_500.0, "ETH": 350.0}
+"""Prices [USD] of which the coins were always more than twice as high since 2021: the lows were 15,476 on
+2022-11-21 and 720 on 2021-01-01."""
+_SINCE_US = 1_609_459_200_000_000
+"""2021-01-01T00:00:00Z [µs]."""
+LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
+"""Prices [USD] above which figures are in another unit: 20 times the highest price until 2026."""
+_PRICES = (
+    "price_usd", "price", "underlying_price", "index_price_usd", "order_price_usd", "fill_price_usd",
+)  # fmt: skip
+_SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
+"""Coins that exist at most, twice as many as in 2026 for ETH."""
+_LARGE_VENUES = ("binance", "bybit", "okx")
+_LEAST_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
+"""Open interest and hourly volume [USD] of BTC or ETH at `_LARGE_VENUES`, a tenth of the lows since 2021."""
+_LEAST_TOTAL_OI_USD = 2e8
+"""Open interest of BTC or ETH on all venues, which was above 1e9 since 2021."""
+_MOST_OF_LEVEL_USD = 2e9
+_CUMULATED_LEVELS = 12
+_LEAST_ONE_SIDED = 20
+_LEAST_SYMBOLS = 50
+_LEAST_LARGEST = {
+    "price_24h_change_pct": 1.0, "oi_24h_change_pct": 1.0, "volume_24h_change_pct": 1.0,
+    "funding_current_bps_8h": 0.05,
+}  # fmt: skip
+"""Least of the largest of many symbols: in fractions and percent they are a hundredth and less."""
+_MOST_OI_CHANGE_PCT = 40.0
+_LEAST_VENUES = 10
+_LEAST_ORDERS = 50
+_LEAST_ORDER_USD = 10.0
+_LEAST_INDEX_PCT = 5.0
+_STEPS_OF_STOCK = 5.0
+_LEAST_STEPS = 24
+
+
+def beyond_markets(e: CheckedAnswer) -> Iterator[str]:
+    """Find figures that no market has had."""
+    yield from _prices(e)
+    yield from _sizes_of_large(e)
+    yield from _books(e)
+    yield from _chains(e)
+    yield from _changes(e)
+    yield from _flows_and_stocks(e)
+
+
+def _symbols(e: CheckedAnswer) -> Array | None:
+    """Return the symbol of each row; None for a table without symbols."""
+    if "symbol" not in e.columns or e.table is None:
+        return None
+    return np.asarray(e.columns["symbol"])
+
+
+def _is_recent(e: CheckedAnswer) -> Array:
+    """Return a mask of rows since 2021; rows without a time are of now."""
+    return np.ones(e.size, dtype=bool) if e.time_us is None else e.time_us >= _SINCE_US
+
+
+def _prices(e: CheckedAnswer) -> Iterator[str]:
+    symbols = _symbols(e)
+    if symbols is None:
+        return
+    for name in _PRICES:
+        values = e.numbers(name) if name in e.columns else None
+        if values is None:
+            continue
+        for symbol, least in LEAST_PRICES.items():
+            is_below = (symbols == symbol) & (values > 0.0) & (values < least) & _is_recent(e)
+            if is_below.any():
+                row = int(np.argmax(is_below))
+                yield (
+                    f"{name} of {symbol} is {values[row]:.4g} in {int(is_below.sum())} rows: it was never "
+                    f"below {least:g} since 2021"
+                )
+
+
+def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the open interest and volume of large coins at large venues with their smallest ones."""
+    symbols = _symbols(e)
+    if symbols is None:
+        return
+    is_recent = _is_recent(e)
+    venues = np.asarray(e.columns["exchange"]) if "exchange" in e.columns else None
+    hours = max(e.step_us, HOUR_US) / HOUR_US
+    for name, least in _LEAST_OF_LARGE_USD.items():
+        values = e.numbers(name) if name in e.columns else None
+        if values is None or "instrument_name" in e.columns:
+            continue
+        limit = least if name == "oi_usd" else least * hours
+        if venues is None:
+            limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" else 0.0
+        for symbol in LEAST_PRICES:
+            for venue in _LARGE_VENUES if venues is not None else ("all venues",):
+                is_own = (symbols == symbol) & is_recent & np.isfinite(values)
+                is_own &= True if venues is None else venues == venue
+                middle = float(np.median(values[is_own])) if is_own.any() else np.inf
+                if middle < limit:
+                    yield (
+                        f"{name} of {symbol} at {venue} is {middle:.4g}, by the median of "
+                        f"{int(is_own.sum())} rows: it was above {limit:.3g} since 2021, so the unit may be "
+                        "coins or thousands"
+                    )
+                    return
+
+
+def _books(e: CheckedAnswer) -> Iterator[str]:
+    """Check the levels of a book: two sides, sizes in coins, not cumulated."""
+    if e.table is None or e.table.name != "orderbook_book" or not e.size:
+        return
+    prices = e.numbers("price_usd")
+    sizes = e.numbers("size")
+    sides = np.asarray(e.columns["side"])
+    missing = sorted({"bid", "ask"} - {*sides})
+    if missing:
+        yield f"the book has no {missing[0]}s in {e.size} levels"
+    if prices is None or sizes is None:
+        return
+    values = prices * sizes
+    if (values > _MOST_OF_LEVEL_USD).any():
+        row = int(np.nanargmax(values))
+        yield (
+            f"a level of the book is worth {values[row]:.3g} USD, {sizes[row]:g} at {prices[row]:g}: the "
+            "size may be in USD"
+        )
+    rising = [np.diff(sizes[sides == side]) for side in ("bid", "ask")]
+    if all(steps.size >= _CUMULATED_LEVELS and (steps > 0.0).all() for steps in rising):
+        yield f"sizes of the book rise from level to level in all {e.size} levels: they may be cumulated"
+
+
+def _chains(e: CheckedAnswer) -> Iterator[str]:
+    """Check a chain of options: both sides, and open interest in coins."""
+    if e.table is None or "strike" not in e.columns or "side" not in e.columns or "trade_id" in e.columns:
+        return
+    sides = e.words.get("side", [])
+    if e.size >= _LEAST_ONE_SIDED and len({*np.asarray(e.columns["side"])}) == 1:
+        yield f"all {e.size} options of the chain are {sides[0]}s: the other side is missing"
+    interest = e.numbers("open_interest") if "open_interest" in e.columns else None
+    symbol = str(e.requested.get("symbol", ""))
+    if interest is not None and symbol in _SUPPLY and e.time_us is not None:
+        total = float(np.nansum(interest)) / max(np.unique(e.time_us).size, 1)
+        if total > _SUPPLY[symbol]:
+            yield (
+                f"open_interest of the chain sums to {total:.4g}, more {symbol} than exist: it may be in USD"
+            )
+
+
+def _changes(e: CheckedAnswer) -> Iterator[str]:
+    """Check changes and rates of many symbols or venues, which are in percent and bps."""
+    if e.table is None:
+        return
+    is_ranking = e.table.name in ("markets_price_movers", "markets_funding_leaders")
+    if e.size >= _LEAST_SYMBOLS or (is_ranking and e.size > 1):
+        for name, least in _LEAST_LARGEST.items():
+            largest = _quantile(e, name, 1.0)
+            if largest is not None and largest < least:
+                yield f"{name} is at most {largest:.3g} in {e.size} rows: it may be a fraction"
+    middle = _quantile(e, "change_24h", 0.5)
+    if middle is not None and e.size >= _LEAST_VENUES and middle > _MOST_OI_CHANGE_PCT:
+        yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
+    index = _quantile(e, "index_pct", 0.5)
+    if index is not None and index < _LEAST_INDEX_PCT:
+        yield f"index_pct is {index:.3g} at the median row: expected percent per year"
+
+
+def _quantile(e: CheckedAnswer, name: str, share: float) -> float | None:
+    """Return the quantile of the sizes of a column; None if the response does not have it."""
+    values = e.numbers(name) if name in e.columns else None
+    if values is None or not np.isfinite(values).any():
+        return None
+    return float(np.nanquantile(np.abs(values), share))
+
+
+def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
+    """Compare volumes with open interest, buys with sells, and liquidations with their number."""
+    name = "" if e.table is None else e.table.name
+    if name == "liquidations_aggregates":
+        yield from _mean_liquidation(e)
+    if name == "markets_exchange_history" and e.size > _LEAST_STEPS:
+        of_stock, of_flow = (_usual_step(e, column) for column in ("oi_usd", "volume_usd"))
+        if of_stock > _STEPS_OF_STOCK * of_flow:
+            yield (
+                f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
+                "the two may be exchanged"
+            )
+    if name == "volume_taker" and e.size >= 2 * _LEAST_STEPS:
+        for first, second in (("buy_usd", "sell_usd"), ("sell_usd", "buy_usd")):
+            larger, smaller = e.numbers(first), e.numbers(second)
+            if larger is not None and smaller is not None and (larger > smaller).all():
+                yield f"{first} is above {second} in all {e.size} rows: it may be the sum of both"
+
+
+def _mean_liquidation(e: CheckedAnswer) -> Iterator[str]:
+    totals, counts = e.numbers("total_usd"), e.numbers("total_count")
+    if totals is None or counts is None or counts.sum() < _LEAST_ORDERS:
+        return
+    mean = float(totals.sum() / counts.sum())
+    if mean < _LEAST_ORDER_USD:
+        yield f"the mean liquidation is {mean:.3g} USD in {counts.sum():g} orders: another unit"
+
+
+def _usual_step(e: CheckedAnswer, name: str) -> float:
+    """Return the median change of the logarithm from row to row; 0 if it is not known."""
+    values = e.numbers(name)
+    if values is None:
+        return 0.0
+    positive = values[values > 0.0]
+    return float(np.median(np.abs(np.diff(np.log(positive))))) if positive.size > 1 else 0.0

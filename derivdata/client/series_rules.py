@@ -1,0 +1,238 @@
+"""Rules about patterns that no market makes, in the series of one response by venue and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from derivdata.client.market_sizes import LEAST_PRICES
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
+from derivdata.client.series_rows import SeriesRows, described, venue_rows
+from derivdata.client.snapshot_rules import interest_text, tiny_text
+from derivdata.support.arrays import Array
+from derivdata.tables.history_rows import PAYMENTS, level_changes, shown_time
+from derivdata.tables.series_faults import exchanged_levels
+from derivdata.tables.series_patterns import (
+    OF_EIGHT_HOURS,
+    UNITS,
+    late_series,
+    opposite_runs,
+    other_interest,
+    repeated_blocks,
+    repeated_steps,
+    rising_series,
+    split_levels,
+    straight_runs,
+    tiny_rates,
+    unrelated_series,
+)
+
+_RATE = "rate_bps_8h"
+_PRICES = ("price_usd", "price", "close")
+_LEVELS = (*_PRICES, "oi_usd", "total_oi_usd", "bid_depth_usd", "ask_depth_usd")
+_SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd", "long_usd", "short_usd")
+_RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
+"""Figures that move together on all venues from row to row."""
+_NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
+_LEAST_OF_SIZE = 12
+_OTHER_SIZE = 100.0
+_LEAST_AGAIN = 5
+_SHARE_AGAIN = 0.3
+_LEAST_SMOOTH = 48
+_SMOOTH = 0.12
+"""Median change of the logarithm from row to row; sums of an hour or of four change by 0.3 and more."""
+
+
+def impossible_patterns(e: CheckedAnswer) -> Iterator[str]:
+    """Find copied pages, straight lines, running sums, repeated rows and venues unlike all others."""
+    columns = () if e.table is None else e.table.columns
+    for name in _NAMES:
+        rows = venue_rows(e, name) if name in columns else None
+        if rows is None or (rows.values == rows.values[0]).all():
+            continue
+        yield from _within_series(e, name, rows)
+        yield from _against_others(e, name, rows)
+        if name == _RATE:
+            yield from _units_of_rates(e, rows)
+
+
+def other_sizes(e: CheckedAnswer) -> Iterator[str]:
+    """Find totals, candles, symbols and volumes that are of another size from some row on."""
+    if e.time_us is None or e.size < 2 * _LEAST_OF_SIZE:
+        return
+    name = "" if e.table is None else e.table.name
+    find = _BY_TABLE.get(name)
+    if find is not None:
+        yield from find(e)
+    elif e.step_us < DAY_US and name != "volume_oi_ratio":  # its volumes are of days
+        for column in ("volume_usd", "total_volume_usd"):
+            rows = venue_rows(e, column)
+            if rows is not None and rows.values.size >= _LEAST_SMOOTH:
+                yield from _smooth(e, column, rows)
+
+
+def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
+    """Find orders that come again under another id."""
+    names = ["exchange", "symbol", "time", "side", "order_price_usd", "fill_price_usd", "quantity"]
+    names = [name for name in names if name in e.columns]
+    orders = pd.DataFrame({name: np.asarray(e.columns[name]) for name in names})
+    again = int(orders.duplicated().sum())
+    if again >= max(_LEAST_AGAIN, _SHARE_AGAIN * len(orders)):
+        yield f"{again} of {len(orders)} orders are the same as another one, except for their id"
+
+
+def _candles(e: CheckedAnswer) -> Iterator[str]:
+    """Find candles of one coin in another unit from some row on."""
+    close = e.numbers("close") if "close" in e.columns else None
+    if close is None or e.time_us is None or len(e.words.get("coin", [""])) != 1:
+        return
+    order = np.argsort(e.time_us, kind="stable")
+    for change in level_changes(np.zeros(e.size, dtype=np.int64), close[order])[:1]:
+        first = e.time_us[order[change.row]]
+        yield (
+            f"close is {change.factor:.3g} times as large from {shown_time(first)} on ({change.rows} rows): "
+            "probably another unit"
+        )
+
+
+def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
+    """Find two symbols of a venue whose rows are exchanged from some time on."""
+    rows = venue_rows(e, "oi_usd")
+    if rows is None:
+        return
+    venue = e.series("time", "symbol")[rows.order]
+    for first, second in exchanged_levels(rows.series, venue, rows.times, rows.values)[:1]:
+        names = " and ".join(described(e, rows.order[row]) for row in (first, second))
+        yield f"oi_usd of {names} change places at {shown_time(rows.times[first])}"
+
+
+def _totals(e: CheckedAnswer) -> Iterator[str]:
+    """Find liquidations of which almost all sums of one part of the window are above those of the other."""
+    longs, shorts = e.numbers("long_usd"), e.numbers("short_usd")
+    if longs is None or shorts is None or e.time_us is None:
+        return
+    stamps, place = np.unique(e.time_us, return_inverse=True)
+    totals = np.bincount(place, np.nan_to_num(longs) + np.nan_to_num(shorts))
+    half = stamps.size // 2
+    if half < _LEAST_OF_SIZE:
+        return
+    with np.errstate(divide="ignore"):
+        before, after = np.log(totals[:half]), np.log(totals[half:])
+    change = float(np.median(after) - np.median(before))
+    low, high = (after, before) if change > 0.0 else (before, after)
+    if abs(change) > np.log(_OTHER_SIZE) and np.quantile(low, 0.1) > np.quantile(high, 0.9):
+        yield (
+            f"liquidations of all venues are {np.exp(change):.3g} times as large from about "
+            f"{shown_time(stamps[half])} on ({stamps.size - half} rows): probably another unit"
+        )
+
+
+def _smooth(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+    """Find volumes that change as little from row to row as sums of a day do."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.abs(np.diff(np.log(np.where(rows.values > 0.0, rows.values, np.nan))))
+    steps = steps[(rows.series[1:] == rows.series[:-1]) & np.isfinite(steps)]
+    usual = float(np.median(steps)) if steps.size >= _LEAST_SMOOTH else np.inf
+    if 0.0 < usual < _SMOOTH:
+        yield (
+            f"{name} changes by {100 * usual:.2g} % from row to row, by the median of {steps.size}: the rows "
+            f"may be sums of a day, and not of {e.step_us / HOUR_US:g} h"
+        )
+
+
+_BY_TABLE: dict[str, Callable[[CheckedAnswer], Iterator[str]]] = {
+    "": _candles,  # an open table
+    "liquidations_history": _totals,
+    "liquidations_events": _repeated_orders,
+    "liquidations_fills": _repeated_orders,
+    "oi_top_symbols": _exchanged_symbols,
+}
+
+
+def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+    """Find patterns that one series alone shows."""
+    for first, second in repeated_blocks(rows.series, rows.values)[:1]:
+        yield (
+            f"{name} of {described(e, rows.order[first])} has the values of "
+            f"{shown_time(rows.times[first])} and the rows after it again on "
+            f"{shown_time(rows.times[second])}: a page may be repeated"
+        )
+    for run in straight_runs(rows.series, rows.values)[:1]:
+        yield (
+            f"{name} of {described(e, rows.order[run.row])} is a straight line in {run.rows} rows from "
+            f"{shown_time(rows.times[run.row])} on: rows may be interpolated"
+        )
+    for split in split_levels(rows.series, rows.values)[:1]:
+        yield (
+            f"{name} of {described(e, rows.order[split.row])} is {split.factor:.3g} times as large from "
+            f"{shown_time(rows.times[split.row])} on in all {split.rows} rows: probably another unit"
+        )
+    if name not in _LEVELS:
+        for sums in rising_series(rows.series, rows.values)[:1]:
+            yield (
+                f"{name} of {described(e, rows.order[sums.row])} never falls in {sums.rows} rows: it "
+                "may be a running sum"
+            )
+
+
+def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+    """Find series that do not follow the other venues of their market."""
+    if name != _RATE:  # a venue may publish one rate for all hours of an interval
+        for run in repeated_steps(rows.series, rows.market, rows.values)[:1]:
+            yield (
+                f"{name} of {described(e, rows.order[run.row])} changes only every {run.factor:g} rows: rows "
+                "may be repeated"
+            )
+    if name not in (*_RELATED, _RATE):
+        return
+    is_rate = name == _RATE
+    sorted_rows = rows.series, rows.market, rows.times, rows.values
+    shifted = late_series(*sorted_rows, is_rate=is_rate)
+    for late in shifted[:1]:
+        side = "late" if late.factor > 0 else "early"
+        yield (
+            f"{name} of {described(e, rows.order[late.row])} is {abs(late.factor):g} rows {side}, by the "
+            "other venues: its timestamps may be shifted"
+        )
+    unrelated = [] if shifted else unrelated_series(*sorted_rows, is_rate=is_rate)
+    for alone in unrelated[:1]:
+        yield (
+            f"{name} of {described(e, rows.order[alone.row])} does not move with the other venues "
+            f"(correlation {alone.factor:.2f}): rows may be of another market or in another order"
+        )
+    if is_rate:
+        for run in opposite_runs(*sorted_rows)[:1]:
+            yield (
+                f"{name} of {described(e, rows.order[run.row])} has the opposite sign of all other venues in "
+                f"{run.rows} rows, first about {shown_time(rows.times[run.row])}: the sign may be lost"
+            )
+
+
+def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
+    """Find rates in another unit by the interest of the venues' formula, which is 1 bps per 8 hours."""
+    size = tiny_rates(rows.values)
+    if size is not None:
+        yield tiny_text(_RATE, size, rows.values.size)
+        return
+    hours = e.numbers("interval_hours")
+    starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
+    for first, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.values.size], strict=True):
+        own = slice(first, end)
+        factor = other_interest(rows.values[own], _factors(e, rows, hours, own))
+        if factor is not None:
+            yield interest_text(_RATE, described(e, rows.order[first]), factor)
+            return
+
+
+def _factors(e: CheckedAnswer, rows: SeriesRows, hours: Array | None, section: slice) -> Array:
+    """Return the factors of units, those of hours only for rates that are known to be of 8 hours.
+
+    Some venues have an interest of 1 bps per interval, which is 8 bps per 8 hours in hourly contracts.
+    """
+    if e.table is not None and e.table.name == PAYMENTS:
+        is_known = hours is not None and bool((hours[rows.order[section]] == 8.0).all())
+    else:
+        is_known = "symbol" in e.columns and e.columns["symbol"][rows.order[section.start]] in LEAST_PRICES
+    return np.concatenate([UNITS, OF_EIGHT_HOURS]) if is_known else UNITS

@@ -1,0 +1,364 @@
+"""Patterns of a series that no market makes: copied pages, straight lines, running sums, repeated rows.
+
+The functions take rows sorted by series and time, as `derivdata.tables.series_faults` does. Patterns are
+exact or nearly so, and long enough that recorded series do not have them by chance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from derivdata.tables.series_faults import SeriesFault
+
+__all__ = [
+    "OF_EIGHT_HOURS",
+    "UNITS",
+    "late_series",
+    "opposite_runs",
+    "other_interest",
+    "rank_correlation",
+    "repeated_blocks",
+    "repeated_steps",
+    "rising_series",
+    "split_levels",
+    "straight_runs",
+    "tiny_rates",
+    "unrelated_series",
+]
+
+_Array = NDArray[Any]
+
+_MOST_ROWS = 100_000
+"""Rows above which pages are not searched for copies, which takes a sort of all rows."""
+_BLOCK = 8
+_LEAST_DISTINCT = 6
+_STRAIGHT_ROWS = 12
+_SAME_STEP = 1e-3
+_RISING_ROWS = 30
+_RISING_SHARE = 0.9
+_LEAST_RISE = 3.0
+"""How many times its first third the last third of a running sum is."""
+_SPLIT_ROWS = 12
+_SPLIT = 50.0
+_STEP_ROWS = 48
+_LEAST_STEP = 3
+_ON_PHASE = 0.95
+_PEERS = 2
+_LEAST_COMPARED = 48
+_LAGS = range(1, 13)
+_LEAST_AGREEMENT = 0.4
+_LATE = 0.8
+_NOT_LATE = 0.4
+"""Shares of the others' correlation with each other, with the shifted rows and with the rows as they are."""
+_RELATED = 0.8
+_UNRELATED = 0.1
+_OPPOSITE_ROWS = 12
+_OPPOSITE_BPS = 0.3
+_TINY_BPS = 0.05
+"""Rate that 1 of 20 rows of a response is above; the interest of the venues' formula is 20 times as large."""
+_TINY_ROWS = 48
+OF_EIGHT_HOURS = np.array([8.0, 0.125, 3.0, 1.0 / 3.0, 24.0, 1.0 / 24.0])
+"""Rates of one hour and of a day for rates of 8 hours, and the inverse."""
+UNITS = np.array([100.0, 1e4, 0.01, 1e-4])
+"""Factors between basis points, percent and fractions."""
+_RATE_DECIMALS = 7
+_LEAST_REPEATED = 4
+_REPEATED_SHARE = 0.1
+_MOST_OF_INTEREST = 10.0
+"""How many times the interest large rates of a series are at most: else it has small rates by rounding."""
+
+
+def _starts_and_ends(series: _Array) -> tuple[_Array, _Array]:
+    """Return the first row of each series, and the row after its last."""
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    return starts, np.append(starts[1:], series.size)
+
+
+def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
+    """Return the first rows of two equal blocks of eight rows or more of one series, one pair per series.
+
+    A block has at least six distinct values. Responses of more than 100,000 rows are not compared.
+    """
+    if not 2 * _BLOCK <= values.size <= _MOST_ROWS:
+        return []
+    # 1. A number for the values of each eight rows of one series.
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    count = values.size - _BLOCK + 1
+    number = series[:count].astype(np.uint64)
+    changes = np.zeros(count, dtype=np.int64)
+    for place in range(_BLOCK):
+        number = number * np.uint64(6364136223846793005) + bits[place : place + count]
+        number ^= number >> np.uint64(29)
+        if place:
+            changes += values[place : place + count] != values[place - 1 : place - 1 + count]
+    is_compared = (series[:count] == series[_BLOCK - 1 :]) & (changes >= _LEAST_DISTINCT - 1)
+    rows = np.flatnonzero(is_compared)
+    # 2. Equal numbers, which are next to each other in their order.
+    order = rows[np.argsort(number[rows], kind="stable")]
+    is_copy = np.append(False, number[order[1:]] == number[order[:-1]])
+    pairs: dict[int, tuple[int, int]] = {}
+    for place in np.flatnonzero(is_copy).tolist():
+        first = int(order[place - 1])
+        second = int(order[place])
+        block = values[first : first + _BLOCK]
+        is_equal = np.array_equal(block, values[second : second + _BLOCK])
+        if second - first < _BLOCK or not is_equal or np.unique(block).size < _LEAST_DISTINCT:
+            continue
+        before = pairs.get(int(series[first]))
+        if before is None or second < before[1]:
+            pairs[int(series[first])] = first, second
+    return sorted(pairs.values())
+
+
+def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
+    """Return runs of at least twelve rows with equal steps other than 0, one per series."""
+    if values.size < _STRAIGHT_ROWS:
+        return []
+    steps = np.diff(values)
+    steps[series[1:] != series[:-1]] = np.nan
+    with np.errstate(invalid="ignore"):
+        is_straight = np.abs(np.diff(steps)) <= _SAME_STEP * np.abs(steps[:-1])
+        is_straight &= np.abs(steps[:-1]) > 1e-9 * np.abs(values[:-2])
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_straight, [False]]).astype(np.int8)))
+    faults: dict[int, SeriesFault] = {}
+    for first, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        rows = end - first + 2
+        if rows >= _STRAIGHT_ROWS:
+            faults.setdefault(int(series[first]), SeriesFault(first, rows, 1.0))
+    return list(faults.values())
+
+
+def rising_series(series: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series that never fall, as a running sum does, in at least 30 rows."""
+    faults = []
+    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
+        own = values[first:end]
+        own = own[np.isfinite(own)]
+        if own.size < _RISING_ROWS:
+            continue
+        steps = np.diff(own)
+        third = own.size // 3
+        is_grown = abs(own[-third:].mean()) > _LEAST_RISE * abs(own[:third].mean())
+        if (steps >= 0.0).all() and (steps > 0.0).mean() >= _RISING_SHARE and is_grown:
+            faults.append(SeriesFault(first, end - first, float(own[-1])))
+    return faults
+
+
+def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series of which all rows after one are 50 times and more larger, or smaller, than those before.
+
+    At least twelve rows are on each side, and nine of ten are apart from all but a tenth of the others.
+    """
+    faults = []
+    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
+        if end - first < 2 * _SPLIT_ROWS or not (values[first:end] > 0.0).all():
+            continue
+        logs = np.log(values[first:end])
+        if np.max(logs) - np.min(logs) < np.log(_SPLIT):
+            continue
+        steps = np.abs(np.diff(logs))[_SPLIT_ROWS - 1 : 1 - _SPLIT_ROWS]
+        place = int(np.argmax(steps)) + _SPLIT_ROWS
+        before, after = logs[:place], logs[place:]
+        change = float(np.median(after) - np.median(before))
+        low, high = (before, after) if change > 0.0 else (after, before)
+        is_apart = float(np.quantile(low, 0.9)) < float(np.quantile(high, 0.1))
+        if abs(change) > np.log(_SPLIT) and is_apart:
+            faults.append(SeriesFault(first + place, end - first - place, float(np.exp(change))))
+    return faults
+
+
+def repeated_steps(series: _Array, market: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series that change only at each n-th row, while others of their market change at most rows.
+
+    The factor is n, at least 3.
+    """
+    faults = []
+    is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
+    starts, ends = _starts_and_ends(series)
+    shares = np.add.reduceat(is_new, starts) / (ends - starts)
+    for place in np.flatnonzero(
+        (shares < 1.0 / (_LEAST_STEP - 0.5)) & (ends - starts >= _STEP_ROWS)
+    ).tolist():
+        first = int(starts[place])
+        changes = np.flatnonzero(is_new[first : ends[place]])
+        peers = np.flatnonzero((market[starts] == market[first]) & (np.arange(starts.size) != place))
+        if changes.size < _LEAST_STEP or not peers.size or float(np.median(shares[peers])) < _ON_PHASE:
+            continue
+        step = int(np.median(np.diff(changes)))
+        phase = int(np.median(changes[1:] % step))
+        if step >= _LEAST_STEP and np.mean(changes[1:] % step == phase) >= _ON_PHASE:
+            faults.append(SeriesFault(first, int(ends[place]) - first, float(step)))
+    return faults
+
+
+def _grid(series: _Array, times: _Array, values: _Array) -> tuple[_Array, _Array, _Array]:
+    """Return the codes of series, the times, and a table of values with a row per series; NaN is missing."""
+    codes, own = np.unique(series, return_inverse=True)
+    stamps, column = np.unique(times, return_inverse=True)
+    table = np.full((codes.size, stamps.size), np.nan)
+    table[own, column] = values
+    return codes, stamps, table
+
+
+def _correlation(first: _Array, second: _Array) -> float:
+    """Return the correlation of ranks of rows in which both are finite; NaN for fewer than 48 rows."""
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < _LEAST_COMPARED:
+        return float("nan")
+    return rank_correlation(first[both], second[both])
+
+
+def rank_correlation(first: _Array, second: _Array) -> float:
+    """Return the correlation of ranks, in which equal values share a rank; 0 for a constant."""
+    ranks = [pd.Series(array).rank().to_numpy() for array in (first, second)]
+    if any(np.ptp(rank) == 0.0 for rank in ranks):
+        return 0.0
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _changes_by_market(
+    series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool
+) -> list[tuple[_Array, _Array]]:
+    """Return the codes of the series of each market and their changes, for markets of three and more."""
+    markets = []
+    for name in np.unique(market).tolist():
+        rows = np.flatnonzero(market == name)
+        if np.unique(series[rows]).size <= _PEERS:
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            levels = values[rows] if is_rate else np.log(np.where(values[rows] > 0.0, values[rows], np.nan))
+        codes, stamps, table = _grid(series[rows], times[rows], levels)
+        if stamps.size > _LEAST_COMPARED:
+            markets.append((codes, np.diff(table, axis=1)))
+    return markets
+
+
+def late_series(
+    series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool
+) -> list[SeriesFault]:
+    """Return series whose changes follow, or precede, those of at least two others by some rows.
+
+    The others agree at the same row. The factor is the number of rows, below 0 if the series precedes.
+    """
+    faults = []
+    for codes, changes in _changes_by_market(series, market, times, values, is_rate=is_rate):
+        for place, code in enumerate(codes.tolist()):
+            others = np.delete(changes, place, axis=0)
+            agreement = _agreement(others)
+            middle = _median_of_columns(others)
+            at_once = _correlation(changes[place], middle)
+            if agreement < _LEAST_AGREEMENT or not at_once < _NOT_LATE * agreement:
+                continue
+            lags = [lag * sign for lag in _LAGS for sign in (1, -1)]
+            by_lag = [_correlation(*_shifted(changes[place], middle, lag)) for lag in lags]
+            best = int(np.nanargmax(by_lag)) if np.isfinite(by_lag).any() else -1
+            if best >= 0 and by_lag[best] > _LATE * agreement:
+                first = int(np.flatnonzero(series == code)[0])
+                faults.append(SeriesFault(first, int((series == code).sum()), float(lags[best])))
+    return faults
+
+
+def unrelated_series(
+    series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool
+) -> list[SeriesFault]:
+    """Return series whose changes have nothing in common with at least two others, which agree.
+
+    The factor is the correlation of ranks with the median of the others.
+    """
+    faults = []
+    for codes, changes in _changes_by_market(series, market, times, values, is_rate=is_rate):
+        for place, code in enumerate(codes.tolist()):
+            others = np.delete(changes, place, axis=0)
+            if _agreement(others) < _RELATED:
+                continue
+            correlation = _correlation(changes[place], _median_of_columns(others))
+            if correlation < _UNRELATED:
+                rows = np.flatnonzero(series == code)
+                faults.append(SeriesFault(int(rows[0]), int(rows.size), correlation))
+    return faults
+
+
+def _agreement(changes: _Array) -> float:
+    """Return the smallest correlation of one series with the median of the others; -1 without any."""
+    if len(changes) < _PEERS:
+        return -1.0
+    found = [
+        _correlation(own, _median_of_columns(np.delete(changes, n, axis=0))) for n, own in enumerate(changes)
+    ]
+    finite = [value for value in found if np.isfinite(value)]
+    return min(finite) if finite else -1.0
+
+
+def _median_of_columns(table: _Array) -> _Array:
+    """Return the median of each column, NaN where no value is finite."""
+    result = np.full(table.shape[1], np.nan)
+    has_values = np.isfinite(table).any(axis=0)
+    result[has_values] = np.nanmedian(table[:, has_values], axis=0)
+    return result
+
+
+def _shifted(own: _Array, others: _Array, lag: int) -> tuple[_Array, _Array]:
+    """Return two arrays of which the first is `lag` rows late."""
+    return (own[lag:], others[:-lag]) if lag > 0 else (own[:lag], others[-lag:])
+
+
+def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) -> list[SeriesFault]:
+    """Return runs of at least twelve rates whose sign is opposite to all others of the market.
+
+    Only rates are compared of which none is near 0.
+    """
+    faults = []
+    for name in np.unique(market).tolist():
+        rows = np.flatnonzero(market == name)
+        codes, _, table = _grid(series[rows], times[rows], rates[rows])
+        if codes.size <= _PEERS:
+            continue
+        for place, code in enumerate(codes.tolist()):
+            others = np.delete(table, place, axis=0)
+            number = np.isfinite(others).sum(axis=0)
+            with np.errstate(invalid="ignore"):
+                is_up = (number >= _PEERS) & ((others > _OPPOSITE_BPS) | np.isnan(others)).all(axis=0)
+                is_down = (number >= _PEERS) & ((others < -_OPPOSITE_BPS) | np.isnan(others)).all(axis=0)
+                own = table[place]
+                is_opposite = (is_up & (own < -_OPPOSITE_BPS)) | (is_down & (own > _OPPOSITE_BPS))
+                is_same = (is_up & (own > 0.0)) | (is_down & (own < 0.0))
+            compared = np.flatnonzero(is_opposite | is_same)
+            edges = np.flatnonzero(np.diff(np.concatenate([[0], is_opposite[compared], [0]])))
+            runs = [(b - a, a) for a, b in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)]
+            longest = max(runs, default=(0, 0))
+            if longest[0] >= _OPPOSITE_ROWS:
+                own_rows = np.flatnonzero(series == code)
+                first = int(own_rows[0] + np.isfinite(table[place][: compared[longest[1]]]).sum())
+                faults.append(SeriesFault(first, longest[0], -1.0))
+    return faults
+
+
+def tiny_rates(rates: _Array) -> float | None:
+    """Return the quantile of 95 % of the sizes if rates are as small as fractions or percent; else None."""
+    sizes = np.abs(rates[np.isfinite(rates) & (rates != 0.0)])
+    if sizes.size < _TINY_ROWS:
+        return None
+    size = float(np.quantile(sizes, 0.95))
+    return size if size < _TINY_BPS else None
+
+
+def other_interest(rates: _Array, factors: _Array) -> float | None:
+    """Return the factor of a repeated rate to the interest of the venues' formula, 1 bps per 8 hours.
+
+    The result is None if the interest itself repeats, or if no repeated rate is one of the factors.
+    """
+    values = rates[np.isfinite(rates)]
+    distinct, counts = np.unique(np.round(values, _RATE_DECIMALS), return_counts=True)
+    is_repeated = counts >= max(_LEAST_REPEATED, _REPEATED_SHARE * values.size)
+    usual = np.abs(distinct[is_repeated])
+    if not usual.size or np.isclose(usual, 1.0, rtol=1e-6, atol=0.0).any():
+        return None
+    for factor in factors.tolist():
+        is_small = factor < 1.0 and np.quantile(np.abs(values), 0.9) > _MOST_OF_INTEREST * factor
+        if np.isclose(usual, factor, rtol=1e-6, atol=0.0).any() and not is_small:
+            return float(factor)
+    return None
