@@ -185,29 +185,28 @@ def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
                 f"{name} of {described(e, rows.order[run.row])} changes only every {run.factor:g} rows: rows "
                 "may be repeated"
             )
-    if name not in (*_RELATED, _RATE):
-        return
-    is_rate = name == _RATE
     sorted_rows = rows.series, rows.market, rows.times, rows.values
-    shifted = late_series(*sorted_rows, is_rate=is_rate)
+    if name == _RATE:
+        for run in opposite_runs(*sorted_rows)[:1]:
+            yield (
+                f"{name} of {described(e, rows.order[run.row])} has the opposite sign of all other venues in "
+                f"{run.rows} rows, first about {shown_time(rows.times[run.row])}: the sign may be lost"
+            )
+    if name not in _RELATED:
+        return
+    shifted = late_series(*sorted_rows)
     for late in shifted[:1]:
         side = "late" if late.factor > 0 else "early"
         yield (
             f"{name} of {described(e, rows.order[late.row])} is {abs(late.factor):g} rows {side}, by the "
             "other venues: its timestamps may be shifted"
         )
-    unrelated = [] if shifted else unrelated_series(*sorted_rows, is_rate=is_rate)
+    unrelated = [] if shifted else unrelated_series(*sorted_rows)
     for alone in unrelated[:1]:
         yield (
             f"{name} of {described(e, rows.order[alone.row])} does not move with the other venues "
             f"(correlation {alone.factor:.2f}): rows may be of another market or in another order"
         )
-    if is_rate:
-        for run in opposite_runs(*sorted_rows)[:1]:
-            yield (
-                f"{name} of {described(e, rows.order[run.row])} has the opposite sign of all other venues in "
-                f"{run.rows} rows, first about {shown_time(rows.times[run.row])}: the sign may be lost"
-            )
 
 
 def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:

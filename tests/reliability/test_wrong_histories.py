@@ -580,7 +580,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     "a page of rows again": (
         CALLS["oi.history"],
         replaced(partial(page_again, 48), "open_interest_usd", 0),
-        "oi_usd of BTC binance has the values of 2026-06-09 00:00 .* again on 2026-06-11 00:00: a page",
+        "oi_usd of BTC binance has the values of 2026-06-09 13:00 .* again on 2026-06-11 13:00: a page",
     ),
     "a straight line": (
         CALLS["oi.history"],
