@@ -223,7 +223,7 @@ def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> It
 
 
 def _scores(table: _Array) -> _Array:
-    """Return the changes of each series' logarithm over their usual size, at most 3; 0 where one is missing."""
+    """Return the changes of logarithms over their usual size, at most 3; 0 where one is missing."""
     table = table[:, -_MOST_COMPARED:]
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = np.diff(np.log(np.where(table > 0.0, table, np.nan)), axis=1)
