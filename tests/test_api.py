@@ -54,9 +54,9 @@ def test_path_parameters_are_escaped_and_found_again() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "params", "kind", "message"),
     [
-        (api.FUNDING_HISTORICAL, {}, ValueError, "/funding/historical needs symbol"),
-        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "days": 7}, ValueError, "has no parameter 'days'"),
-        (api.FUNDING_HISTORICAL, {"symbol": ""}, ValueError, "symbol='' is empty"),
+        (api.FUNDING_HISTORICAL, {}, ValueError, "/funding/historical needs the parameter symbol"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "days": 7}, ValueError, "the parameter 'days'"),
+        (api.FUNDING_HISTORICAL, {"symbol": ""}, ValueError, "symbol must be non-empty text"),
         (api.FUNDING_HISTORICAL, {"symbol": 7}, TypeError, "symbol must be text"),
         (api.FUNDING_HISTORICAL, {"symbol": "B\nTC"}, ValueError, "control characters"),
         (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": []}, ValueError, "empty list"),

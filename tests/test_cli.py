@@ -20,8 +20,8 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         ([], "usage: derivdata"),
         (["serve", "sample", "--key", "dev"], "expected NAME=VALUE (the value is not shown"),
-        (["serve", "sample", "--key", "dev=a", "--key", "dev=b"], "--key gives dev twice"),
-        ([*imported, "--map", "time=x", "--map", "time=y"], "--map gives time twice"),
+        (["serve", "sample", "--key", "dev=a", "--key", "dev=b"], "--key must have dev once"),
+        ([*imported, "--map", "time=x", "--map", "time=y"], "--map must have time once"),
         ([*imported, "--set", "side=x", "--set", "side=x"], "--set gives side twice"),
     ):
         with pytest.raises(SystemExit, match=r"^2$"):
@@ -38,7 +38,7 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (["serve", "/no/such/archive"], "/no/such/archive"),
-        (["serve", "sample", "--now", "soon"], "--now='soon'"),
+        (["serve", "sample", "--now", "soon"], "--now must be a time such as '2026-01-31T08:00', got 'soon'"),
         (["serve", "sample", "--workers", "0"], "workers must be at least 1, got 0"),
         (["serve", "venues", "--workers", "2"], "workers must be 1 for venues"),
         (["serve", "sample", "--key", "gold=k"], "gold"),
@@ -160,9 +160,9 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        ("dev my-secret", [], "line 1 is not 'TIER: KEY'"),
-        ("dev: a\ndev: my-secret", [], "line 2 gives a second key to 'dev'"),
-        ("dev: my-secret", ["--key", "dev=a"], "line 1 gives a second key to 'dev'"),
+        ("dev my-secret", [], "line 1 must be 'TIER: KEY'"),
+        ("dev: a\ndev: my-secret", [], "line 2 has a second key of 'dev'"),
+        ("dev: my-secret", ["--key", "dev=a"], "line 1 has a second key of 'dev'"),
         ("\n", [], "no key found"),
         ("gold: my-secret", [], "gold"),
     ],
@@ -213,4 +213,4 @@ def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.Capt
     assert line.split()[1] == "2"
     assert "2024-03-01 01:00" in line
     assert main(["info", str(tmp_path / "none")]) == 1
-    assert "no archive here" in capsys.readouterr().err
+    assert "archive not found" in capsys.readouterr().err

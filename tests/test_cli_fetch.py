@@ -68,13 +68,19 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["funding.nope", "BTC", "--to", "-"], "funding has history, metadata, settlements, snapshot"),
+        (
+            ["funding.nope", "BTC", "--to", "-"],
+            "a table of funding: history, metadata, settlements, snapshot",
+        ),
         (["nonsense", "--to", "-"], "positioning, prices, rwa, volatility, volume\n"),
-        (["options.surface", "BTC", "--to", "-"], "'options.surface' is not a table"),
-        (["catalog", "BTC", "--to", "-"], "catalog takes no SYMBOL"),
+        (["options.surface", "BTC", "--to", "-"], "'options.surface' must be a table of options"),
+        (["catalog", "BTC", "--to", "-"], "catalog does not have the option SYMBOL"),
         (["funding.history", "BTC", "--to", "-"], "funding.history needs --since"),
         (["orderbook.book", "--to", "-"], "orderbook.book needs SYMBOL, --venues"),
-        (["funding.history", "BTC", "--since", "1d", "--set", "depth=3", "--to", "-"], "takes no depth"),
+        (
+            ["funding.history", "BTC", "--since", "1d", "--set", "depth=3", "--to", "-"],
+            "does not have the argument depth",
+        ),
         (["funding.history", "BTC", "--since", "1d", "--to", "x.xlsx"], "files must end in .parquet or .csv"),
     ],
 )
@@ -189,5 +195,5 @@ def test_open_windows_and_keys_of_this_machine_are_found(
     assert {p.kind for p in out_of_order} == {"outputs"}
     for text in ("[]", "[" * 100_000):
         (tmp_path / "bad.ipynb").write_text(text)
-        with pytest.raises(ValueError, match="is not a notebook of format 4"):
+        with pytest.raises(ValueError, match="must be a notebook of format 4"):
             check_notebook(tmp_path / "bad.ipynb")

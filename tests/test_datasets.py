@@ -83,10 +83,10 @@ def test_other_bytes_are_refused_and_a_file_put_there_by_hand_is_taken(
 ) -> None:
     if body is not None:
         (files / "x" / "made.csv").write_bytes(body)
-    what = "HTTP 404 from" if body is None else f"{len(body)} bytes came from"
+    what = "HTTP 404 from" if body is None else f"received {len(body)} bytes from"
     with pytest.raises(NetworkError, match=f"x/made.csv: {what} http://127.*/x/made.csv.*; try") as caught:
         dd.datasets.load("made")
-    path = Path(str(caught.value).rpartition("save the file by hand as ")[2])
+    path = Path(str(caught.value).rpartition("save the file manually as ")[2])
     assert not path.exists()
     path.write_bytes(b"not it")
     with pytest.raises(NetworkError, match="try again, or save"):
@@ -118,7 +118,7 @@ def test_without_a_network_the_address_is_named(files: Path, monkeypatch: pytest
     nowhere = {"made": datasets._registry()["made"] | {"url": "http://127.0.0.1:1/"}}
     monkeypatch.setattr(datasets, "_registry", lambda: nowhere)
     with pytest.raises(
-        NetworkError, match=r"does not accept connections; the address is http://127.*by hand as /"
+        NetworkError, match=r"does not accept connections; the address is http://127.*manually as /"
     ):
         dd.datasets.load("made")
 
@@ -133,7 +133,9 @@ def test_every_address_is_of_one_commit_and_every_set_has_a_licence() -> None:
     for one in known.values():
         place = one["source"].replace("https://github.com/", r"https://raw\.githubusercontent\.com/")
         assert re.fullmatch(rf"{place}/[0-9a-f]{{40}}/data/", one["url"])
-    with pytest.raises(ValueError, match=r"name='funding_2020': .*; did you mean 'funding_2020_2023'"):
+    with pytest.raises(
+        ValueError, match=r"name must be one of .*, got \'funding_2020\'; did you mean 'funding_2020_2023'\?"
+    ):
         dd.datasets.load("funding_2020")
 
 

@@ -185,7 +185,7 @@ def test_candles_are_cut_half_open_and_what_cannot_be_asked_for_is_refused() -> 
     with pytest.raises(ValueError, match=r"limit=1 and interval='1m' split the window .* more than 10,000"):
         dd.hip3.candles("xyz:TSLA", "2026-01-01", "2026-02-01", interval="1m", limit=1)
     for window in ((), DAY):
-        with pytest.raises(ValueError, match="limit must be at least 1, not 0"):
+        with pytest.raises(ValueError, match="limit must be at least 1, got 0"):
             dd.hip3.candles("xyz:TSLA", *window, limit=0)
 
 

@@ -54,7 +54,7 @@ def test_an_archive_of_payments_names_them_where_rates_are_asked_for(
     dd.connect(str(tmp_path / "mine"))
     with pytest.raises(dd.errors.NotFound, match=r"it has funding_settlements: use dd\.funding\.settlements"):
         dd.funding.history("BTC", "2d")
-    with pytest.raises(dd.errors.NotFound, match="no oi_history, which this response needs"):
+    with pytest.raises(dd.errors.NotFound, match="does not have oi_history, which this response needs"):
         dd.oi.history("BTC", "2d")
 
 

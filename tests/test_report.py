@@ -385,7 +385,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["report", "sample", "--fee-bps", "cheap"])
-    assert "--fee-bps takes numbers or VENUE=BPS" in capsys.readouterr().err
+    assert "--fee-bps must be numbers [bps] or VENUE=BPS" in capsys.readouterr().err
     out = tmp_path / "r.html"
     assert main(["report", "--out", str(out)]) == 1
     assert "not connected" in capsys.readouterr().err

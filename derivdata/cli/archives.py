@@ -192,7 +192,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         for name in ("host", "port", "key", "key_file", "keyless", "allow_host", "workers", "page"):
             if getattr(arguments, name) != arguments.default_of(name):
                 option = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{option} needs a port, which --mcp does not open; omit one of them")
+                raise ValueError(f"{option} needs a port, but --mcp does not open one: omit one of them")
         mcp.serve_mcp(arguments.source, now=now, live=arguments.live)
         return
     service.serve(
@@ -223,9 +223,9 @@ def _add_lines(keys: HiddenKeys, content: bytes) -> str:
     for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         tier, colon, key = (text.strip() for text in line.partition(":"))
         if line.strip() and not (tier and colon and key):
-            return f"line {number} is not 'TIER: KEY'"
+            return f"line {number} must be 'TIER: KEY'"
         if tier in keys:
-            return f"line {number} gives a second key to {shown_tier(tier)}"
+            return f"line {number} has a second key of {shown_tier(tier)}"
         if tier:
             keys[tier] = key
     return ""
@@ -317,9 +317,9 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     family = name.partition(".")[0]
     names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
     if names:
-        raise ValueError(f"{name!r} is not a table: {family} has {', '.join(names)}")
+        raise ValueError(f"{name!r} must be a table of {family}: {', '.join(names)}")
     listed = f"catalog, instruments, or FAMILY.FUNCTION of {', '.join(FAMILIES)}"
-    raise ValueError(f"{name!r} is not a table: write {listed}")
+    raise ValueError(f"{name!r} must be a table: pass {listed}")
 
 
 def _arguments(fetcher: Callable[..., Any], command: argparse.Namespace) -> dict[str, Any]:
@@ -337,13 +337,14 @@ def _arguments(fetcher: Callable[..., Any], command: argparse.Namespace) -> dict
             continue
         name = next((n for n in names if n in parameters), None)
         if name is None:
-            raise ValueError(f"{command.name} takes no {option}; omit it")
+            raise ValueError(f"{command.name} does not have the option {option}: omit it")
         is_single = not isinstance(values, str) and len(values) == 1
         arguments[name] = values[0] if is_single else values
     unknown = [name for name in arguments if name not in parameters]
     if unknown:
         raise ValueError(
-            f"{command.name} takes no {unknown[0]}; it takes {', '.join(parameters) or 'nothing'}"
+            f"{command.name} does not have the argument {unknown[0]}; available: "
+            f"{', '.join(parameters) or 'nothing'}"
         )
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
     missing = [name for name in required if name not in arguments]

@@ -135,7 +135,7 @@ def _alerts(arguments: argparse.Namespace, clock: Clock) -> Alerts | None:
         return None
     url = arguments.alert_url or os.environ.get("DERIVDATA_ALERT_URL", "")
     if not url:
-        raise ValueError("--alert needs the address to post to: pass --alert-url or set DERIVDATA_ALERT_URL")
+        raise ValueError("--alert needs an address for alerts: pass --alert-url or set DERIVDATA_ALERT_URL")
     failed = arguments.to.with_name(f"{arguments.to.name}.failed-alerts.jsonl")
     rules = [parse_rule(text) for text in arguments.alert]
     return Alerts(rules, url, os.environ.get("DERIVDATA_ALERT_SECRET", ""), failed, clock, log=say)
@@ -315,6 +315,6 @@ def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     if out is not None:
         write_checks(out, checks, day)
     if len(contradicted):
-        raise DerivdataError(f"not as expected: {', '.join(contradicted)}")
+        raise DerivdataError(f"these endpoints are not as expected: {', '.join(contradicted)}")
     if confirmed.empty:
         raise DerivdataError("no endpoint was confirmed: see the responses above")

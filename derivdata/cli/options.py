@@ -19,7 +19,7 @@ class FeesAction(argparse.Action):
         try:
             pairs = [(name, float(fee)) for name, _, fee in (word.rpartition("=") for word in values)]
         except ValueError:
-            parser.error(f"--fee-bps takes numbers or VENUE=BPS, not {' '.join(values)!r}")
+            parser.error(f"--fee-bps must be numbers [bps] or VENUE=BPS, got {' '.join(values)!r}")
         setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
 
 
@@ -33,7 +33,7 @@ class PairsAction(argparse.Action):
         name, value = values
         pairs: dict[str, str] = getattr(namespace, self.dest)
         if name in pairs:
-            parser.error(f"{self.option_strings[0]} gives {name} twice")
+            parser.error(f"{self.option_strings[0]} must have {name} once")
         setattr(namespace, self.dest, type(pairs)(pairs | {name: value}))
 
 
@@ -52,7 +52,7 @@ def value_pair(text: str) -> tuple[str, str, str]:
     column, colon, words = text.partition(":")
     old, equals, new = words.rpartition("=")
     if not (colon and equals and column and old and new):
-        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN:WORD=WORD")
+        raise argparse.ArgumentTypeError(f"expected COLUMN:WORD=WORD, got {text!r}")
     return column, old, new
 
 

@@ -110,11 +110,9 @@ def add_rerun(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata rerun``."""
     parser.add_argument("card", type=Path, metavar="CARD", help="a file that dd.card wrote, or a report")
     parser.add_argument(
-        "data", type=Path, nargs="?", metavar="RECORDING", help="the responses behind it, from dd.record"
+        "data", type=Path, nargs="?", metavar="RECORDING", help="the recorded responses, from dd.record"
     )
-    parser.add_argument(
-        "--archive", type=Path, metavar="FOLDER", help="the archive whose rows the result was made of"
-    )
+    parser.add_argument("--archive", type=Path, metavar="FOLDER", help="archive with the rows of the result")
     parser.set_defaults(run=_rerun)
 
 
@@ -196,7 +194,7 @@ def check_notebook(path: Path) -> list[NotebookProblem]:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = [(cell["cell_type"], "".join(cell["source"]), _shown(cell)) for cell in cells]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError(f"{path} is not a notebook of format 4 (.ipynb)") from None
+        raise ValueError(f"{path} must be a notebook of format 4 (.ipynb)") from None
     code = "\n".join(source for kind, source, _ in sources if kind == "code")
     has_live_clock = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)
     problems = []
@@ -229,7 +227,13 @@ def _text_findings(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[
         yield "key", "an API key: use DERIVDATA_API_KEY instead, and request a new key if this was shared"
     local = _PATHS.search(text)
     if local:
-        yield "path", f"a path of one machine ({local[0].strip()}…): write it relative to the notebook"
+        yield (
+            "path",
+            (
+                f"a path that exists only on one machine ({local[0].strip()}…): pass a path relative to the "
+                "notebook"
+            ),
+        )
     clock = _CLOCK.search(source) if is_code else None
     if clock:
         yield "clock", f"{clock[0].rstrip('(')} differs on every run: use dd.asof(), or write the date"
@@ -267,7 +271,7 @@ def _output_findings(cells: list[dict[str, Any]]) -> Iterator[tuple[int, str, st
     for number, cell in code:
         outputs = cell.get("outputs", [])
         if any(output.get("output_type") == "error" for output in outputs):
-            yield number, "outputs", "the cell ended in an error"
+            yield number, "outputs", "the cell raised an error"
         if any(output.get("name") == "stderr" for output in outputs):
             yield number, "outputs", "the cell wrote to stderr (warnings, progress bars)"
         count = cell.get("execution_count") or 0

@@ -72,7 +72,7 @@ def names(value: str | Sequence[str], argument: str) -> list[str]:
     is_list = isinstance(value, Iterable) and not isinstance(value, str)
     listed: list[Any] = list(value) if is_list else [value]
     if not all(isinstance(name, str) and name for name in listed):
-        raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
+        raise TypeError(f"{argument} must be a name or a list of names, got {value!r}")
     if any("," in name for name in listed):
         separate = [name.strip() for text in listed for name in text.split(",")]
         raise ValueError(f"{argument}={value!r} has several names in one text: pass a list, {separate!r}")

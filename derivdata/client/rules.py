@@ -135,12 +135,12 @@ def _impossible(e: CheckedAnswer) -> Iterator[str]:
         if numbers is None:
             continue
         if minimum is not None and (numbers < minimum).any():
-            yield f"{name} is {np.nanmin(numbers):g}; it cannot be below {minimum:g}"
+            yield f"{name} must be at least {minimum:g}, got {np.nanmin(numbers):g}"
         elif positive and (numbers == 0.0).any():
-            yield f"{name} is 0; it must be above 0"
+            yield f"{name} must be above 0, got 0"
         elif (numbers > maximum).any():
             meaning = _MAX_MEANING.get(name, "")
-            yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {maximum:g}{meaning}"
+            yield f"{name} must be at most {maximum:g}{meaning}, got {np.nanmax(numbers):g}"
 
 
 _NAMED = {
@@ -276,7 +276,7 @@ def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
         )
     unstated = e.stated.get("resolution") in (None, "unstated", "")
     if unstated and not coarser and e.endpoint and e.endpoint.states_resolution:
-        yield "by the document the response states its resolution, but it is missing"
+        yield "the response must state its resolution by the API document, but it is missing"
 
 
 def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
@@ -469,7 +469,7 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
         for first_row, second_row in exchanges[:1]:
             venues = [described(e, rows.order[row]) for row in (first_row, second_row)]
             when = shown_time(rows.times[first_row])
-            yield f"{name} of {venues[0]} and {venues[1]} change places at {when}"
+            yield f"{name} of {venues[0]} and {venues[1]} is swapped from {when} on"
         # 3. A run of one value in a series that otherwise moves.
         runs = frozen_runs(*sorted_rows, is_rate=is_rate)
         for run in runs[:1]:

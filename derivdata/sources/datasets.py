@@ -67,7 +67,9 @@ def load(name: str | None = None) -> pd.DataFrame:
         sizes = [sum(f["bytes"] for section in parts for f in section["files"]) for parts in listed["parts"]]
         return listed[["table", "holds", "units", "licence", "source", "certain"]].assign(bytes=sizes)
     if name not in registry:
-        raise ValueError(f"{name=}: there are {', '.join(registry)}{did_you_mean(name, registry)}")
+        raise ValueError(
+            f"name must be one of {', '.join(registry)}, got {name!r}{did_you_mean(name, registry)}"
+        )
     dataset = registry[name]
     folder = cache_folder() / "datasets"
     recipe = hashlib.sha256(json.dumps(dataset).encode()).hexdigest()[:12]
@@ -121,8 +123,11 @@ def _fetched(base: str, file: dict[str, Any], folder: Path) -> Path:
     except NetworkError as problem:
         why = f"{str(problem).partition(': ')[2]}; the address is {url}"
     if not why and hashlib.sha256(reply.body).hexdigest() != wanted:
-        why = f"{len(reply.body):,} bytes came from {url}, not the {file['bytes']:,} with SHA-256 {wanted}"
+        why = (
+            f"received {len(reply.body):,} bytes from {url}, expected {file['bytes']:,} bytes with SHA-256 "
+            f"{wanted}"
+        )
     if why:
-        raise NetworkError(file["path"], f"{why}; try again, or save the file by hand as {path}")
+        raise NetworkError(file["path"], f"{why}; try again, or save the file manually as {path}")
     replace_file(path, reply.body)
     return path

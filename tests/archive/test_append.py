@@ -113,7 +113,7 @@ def test_only_new_keys_are_written_and_values_first_seen_stay(tmp_path: Path) ->
     archive.append("funding_history", rates(hours=3))
     restated = rates(hours=4)
     restated.loc[0, "rate_bps_8h"] = 77.0
-    with pytest.warns(DataNotice, match="1 rows are stored already with other values"):
+    with pytest.warns(DataNotice, match="1 rows already exist with other values"):
         assert archive.append("funding_history", restated) == 4
     assert archive.read("funding_history", *EVER)["rate_bps_8h"].max() == 3.0
 

@@ -72,7 +72,7 @@ HELD = settlements().drop(columns=["rate_bps_8h", "interval_hours", "kind"]).ass
         (
             SETTLED,
             settlements().assign(rate_bps_8h=96.0),
-            "half of the rates are over 96 bps per 8 hours: what",
+            "rate_bps_8h: half of the rates are over 96 bps per 8 hours",
         ),
         (
             OI,
@@ -132,10 +132,10 @@ def test_venues_that_merely_differ_are_not_asked_about(archive: Archive, factor:
 
 
 def test_what_cannot_be_is_refused(archive: Archive) -> None:
-    with pytest.raises(ArchiveError, match=r"interval_hours: 40 rows cannot be, the first is 0 \(BTC, okx"):
+    with pytest.raises(ArchiveError, match=r"interval_hours: 40 rows are impossible, first 0 \(BTC, okx"):
         archive.append(SETTLED, settlements(hours=0.0))
     assert archive.append(OI, HELD.assign(oi_usd=8e9)) == 40
-    with pytest.raises(ArchiveError, match="oi_usd: 1 rows cannot be, the first is -1"):
+    with pytest.raises(ArchiveError, match="oi_usd: 1 rows are impossible, first -1"):
         archive.append(OI, HELD[:2].assign(oi_usd=[5e8, -1.0]))
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_refused(archive: Archive) -> None:
     [
         ({"symbol": "BT\x1b[31mC"}, r"symbol: 'BT\\x1b\[31mC' has characters that are not shown"),
         ({"symbol": "B\0TC"}, r"symbol: 'B\\x00TC' has characters"),
-        ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows cannot be, the first is 1626-"),
+        ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows are impossible, first 1626-"),
     ],
 )
 def test_hidden_characters_and_other_centuries_are_refused(
@@ -165,7 +165,9 @@ def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch)
     clock = "derivdata.support.times.machine_now"
     monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(6, "min")).to_pydatetime())
     frame = rates(hours=4, plus=1.0)
-    with pytest.raises(ArchiveError, match="the newest row is of 2026-01-30T03:00:00Z, in the future"):
+    with pytest.raises(
+        ArchiveError, match="the newest row is at 2026-01-30T03:00:00Z, which is in the future"
+    ):
         archive.append(FUNDING, frame)
     monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(4, "min")).to_pydatetime())
     assert archive.append(FUNDING, frame) == 16
@@ -283,12 +285,12 @@ def test_an_undone_replacement_by_another_contract_gives_the_series_its_own_back
 @pytest.mark.parametrize(
     ("rate", "hours", "native", "message"),
     [
-        (np.nan, np.nan, 0.31, r"rate_native: 1 rows cannot be, the first is 0.31 .* above 0.3"),
-        (np.nan, np.nan, -0.31, r"rate_native: 1 rows cannot be, the first is -0.31 .* below -0.3"),
+        (np.nan, np.nan, 0.31, r"rate_native: 1 rows are impossible, first 0.31 .* above 0.3"),
+        (np.nan, np.nan, -0.31, r"rate_native: 1 rows are impossible, first -0.31 .* below -0.3"),
         # 3,100 bps in 8 hours are 31 % of notional; of one hour 24,000 bps in 8 hours are 30 %.
-        (3100.0, 8.0, np.nan, r"1 rows pay more than 30% of notional, the first 0.31 \(BTC, okx"),
-        (2100.0, 12.0, np.nan, r"1 rows pay more than 30% of notional, the first 0.315"),
-        (24_001.0, 1.0, np.nan, "rate_bps_8h: 1 rows cannot be, the first is 24001"),
+        (3100.0, 8.0, np.nan, r"1 rows pay more than 30% of notional, first 0.31 \(BTC, okx"),
+        (2100.0, 12.0, np.nan, r"1 rows pay more than 30% of notional, first 0.315"),
+        (24_001.0, 1.0, np.nan, "rate_bps_8h: 1 rows are impossible, first 24001"),
     ],
 )
 def test_a_payment_is_at_most_30_percent_of_notional(

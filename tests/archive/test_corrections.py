@@ -61,7 +61,9 @@ def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
 
 def test_a_venue_or_a_table_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
     before = read(archive)
-    with pytest.raises(ArchiveError, match="nothing was corrected: funding_history has no such rows"):
+    with pytest.raises(
+        ArchiveError, match="nothing was corrected: funding_history does not have matching rows"
+    ):
         archive.delete(FUNDING, {"symbol": "LTC"})
     archive.delete(FUNDING, {"exchange": "okx"})
     assert archive.exchanges(FUNDING) == ("binance",)
@@ -84,7 +86,7 @@ def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(arch
     log = archive.corrections()
     assert log["action"].tolist() == ["replace", "undo", "undo"]
     assert log["undone"].tolist() == [False, True, False]
-    with pytest.raises(ValueError, match="number=2: this correction was undone already"):
+    with pytest.raises(ValueError, match="number=2: this correction was already undone"):
         archive.undo(2)
 
 
@@ -116,7 +118,7 @@ def test_corrections_of_the_same_rows_are_undone_from_the_last(archive: Archive)
     archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=1.0), OKX_BTC)
     archive.replace(FUNDING, rates(["ETH"], ["okx"], plus=1.0), {"exchange": "okx", "symbol": "ETH"})
     archive.delete(FUNDING, {"symbol": ["BTC"]}, end=hour(3))
-    with pytest.raises(ValueError, match="correction 3 came later and touches the same rows: undo 3 first"):
+    with pytest.raises(ValueError, match="the later correction 3 changed the same rows: undo 3 first"):
         archive.undo(1)
     archive.undo(2)
     archive.undo(3)
@@ -169,7 +171,7 @@ def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
     [
         (None, "select rows"),
         ({"rate_bps_8h": "1"}, "'rate_bps_8h' is not a key column"),
-        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the replaced selection; the first is"),
+        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the replaced selection, first"),
     ],
 )
 def test_a_question_that_cannot_be_meant(archive: Archive, where: Any, told: str) -> None:

@@ -17,14 +17,16 @@ from tests.archive.rates import EVER, START, rates, said, say
 
 
 def test_places_that_hold_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="nowhere: no archive here"):
+    with pytest.raises(ArchiveError, match="nowhere: archive not found"):
         open_archive(tmp_path / "nowhere", create=False)
     open_archive(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
     for name in ("foreign", "became"):
         (tmp_path / name).mkdir()
     (tmp_path / "foreign" / "thesis.txt").write_text("mine")
-    with pytest.raises(ArchiveError, match=r"not an archive: it has no archive.json, but holds 'thesis.txt'"):
+    with pytest.raises(
+        ArchiveError, match=r"not an archive: archive.json is missing, and the folder contains 'thesis.txt'"
+    ):
         open_archive(tmp_path / "foreign")
     assert [p.name for p in (tmp_path / "foreign").iterdir()] == ["thesis.txt"]
     archive = open_archive(tmp_path / "became")

@@ -67,7 +67,7 @@ def test_a_stored_table_without_the_contract_is_read_as_unstated(
     archive = _old_archive(tmp_path, monkeypatch)
     assert archive.read("delivery_prices", *_DAYS)["contract"].tolist() == ["unstated"]
     assert archive.sql("SELECT contract FROM delivery_prices")["contract"].tolist() == ["unstated"]
-    with pytest.warns(dd.errors.DataNotice, match="1 rows are stored already with other values"):
+    with pytest.warns(dd.errors.DataNotice, match="1 rows already exist with other values"):
         assert archive.append("delivery_prices", _rows(["unstated"], [69_500.0])) == 0
     contracts = ["future:USDT", "option:USDT"]
     assert archive.append("delivery_prices", _rows(contracts, [70_000.0, 70_100.0])) == 2

@@ -589,7 +589,7 @@ def test_candles_are_of_the_price_at_their_label(tmp_path: Path) -> None:
 def test_a_rate_or_volatility_is_not_a_price(tmp_path: Path, symbol: str, price: float) -> None:
     path = tmp_path / f"binance-{symbol}USDT.csv"
     path.write_text(f"time,mark_price\n2026-03-01T00:00:00Z,{price}\n")
-    with pytest.raises(ArchiveError, match="were never under"):
+    with pytest.raises(ArchiveError, match="were never below"):
         import_files(None, path, tmp_path / "to")
     assert import_files(None, path, tmp_path / "to", accept=["unit"]).written == 1
 

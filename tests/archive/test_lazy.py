@@ -118,14 +118,19 @@ def test_a_panel_of_no_symbols_has_none(tmp_path: Path) -> None:
 def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))
-    with pytest.raises(ValueError, match="of funding_history at 2026-01-30 00:01:30 is not on the grid"):
+    with pytest.raises(ValueError, match="of funding_history at 2026-01-30 00:01:30 is off the grid"):
         panel(archive).compute()
     for table, column, more, told in (
-        ("funding_history", "resolution", {}, "column='resolution' is not a column of numbers"),
+        (
+            "funding_history",
+            "resolution",
+            {},
+            "column must be a numeric column of funding_history, got 'resolution'",
+        ),
         ("options_snapshot", "iv", {}, "not keyed by symbol, exchange and time"),
         ("prices_history", "price_usd", {}, "kind=None: .* takes 'mark' or 'index' or 'last'"),
         ("funding_history", "rate_bps_8h", {"kind": "mark"}, "kind='mark': .* takes None"),
-        ("funding_history", "rate_bps_8h", {"step": "0s"}, "step='0s' is not a length of time"),
+        ("funding_history", "rate_bps_8h", {"step": "0s"}, "step must be a length of time, got '0s'"),
     ):
         with pytest.raises(ValueError, match=told):
             panel(archive, table, column, **more)
@@ -134,7 +139,7 @@ def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
 def test_what_was_planned_before_files_were_merged_says_so(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=5))
-    for told in ("the archive was written to since this was planned", "is missing: .*: restore it"):
+    for told in ("the archive was written to after this was planned", "is missing: .*: restore it"):
         planned = [archive.lazy("funding_history"), panel(archive)]
         if "planned" in told:
             archive.append("funding_history", rates(["ETH"], ["okx"], hours=5))

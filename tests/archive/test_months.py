@@ -121,7 +121,9 @@ def test_a_merge_that_fails_is_told_and_the_rows_are_there(
         raise ArchiveError("no space left")
 
     monkeypatch.setattr(append, "_close", full)
-    with pytest.warns(DataNotice, match="2026-01 stay in several files, until a later append: no space left"):
+    with pytest.warns(
+        DataNotice, match="2026-01 remain in several files until a later append: no space left"
+    ):
         assert close(archive) == 2
     assert len(archive.read(FUNDING, *EVER)) == 290
 

@@ -125,7 +125,7 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
     assert objects_of(places[1]) == named(places[1])
     paths = {str(path.relative_to(places[0].path)) for path in places[0].path.rglob("*") if path.is_file()}
     assert paths - {".lock"} == named(places[0])
-    with pytest.raises(ArchiveError, match="needs an archive in a folder"):
+    with pytest.raises(ArchiveError, match="needs an archive in a local folder"):
         _ = places[1].path
 
 
@@ -245,14 +245,16 @@ def test_it_is_served_like_a_folder(archive: Archive) -> None:
 
 def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ArchiveError, match=r"s3://bucket-\d+/none: no archive here"):
+    with pytest.raises(ArchiveError, match=r"s3://bucket-\d+/none: archive not found"):
         open_archive(f"s3://{bucket}/none", create=False)
-    with pytest.raises(ArchiveError, match="no archive here"):
+    with pytest.raises(ArchiveError, match="archive not found"):
         dd.connect(f"s3://{bucket}/none")
     files().pipe_file(f"{bucket}/notes/todo.txt", b"write")
-    with pytest.raises(ArchiveError, match=r"not an archive: it has no archive\.json, but holds 'todo.txt'"):
+    with pytest.raises(
+        ArchiveError, match=r"not an archive: archive\.json is missing, and the folder contains 'todo.txt'"
+    ):
         open_archive(f"s3://{bucket}/notes")
-    with pytest.raises(ArchiveError, match=r"nothing was appended, all is as it was: .*bucket"):
+    with pytest.raises(ArchiveError, match=r"nothing was appended, and the archive is unchanged: .*bucket"):
         open_archive("s3://nobody-s/derivs").append(FUNDING, rates())
     with pytest.raises(ArchiveError, match="name a bucket"):
         open_archive("s3://")
@@ -350,7 +352,7 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
         raise ConnectionError("reset")
 
     committing(monkeypatch, broken)
-    with pytest.raises(ArchiveError, match="nothing was appended, all is as it was: reset"):
+    with pytest.raises(ArchiveError, match="nothing was appended, and the archive is unchanged: reset"):
         close(archive, HANGS_SECONDS)
     assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 48
     late.pop()()
@@ -368,7 +370,7 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
         raise object_store.ManifestChanged
 
     monkeypatch.setattr(ObjectStore, "replace_manifest", refused)
-    with pytest.raises(ArchiveError, match="other writers were faster for over 0 s"):
+    with pytest.raises(ArchiveError, match="other writers committed first for over 0 s"):
         close(archive, 0)
     assert objects_of(archive) == before
 
@@ -376,10 +378,10 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
 @pytest.mark.parametrize(
     ("landed", "beside", "told"),
     [
-        (True, "nobody", "the rows are there"),
-        (True, "another writer", "another writer has committed, and whether these rows were appended is not"),
-        (False, "another writer", "is not known: append again, rows that are stored are skipped: reset"),
-        (False, "no store", r"whether these rows were appended is not known: .*: reset"),
+        (True, "nobody", "the rows were written"),
+        (True, "another writer", "another writer has committed, and it is unknown whether these rows were"),
+        (False, "another writer", "were appended: append again, rows that are stored are skipped: reset"),
+        (False, "no store", r"it is unknown whether these rows were appended: .*: reset"),
     ],
 )
 def test_a_put_whose_connection_breaks_is_told_as_what_is_known_of_it(

@@ -28,9 +28,9 @@ def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
     assert archive.symbols("oi_history") == ()
     with pytest.raises(ValueError, match="funding_histories"):
         archive.read("funding_histories", *EVER)
-    with pytest.raises(ValueError, match="symbols: table funding_metadata has no column 'symbol'"):
+    with pytest.raises(ValueError, match="symbols: table funding_metadata does not have the column 'symbol'"):
         archive.read("funding_metadata", *EVER, symbols=["BTC"])
-    with pytest.raises(ValueError, match="is not a time"):
+    with pytest.raises(ValueError, match="start must be a time such as '2026-01-31T08:00', got 'soon'"):
         archive.read("funding_history", "soon", EVER[1])  # type: ignore[arg-type]
 
 

@@ -50,7 +50,9 @@ def test_values_by_hand_and_those_that_are_chosen(archive: Archive) -> None:
     assert sums[["value", "symbols"]].values.tolist() == [[5.0, 1.0]]
     assert archive.sums(Query(OI, START - hour, START), "oi_usd").empty
     assert archive.sums(Query("volume_history", *EVER), "volume_usd").empty
-    with pytest.raises(ValueError, match="value='oi_usd': table funding_history has no sums of it"):
+    with pytest.raises(
+        ValueError, match="value='oi_usd': table funding_history does not have sums of it over symbols"
+    ):
         archive.sums(Query("funding_history", *EVER), "oi_usd")
 
 
@@ -63,7 +65,7 @@ def test_large_values_are_added_exactly(archive: Archive) -> None:
     archive.append(OI, rows, accept=["unit"])
     sums = archive.sums(Query(OI, *EVER, venues=["bybit"]), "oi_usd")
     assert sums["value"].tolist() == [2.0**43 + 2.0**-9, 2.0**44 - 1, 2.0**31 + 2.0**-20]
-    with pytest.raises(ArchiveError, match="1 rows cannot be, the first is 1e\\+33"):
+    with pytest.raises(ArchiveError, match="1 rows are impossible, first 1e\\+33"):
         archive.append(OI, interest("BTC", "gateio", 0, [1e33]), accept=["unit", "venues"])
 
 

@@ -92,7 +92,9 @@ def test_a_full_disk_is_one_clear_error(
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with monkeypatch.context() as patch:
         patch.setattr(module, name, failing_at(2, getattr(module, name), full))
-        with pytest.raises(ArchiveError, match="nothing was appended, all is as it was: No space left"):
+        with pytest.raises(
+            ArchiveError, match="nothing was appended, and the archive is unchanged: No space left"
+        ):
             archive.append("funding_history", rates(["SOL"]))
     assert archive.symbols("funding_history") == ("BTC", "ETH")
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == set(named_files(tmp_path))

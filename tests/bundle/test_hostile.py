@@ -84,7 +84,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ddz")
     (tmp_path / "folder.ddz").mkdir()
     for name in ("pipe.ddz", "folder.ddz"):
-        refused(tmp_path / name, f"{name}: not a bundle: not a file")
+        refused(tmp_path / name, f"{name}: must be a bundle file")
     refused(tmp_path / ("x" * 5000), "x: not a bundle, or cut off: .*File name too long")
 
 

@@ -121,7 +121,7 @@ def test_a_ban_that_is_longer_is_an_error_that_says_what_to_do(fill: Any, fakes:
     )
     done = fill("funding_settlements", "binance", symbols=["BTC"])
     assert len(done.failed) == 1
-    for words in ("/fapi/v1/exchangeInfo", "HTTP 418", "requests a second of its limit",
+    for words in ("/fapi/v1/exchangeInfo", "HTTP 418", "requests per second of its limit",
                   "sends none for 7200 s", "stop other programs that request binance"):  # fmt: skip
         assert words in done.failed[0]
 

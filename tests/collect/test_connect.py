@@ -116,23 +116,26 @@ def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedCloc
 def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(fakes, clock) -> None:
     fakes.faults["bybit"] = [(451, {}, {})]
     dd.connect("venues", venues=["bybit", "okx"])
-    with pytest.warns(DataNotice, match="bybit is left out: .*HTTP 451"):
+    with pytest.warns(DataNotice, match="bybit is omitted: .*HTTP 451"):
         rows = dd.funding.snapshot()
     assert set(rows["exchange"]) == {"okx"}
     clock.wait(120)
     later = dd.funding.snapshot()  # said once, and in the provenance of each table that lacks it
     for table in (rows, later):
         [notice] = dd.provenance(table)["notices"]
-        assert notice.startswith("bybit is left out: ")
+        assert notice.startswith("bybit is omitted: ")
 
 
 def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clock: SimulatedClock) -> None:
     """As without a network: an empty table would mean that no venue pays funding."""
     fakes.refusals = {"bybit": (503, {}, {})}
     dd.connect("venues", venues=["bybit"])
-    with pytest.warns(DataNotice, match="503"), pytest.raises(NotFound, match="holds no funding_history"):
+    with (
+        pytest.warns(DataNotice, match="503"),
+        pytest.raises(NotFound, match="does not have funding_history"),
+    ):
         dd.funding.snapshot()
-    with pytest.raises(NotFound, match="holds no funding_settlements"):
+    with pytest.raises(NotFound, match="/funding/settlement: venues does not have funding_settlements"):
         dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     fakes.refusals = {}
     clock.wait(120)
@@ -145,7 +148,7 @@ def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Pa
         dd.connect("venues", venues=["bybit", "okx", "kraken"])
     why = "127.0.0.1:9 does not accept connections"
     assert str(caught.value).startswith(
-        f"venues: none of 3 could be reached: bybit /v5/market/instruments-info: {why}; okx "
+        f"venues: none of 3 responded: bybit /v5/market/instruments-info: {why}; okx "
     )
     assert "and 1 more. Check the network and the proxy" in str(caught.value)
     assert f"dd.connect({str(tmp_path / 'market')!r})" in str(caught.value)

@@ -141,13 +141,13 @@ def test_fetchers_have_rows_or_name_the_table_that_no_venue_tells(market: Fakes)
     window = dict(zip(("start", "end"), DAY, strict=True))
     for table, names in LACKING.items():
         for name in names.split():
-            with pytest.raises(NotFound, match=rf"venues holds no {table}\b"):
+            with pytest.raises(NotFound, match=rf"venues does not have {table}\b"):
                 _call(name, **{k: window.get(k, value) for k, value in FETCHERS[name].items()})
     for name, (args, options, table) in BY_COLLECTING.items():
         try:
             _call(name, *args, **options)
         except NotFound as problem:
-            assert f"venues holds no {table}" in str(problem)  # noqa: PT017 - or there is an answer
+            assert f"venues does not have {table}" in str(problem)  # noqa: PT017 - or there is an answer
 
 
 def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_path: Path) -> None:

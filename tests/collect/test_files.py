@@ -301,7 +301,9 @@ def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Arch
         "kucoin": [("01-02T00:00:00", 3e-4), ("01-02T08:00:00", 4e-4)],
     }
     assert rows["interval_hours"].isna().all(), "fewer than three gaps confirm no interval"
-    assert "okx fundingrates BTC-USDT-SWAP: the venue lacks the files of 2024-02" in "".join(done.notices)
+    assert "okx fundingrates BTC-USDT-SWAP: the venue does not have the files of 2024-02" in "".join(
+        done.notices
+    )
     bucket.asked.clear()
     run("2024-01-01", "2024-03-01", **options)
     assert [path for path in bucket.asked if "CHECKSUM" not in path] == [
@@ -396,7 +398,7 @@ def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(run
     """It is the first of August: the present file of August would be taken for the whole month."""
     done = run("2026-07-01", "2026-08-20", venues=["gateio"], names=["funding_settlements"])
     assert [path.rpartition("/")[2] for path in bucket.asked] == ["BTC_USDT-202607.csv.gz"]
-    assert "the venue lacks the files of 202607" in " ".join(done.notices)
+    assert "the venue does not have the files of 202607" in " ".join(done.notices)
 
 
 @pytest.mark.parametrize(

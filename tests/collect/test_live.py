@@ -128,7 +128,7 @@ def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) 
             if len(updates) == 9:
                 break
     assert [str(one.message) for one in caught] == [
-        f"kucoin funding_history: {unread}; later gaps are rows of coverage"
+        f"kucoin funding_history: {unread}; coverage records later gaps"
     ]
     coverage = _of(updates, "coverage")
     coverage = coverage.iloc[1:]  # the first poll lists the contracts, which takes more than a minute
@@ -477,7 +477,7 @@ def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest
         ((["nope"], "okx"), "unknown table 'nope'"),
         (([], "okx"), "tables: name at least one"),
         ((RATES, "nope"), "nope"),
-        ((["orderbook_book"], "okx"), r"pass some, symbols=\['BTC'\]"),
+        ((["orderbook_book"], "okx"), r"such as symbols=\['BTC'\]"),
     ],
 )
 def test_what_cannot_be_told_live_is_refused(arguments: Any, message: str) -> None:
@@ -515,7 +515,7 @@ def test_a_book_is_polled_for_its_symbol(fakes: Fakes, clock: SimulatedClock) ->
         table, rows = next(iter(feed))
     with pytest.raises(ValueError, match=r"call dd\.live again"):
         next(iter(feed))
-    with pytest.raises(ValueError, match="most: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="most must be at least 1, got 0"):
         dd.live(RATES, "okx", most=0)
     assert table == "orderbook_book"
     assert rows[["symbol", "side", "price_usd"]].iloc[0].tolist() == ["BTC", "ask", 101.0]

@@ -56,7 +56,7 @@ def test_the_message_of_a_limit_names_venue_endpoint_limit_and_remedy(exchange: 
     rate = 1 / VENUES[exchange].seconds(endpoint)
     text = str(caught.value)
     assert text.startswith(f"{exchange} {endpoint.place}: ")
-    assert f"derivdata spends {rate:.3g} requests a second of its limit" in text
+    assert f"derivdata uses {rate:.3g} requests per second of its limit" in text
     assert f"sends none for 86400 s; stop other programs that request {exchange}" in text
     assert (caught.value.reason, caught.value.retryable) == ("limit", True)
 

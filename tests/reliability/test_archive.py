@@ -168,7 +168,7 @@ def test_a_full_disk_loses_nothing_and_is_one_clear_error(
                 refused += 1
                 told = str(problem)
         assert "No space left on device" in told
-        there = "the rows are there, but" in told
+        there = "the rows were written, but" in told
         unconfirmed += there
         names += [f"S{at}"] * there
         for seen in (archive, open_archive(tmp_path / "x")):

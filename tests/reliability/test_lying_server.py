@@ -583,7 +583,9 @@ LIES: dict[str, Lie] = {
     "coins": Lie(partial(unit, "coins"), "another unit", "the response has 'coins'"),
     "bushels": Lie(partial(unit, "bushels"), "unknown unit", "the response has 'bushels', which is unknown"),
     "no resolution": Lie(
-        partial(resolution, None), "another resolution", "states its resolution, but it is missing"
+        partial(resolution, None),
+        "another resolution",
+        "its resolution by the API document, but it is missing",
     ),
     "a finer step": Lie(partial(resolution, "1m"), "another resolution", "the response has '1m'"),
     "a coarser step": Lie(coarser, "coarser resolution", "the response has '1d'"),
@@ -623,9 +625,11 @@ LIES: dict[str, Lie] = {
         "expired option",
         "expired option: expiry",
     ),
-    "a price of zero": Lie(partial(price, 0.0), "impossible figure", "price_usd is 0; it must be above 0"),
-    "no interval": Lie(partial(minutes, 0), "impossible figure", "interval_hours is 0; it must be above 0"),
-    "an interval of ages": Lie(partial(minutes, 1e9), "impossible figure", "it cannot be above 168: a week"),
+    "a price of zero": Lie(partial(price, 0.0), "impossible figure", "price_usd must be above 0, got 0"),
+    "no interval": Lie(partial(minutes, 0), "impossible figure", "interval_hours must be above 0, got 0"),
+    "an interval of ages": Lie(
+        partial(minutes, 1e9), "impossible figure", "must be at most 168: a week, got"
+    ),
     "hours for minutes": Lie(
         partial(minutes, 8), "interval against spacing", r"hours_apart 8, typical interval_hours 0\.133"
     ),
@@ -745,7 +749,7 @@ LIES: dict[str, Lie] = {
     "minus 250 percent": Lie(
         partial(each, "price_24h_change_pct", lambda v: -250.0),
         "impossible figure",
-        "it cannot be below -100",
+        "must be at least -100, got -250",
     ),
     "volatility in percent": Lie(partial(each, "iv", lambda v: 12.0), "volatility in percent", "median iv"),
     "volatility at the money in percent": Lie(

@@ -199,7 +199,7 @@ def test_the_command_speaks_over_standard_input_and_output() -> None:
 
 def test_options_of_a_port_are_refused_next_to_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "sample", "--mcp", "--port", "99"]) == 1
-    assert "--port needs a port, which --mcp does not open" in capsys.readouterr().err
+    assert "--port needs a port, but --mcp does not open one" in capsys.readouterr().err
 
 
 def test_arguments_that_are_too_long_or_no_unicode_are_refused_by_the_tool() -> None:

@@ -45,7 +45,7 @@ def test_what_is_not_held_is_refused_and_no_interval_is_made_up() -> None:
     ):
         with serving(**{f"funding_{held}": parts[held]}) as ask:
             assert ask.error(path, 404, symbol="BTC")["error"] == (
-                f"memory holds no funding_{lacks}, which this response needs; "
+                f"memory does not have funding_{lacks}, which this response needs; "
                 f"it has funding_{held}: use dd.funding.{held}"
             )
     with serving(funding_history=market.funding()) as ask:

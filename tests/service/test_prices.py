@@ -137,7 +137,7 @@ def test_tiny_prices_keep_their_digits_and_a_source_without_prices_says_so() -> 
         body = ask.body(PATH, symbol="PEPE", start="2026-06-30T10:00Z", resolution="1h")
     assert body["series"] == {"okx": [{"timestamp": "2026-06-30T11:00:00Z", "y": 8.25e-6}]}
     with served({"oi_history": market.open_interest()}) as ask:
-        assert "holds no prices_history" in ask.error(PATH, 404, symbol="BTC")["error"]
+        assert "does not have prices_history" in ask.error(PATH, 404, symbol="BTC")["error"]
 
 
 @pytest.mark.parametrize("status", [403, 404])

@@ -300,7 +300,7 @@ def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
         ("https://user:hunter2@a.example", "has a user or a password"),
         ("https://a.example/?q=1", "a query or a fragment"),
         ("https://a.example/#x", "a query or a fragment"),
-        *((url, "is not an address") for url in (
+        *((url, "must be an address such as") for url in (
             "https://", "http:///v1", "https://a b.com", "https://h:x", "https://h:70000", "https://[::1",
             "https://-h", "https://h/a b", "https://h/../b", "https://h/%7E", "https://h/%2f", "https://h/%2",
             "https://bücher.example", "https://h\\evil.example",

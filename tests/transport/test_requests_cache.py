@@ -162,7 +162,7 @@ def test_an_expired_record_is_used_where_nothing_answers(opened: Open, tmp_path:
     with serving(counting()) as server:
         first = opened(server.url)._serve(HISTORY, FUNDING)
     expire(tmp_path)
-    with pytest.warns(errors.CacheNotice, match="did not answer"):
+    with pytest.warns(errors.CacheNotice, match="did not respond"):
         assert opened(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING) == first
     with pytest.raises(errors.NetworkError):
         opened(server.url, rules={"stale_if_error": timedelta(days=1)})._serve(HISTORY, FUNDING)
@@ -245,8 +245,8 @@ def test_always_revalidate_and_read_only(opened: Open, tmp_path: Path) -> None:
             "cache={'expires': ...} cannot be set here; expected one of expire_after, urls_",
         ),
         ({"backend": "sqlite"}, ValueError, "a requests_cache.CachedSession as session="),
-        ({"expire_after": "1h"}, TypeError, "must be int or float or timedelta or datetime, not str"),
-        ({"always_revalidate": 1}, TypeError, "must be bool, not int"),
+        ({"expire_after": "1h"}, TypeError, "must be int or float or timedelta or datetime, got str"),
+        ({"always_revalidate": 1}, TypeError, "must be bool, got int"),
     ],
 )
 def test_settings_that_are_not_there_are_refused(settings: Any, kind: type[Exception], says: str) -> None:
@@ -429,7 +429,7 @@ def test_what_cannot_be_read_is_removed_from_a_users_cache(tmp_path: Path) -> No
 
 
 def test_what_is_no_session_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"session must be a requests.Session, not str"):
+    with pytest.raises(TypeError, match=r"session must be a requests.Session, got str"):
         transport.connect("https://api.example.com", session="mine")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'sample', which runs in this process"):
         transport.connect("sample", session=requests.Session())

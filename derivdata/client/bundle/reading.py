@@ -60,7 +60,7 @@ class Bundle:
         self.path = Path(path)
         with suppress(OSError):  # an invalid path: opening it below raises a clearer error
             if self.path.exists() and not self.path.is_file():  # opening a pipe would block
-                raise BundleError(f"{path}: not a bundle: not a file; pass a recording's path, FILE.ddz")
+                raise BundleError(f"{path}: must be a bundle file; pass the path of a recording, FILE.ddz")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
             self._open_journal(self._journal)

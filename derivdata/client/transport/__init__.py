@@ -186,18 +186,18 @@ def _check(source: str | None, attribution_url: str | None, *, offline: bool) ->
     """Raise on arguments of the wrong type. `typed` is not used: it would keep the key in a frame."""
     for name, text in (("source", source), ("attribution_url", attribution_url)):
         if text is not None and not isinstance(text, str):
-            raise TypeError(f"{name} must be text, not {type(text).__name__}")
+            raise TypeError(f"{name} must be text, got {type(text).__name__}")
         if text is not None and not text.isprintable():
             raise ValueError(f"{name} must be an address or a path without control characters, got {text!r}")
     if not isinstance(offline, bool):
-        raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
+        raise TypeError(f"offline must be True or False, got {type(offline).__name__}")
 
 
 def _cache_settings(cache: Any, session: Any) -> tuple[str, dict[str, Any]]:
     """Return the cache mode and the settings of requests-cache."""
     # Duck typing instead of isinstance: requests is not imported for a connection without a session.
     if session is not None and not all(hasattr(session, name) for name in ("get_adapter", "mount", "hooks")):
-        raise TypeError(f"session must be a requests.Session, not {type(session).__name__}")
+        raise TypeError(f"session must be a requests.Session, got {type(session).__name__}")
     if isinstance(cache, str) and cache in _CACHES:
         return cache, {}
     if not isinstance(cache, Mapping):
@@ -216,7 +216,7 @@ def _cache_settings(cache: Any, session: Any) -> tuple[str, dict[str, Any]]:
             )
         if not isinstance(value, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
-            raise TypeError(f"cache={{{name!r}: ...}} must be {expected}, not {type(value).__name__}")
+            raise TypeError(f"cache={{{name!r}: ...}} must be {expected}, got {type(value).__name__}")
     return "on", dict(cache)
 
 

@@ -346,7 +346,7 @@ def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
     """
     age = times.lookback(older_than) if isinstance(older_than, str) else older_than
     if older_than is not None and (not isinstance(age, pd.Timedelta) or not age >= pd.Timedelta(0)):
-        raise ValueError(f"older_than={older_than!r} is not a length of time: write it like '30d' or '12h'")
+        raise ValueError(f"older_than must be a length of time such as '30d' or '12h', got {older_than!r}")
     folder = cache_folder() / "answers"
     if not folder.is_dir():
         return 0

@@ -169,7 +169,7 @@ class Connection:
             _not_cached(request)
         if reply.is_stale:
             date = reply.headers.get("Date", "an unknown time")
-            notice = f"the source did not answer; an expired response of {date} is used (stale_if_error)"
+            notice = f"the source did not respond; an expired response of {date} is used (stale_if_error)"
             notify(request, notice, CacheNotice)
         else:
             self._learn(reply.headers)

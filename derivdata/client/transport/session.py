@@ -283,8 +283,8 @@ def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = 
     unknown = sorted(set(params) - set(by_name))
     if unknown:
         raise ValueError(
-            f"{endpoint.path} has no parameter {unknown[0]!r}; it has {', '.join(by_name) or 'none'}"
-            f"{did_you_mean(unknown[0], by_name)}"
+            f"{endpoint.path} does not have the parameter {unknown[0]!r}; available: "
+            f"{', '.join(by_name) or 'none'}{did_you_mean(unknown[0], by_name)}"
         )
     texts: dict[str, str] = {}
     passed = {name: value for name, value in params.items() if value is not None}
@@ -296,7 +296,7 @@ def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = 
             raise ValueError(f"{name} must be one of {', '.join(p.choices)}, got {texts[name]!r}{near}")
     for p in endpoint.params:
         if p.required and p.name not in texts:
-            raise ValueError(f"{endpoint.path} needs {p.name}")
+            raise ValueError(f"{endpoint.path} needs the parameter {p.name}")
     for first, second in endpoint.exclusive:
         if first in texts and second in texts:
             raise ValueError(f"{endpoint.path}: {first} and {second} exclude each other; pass one of them")
@@ -310,9 +310,11 @@ _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be text, not {value!r}")
+        raise TypeError(f"{name} must be text, got {value!r}")
     if not value or value != value.strip() or _UNSENDABLE.search(value):
-        raise ValueError(f"{name}={value!r} is empty or has spaces or control characters at its ends")
+        raise ValueError(
+            f"{name} must be non-empty text without spaces or control characters at its ends, got {value!r}"
+        )
     return value
 
 
@@ -320,7 +322,7 @@ def _list(name: str, value: Any) -> str:
     if isinstance(value, str):
         value = value.split(",")
     elif not isinstance(value, Iterable):
-        raise TypeError(f"{name} must be text or a list of texts, not {value!r}")
+        raise TypeError(f"{name} must be text or a list of texts, got {value!r}")
     items = [_text(name, item) for item in value]
     if not items:
         raise ValueError(f"{name} is an empty list; omit it to request all")
@@ -331,17 +333,17 @@ def _list(name: str, value: Any) -> str:
 
 def _number(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, not {value!r}")
+        raise TypeError(f"{name} must be a number, got {value!r}")
     if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, not {value!r}")
+        raise ValueError(f"{name} must be finite, got {value!r}")
     return str(int(value)) if isinstance(value, Integral) else format(float(value), ".15g")
 
 
 def _integer(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
+        raise ValueError(f"{name} must be at least 1, got {value}")
     return str(int(value))
 
 
@@ -393,7 +395,9 @@ def raw(path: str, **params: Any) -> Any:
         No source is connected; the request failed; the response is not JSON.
     """
     if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
-        raise ValueError(f"path={path!r} must start with one / and have no query; pass parameters by name")
+        raise ValueError(
+            f"path must start with one / and must not have a query, got {path!r}: pass parameters by name"
+        )
     endpoint = endpoint_of(path)
     request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
     response = SESSION.serve(request, endpoint, None)

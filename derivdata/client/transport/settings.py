@@ -337,9 +337,7 @@ def site(url: str) -> Site:
         address = _split(url)
     except ValueError as error:
         reason = f" ({error})" if str(error) else ""
-        raise ValueError(
-            f"{url!r} is not an address{reason}: write it like 'https://api.example.com'"
-        ) from None
+        raise ValueError(f"{url!r} must be an address such as 'https://api.example.com'{reason}") from None
     private = address.scheme == "https" or is_loopback(str(address.hostname))
     base = f"{address.scheme}://{address.netloc}{address.path}".rstrip("/")
     host = address.netloc.removesuffix(f":{_PORTS[address.scheme]}")

@@ -243,7 +243,9 @@ def add_rows(
     try:
         close_months(storage, table, over, timeout=timeout)
     except ArchiveError as problem:  # the rows are there: only their files are more than they need be
-        warn_caller(f"{table.name}: {', '.join(over)} stay in several files, until a later append: {problem}")
+        warn_caller(
+            f"{table.name}: {', '.join(over)} remain in several files until a later append: {problem}"
+        )
     return counts
 
 

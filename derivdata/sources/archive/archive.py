@@ -91,8 +91,8 @@ def open_archive(
     clean(storage)
     if manifests.load(storage) is None and not create:
         raise ArchiveError(
-            f"{storage}: no archive here: create one with derivdata import or dd.open_archive"
-            f"{_meant(str(path))}"
+            f"{storage}: archive not found: create one with derivdata import or "
+            f"dd.open_archive{_meant(str(path))}"
         )
     return Archive(storage, lock_timeout=lock_timeout)
 
@@ -179,14 +179,14 @@ class Archive(ArchiveReader):
         )
         if named.other_quotes:
             warn_caller(
-                f"{table}: {named.other_quotes} rows of a quote currency of lower priority were left out"
+                f"{table}: {named.other_quotes} rows of a quote currency of lower priority were omitted"
             )
         for notice in counts.notices[:_SHOWN_NOTICES]:
             warn_caller(notice)
         if counts.differing:
             warn_caller(
-                f"{table}: {counts.differing} rows are stored already with other values; "
-                "the stored values stay"
+                f"{table}: {counts.differing} rows already exist with other values; the stored values are "
+                "kept"
             )
         return counts.written
 
@@ -439,7 +439,7 @@ def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
 
         before = rows["time"].nunique()
         after = whole["time"].nunique()
-        text = f"{before:,} timestamps of rows are {after:,} chains"
+        text = f"{before:,} timestamps of rows belong to {after:,} chains"
         if len(whole) < len(rows):
             text += f"; {len(rows) - len(whole):,} rows have a newer row of the instrument in their chain"
         yield Finding(*label, len(rows), text, repair)

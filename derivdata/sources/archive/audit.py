@@ -164,7 +164,10 @@ def audit(
         last = rows["time"].max()
         if last > future_limit():
             raise Question(
-                f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock",
+                (
+                    f"time: the newest row is at {times.iso(last)}, which is in the future by the clock of "
+                    "this machine"
+                ),
                 "correct its unit or zone, or pass accept=['future'] (--accept future)",
             )
     _refuse_scaled_prices(table, rows, read, questions)
@@ -213,8 +216,10 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
         raise Question(
             f"{table.name}.price_usd: the prices of {symbol} are {10 ** wrong.iloc[0]:.3g} times the stored "
             f"ones of these days (median {new[symbol]:.6g} against {stored_medians[symbol]:.6g})",
-            "divide them by the power of ten, or name the contract as the venue does (1000PEPE); or say "
-            "--accept unit (accept=['unit']) if they are right",
+            (
+                "divide them by the power of ten, or name the contract as the venue does (1000PEPE); or pass "
+                "--accept unit (accept=['unit']) if they are right"
+            ),
         )
 
 
@@ -264,7 +269,7 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
-            message = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
+            message = f"{wrong.sum()} rows are impossible, first {shown} ({key}){limit}"
             raise Question(f"{table.name}.{name}: {message}", "correct or omit them")
     if {*_PAID} <= table.columns.keys():
         _refuse_large_payments(table, rows)
@@ -279,9 +284,11 @@ def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
         first = rows.iloc[large[0]]
         key = ", ".join(str(first[k]) for k in table.key)
         raise Question(
-            f"{table.name}: {large.size} rows pay more than {MOST_PAID:.0%} of notional, the first "
-            f"{share[large[0]]:.4g} ({key}: {bps[large[0]]:g} bps per 8 h for {hours[large[0]]:g} h)",
-            "correct the rates or intervals, or leave the rows out",
+            (
+                f"{table.name}: {large.size} rows pay more than {MOST_PAID:.0%} of notional, first "
+                f"{share[large[0]]:.4g} ({key}: {bps[large[0]]:g} bps per 8 h for {hours[large[0]]:g} h)"
+            ),
+            "correct the rates or intervals, or omit the rows",
         )
 
 
@@ -350,7 +357,7 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     if rate.size >= _LEAST_ROWS and np.mean(rate > huge) >= 0.5:
         raise Question(
             f"rate_bps_8h: half of the rates are over {np.median(rate):.0f} bps per 8 hours",
-            "what is their unit? pass it with --unit, or --accept unit (accept=['unit']) if it is right",
+            "pass the unit with --unit, or --accept unit (accept=['unit']) if it is right",
         )
 
 
@@ -381,9 +388,11 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
         raise Question(
             f"interval_hours: {whose} states {stated[place]:g}, and its rows are {spacing:g} hours apart "
             f"from {times.iso(first['time'])} on ({int(wrong.sum()):,} of {len(rows):,} rows)",
-            "which is right? map the column of intervals, leave interval_hours out to take it from the "
-            f"spacing, pass --set interval_hours={spacing:g} (and --unit), or --accept interval "
-            "(accept=['interval']) if rows are missing",
+            (
+                "map the column of intervals, omit interval_hours to derive it from the spacing, pass --set "
+                f"interval_hours={spacing:g} (and --unit), or --accept interval (accept=['interval']) if "
+                "rows are missing"
+            ),
         )
 
 
@@ -495,8 +504,10 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
             raise Question(
                 f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
                 f"are {apart:g} hours later",
-                f"in which zone is the file? pass --tz (--tz UTC+{apart:g} if its clock is ahead), or "
-                "--accept schedule (accept=['schedule']) if these times are UTC",
+                (
+                    f"pass the zone of the file with --tz (--tz UTC+{apart:g} if its clock is ahead), or "
+                    "--accept schedule (accept=['schedule']) if these times are UTC"
+                ),
             )
 
 
@@ -550,10 +561,14 @@ def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
         median = prices.median()
         if 0 < median < least:
             raise Question(
-                f"{table.name}.price_usd: the prices of {symbol} have the median {median:.6g}, "
-                f"and were never under {least:g} USD",
-                "name the table and the column that the values are of, or pass --accept unit "
-                "(accept=['unit']) if they are prices",
+                (
+                    f"{table.name}.price_usd: prices of {symbol} have the median {median:.6g} USD, but were "
+                    f"never below {least:g} USD"
+                ),
+                (
+                    "pass the table and the column of these values, or --accept unit (accept=['unit']) if "
+                    "they are prices"
+                ),
             )
 
 

@@ -189,7 +189,8 @@ class ArchiveContents:
                     break
         else:
             raise ArchiveError(
-                f"{self._storage}: a writer replaced files during each of {_TRIES} reads: read again"
+                f"{self._storage}: a writer replaced files during each of {_TRIES} attempts to read: read "
+                "again"
             )
         if isinstance(fault, ArchiveError):
             raise fault

@@ -64,9 +64,7 @@ def replace_rows(
         outside = ~chosen.mask(frame)
         if outside.any():
             first = frame.loc[outside, list(table.key)].iloc[0].to_dict()
-            raise ValueError(
-                f"frame: {outside.sum()} rows are outside the replaced selection; the first is {first}"
-            )
+            raise ValueError(f"frame: {outside.sum()} rows are outside the replaced selection, first {first}")
 
     where = {name: sorted(chosen.where[name]) for name in table.key if name in chosen.where}
     action = "delete" if frame is None else "replace"
@@ -148,7 +146,7 @@ def _apply(
         added, _ = write_new_rows(storage, table, files, frame)
         files = merge_files(storage, table, files, added, written)
     if not removed and not added and draft.undoes is None:
-        raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
+        raise ArchiveError(f"{storage}: nothing was corrected: {table.name} does not have matching rows")
     # An empty series forgets its contract, so that rows of another one may be stored; the log has it.
     refilled = emptied & scanning.series(storage, table, added) if emptied else emptied
     stated = left | {series: entry.contracts[series] for series in refilled} | draft.contracts
@@ -302,17 +300,17 @@ def find_undoable(manifest: Manifest, number: int) -> Correction:
     undone = undone_numbers(manifest.corrections)
     target = next((c for c in manifest.corrections if c.number == number), None)
     if target is None:
-        raise ValueError(f"number={number}: no such correction; see archive.corrections()")
+        raise ValueError(f"number={number}: correction not found; see archive.corrections()")
     if number in undone:
-        raise ValueError(f"number={number}: this correction was undone already")
+        raise ValueError(f"number={number}: this correction was already undone")
     own = selection_of(target)
     for later in manifest.corrections:
         counts = later.number > number and later.table == target.table and later.number not in undone
         takes_back = later.undoes is not None and later.undoes > number
         if counts and not takes_back and own.overlaps(selection_of(later)):
             raise ValueError(
-                f"number={number}: correction {later.number} came later and touches the same rows: "
-                f"undo {later.number} first"
+                f"number={number}: the later correction {later.number} changed the same rows: undo "
+                f"{later.number} first"
             )
     return target
 

@@ -186,7 +186,9 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         if mode != "rb":
-            raise PermissionError(errno.EROFS, "an archive can be written only by its own methods", path)
+            raise PermissionError(
+                errno.EROFS, ("archives must be written by their methods, such as append and replace"), path
+            )
         return _OpenFile(path, self._file(path), self.failures)
 
     def glob(self, path: str, **_: Any) -> list[str]:
@@ -293,7 +295,7 @@ class Engine:
                 at += len(some)
             statements = cursor.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise ValueError("query: one SELECT at a time; append and replace write an archive")
+                raise ValueError("query must be one SELECT; use append or replace to write to an archive")
             return cursor.sql(sql).to_arrow_table()
 
     @contextmanager

@@ -229,13 +229,15 @@ def _has_appeared(storage: Storage) -> bool:
     except FileNotFoundError:
         return False
     except NotADirectoryError:
-        raise ArchiveError(f"{storage}: an archive is a folder, this is a file") from None
+        raise ArchiveError(f"{storage}: must be a folder, got a file") from None
     except OSError as problem:
         raise _unreadable(storage, problem) from None
     # A collector may keep a body that it could not read before there is a first row.
     foreign = next((name for name in names if not name.startswith(".") and name != "quarantine"), None)
     if foreign is not None and MANIFEST not in names:
-        raise ArchiveError(f"{storage}: not an archive: it has no {MANIFEST}, but holds {foreign!r}")
+        raise ArchiveError(
+            f"{storage}: not an archive: {MANIFEST} is missing, and the folder contains {foreign!r}"
+        )
     return MANIFEST in names
 
 
@@ -283,7 +285,7 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
                 except ManifestChanged:
                     if time.monotonic() >= until:
                         raise Overtaken(
-                            f"{storage}: other writers were faster for over {timeout:g} s; nothing was "
+                            f"{storage}: other writers committed first for over {timeout:g} s; nothing was "
                             "written: append again, in smaller pieces or with a longer lock_timeout"
                         ) from None
                 time.sleep(random.uniform(0.0, _WAIT_SECONDS))
@@ -333,7 +335,7 @@ def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
         return
     writing.keep_notes()
     shown = ", ".join(left[:3]) + (" and more" if len(left) > 3 else "")
-    todo = "remove them by hand" if storage.remote else "the next open removes them"
+    todo = "remove them manually" if storage.remote else "the next open removes them"
     warn_caller(
         f"{storage}: the rows are stored, but {len(left)} old files could not be removed: {todo} ({shown})"
     )
@@ -380,21 +382,21 @@ def _sweep(storage: Storage) -> None:
 def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
     """Return an error that says whether the rows are stored, according to the current manifest."""
     why = problem.strerror or problem
-    nothing = ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
+    nothing = ArchiveError(f"{storage}: nothing was appended, and the archive is unchanged: {why}")
     if tried is None:  # it failed before the manifest was to be replaced
         return nothing
     again = f"append again, rows that are stored are skipped: {why}"
     try:
         now = load(storage) or Manifest()
     except ArchiveError:
-        return ArchiveError(f"{storage}: whether these rows were appended is not known: {again}")
+        return ArchiveError(f"{storage}: it is unknown whether these rows were appended: {again}")
     if now.commits == before.commits:
         return nothing
     if msgspec.json.encode(now) != msgspec.json.encode(tried):
         return ArchiveError(
-            f"{storage}: another writer has committed, and whether these rows were appended is not known: "
+            f"{storage}: another writer has committed, and it is unknown whether these rows were appended: "
             f"{again}"
         )
     return ArchiveError(
-        f"{storage}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
+        f"{storage}: the rows were written, but the disk did not confirm that they survive a power cut: {why}"
     )

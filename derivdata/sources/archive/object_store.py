@@ -104,7 +104,7 @@ class ObjectStore:
     @property
     def folder(self) -> Path:
         """Raise, because an object store has no folder."""
-        raise ArchiveError(f"{self}: this needs an archive in a folder of this machine: copy it")
+        raise ArchiveError(f"{self}: this needs an archive in a local folder: copy it")
 
     def place(self, path: str) -> str:
         """Return the address of an object."""
@@ -345,7 +345,7 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
         try:
             return LocalFolder(Path(path).expanduser().resolve())
         except (ValueError, RuntimeError) as fault:
-            raise ValueError(f"path={text!r} cannot name a folder: {fault}") from None
+            raise ValueError(f"path={text!r} must be a valid folder name: {fault}") from None
     if address[1].lower() != "s3":
         raise ArchiveError(
             f"{text}: archives on {address[1]} cannot be opened, only folders and s3://bucket/path: "

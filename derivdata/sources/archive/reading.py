@@ -77,12 +77,14 @@ def lazy_panel(
     import xarray as xr
 
     if set(table.key) - {"kind"} != set(_DIMS):  # `where` chooses one kind
-        raise ValueError(f"table={table.name!r} is not keyed by symbol, exchange and time: no panel")
+        raise ValueError(
+            f"table={table.name!r} cannot become a panel: it is not keyed by symbol, exchange and time"
+        )
     if column not in table.columns or table.columns[column].kind is not Kind.NUMBER:
-        raise ValueError(f"column={column!r} is not a column of numbers of {table.name}")
+        raise ValueError(f"column must be a numeric column of {table.name}, got {column!r}")
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
-        raise ValueError(f"step={step!r} is not a length of time")
+        raise ValueError(f"step must be a length of time, got {step!r}")
     attrs = dict(tables_panel(table.empty(), column).attrs)
     for stated in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
         if len(entry.values.get(stated, [])) == 1:  # the whole table has one word for it
@@ -132,7 +134,7 @@ def _panel_block(
         if remainder.any():
             first = pd.Timestamp(int(stamps[remainder > 0][0]), unit="us")
             raise ValueError(
-                f"a row of {table.name} at {first} is not on the grid: align it, or choose another step"
+                f"a row of {table.name} at {first} is off the grid: align the rows, or pass another step"
             )
         codes = []
         for index, name in zip(indexes, _DIMS[:2], strict=True):
@@ -162,8 +164,8 @@ def _read(
                 f"a file of the archive is missing: {problem.filename}: restore it from a copy"
             ) from None
         raise ArchiveError(
-            f"{problem.filename}: is gone: the archive was written to since this was planned, and these rows "
-            "are in another file now: call lazy() or panel() again"
+            f"{problem.filename}: was replaced: the archive was written to after this was planned, and these "
+            "rows are now in another file: call lazy() or panel() again"
         ) from None
 
 
@@ -294,7 +296,7 @@ class ArchiveReader(ArchiveContents):
         """
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
-            raise ValueError(f"value={value!r}: table {table.name} has no sums of it over symbols")
+            raise ValueError(f"value={value!r}: table {table.name} does not have sums of it over symbols")
         frame = self._planned(scanning.sums, table, chosen, value).to_pandas()
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame

@@ -50,7 +50,7 @@ def read_filter(
         if values is None:
             continue
         if column not in table.columns:
-            raise ValueError(f"{argument}: table {table.name} has no column {column!r}")
+            raise ValueError(f"{argument}: table {table.name} does not have the column {column!r}")
         where[column] = frozenset([values] if isinstance(values, str) else values)
     return where
 
@@ -288,7 +288,7 @@ def _by_columns(
         except (OSError, pa.ArrowException) as problem:
             raise damaged(storage, file, problem) from None
         if lacking := sorted(names - {*schema.names, *table.optional}):
-            why = f"it has no column {', '.join(lacking)}"
+            why = f"it lacks the column {', '.join(lacking)}"
             raise schemas.of_another_version(storage.place(file.path), why)
         groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
     return list(groups.values())

@@ -256,7 +256,7 @@ class _Job:
                 else:
                     yield read
         if absent:
-            self._note(series, f"the venue lacks the files of {_listed(absent)}")
+            self._note(series, f"the venue does not have the files of {_listed(absent)}")
 
     def _note(self, series: _Series, text: str) -> None:
         self.done.notices.append(f"{series.label}: {text}")
@@ -358,8 +358,10 @@ class _Job:
             if counts.differing:
                 self._note(
                     series,
-                    f"{counts.differing} rows of {table} are stored already with other values, from "
-                    "requests; the stored values are kept",
+                    (
+                        f"{counts.differing} rows of {table} already exist with other values, from requests; "
+                        "the stored values are kept"
+                    ),
                 )
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
@@ -372,7 +374,7 @@ class _Job:
         index = prices[prices["kind"] == "index"].drop_duplicates("time").set_index("time")["price_usd"]
         rows = rows.assign(index_price_usd=rows["time"].map(index))
         if missing := int(rows["index_price_usd"].isna().sum()):
-            self._note(series, f"{missing} rows are without an index price at their time")
+            self._note(series, f"{missing} rows lack an index price at their time")
         return rows
 
     def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:

@@ -276,7 +276,8 @@ def _require_whole(
     others = is_short and frame.empty and _has_rows_of_another(session, endpoint, item, table, end)
     if is_short and (len(frame) or (is_due if others else is_recent)):
         raise SchemaError(
-            f"{where} is traded, and its rows end at {times.iso(newest)}, in a window until {times.iso(end)}"
+            f"{where} is still traded, but its rows end at {times.iso(newest)} in a window until "
+            f"{times.iso(end)}"
         )
     words = list(frame["resolution"].unique()) if "resolution" in frame else []
     step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
@@ -285,7 +286,7 @@ def _require_whole(
     apart = frame["time"].sort_values().diff().median()
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
     if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
-        raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
+        raise SchemaError(f"{where}: rows must be {step} apart, got {apart}")
 
 
 def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) -> None:
@@ -300,7 +301,7 @@ def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) 
     newest = max((row.time for rows in pasts for row in rows), default=0)
     if newest > times.us(now + _AHEAD):
         stamp = times.iso(pd.Timestamp(newest, unit="us", tz="UTC"))
-        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, and now is {times.iso(now)}")
+        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, but the time is {times.iso(now)}")
 
 
 def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:

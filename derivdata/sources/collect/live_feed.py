@@ -371,7 +371,7 @@ class Live:
         for table, entry in pairs:
             if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._warned:
                 self._warned.add((entry.exchange, table))
-                warn_caller(f"{entry.exchange} {table}: {entry.error}; later gaps are rows of coverage")
+                warn_caller(f"{entry.exchange} {table}: {entry.error}; coverage records later gaps")
         return list(batch.updates())
 
 
@@ -435,9 +435,9 @@ def live(
     if not names:
         raise ValueError("tables: name at least one")
     if most < 1:
-        raise ValueError(f"most: expected at least 1, got {most}")
+        raise ValueError(f"most must be at least 1, got {most}")
     if {*names} & {*BOOKS} and not wanted:
-        raise ValueError("symbols: order books need symbols: pass some, symbols=['BTC']")
+        raise ValueError("symbols is missing: order books need it, such as symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
     streams: dict[str, list[Stream]] = {}
     for name in chosen_venues(exchanges, unconfirmed=unconfirmed):

@@ -133,9 +133,11 @@ class ReadThrough:
         more = f"; and {len(reasons) - 2} more" if len(reasons) > 2 else ""
         raise NetworkError(
             "venues",
-            f"none of {len(shared)} could be reached: {'; '.join(reasons[:2])}{more}. Check the network and "
-            "the proxy (HTTPS_PROXY); read the rows that were collected before with "
-            f"dd.connect({str(self.archive.path)!r})",
+            (
+                f"none of {len(shared)} responded: {'; '.join(reasons[:2])}{more}. Check the network and the "
+                "proxy (HTTPS_PROXY); read previously collected rows with "
+                f"dd.connect({str(self.archive.path)!r})"
+            ),
         )
 
     def take_notices(self) -> list[str]:
@@ -228,7 +230,7 @@ class ReadThrough:
         gone = self._collector.gone
         lost = self._collector.failed
         requested = self._collector.venues if query.venues is None else query.venues
-        texts = [f"{name} is left out: {gone[name]}" for name in requested if name in gone]
+        texts = [f"{name} is omitted: {gone[name]}" for name in requested if name in gone]
         errors = {name: lost.get(f"{name} {query.table}") for name in requested if name not in gone}
         texts += [f"{name}: no {query.table}: {why}" for name, why in errors.items() if why]
         origin = rows.attrs.get("provenance", {})
@@ -291,7 +293,7 @@ class ReadThrough:
             if exchange not in gone:
                 words = f"no response to {subject}" if subject.startswith("/") else f"no {subject}"
                 by_error.setdefault((exchange, why), []).append(words)
-        self._warn([f"{name} is left out: {why}" for name, why in gone.items()])
+        self._warn([f"{name} is omitted: {why}" for name, why in gone.items()])
         self._warn([f"{name}: {', '.join(words)}: {why}" for (name, why), words in by_error.items()])
 
     def _warn_of_missing_venues(self, table: str) -> None:

@@ -387,7 +387,7 @@ class VenueSession:
         if problem.reason == "busy":
             advice = "the venue is busy: the next poll requests it again"
         else:
-            limit = f"derivdata spends {1 / self.venue.seconds(endpoint):.3g} requests a second of its limit"
+            limit = f"derivdata uses {1 / self.venue.seconds(endpoint):.3g} requests per second of its limit"
             wait = problem.retry_after
             until = "for a while" if wait is None else f"for {wait:.0f} s"
             advice = f"{limit}, and sends none {until}; stop other programs that request {endpoint.exchange}"

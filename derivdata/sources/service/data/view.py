@@ -151,8 +151,8 @@ class View:
         """Raise `Refusal` (404) if the store has none of the tables."""
         if not self.has(*names):
             raise not_found(
-                f"{self.store.label} holds no {' nor '.join(names)}, which this response needs"
-                f"{self._instead(names)}"
+                f"{self.store.label} does not have {' or '.join(names)}, which this response "
+                f"needs{self._instead(names)}"
             )
 
     def _instead(self, names: Sequence[str]) -> str:
