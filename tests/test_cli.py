@@ -22,7 +22,7 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "sample", "--key", "dev"], "expected NAME=VALUE (the value is not shown"),
         (["serve", "sample", "--key", "dev=a", "--key", "dev=b"], "--key must have dev once"),
         ([*imported, "--map", "time=x", "--map", "time=y"], "--map must have time once"),
-        ([*imported, "--set", "side=x", "--set", "side=x"], "--set gives side twice"),
+        ([*imported, "--set", "side=x", "--set", "side=x"], "--set must have side once"),
     ):
         with pytest.raises(SystemExit, match=r"^2$"):
             main(arguments)
