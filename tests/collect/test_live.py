@@ -489,7 +489,7 @@ def test_the_example_of_the_page_draws_ten_minutes(monkeypatch) -> None:
     clock = Together("2026-01-20T10:30:30", venues=3)
     fakes = faked(int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()), clock, monkeypatch)
     text = (Path(__file__).resolve().parents[2] / "docs" / "venues.md").read_text(encoding="utf-8")
-    block = text.partition("## Tables as they come")[2].partition("```python\n")[2].partition("```")[0]
+    block = text.partition("## Streaming")[2].partition("```python\n")[2].partition("```")[0]
     told = partial(dd.live, clock=clock, addresses=fakes.addresses)
     monkeypatch.setattr("derivdata.sources.collect.live_feed.find_spec", lambda _: None)  # polls alone
     drawn: list[object] = []
