@@ -99,7 +99,7 @@ def events(
     venues
         Venues; None requests all of them.
     exclude_symbols
-        Assets to leave out; not together with `symbols`.
+        Assets to exclude; not together with `symbols`.
 
     Returns
     -------

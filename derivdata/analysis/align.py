@@ -71,7 +71,7 @@ def align(
     Raises
     ------
     ValueError
-        No ``time`` dim, times that do not ascend, or settled rates that do not say their interval and have
+        No ``time`` dim, times that do not ascend, or settled rates that do not state their interval and have
         no tolerance.
 
     Examples

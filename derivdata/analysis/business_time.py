@@ -126,7 +126,8 @@ def fit(
     Notes
     -----
     Least squares in volatility, linear for given ω and κ, which are searched on a grid that is refined.
-    Weekends show only where expiries are days apart: three expiries of this week say more than ten months.
+    Weekends show only where expiries are days apart: three expiries of this week are more informative than
+    ten months.
     """
     surface = whole_surface(surface)
     origin = origin_us(surface)

@@ -23,7 +23,7 @@ __all__ = ["calibration", "probabilities"]
 __dir__ = __all__.copy
 
 _PREFERENCE = ("option", "index", "unstated")
-"""Which deliveries options are settled at, the best first; a future's mean may be of another window."""
+"""Kinds of delivery price for options, in order of preference; a future's mean may use another window."""
 
 
 @typed

@@ -51,7 +51,7 @@ def open_interest(
         Coins per contract, one number or one by exchange. None takes the chain's column ``contract_size``,
         and else 0.01 BTC or 0.1 ETH for OKX and one coin for other venues.
     at
-        Instant of the quotes, where the chain has no ``time``.
+        Timestamp of the quotes if the chain does not have ``time``.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def sized(
     *,
     volatilities: bool = False,
 ) -> pd.DataFrame:
-    """Return a row per option with ``oi_coin``, those included that `chain.clean` left out of a fit.
+    """Return a row per option with ``oi_coin``, including those that `chain.clean` excluded from a fit.
 
     With `volatilities`, missing ones are computed from prices, as `chain.clean` does.
     """

@@ -1,6 +1,6 @@
 """Dated futures: basis by expiry and at a constant maturity, cash and carry, rolls, and a leg of backtests.
 
-Of several contracts of one expiry on a venue, the one with the largest median open interest so far is used,
+If a venue has several contracts of one expiry, the one with the largest median open interest so far is used,
 without look-ahead. Each is compared with the index in its own quote currency.
 """
 

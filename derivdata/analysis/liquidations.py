@@ -43,13 +43,13 @@ class BranchingStatus(IntFlag):
     TOO_FEW = 1 << 0
     """Fewer than 30 buckets are known."""
     NO_EXCESS = 1 << 1
-    """The counts vary no more than those of independent events, so the ratio is undefined."""
+    """The counts do not vary more than those of independent events, so the ratio is undefined."""
     CYCLE = 1 << 2
     """Counts follow the time of day or the weekend; without that the figure would be lower by over 0.05."""
     CORRELATED = 1 << 3
-    """Neighbouring buckets go together: bursts outlast a bucket, or the rate drifts; it may be any figure."""
+    """Adjacent buckets are correlated, so the ratio is unreliable: long bursts, or a drifting rate."""
     CANNOT_TELL = 1 << 4
-    """Less than three days are covered, or there are no times: a daily cycle may explain the ratio."""
+    """Less than three days are covered, or times are missing: a daily cycle may explain the ratio."""
 
 
 class _Clock(NamedTuple):

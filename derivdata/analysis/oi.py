@@ -102,7 +102,7 @@ def migration(
     -------
     Dataset
         ``growth``, ``share`` and, as the case may be, ``interaction`` and ``price`` per venue, in the unit
-        of `oi`; they add to ``change``. A venue without a figure at either end is NaN and left out of the
+        of `oi`; they add to ``change``. A venue without a figure at either end is NaN and excluded from the
         total.
 
     Raises
@@ -427,9 +427,9 @@ class TrendStatus(IntFlag):
     """Reasons; a status of 0 is a plain success."""
 
     TOO_FEW = 1 << 0
-    """Fewer than three values: there is no slope."""
+    """Fewer than three values: the slope is undefined."""
     CANNOT_TELL = 1 << 1
-    """The values are worth fewer than eight independent ones: they may be a random walk without a trend."""
+    """The values count as fewer than eight independent ones: they may be a random walk without a trend."""
 
 
 @typed
@@ -458,7 +458,7 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
     Raises
     ------
     ValueError
-        No ``time`` dim, times that do not ascend without repeats, or an unknown `ci`.
+        No ``time`` dim, times that do not ascend without duplicates, or an unknown `ci`.
 
     Notes
     -----

@@ -359,7 +359,7 @@ def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
-    """Return the hours of each row since the first; times must be naive and ascend without repeats."""
+    """Return the hours of each row since the first; times must be naive and ascend without duplicates."""
     require_times(panel, name)
     times = panel["time"].to_numpy()
     if not times.size:
@@ -411,7 +411,7 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
 def window_rows(
     panel: xr.DataArray, window: str | pd.Timedelta | None, rows: int | None, min_rows: int | None
 ) -> tuple[int, int]:
-    """Return the rows of a window, of time in whole steps of the panel, and the least known ones."""
+    """Return the rows of a window of whole steps of the panel, and the minimum number of known rows."""
     since = hours(panel) if "time" in panel.coords and panel.sizes["time"] else None
     if (window is None) == (rows is None):
         raise ValueError("window= or rows= is missing: pass window as a length of time, or rows as a number")

@@ -80,7 +80,7 @@ def due_settlements(
     """Return the settlements of a panel at their due times, and the hours that each pays for.
 
     Payments without an interval are included (`with_unknown_intervals`), and payments for more hours than
-    have passed are refused or left out (`without_overlap`).
+    have passed are refused or omitted (`without_overlap`).
     """
     interval = interval_of(panel)
     rates, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)

@@ -24,7 +24,7 @@ class Status(IntFlag):
     EXPIRED = 1 << 0
     """No time is left: year fraction ≤ 0."""
     BAD_INPUT = 1 << 1
-    """NaN, or a forward, strike or volatility that cannot be."""
+    """NaN, or an impossible forward, strike or volatility."""
     ZERO_TIME_VALUE = 1 << 2
     """The price is exactly intrinsic: no volatility is implied."""
     BELOW_INTRINSIC = 1 << 3
@@ -56,11 +56,11 @@ class Status(IntFlag):
     EXPIRY_TIME_ASSUMED = 1 << 16
     """The expiry came as a date; 08:00 UTC is assumed."""
     NEAR_EXPIRY = 1 << 17
-    """Too close to settlement for a fit, still good for exposure."""
+    """Too close to settlement for a fit, but used for exposure."""
     ONE_SIDED = 1 << 18
     """There is an ask but no bid."""
     DUPLICATE = 1 << 19
-    """Several quotes were at this place; the one with the largest open interest was used."""
+    """Several quotes have this expiry and strike; the one with the largest open interest was used."""
     OUTLIER = 1 << 20
     """The implied volatility is far from its neighbours."""
     OFF_AT_THE_MONEY = 1 << 21
@@ -150,17 +150,17 @@ class FundingStatus(IntFlag):
     UNIT_ROOT = 1 << 4
     """The autoregression is at or above one: nothing reverts, the half-life is infinite."""
     CONSTANT = 1 << 5
-    """The series does not move."""
+    """The series is constant."""
     FILLED = 1 << 6
     """Too many points were carried forward."""
     UNREACHABLE = 1 << 7
-    """No holding time earns the cost back."""
+    """The costs are not recovered at any holding time."""
     TOO_THIN = 1 << 8
     """The book is not deep enough for the size."""
     OPEN = 1 << 9
-    """The holding time is not over: the outcome is not known yet."""
+    """The holding time has not ended: the outcome is still unknown."""
     CANNOT_TELL = 1 << 10
     """The data determines no interval: a half-life may be anything from a single step to infinity, or
     a pair's own outcomes span less than a holding time."""
     FEW_DECISIONS = 1 << 11
-    """The past decisions are worth fewer than eight independent ones: take the figure as a first guess."""
+    """Past decisions count as fewer than eight independent ones: the figure is only a rough estimate."""

@@ -1,1 +1,1 @@
-"""How a request becomes a table: transport and cache, windows, checked answers, record and replay."""
+"""Turn requests into tables: transport and cache, windows, checked responses, record and replay."""

@@ -39,7 +39,7 @@ _MOST_ROWS = 200_000
 _MOST_STORED_ROWS = 1_000_000
 """Rows of all stored responses, about 100 MB."""
 _SETTLED_US = HOUR_US
-"""How long after its time a row may change."""
+"""Time after its timestamp during which a row may change."""
 _SAME_MINUTE_US = 60_000_000
 _SAME_HISTORY = 1e-5
 _SAME_MINUTE = {0.2: 0.1, 0.5: 0.02}

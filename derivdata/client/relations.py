@@ -289,7 +289,7 @@ def unread_names(e: CheckedAnswer) -> Iterator[str]:
 
 def options_twice(e: CheckedAnswer) -> Iterator[str]:
     """Yield a notice of options with the same expiry, strike and side."""
-    if "trade_id" in e.columns:  # rows are trades, of which an option has many
+    if "trade_id" in e.columns:  # rows are trades, and an option has many trades
         return
     distinct = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
     if duplicates := e.size - distinct.shape[1]:

@@ -249,7 +249,7 @@ def read_columns(
     *,
     within: times.Window | None = None,
 ) -> Reading:
-    """Read and check the columns of a response. Of a checked response from the cache only some rules run."""
+    """Read and check the columns of a response. Only some rules run for a checked response from the cache."""
     reader = _reader_name(table, columns)
     passed = answer.passed.get(reader)
     try:

@@ -546,7 +546,7 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 
 
 def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find runs of one value of BTC, ETH or a venue's total, which never stand still."""
+    """Find runs of one value of BTC, ETH or a venue's total, which always change."""
     if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES):
         return
     faults = still_levels(rows.series, rows.times, rows.values)

@@ -109,7 +109,7 @@ def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _totals(e: CheckedAnswer) -> Iterator[str]:
-    """Find liquidations of which almost all sums of one part of the window are above those of the other."""
+    """Find liquidations with almost all sums in one part of the window above those in the other."""
     longs, shorts = e.numbers("long_usd"), e.numbers("short_usd")
     if longs is None or shorts is None or e.time_us is None:
         return

@@ -23,7 +23,7 @@ class Query:
     columns
         Columns to return, rows then in any order; None returns the whole table, sorted by its key.
     near_money
-        Whether options away from the money may be left out, by a store that makes them one by one.
+        Whether a store that creates options one by one may omit those away from the money.
     """
 
     table: str

@@ -426,7 +426,8 @@ def _over_time(rows: pd.DataFrame) -> xr.Dataset:
 def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
     """Return one option per position along `dims`, sorted by position.
 
-    Of several options the one with the largest open interest is used, with the sum of open interest.
+    If there are several options, the one with the largest open interest is used, with the sum of open
+    interest.
     """
     if not rows.duplicated(list(dims)).any():
         return rows

@@ -381,7 +381,7 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
 def over_all_contracts(table: pd.DataFrame) -> pd.DataFrame:
     """Return open interest over all contracts of each symbol, in the series that have it.
 
-    Rows of such a series that lack a contract are left out, with a notice.
+    Rows of such a series that lack a contract are omitted, with a notice.
     """
     if _OI_OF_ALL not in table or table[_OI_OF_ALL].isna().all():
         return table

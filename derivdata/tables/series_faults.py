@@ -84,7 +84,7 @@ _LEAST_SCATTERED = 48
 _SCATTERED = 1.2
 """Squared steps of ranks over their variance: 2 for rows in random order, far below 1 for levels."""
 _SCATTERED_SIZE = 0.066
-"""Least log range of the central 90 % of the rows."""
+"""Minimum log range of the central 90 % of the rows."""
 _LONE_RATE = 15.0
 """How many times a lone rate is its neighbours and the median. Of 2,486 windows of recorded payments of seven
 venues, 2020 to 2023, one had two such rates."""

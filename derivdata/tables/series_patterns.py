@@ -103,7 +103,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
         if place:
             changes += values[place : place + count] != values[place - 1 : place - 1 + count]
     is_compared = (series[:count] == series[_BLOCK - 1 :]) & (changes >= _LEAST_DISTINCT - 1)
-    # Equal blocks are sampled alike by their numbers: a copy of 16 rows is found in 9 of 10 cases.
+    # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
     is_compared &= number % np.uint64(_SAMPLED) == 0
     rows = np.flatnonzero(is_compared)
     # 2. Equal numbers, which are next to each other in their order.
@@ -306,14 +306,14 @@ def _fault_of(series: _Array, code: int, factor: float) -> SeriesFault:
 
 
 def _shifted(own: _Array, others: _Array, lag: int) -> tuple[_Array, _Array]:
-    """Return two arrays of which the first is `lag` rows late."""
+    """Return two arrays, the first delayed by `lag` rows."""
     return (own[lag:], others[:-lag]) if lag > 0 else (own[:lag], others[-lag:])
 
 
 def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) -> list[SeriesFault]:
     """Return runs of at least twelve rates whose sign is opposite to all others of the market.
 
-    Only rates are compared of which none is near 0.
+    Only rates away from 0 are compared.
     """
     faults = []
     for codes, table in _tables(series, market, times, rates):

@@ -36,14 +36,14 @@ class Account(NamedTuple):
     """[bps] over (buy, sell), symbols and venues."""
     liquidation: float
     mark_step: float
-    """Usual hours between marks: a later one leaves the time between unmarked."""
+    """Usual hours between marks. After a longer gap the time between is unmarked."""
     max_mark_age: float
-    """Hours since both legs last had a mark, after which a pair is closed."""
+    """Maximum hours without a mark of both legs before a pair is closed."""
 
     owned: Bools
-    """Which venues' legs are coins that are bought outright: long only, and without margin."""
+    """Venues whose legs are coins that are bought outright: long only and without margin."""
     borrowed: Bools
-    """Which venues' legs are coins that are borrowed and sold: short only."""
+    """Venues whose legs are coins that are borrowed and sold: short only."""
 
     def margins(self, legs: Any) -> Floats:
         """Return the margin that legs are opened with [USD]: of coins that are owned their price."""
@@ -85,7 +85,7 @@ class Book:
             np.zeros((2, places)) for _ in by_leg
         )
         self.paid_at = np.full(shape, -np.inf)
-        """Hours of each series' last payment, those before an entry included: its next is due from there."""
+        """Hours of each series' last payment, also before an entry; the next payment is due from there."""
         self.paid_hours = np.full(shape, np.inf)
         """Interval of each series' last payment."""
         self.transferred, self.marked_at, self.unmarked = (np.zeros(places) for _ in range(3))
@@ -325,7 +325,7 @@ class Portfolio:
             raise ValueError(f"band must be a fraction of a pair's size from 0 to below 1, got {self.band}")
 
     def on(self, market: Market) -> Sizes:
-        """Return the sizes by the places of a market; pairs that are never wanted have none."""
+        """Return the sizes by the places of a market; pairs that are never wanted are omitted."""
         names = labels_of(self.sizes["leg_usd"], "symbol")
         venues = labels_of(self.sizes["collateral_usd"], "exchange")
         for dim, labels, wanted in (("symbol", market.symbols, names), ("exchange", market.venues, venues)):
@@ -375,7 +375,7 @@ class Sizes(NamedTuple):
 
 
 class Accounts(Book):
-    """Positions of which all legs on a venue share one account.
+    """Positions whose legs on a venue share one account.
 
     Its equity is the sum over its legs; the leg to which collateral is booked does not matter.
     """
@@ -384,7 +384,7 @@ class Accounts(Book):
         super().__init__(sizes.symbol, shape, account)
         self.sizes = sizes
         self.collateral = np.zeros(shape[1])
-        """Equity that each account is brought to [USD]."""
+        """Target equity of each account [USD]."""
         self.allotted = 0.0
 
     def _by_venue(self, amounts: Floats) -> Floats:

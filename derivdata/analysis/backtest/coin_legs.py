@@ -22,9 +22,9 @@ class Contracts(NamedTuple):
     """Settlement of the contracts of each venue."""
 
     inverse: Bools
-    """(venue): settled in the coin that the contract is about."""
+    """(venue): whether contracts are settled in their underlying coin."""
     settle: Indices
-    """(venue): place of the symbol in whose coin a quanto contract is settled, −1 for others."""
+    """(venue): index of the settlement coin's symbol for a quanto contract, −1 for others."""
 
     @property
     def in_coin(self) -> Bools:
@@ -62,7 +62,7 @@ def contracts_of(kinds: Mapping[str, str], symbols: Sequence[str], venues: Seque
 
 
 class CoinBook(Book):
-    """Positions of which some legs are settled in a coin.
+    """Positions with some legs that are settled in a coin.
 
     Coins stay until the exit: the sum of payments and fees gains and loses with the coin's price, which
     counts as price P&L. The price of the collateral is not included.
@@ -77,7 +77,7 @@ class CoinBook(Book):
         """Coins from payments minus fees and slippage; 0 for legs settled in USD."""
         self.settle_entry = np.ones((2, symbol.size))
         self.settle_now = np.ones((2, symbol.size))
-        """Price of the settlement coin [USD], 1 of legs that are settled in USD."""
+        """Price of the settlement coin [USD]; 1 for legs that are settled in USD."""
 
     def _settle_marks(self, marks: Floats, at: Indices, legs: Any) -> Floats:
         """Return the prices of the legs' settlement coins [USD]."""

@@ -23,7 +23,7 @@ YEAR_US = 365.0 * 86_400e6
 _PLACE = ("expiry", "strike", "side")
 _PRICES = ("bid_coin", "ask_coin", "bid_usd", "ask_usd")
 _FACTOR = 5.0
-"""Prices of one quantity that differ by more than this factor are in different units."""
+"""Factor above which two prices of one quantity count as being in different units."""
 
 
 class Contract(NamedTuple):
@@ -43,7 +43,7 @@ class Quote(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Inputs of one option's mark; `own` says whether its expiry has a separate fit."""
+    """Inputs of one option's mark; `own` is True if its expiry has a separate fit."""
 
     forward: float
     years: float
@@ -233,7 +233,7 @@ class _Slices:
         return np.nan if place is None else float(self._forward[row, place])
 
     def mark(self, row: int, contract: Contract, rate: float) -> Mark | None:
-        """Return the mark from the expiry's own fit; None where it has none."""
+        """Return the mark from the expiry's own fit; None if it was not fitted."""
         place = self._at.get(contract.expiry)
         if place is None or not self._fitted[row, place]:
             return None
@@ -323,7 +323,7 @@ def _rates(rows: pd.DataFrame) -> dict[tuple[int, int], float]:
 
 
 def _fitted(rows: pd.DataFrame, method: SurfaceMethod, times: Any) -> xr.Dataset:
-    """Return the surfaces of chains; a chain without a usable quote has no fit."""
+    """Return the surfaces of chains; a chain without a usable quote is not fitted."""
     fitted = surface.from_chain(rows, method=method)
     there = fitted.reindex(time=times)
     return there.assign(method=there["method"].fillna(0).astype(np.int8))

@@ -253,7 +253,7 @@ def _last_month_end(now: pd.Timestamp) -> pd.Timestamp:
 
 _US = 3_600e6
 _LATE = 1.5
-"""A payment is missing where the next one comes after so many intervals."""
+"""Number of intervals to the next payment from which one counts as missing."""
 
 
 @dataclass(frozen=True)

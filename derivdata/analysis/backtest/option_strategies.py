@@ -197,7 +197,7 @@ class _Run:
         self.last = -np.inf
         self.hedged_at = -np.inf
         self.hedge_waits = False
-        """Whether a hedge was due and the perpetual had no price."""
+        """Whether a hedge was due but the perpetual's price is missing."""
         self.spot = float(market.spot[0])
         self.rows: list[OptionRow] = []
 

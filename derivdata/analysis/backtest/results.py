@@ -43,13 +43,13 @@ class Reason(IntEnum):
     """Why a position was closed."""
 
     RULE = 0
-    """The rule wanted it no more, or another pair."""
+    """The rule closed the pair or selected another one."""
     LIQUIDATION = 1
-    """A leg fell below its maintenance margin; both were closed."""
+    """A leg fell below its maintenance margin; both legs were closed."""
     END = 2
     """The data ended."""
     NO_MARK = 3
-    """The legs had no common mark for too long, as of a delisted contract: closed at the last."""
+    """The legs lacked a common mark for too long, as after a delisting; both were closed at the last one."""
 
 
 def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:

@@ -157,8 +157,8 @@ def deflated_sharpe_ratio(
     sharpe
         Sharpe ratio of the best trial, per observation: an annual one over √365 for daily returns.
     trials
-        Number of independent trials of which it is the best. Trials of a grid are correlated, so counting all
-        of them is conservative.
+        Number of independent trials from which it is selected. Trials of a grid are correlated, so counting
+        all of them is conservative.
     variance
         Variance of the trials' Sharpe ratios, per observation.
     observations

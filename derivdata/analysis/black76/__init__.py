@@ -9,7 +9,7 @@ among the inputs gives labelled results in its dims' order, dask stays lazy. Con
   linear value over the forward (the payoff of coin-settled options, ``(S - K)⁺/S``).
 - `interest_rate` is the continuous discount rate of the premium, 0 unless given: ``D = e^(-rate·T)``.
 
-Where no number is possible the result is NaN, never 0; `implied_vol` says why.
+Results that cannot be computed are NaN, never 0; `implied_vol` returns the reason.
 
 References
 ----------
@@ -171,7 +171,7 @@ def implied_vol(
     Parameters
     ----------
     price
-        Premium [USD or coin, as `premium` says].
+        Premium [USD or coin, by `premium`].
     forward, strike, year_fraction, side, interest_rate, premium
         As in the function `price`.
 

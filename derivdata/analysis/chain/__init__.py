@@ -2,9 +2,9 @@
 
 ::
 
-    options = chain.clean(snapshot)        what can be used, the rest counted by reason
+    options = chain.clean(snapshot)        usable options, others counted by reason
     quotes = chain.smiles(options)         one volatility per strike over log-moneyness, with forwards
-    chain.arbitrage(quotes)                what the quotes themselves allow
+    chain.arbitrage(quotes)                arbitrage between the quotes themselves
     chain.executable(snapshot)             what could be traded, at bid and ask and net of fees
     chain.basis(chain.forwards(options), spot=...)
     chain.greeks(snapshot)                 in one unit over venues, next to the venues' own

@@ -62,7 +62,7 @@ def clean(
         columns. Without ``underlying_price`` forwards come from parity, delta or the argument. Each missing
         ``iv`` is computed from the middle of bid and ask, half the ask without a bid, or else from the mark.
     at
-        Instant of the quotes, where the chain has no ``time``.
+        Timestamp of the quotes if the chain does not have ``time``.
     min_time
         Options closer to expiry are returned for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour
         by default.
@@ -89,7 +89,7 @@ def clean(
         The remaining rows, in their columns and order, with ``year_fraction`` [years] and ``status`` (int32):
         ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an ask without
         a bid), ``DUPLICATE`` (another row has the same place: another contract, such as coin and USDC, which
-        is returned too, or the same one again, of which the row with more open interest, a tighter quote and
+        is returned too, or the same one again, where the row with more open interest, a tighter quote and
         a lower volatility is used). ``attrs["dropped"]`` counts removed rows, in this order: ``expired``,
         ``strike``, ``iv_missing``, ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``,
         ``crossed`` (bid above ask), ``no_time_value`` (the mark, or else the mid, is not strictly between

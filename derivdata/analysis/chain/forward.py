@@ -247,7 +247,7 @@ def _pairs(evidence: Evidence) -> pd.DataFrame:
         frame.loc[frame["rebuilt"], "price"] = black(options[frame["rebuilt"]])
     frame = frame.dropna(subset=None if frame["iv"].notna().any() else ["place", "strike", "price", "spread"])
 
-    # 2. Calls and puts of one strike. Equal volatilities were made from one, and say nothing.
+    # 2. Calls and puts of one strike. Equal volatilities come from one fit and carry no information.
     is_call = options["side"].loc[frame.index] == "call"
     keys = ["place", "strike", "inverse", "rebuilt"]
     pairs = frame[is_call].merge(frame[~is_call], on=keys, suffixes=("_call", "_put"))
@@ -456,7 +456,7 @@ def forwards(
         Continuous rate [1/year] at which premiums are discounted, ``exp(-rate · T)``, instead of `discount`.
         None uses the chain's column ``interest_rate`` (Binance publishes one), and else 0.
     at
-        Instant of the quotes, where the chain has no ``time``.
+        Timestamp of the quotes if the chain does not have ``time``.
 
     Returns
     -------
@@ -472,7 +472,7 @@ def forwards(
     ------
     ValueError
         An unknown method, labels that the chain does not have, no time, volatilities in percent, prices in
-        the other unit than their name says.
+        the other unit than their name states.
     """
     prepared = prepare(chain, at=at, interest_rate=interest_rate)
     require_price_units(prepared)

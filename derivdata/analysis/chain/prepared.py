@@ -141,7 +141,7 @@ def option_rows(
     dates: bool | None = None,
     interest_rate: float | None = None,
 ) -> pd.DataFrame:
-    """Return one row per option in one form; `dates` says whether expiries at midnight are dates.
+    """Return one row per option in one form; `dates` is True if expiries at midnight are dates.
 
     ``interest_rate`` [1/year] comes from the argument, or else from the row, or else is 0.
     """
@@ -345,7 +345,7 @@ def implied(
 
 
 def require_price_units(chain: PreparedChain) -> None:
-    """Raise if prices are in another unit than their name says.
+    """Raise if prices are in another unit than their name states.
 
     Options with a volatility show it by Black's price: prices are more than three times off in the stated
     unit, and near in the other. Without volatilities the limits of the price of an option in the money show

@@ -216,14 +216,14 @@ def executable(
         Continuous rate [1/year] at which cash is lent and borrowed until expiry; None uses the chain's column
         ``interest_rate`` (Binance publishes one), and else 0.
     at
-        Instant of the quotes, where the chain has no ``time``.
+        Timestamp of the quotes if the chain does not have ``time``.
 
     Returns
     -------
     DataFrame, a row per violation before fees, the most profitable first
         The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing except calendars);
         ``side``; ``legs``, the trades in words; ``gross_usd``, ``fees_usd`` and ``net_usd`` [USD per coin of
-        the first leg]; ``size_coin`` [coins of the first leg], the least that its legs offer, NaN where the
+        the first leg]; ``size_coin`` [coins of the first leg], the minimum that its legs offer, NaN where the
         chain has no sizes; ``fees_of``, the venue whose published fees are used, ``"given"`` if all are
         arguments. Kinds:
 
@@ -248,7 +248,7 @@ def executable(
     -----
     Profits are present values: profits locked in at expiry are discounted at the interest rate. Options paid
     in coin are compared in coin, where dominance of payoffs is preserved, and the profit is valued at the
-    forward. Of all combinations of an option only the best is listed. Quotes of a snapshot may be from
+    forward. Only the best combination of an option is listed. Quotes of a snapshot may be from
     different times.
     """
     given = (fee_rate, fee_cap, future_fee_rate)
@@ -327,7 +327,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
 
 
 class _Programme(NamedTuple):
-    """Columns of a linear programme: trades, what they cost, and what they pay at each corner and beyond."""
+    """Columns of a linear programme: trades, their costs, and their payoffs at each corner and beyond."""
 
     legs: list[Trade]
     costs: list[float]
@@ -351,7 +351,7 @@ def _programme(quotes: QuotedExpiry, corners: Floats, unit: float) -> _Programme
 
 
 def _hedge(future: Future, net: float, *, inverse: bool) -> Hedge | None:
-    """Return the trade of a future of which `net` is bought."""
+    """Return the trade that buys `net` of a future."""
     if abs(net) <= _NOTHING:
         return None
     verb = "buy" if net > 0.0 else "sell"
@@ -474,7 +474,7 @@ def _row(
     gross: float | None = None,
     hedge: Hedge | None = None,
 ) -> dict[str, Any]:
-    """Return the row of one violation; without `gross` it is what the trades pay at once."""
+    """Return the row of one violation; without `gross` it is the immediate payoff of the trades."""
     first = trades[0].of
     paid = 0.0
     cost = 0.0

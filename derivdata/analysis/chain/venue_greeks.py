@@ -68,7 +68,7 @@ def greeks(
         The table ``options_snapshot``, of one chain or of many, a cleaned chain, or a surface. A missing
         ``iv`` is computed from prices, as in `clean`.
     at
-        Instant of the quotes, where the chain has no ``time``.
+        Timestamp of the quotes if the chain does not have ``time``.
     venue_units
         Unit of the venue's greeks by venue, if it differs from that of the library's readers: ``"usd"``, or
         ``"coin"`` (premium-adjusted and in coin: OKX's fields without ``BS``, as in Tardis' files of its

@@ -217,7 +217,7 @@ def period_sums(
     period
         Length of the periods, counted from 00:00 UTC (1970-01-01).
     min_cover
-        Least part of a period that must be paid for, above 0 and up to 1.
+        Minimum fraction of a period that must be paid for, above 0 and at most 1.
     overlap
         As in `cumulative`.
 

@@ -1,4 +1,4 @@
-"""The pair of venues that pays most at each time; past picks of the best pair, and what they earned."""
+"""Select the pair of venues with the highest carry at each time; report past outcomes of selections."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def best_pair(
     prices
         Mark prices [USD] over the panel's labels. A venue whose price differs from the median of its symbol
         by a factor over 1.05 is excluded at that time: another coin under the same ticker, or a squeeze in
-        which the spread is unreliable. Of two venues, both are excluded.
+        which the spread is unreliable. With two venues, both are excluded.
     fee_bps, hold
         Fee of one trade [bps of the notional traded], one number or a mapping by venue, and the holding time
         over which the four trades of a pair are spread. With a fee the pair is the one with the largest

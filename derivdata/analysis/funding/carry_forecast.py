@@ -40,7 +40,7 @@ _DAYS = sorted({row.as_of for row in FACTS if row.fact in {*_BOUNDS, "interval_h
 
 
 def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) -> list[xr.DataArray]:
-    """Return the least and the most [bps] that a long pays in each period of so many hours, by venues' facts.
+    """Return the minimum and maximum [bps] that a long pays in each period of `length` hours.
 
     For each period the newest facts that were valid at its end; infinite if a venue publishes none, or its
     interval is unknown.
@@ -96,14 +96,14 @@ def widened(amounts: Floats, floor: Floats, cap: Floats) -> tuple[Floats, Floats
 def pair_bounds(
     floor: Floats, cap: Floats, at: int, hold: int, long: Indices, short: Indices
 ) -> tuple[Floats, Floats]:
-    """Return the least and the most [bps] that pairs can earn by funding over the holding time."""
+    """Return the minimum and maximum [bps] that pairs can earn by funding over the holding time."""
     return hold * (floor[short, at] - cap[long, at]), hold * (cap[short, at] - floor[long, at])
 
 
 DECISIONS = 10
 """Past decisions with a known outcome that a distribution needs."""
 _WORTH = 8.0
-"""Independent decisions from which a forecast has no status: with fewer it is hardly better than none."""
+"""Minimum number of independent decisions for a forecast without a status; with fewer it has little skill."""
 NET = (
     "net_bps",
     "net_median_bps",

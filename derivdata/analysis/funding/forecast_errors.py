@@ -36,7 +36,7 @@ _FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned s
 _MOST_ERRORS = 200_000
 _WIDEST = 20.0  # standard deviations of past outcomes that an interval of nearly all outcomes may be wide
 _OWN_OUTCOMES = 1.0
-"""Decisions that a pair's own outcomes must be worth for an interval.
+"""Effective number of own decisions that a pair needs for an interval.
 
 Outcomes that span less than a holding time overlap: their deviation is a fraction of that of independent
 ones, and intervals bounded by it contain too few outcomes.
@@ -67,7 +67,7 @@ class Walk(NamedTuple):
     past: PastErrors
     long: Indices
     short: Indices
-    """(pair) places of its venues, of which both have amounts at some period."""
+    """(pair) indices of its venues, which both have amounts in some period."""
     plan: Plan
 
     def pair_expectations(self, at: int) -> Floats:
@@ -103,18 +103,18 @@ def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
 
 
 class PairDistribution(NamedTuple):
-    """What the distributions of the outcomes of pairs are made of, at one period."""
+    """Inputs of the distributions of pair outcomes, at one period."""
 
     expected: Floats
     """(long, short) bps: mean outcome before cost."""
     scale: Floats
     """(long, short) bps: size of the error; NaN for a pair whose outcomes span less than a holding time."""
     errors: Floats
-    """Past errors in order, in units of their size."""
+    """Sorted past errors, in units of their size."""
     weight: Floats
     """Share of the weight up to each error."""
     decisions: int
-    """Past decisions that the errors are of."""
+    """Past decisions of these errors."""
 
 
 def pair_distribution(walk: Walk, at: int) -> PairDistribution:

@@ -42,9 +42,9 @@ class Ledger(NamedTuple):
     missing: Floats
     """Known uncovered hours since the series began."""
     filled: Floats
-    """Hours of `covered` that an earlier row's rate was carried over rows without one."""
+    """Hours of `covered` with the rate of an earlier row."""
     started: Bools
-    """Whether the series has had a value by this row."""
+    """Whether the series has a value at or before this row."""
 
 
 def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Ledger:

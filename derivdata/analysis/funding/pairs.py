@@ -233,7 +233,7 @@ def realised_carry(
     fee_bps
         Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
     min_cover
-        Least part of the hours due that a leg's settlements must pay for, above 0 and up to 1.
+        Minimum fraction of the expected hours that a leg's settlements must cover, above 0 and at most 1.
     overlap
         As in `cumulative`.
     contracts, prices, leg_usd

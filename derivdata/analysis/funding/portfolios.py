@@ -181,7 +181,7 @@ class _Pairs(NamedTuple):
     net: Floats
     deviation: Floats
     errors: Floats
-    """Outcomes less means, in units of the deviation."""
+    """Outcomes minus means, in units of the deviation."""
     decisions: Floats
     hold: Any
 

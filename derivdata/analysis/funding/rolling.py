@@ -240,7 +240,7 @@ def zscore(
     Raises
     ------
     TypeError, ValueError
-        `panel` has no ``time``, or times that do not ascend without repeats; the window, `lag_rows` or
+        `panel` has no ``time``, or times that do not ascend without duplicates; the window, `lag_rows` or
         `min_rows` make no sense.
     """
     panel = at_common_stamps(require(panel, "time"))

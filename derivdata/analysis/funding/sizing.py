@@ -25,11 +25,11 @@ class Limits(NamedTuple):
     liquidation: float
     """Largest probability within a week that one account is liquidated."""
     maintenance: Floats
-    """Part of the legs' notional at which a venue liquidates."""
+    """Fraction of the legs' notional at which a venue liquidates."""
     counted: Floats
-    """Part of the collateral that a venue counts."""
+    """Fraction of the collateral that a venue counts."""
     initial: Floats | float
-    """Least collateral of the legs' notional."""
+    """Minimum collateral as a fraction of the legs' notional."""
     aversion: float
     """Variance of the outcome."""
     bears: Floats | float = 1.0
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     covariance: Floats
     """(pair, pair) of outcomes."""
     held: Floats
-    """(pair) size of before."""
+    """(pair) previous size."""
     signed: Floats
     """(venue, symbol, pair): 1 where a pair is long there, −1 where it is short."""
     moves: Floats
@@ -160,7 +160,7 @@ def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> 
 
 
 _HALF_LIFE_HOURS = 14.0 * 24.0  # of the weight of a past move in volatility and correlation
-_LEAST_SPANS = 30.0  # spans of history before anything is said
+_LEAST_SPANS = 30.0  # spans of history before a result is reported
 _TAIL = 0.1  # part of the largest moves that the tail is fitted to
 _INDEX = 3.0
 _INDEX_WEIGHT = 10.0
@@ -215,7 +215,7 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
             continue
         threshold[place] = np.quantile(past, 1.0 - _TAIL)
         tail = past[past > threshold[place]]
-        number = max(tail.size / rows, 1.0)  # spans that overlap say in part the same
+        number = max(tail.size / rows, 1.0)  # overlapping spans share information
         excess = float(np.log(tail / threshold[place]).mean()) if tail.size else 0.0
         index[place] = (number + _INDEX_WEIGHT) / (number * excess + _INDEX_WEIGHT / _INDEX)
     own = deviation[:, at].T

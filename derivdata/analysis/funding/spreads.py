@@ -260,7 +260,7 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
         Open interest [USD] as it was known at each time, over the panel's dims and labels; it may have
         other venues.
     min_cover
-        Least share of the open interest that must have a rate.
+        Minimum share of the open interest that must have a rate.
 
     Returns
     -------

@@ -8,7 +8,7 @@ A position is a table with a row per leg:
 - ``strike`` [USD]: of options
 - ``price`` [USD], optional: the entry price of a future or perpetual; without it the price of the
   surface, so that its value is 0
-- ``contract``, may be left out: ``"inverse"`` of a future or perpetual of a fixed number of USD that is
+- ``contract``, optional: ``"inverse"`` of a future or perpetual of a fixed number of USD that is
   settled in coin; ``"linear"`` otherwise
 
 The surface gives each leg its volatility and its forward: from the expiry if it is listed; between expiries

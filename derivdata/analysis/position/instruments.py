@@ -31,7 +31,7 @@ class Instruments(NamedTuple):
     """Instruments of the legs; all over ``leg``."""
 
     expiry: xr.DataArray
-    """Naive UTC; far in the future where a leg has none."""
+    """Naive UTC; far in the future for legs without an expiry."""
     strike: xr.DataArray
     option_side: xr.DataArray
     """Side of each option, ``"call"`` of other legs."""
@@ -44,7 +44,7 @@ class Instruments(NamedTuple):
     has_no_expiry: xr.DataArray
     is_inverse: xr.DataArray
     is_dated: xr.DataArray
-    """Whether the expiry came as a date."""
+    """Whether the expiry was given as a date."""
 
     @property
     def options(self) -> Instruments:
@@ -148,7 +148,7 @@ def _expiries(legs: pd.DataFrame, side: pd.Series, expires: pd.Series) -> tuple[
 
 
 PREFERENCES = {"option": ("option", "index", "unstated"), "future": ("future", "index", "unstated")}
-"""Which deliveries a kind of contract is settled at, the best first."""
+"""Kinds of delivery price for each kind of contract, in order of preference."""
 
 
 def delivered(
@@ -169,7 +169,7 @@ def delivered(
     times
         Expiries of the legs.
     symbol, exchange
-        Whose rows count; None where the data does not say.
+        Venue whose rows count; None if the data does not state it.
     contract
         As in `derivdata.analysis.position.attribution`.
     kind

@@ -187,7 +187,7 @@ def _by_spot(start: Legs, d_forward: Any, alive: Any, spot: tuple[float, float])
 
 
 def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
-    """Return legs of which those with a delivery price have expired at it."""
+    """Return legs, with those that have a delivery price expired at it."""
     if price is None:
         return legs
     over = price.notnull()

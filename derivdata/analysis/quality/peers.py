@@ -25,7 +25,7 @@ _LEAST = 20
 _PEERS = 2
 _SIZE = np.log(5.0)
 _CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.5)}
-"""Least change of a rate's size in so many days and more."""
+"""Minimum change of a rate's size over this many days or more."""
 _PRICE = np.log(1.05)
 _BLOCKS = 16
 _LEAST_NOISE = 1e-3
@@ -54,7 +54,7 @@ class Comparison(NamedTuple):
     spikes: Array
     scale_change: Floats
     at: Array
-    """Place of the change, −1 for none."""
+    """Index of the change, −1 if there is none."""
     sign_change: Bools
     peer_scale: Floats
     peer_sign: Floats

@@ -3,7 +3,7 @@
 Series of similar length are in one matrix, a row each: strictly ascending times, values next to them, padded
 at the end. Every statistic is computed along the rows.
 
-Of missing points, an archive's ledger shows which times were never requested and are therefore unknown.
+For missing points, an archive's ledger shows which times were never requested and are therefore unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 
 def row_quantile(values: Floats, share: float) -> Floats:
-    """Return the quantile (linear) of each row, NaN left out; NaN where a row has nothing else."""
+    """Return the linear quantile of each row without its NaN; NaN if the whole row is NaN."""
     return row_quantiles(values, share)[0]
 
 
@@ -118,7 +118,7 @@ def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
 
 
 def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any]:
-    """Describe the values of each row, NaN left out: frozen, capped, stale and outlying ones."""
+    """Describe the values of each row without its NaN: frozen, capped, stale and outlying ones."""
     order = np.argsort(np.isnan(value), axis=1, kind="stable")
     value = np.take_along_axis(value, order, axis=1)
     stamps = np.take_along_axis(stamps, order, axis=1)
@@ -274,7 +274,7 @@ class Block(NamedTuple):
     first: int
     """Number of the first series."""
     number: int
-    """How many series there are."""
+    """Number of series."""
 
 
 def columns_of(table: pd.DataFrame, column: str, series: Numbers) -> Columns:
@@ -377,7 +377,7 @@ _PAGE = 5  # consecutive rows that repeat earlier ones: a duplicate page of a re
 
 
 class Points(NamedTuple):
-    """Points of some series, one series after the other, each in order of time without repeats."""
+    """Points of some series, one series after the other, each in order of time without duplicates."""
 
     stamps: Array
     value: Floats

@@ -25,11 +25,11 @@ _ZOOM_POINTS = 17
 
 _DEGREE = 10
 _CUTS = 2.0 ** np.arange(-12, 13)
-_ROUNDING = 1e-9  # least coefficient over the greatest; below it rounding may hide a negative one
+_ROUNDING = 1e-9  # minimum over maximum coefficient; below it rounding may hide a negative one
 
 
 class Butterfly(NamedTuple):
-    """Least ``g`` and where, ``g`` at both ends of the line, and the verdict."""
+    """Minimum ``g`` and its location, ``g`` at both ends of the line, and the verdict."""
 
     min_g: Floats
     argmin_k: Floats

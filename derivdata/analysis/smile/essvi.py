@@ -36,9 +36,9 @@ from derivdata.support.arrays import Floats
 
 _TINY = 1e-300
 _LEAST = 1e-12  # smallest increment: keeps every inequality strict
-_FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
+_FLATTEST = 1e-10  # minimum wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)
-_ROOM = 1e-2  # least increment of a start, relative to the coordinate: a start on a bound could not leave it
+_ROOM = 1e-2  # minimum increment of a start, relative to the coordinate: a start on a bound could not move
 _STEPS = 200
 _TOLERANCE = 1e-10
 _EXACT = 5e-9  # relative error of total variance that is negligible

@@ -196,7 +196,7 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     Dataset over the slices' dims
-        ``min_g`` and ``argmin_k``, the least of Durrleman's g and where; ``g_left`` and ``g_right``, its
+        ``min_g`` and ``argmin_k``, the minimum of Durrleman's g and its k; ``g_left`` and ``g_right``, its
         limits for ``k → ∓∞``; ``ok``, True where ``min_g ≥ −1e-10``, both limits are at least 0, least
         total variance is positive and no wing is as steep as Lee's bound of 2. Without a fit: NaN and
         False. Lazy if the fit is.

@@ -196,7 +196,7 @@ def fit(
 
     Slices may have butterflies, which are flagged: `derivdata.analysis.surface.fit` excludes them, also for a
     single expiry. A slice needs 5 different strikes. With fewer it uses a simpler model: an SSVI slice (3), a
-    line through two quotes, flat; its status says so and ``method`` names the model.
+    line through two quotes, flat; its status shows this and ``method`` names the model.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ def labelled(
     core: tuple[str, ...],
     lead: str,
 ) -> LabelledQuotes:
-    """Return quotes given as arrays of any kind with their `core` dims, of which the last are the strikes.
+    """Return quotes given as arrays of any kind with their `core` dims; the last dim is the strikes.
 
     A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
     have the last dims of a bare `iv`, and next to a labelled one the core dims, times those without strikes.
@@ -274,7 +274,7 @@ _DETERMINED = 1e-10  # eigenvalue of the scaled Gram matrix below which a direct
 
 
 def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tuple[str, ...]) -> xr.Dataset:
-    """Return a fit with the covariance of its raw parameters, of which `free` were fitted."""
+    """Return a fit with the covariance of its raw parameters; `free` of them were fitted."""
     size = len(Raw._fields)
     parameters = [fit[name].reset_coords(drop=True) for name in dict.fromkeys((*Raw._fields, *free))]
     found = applied(

@@ -201,7 +201,7 @@ class Problem(Protocol):
 
     @property
     def low(self) -> Floats:
-        """Least values."""
+        """Lower bounds."""
 
     @property
     def high(self) -> Floats:

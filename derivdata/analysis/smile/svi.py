@@ -115,7 +115,7 @@ class Raw(NamedTuple):
 
 
 class JumpWings(NamedTuple):
-    """ATM variance `v`, ATM skew `psi`, put and call wing slopes `p` and `c`, least variance `v_min`.
+    """ATM variance `v`, ATM skew `psi`, put and call wing slopes `p` and `c`, minimum variance `v_min`.
 
     `v` and `v_min` are variances per year; `psi`, `p`, `c` are in units of ``1/√w(0)``.
     """
@@ -155,7 +155,7 @@ def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | 
     ------
     ValueError
         Somewhere ``-p <= 2 psi <= c`` or ``v_min <= v`` does not hold: no smile has these jump wings.
-        Or the least variance is at the money: there ``psi`` is 0 and ``v`` is ``v_min`` for every sigma, so
+        Or the minimum variance is at the money: there ``psi`` is 0 and ``v`` is ``v_min`` for every sigma, so
         that five jump wings do not determine the slice; the same where `v` exceeds `v_min` by so little that
         rounding decides (2e-10 of `v`). On lazy input the error comes when the result is computed.
 

@@ -95,7 +95,7 @@ def moments(slices: Scaled, x: Floats) -> Moments:
 
 
 def linear_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
-    """Return the least loss of every slice at each of several vertices and widths, ``(places, slices)``."""
+    """Return the minimum loss of every slice at each of several vertices and widths, ``(places, slices)``."""
     losses = np.empty((len(m), len(slices.k)))
     for place, (centre, width) in enumerate(zip(m, sigma, strict=True)):
         x = np.zeros((5, len(slices.k)))
@@ -217,7 +217,7 @@ class SviProblem(NamedTuple):
 
     @property
     def low(self) -> Floats:
-        """Least values; wing slopes are not negative."""
+        """Lower bounds; wing slopes are not negative."""
         return np.array([-np.inf, 0.0, 0.0, *BOX[:, 0]])[:, None]
 
     @property
@@ -355,7 +355,7 @@ def _lift(slices: Scaled, raw: Raw) -> Minimum:
 
 
 class _FloorProblem(NamedTuple):
-    """Single slices in the variables of `floor_from_raw`, of least variance 0 or more."""
+    """Single slices in the variables of `floor_from_raw`, with a minimum variance of 0 or more."""
 
     k: Floats
     w: Floats

@@ -22,7 +22,7 @@ from derivdata.support.text import did_you_mean
 from derivdata.units import HOURS_PER_YEAR
 
 Clock: TypeAlias = float | Mapping[str, Any]
-"""What `derivdata.analysis.surface.iv` takes as ``clock``."""
+"""Type of the argument ``clock`` of `derivdata.analysis.surface.iv`."""
 
 YEAR_US = HOURS_PER_YEAR * 3_600e6
 _DAY_US = 86_400_000_000

@@ -346,8 +346,8 @@ def local_volatility(
     -------
     Dataset over the surface's dims without ``expiry``, then the dims of T and of k
         ``local_variance`` [1/year] and ``local_vol``, its root [1/√year], NaN where it is not positive;
-        ``status`` says why: ``CALENDAR`` where prices fall with time, ``BUTTERFLY`` where the density is
-        not positive, ``EXTRAPOLATED`` outside the quotes, and where price and density are both below
+        ``status`` has the reason: ``CALENDAR`` where prices fall with time, ``BUTTERFLY`` where the density
+        is not positive, ``EXTRAPOLATED`` outside the quotes, and where price and density are both below
         1e-290 (NaN), ``SHORT_EXTRAPOLATION`` and the rest as in `iv`.
 
     Raises

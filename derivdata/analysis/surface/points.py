@@ -312,7 +312,7 @@ def _parsed(point: str, argument: str = "points") -> tuple[str, int]:
 
 
 TOLERANCE = 1e-10
-"""How far total variance may fall, in total variance, before it counts."""
+"""Tolerance for a fall of total variance."""
 
 _GRID_POINTS = 801
 _ZOOMS = 4
@@ -333,7 +333,7 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     Dataset over the surface's dims
-        ``min_gap``, the least ``w − w_before`` for ``|k| ≤ 100``, and ``argmin_k``; NaN for the first
+        ``min_gap``, the minimum ``w − w_before`` for ``|k| ≤ 100``, and ``argmin_k``; NaN for the first
         expiry. ``ok``: ``min_gap >= −1e-10``; True for the first expiry, False without a slice.
     """
     surface = whole_surface(surface)

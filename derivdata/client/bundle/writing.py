@@ -294,7 +294,7 @@ class Writer:
             path.unlink()
 
     def _append(self, frames: list[bytes]) -> None:
-        """Append frames to the journal; after an error remove what was written of them."""
+        """Append frames to the journal; after an error remove the partial write."""
         assert self._file is not None
         data = b"".join(frames)
         try:

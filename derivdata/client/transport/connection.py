@@ -348,7 +348,7 @@ class Connection:
         )
 
     def _patiently(self, path: str, wait: Callable[[float], T]) -> T:
-        """Wait for a result at most as long as the caller's patience."""
+        """Wait for a result at most until the caller's deadline."""
         seconds = self._settings.limits.patience
         try:
             return wait(seconds)

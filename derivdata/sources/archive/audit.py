@@ -423,7 +423,7 @@ _NEAR_FLOOR = 10.0
 
 
 def _refuse_mixed_units(rows: pd.DataFrame) -> None:
-    """Refuse series of which some rows are percent among fractions, or fractions among percent.
+    """Refuse series that mix percent and fractions.
 
     The floor of such rows is exactly 100 times, or a hundredth of, what it is. Either it is the rule in a
     series, or several rows of it follow each other with no row at the true floor between them.

@@ -67,7 +67,7 @@ def checked_bytes(
 def _require_checksums(file: DataFile, first: int, pieces: Sequence[bytes]) -> None:
     """Compare the blocks of a file with their checksums; `pieces` are consecutive from block `first` on.
 
-    The middle piece is what a query reads. Copying it block by block would take longer than the checksums.
+    A query reads the middle piece. Copying it block by block would take longer than the checksums.
     """
     number = first
     left = BLOCK_BYTES

@@ -47,7 +47,7 @@ class LedgerFile(NamedTuple):
 
 
 class LedgerEntry(NamedTuple):
-    """One request: of which venue, about which symbol (None: all), over which window.
+    """One request: its venue, symbol (None for all) and window.
 
     `error` is the reason of a failure, `file` the bulk file of the rows, None for a request. `incomplete_at`
     is the time of a response that lacks rows of the window; with `is_open` no row follows yet, so the rows

@@ -380,7 +380,7 @@ def _sweep(storage: Storage) -> None:
 
 
 def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
-    """Return an error that says whether the rows are stored, according to the current manifest."""
+    """Return an error that states whether the rows are stored, according to the current manifest."""
     why = problem.strerror or problem
     nothing = ArchiveError(f"{storage}: nothing was appended, and the archive is unchanged: {why}")
     if tried is None:  # it failed before the manifest was to be replaced

@@ -2,7 +2,7 @@
 
 An object store has no lock and no rename. A writer reads the manifest with its version (ETag), uploads new
 files under unique names, and puts the new manifest on condition that the stored one still has that version.
-Of two writers one succeeds; the other reads the manifest again and repeats its change
+One of two writers succeeds; the other reads the manifest again and repeats its change
 (`derivdata.sources.archive.manifest`). So no row is lost, and readers see whole appends only.
 
 Files are named by their path within the archive, are written once and never change. Only the manifest is
@@ -178,7 +178,7 @@ class ObjectStore:
         return [data[start - first : end - first] for start, end in pairwise(bounds)]
 
     def unique(self, digest: str) -> str:
-        """Return digits of which half are random: of two equal files the loser of a race removes its own."""
+        """Return digits, half of them random, so that of two equal files a writer can remove its own."""
         return digest[:16] + uuid.uuid4().hex[:16]
 
     def draft(self, partition: str) -> Path:

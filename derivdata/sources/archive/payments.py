@@ -319,7 +319,7 @@ def _nearest_anchors(
 def wrong_intervals(rows: pd.DataFrame) -> WrongIntervals:
     """Return the stored payments of one series whose interval later payments contradict.
 
-    Rows of earlier versions do not say where their interval is from: it does not count as stated.
+    Rows of earlier versions do not state the origin of their interval: it does not count as stated.
     """
     stored = _Columns(rows.reset_index(drop=True))
     is_stated = np.isin(stored.source, _STATED) & np.isfinite(stored.hours)

@@ -154,7 +154,7 @@ def _read(
     chosen: Selection,
     columns: list[str] | None = None,
 ) -> list[pa.Table]:
-    """Read planned files; the error for a missing file says whether it was merged."""
+    """Read planned files; the error for a missing file states whether it was merged."""
     try:
         return scanning.read(storage, table, files, chosen, columns)
     except FileNotFoundError as problem:

@@ -310,7 +310,7 @@ def _where(files: Sequence[DataFile], selection: Selection) -> str:
         terms.append(f"time < TIMESTAMPTZ {quoted(stamp(window.end).isoformat())}")
     for name, values in selection.where.items():
         listed = sorted(values)
-        if len(listed) > 1:  # the range lets DuckDB leave out row groups by their statistics
+        if len(listed) > 1:  # the range lets DuckDB skip row groups by their statistics
             terms.append(f"{name} BETWEEN {quoted(listed[0])} AND {quoted(listed[-1])}")
         terms.append(f"{name} IN ({', '.join(map(quoted, listed))})" if listed else "false")
     return f"WHERE {' AND '.join(terms)}" if terms else ""

@@ -147,7 +147,7 @@ def _arrow_array(values: pd.Series, kind: pa.DataType) -> pa.Array:
 GROUP_ROWS = 122_880
 """Rows that are read together: DuckDB's own size, of which a file of a month has a hundred.
 
-Smaller groups make one series cheaper to decode and footers dearer to read; 122,880 is the least of both.
+Smaller groups make one series cheaper to decode and footers dearer to read; 122,880 minimises the sum.
 """
 
 

@@ -353,7 +353,7 @@ class _Job:
     ) -> History:
         """Return the rows of a window from all endpoints, each as far back as it reaches.
 
-        Of two prices of one kind at one time, the price of the first endpoint is used.
+        If there are two prices of one kind at one time, the price of the first endpoint is used.
         """
         keyed = tables.TABLES[table]
         frames = [keyed.empty()]

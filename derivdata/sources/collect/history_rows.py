@@ -55,7 +55,7 @@ NAMED_ONLY = (
 
 _BEFORE = {
     "funding_settlements": pd.Timedelta(25, "h"),  # three payments of 8 h confirm the first row's interval
-    "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some leave out the start
+    "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some omit the start
     "volume_taker": pd.Timedelta(1, "h"),
     "volatility_index_published": pd.Timedelta(2, "h"),
 }

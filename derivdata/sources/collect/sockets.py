@@ -381,7 +381,7 @@ class VenueStream:
                 self._since = at
 
     def _hear(self, place: int, at: pd.Timestamp) -> None:
-        """Note a sign of life of a connection; for an answered ping, the time at which it was sent."""
+        """Record the last response of a connection; for a ping, the time at which it was sent."""
         with self._lock:
             self._heard[place] = max(self._heard[place], at)
 

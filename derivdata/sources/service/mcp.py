@@ -319,7 +319,7 @@ def fitted(body: Any, advice: str) -> dict[str, Any]:
 
     ``data`` is the body. If it is too long, each long list is replaced by an object with its ``count`` and
     its ``first`` and ``last`` items, and each long object by an object with ``count`` and ``first``.
-    ``truncated`` is true if anything was left out. ``window`` has the first and last time of all rows,
+    ``truncated`` is true if rows were omitted. ``window`` has the first and last time of all rows,
     including omitted rows. ``more`` explains how to request the rest.
     """
     response: dict[str, Any] = {"data": body, "truncated": False}

@@ -179,7 +179,7 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
 
 
 def _stored_sums(view: View, window: AnswerWindow, symbols: Sequence[str] | None) -> pd.DataFrame:
-    """Return the stored sums of venues of which the store has no orders."""
+    """Return the stored sums of venues without stored orders."""
     if not view.has(_SUMS):
         return tables.TABLES[_SUMS].empty()
     stored = {venue for table in market.TABLES if view.has(table) for venue in view.store.exchanges(table)}

@@ -149,8 +149,8 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
 def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     """Return the strike nearest the underlying and the mean volatility there, by time and expiry.
 
-    Of two equally near strikes the lower one is used. Rows may be in any order and of any number of chains:
-    each quantity is a minimum or sum over the cell (time, expiry) of a row, so nothing is sorted.
+    If two strikes are equally near, the lower one is used. Rows may be in any order and of any number of
+    chains: each quantity is a minimum or sum over the cell (time, expiry) of a row, so nothing is sorted.
     """
     strike, iv, underlying = (chains[name].to_numpy() for name in _ATM[2:])
     quoted = (iv > 0) & (underlying > 0)

@@ -468,7 +468,7 @@ class _TotalsRequest:
             names = ("symbol", "exchange", "resolution", "time", column.value)
             venues = sorted(set(wanted.exchange))
             rows = stated(self.view.rows(Query(column.table, *span, venues=venues, columns=names)))
-            rows = rows[rows["resolution"].isin(sums["resolution"].unique())]  # others were left out
+            rows = rows[rows["resolution"].isin(sums["resolution"].unique())]  # others were omitted
             keys = [pd.Categorical(rows[name]).codes for name in ("exchange", "symbol")]
             rows = rows.take(np.lexsort((rows["time"].array.asi8, *keys)))
             # 3. Their totals, of the wanted cells only.

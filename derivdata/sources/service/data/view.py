@@ -78,12 +78,12 @@ _NOT_MADE = object()
 class StoredColumn(NamedTuple):
     """Column of a base table whose history is requested."""
 
-    # `table`, `value`: a base table, and its column; an empty `value` stands for all columns, which are
+    # `table`, `value`: a base table, and its column; an empty `value` means all columns, which are
     # sampled instead of averaged, see `windows.samples`
     table: str
     value: str = ""
     # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows longer than
-    # a bucket cannot be added up in it and are left out
+    # a bucket cannot be added up in it and are omitted
     added: bool = False
     # In a table with several series per pair, a column and the value in it that selects one of them
     only: tuple[str, str] | None = None

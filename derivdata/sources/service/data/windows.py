@@ -3,7 +3,7 @@
 Buckets are anchored at midnight UTC and labelled by their start. A sample is valid until the next sample of
 its series, at most `HOLD`; a row that states a resolution is valid for that long. The mean of a bucket is
 weighted by time. It uses all known values of the bucket up to the clock, even outside the requested window,
-so joined windows equal one long window. A bucket without known values is left out.
+so joined windows equal one long window. A bucket without known values is omitted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
 
 
 def steps(frame: pd.DataFrame) -> list[str]:
-    """List the distinct resolutions of rows; an empty text stands for rows without a resolution."""
+    """List the distinct resolutions of rows; an empty text means rows without a resolution."""
     named = pd.Categorical(frame["resolution"])
     names = [*map(str, named.categories), ""]
     if len(named) and len(names) == 2 and named.codes.min() == 0:
