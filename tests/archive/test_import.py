@@ -113,7 +113,7 @@ def test_volatility_may_be_in_percent(tmp_path: Path) -> None:
         "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"
     )
     path = text(tmp_path / "percent", content)
-    with pytest.raises(ArchiveError, match=r"in\.csv: iv looks like percent, .*; say --unit percent"):
+    with pytest.raises(ArchiveError, match=r"in\.csv: iv must be decimal .* percent, .*: say --unit percent"):
         import_files("options_snapshot", path, tmp_path / "percent" / "to")
     import_files("options_snapshot", path, tmp_path / "percent" / "to", unit="percent")
     row = held(tmp_path / "percent", "options_snapshot").iloc[0]
