@@ -72,14 +72,14 @@ def _traded(record: xr.Dataset) -> pd.DataFrame:
 
 
 def _verdict(fee: float, rows: pd.DataFrame) -> str:
-    weeks, total = len(rows), rows["earned"].sum()
-    positive = (rows["earned"] > 0.0).sum()
+    positive, total = (rows["earned"] > 0.0).sum(), rows["earned"].sum()
     by_month = _by_month(rows).set_index("month")["earned"]
     best = by_month.idxmax()
+    forecast, earned = rows["forecast"].mean(), rows["earned"].mean()
     return (
-        f"- **{fee:g} bps a trade:** {weeks} weeks traded, {positive} of them with a gain. "
-        f"Forecast {rows['forecast'].mean():.1f} bps, earned {rows['earned'].mean():.1f} bps a week; "
-        f"{total / 100:.1f} % of one leg's notional in all, of which {by_month[best] / 100:.1f} % in {best}."
+        f"- **{fee:g} bps a trade:** {positive} of {len(rows)} positions of a week had a gain. "
+        f"The mean forecast was {forecast:.1f} bps, and the mean gain {earned:.1f} bps. In total they earned "
+        f"{total / 100:.1f} % of one leg's notional, {by_month[best] / 100:.1f} % of it in {best}."
     )
 
 
