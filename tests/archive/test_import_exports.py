@@ -249,3 +249,16 @@ def test_rows_of_one_time_whose_time_of_day_is_in_an_unknown_column(tmp_path: Pa
         _imported(tmp_path, "okx.csv", text)
     _imported(tmp_path, "okx.csv", f"{text.splitlines()[0]}\n{rows[0]}\n" + f"{rows[0]}\n" * 5)
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [2e9]
+
+
+def test_volumes_of_symbols_are_not_those_of_venues(tmp_path: Path) -> None:
+    """markets_exchanges has a column of this name, and one row for each venue."""
+    text = "time,exchange,symbol,volume_24h_usd\n2026-03-01,okx,BTC,10000000000\n"
+    with pytest.raises(ArchiveError, match="its columns are not recognised"):
+        _imported(tmp_path, "volumes.csv", text)
+
+
+def test_names_of_volatility_and_currencies(tmp_path: Path) -> None:
+    _imported(tmp_path, "deribit.csv", "timestamp,ccy,dvol\n1772323200000,BTC,50.5\n")
+    [row] = _rows(tmp_path, "volatility_index_published").to_dict("records")
+    assert (row["symbol"], row["index_pct"]) == ("BTC", 50.5)

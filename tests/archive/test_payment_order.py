@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing.finishing import spaced
 from derivdata.sources.archive.payments import CompletedPayments, complete_payments
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.payments import VALID_HOURS
+from tests.archive.rates import EVER
 from tests.support.examples import examples
 
 TABLE = archive_table("funding_settlements")
@@ -121,3 +126,34 @@ def test_a_rate_per_eight_hours_stays_when_later_rows_tell_another_interval() ->
     store.add(file_rows(payments[8:], is_per_interval=False))
     assert store.rows["interval_hours"].tolist() == [4.0] * 6 + [8.0] * 4
     np.testing.assert_allclose(store.rows["rate_bps_8h"], 0.8, rtol=1e-12)
+
+
+def test_payments_of_many_symbols_are_completed_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored and new rows, a change of the interval, and the log equal those of one pass."""
+    hours = pd.date_range("2026-01-01", periods=40, freq="8h", tz="UTC")
+    frames = [
+        pd.DataFrame({"symbol": symbol, "exchange": "okx", "time": hours, "rate": 0.0001})
+        for symbol in ("BTC", "ETH", "SOL", "XRP", "ADA")
+    ]
+    rows = pd.concat(frames).sort_values("time", kind="stable")
+    results = []
+    for most in (1_000_000, 30):
+        monkeypatch.setattr("derivdata.sources.archive.payments._ROWS_AT_ONCE", most)
+        folder = tmp_path / str(most)
+        folder.mkdir()
+        for name, part in (("second", rows[100:]), ("first", rows[:120])):
+            part.to_csv(folder / f"{name}.csv", index=False)
+            counts = import_files(
+                "funding_settlements",
+                folder / f"{name}.csv",
+                folder / "archive",
+                map={"rate_bps_8h": "rate"},
+                unit="native",
+            )
+        assert (counts.written, counts.present) == (100, 20)
+        stored = open_archive(folder / "archive").read("funding_settlements", *EVER)
+        results.append(stored.sort_values(["symbol", "time"], ignore_index=True))
+    assert results[0]["interval_hours"].tolist() == [8.0] * 200
+    pd.testing.assert_frame_equal(results[0], results[1])

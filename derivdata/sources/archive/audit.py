@@ -491,16 +491,19 @@ def _is_near(sizes: Any, moved_floor: float) -> Any:
 
 def _refuse_schedules(some: pd.DataFrame) -> None:
     """Raise for payments that are all off the schedule by the same hours, as in another time zone."""
-    for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
-        interval = rows["interval_hours"].to_numpy(dtype=float)
-        counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)
-        if counted.sum() < _LEAST_ROWS:
-            continue
-        hours = (rows["time"] - rows["time"].dt.normalize()).dt.total_seconds().to_numpy() / 3600
-        beside = np.round(hours[counted]) % interval[counted]
-        apart = float(np.median(beside))
-        step = float(np.median(interval[counted]))
-        if apart not in (0.0, step / 2.0) and np.mean(beside == apart) > 0.9:
+    interval = some["interval_hours"].to_numpy(dtype=float)
+    is_counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)
+    counted = some[is_counted]
+    hours = (counted["time"] - counted["time"].dt.normalize()).dt.total_seconds().to_numpy() / 3600
+    schedules = counted[["symbol", "exchange"]].assign(
+        beside=np.round(hours) % interval[is_counted], step=interval[is_counted]
+    )
+    grouped = schedules.groupby(["symbol", "exchange"], observed=True)
+    medians = grouped.median()[grouped.size() >= _LEAST_ROWS]
+    is_off = (medians["beside"] != 0.0) & (medians["beside"] != medians["step"] / 2.0)
+    for (symbol, exchange), (apart, step) in medians[is_off].iterrows():
+        beside = grouped.get_group((symbol, exchange))["beside"]
+        if np.mean(beside == apart) > 0.9:
             raise Question(
                 f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
                 f"are {apart:g} hours later",

@@ -196,7 +196,34 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
 
     An interval of the new rows that was derived from spacing is used only with `keeps_intervals`, for tables
     made from longer series, and if the rows of the archive do not determine it.
+
+    Many rows are completed some symbols at a time, which bounds the memory of the arrays in between.
     """
+    symbols, words = pd.factorize(rows["symbol"])
+    count = min(-(-len(rows) // _ROWS_AT_ONCE), len(words))
+    if count < 2:
+        return _completed(rows, read, keeps_intervals=keeps_intervals)
+    groups = symbols * count // len(words)
+    parts = [
+        _completed(rows[groups == group], read, keeps_intervals=keeps_intervals) for group in range(count)
+    ]
+    frames = {
+        name: pd.concat([getattr(part, name) for part in parts], ignore_index=True)
+        for name in ("fresh", "completed", "changed", "added", "replaced")
+    }
+    return CompletedPayments(
+        **frames,
+        present=sum(part.present for part in parts),
+        conflicts=[conflict for part in parts for conflict in part.conflicts],
+        notices=[notice for part in parts for notice in part.notices],
+    )
+
+
+_ROWS_AT_ONCE = 250_000
+
+
+def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> CompletedPayments:
+    """Complete the payments of some symbols."""
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
     stored, is_reached = _stored_context(new, read)
@@ -268,7 +295,7 @@ def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
     first = pd.Timestamp(int(new.times.min()), unit="us", tz="UTC") - _REACH
     last = pd.Timestamp(int(new.times.max()), unit="us", tz="UTC") + _REACH
     near = _Columns(read(symbols, first, last))
-    names, series = np.unique(new.names.astype(str), return_inverse=True)
+    series, names = pd.factorize(new.names)
     starts = np.full(len(names), np.iinfo(np.int64).max)
     ends = np.full(len(names), np.iinfo(np.int64).min)
     np.minimum.at(starts, series, new.times)
@@ -283,9 +310,9 @@ def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
         if len(open_names):
             coins = sorted({str(name).rpartition(" on ")[0] for name in open_names})
             frame = read(coins, start, end)
-            frames.append(frame[np.isin(_names(frame).astype(str), open_names)])
+            frames.append(frame[pd.Index(_names(frame)).isin(open_names)])
     stored = _Columns(pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True))
-    places = pd.Index(names).get_indexer(stored.names.astype(str))
+    places = pd.Index(names).get_indexer(stored.names)
     times = payment_time(stored.times)
     is_reached = (places >= 0) & (times >= from_time[places]) & (times <= to_time[places])
     return stored, is_reached
@@ -298,7 +325,7 @@ def _nearest_anchors(
 
     `starts` and `ends` are the first and the last new time of each series.
     """
-    places = pd.Index(names).get_indexer(stored.names.astype(str))
+    places = pd.Index(names).get_indexer(stored.names)
     times = payment_time(stored.times)
     is_side = times < starts[places] if is_before else times > ends[places]
     rows = np.flatnonzero((places >= 0) & is_side)
@@ -354,6 +381,9 @@ def _summed(columns: _Columns, merged: Payments) -> _Columns:
     """Return rows that are sums of other rows."""
     rows = merged.rows
     is_summed = merged.counts != columns.count[rows]
+    is_whole = len(rows) == len(columns.times) and not is_summed.any()
+    if is_whole and np.array_equal(merged.times, columns.times[rows]):
+        return columns
     hours = np.where(is_summed, columns.interval[rows] * merged.counts, columns.hours[rows])
     mean = merged.native * 8.0 * BPS / merged.counts  # of rates without an interval
     of_sum = np.where(np.isfinite(columns.paid[rows]), rates_of(merged.native, hours), mean)
@@ -368,6 +398,11 @@ def _summed(columns: _Columns, merged: Payments) -> _Columns:
     return _Columns(frame.reset_index(drop=True))
 
 
+def _may_have_halts(columns: _Columns) -> bool:
+    """Return whether some payments are late, or some rows are sums of several."""
+    return bool((columns.count > 1).any() or (payment_time(columns.times) % HOUR_US != 0).any())
+
+
 def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
     """Add up payments of a halt that spans stored and new rows, on each side separately.
 
@@ -375,6 +410,8 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
     one of them, it has its own timestamp.
     """
     every = np.arange(len(stored.names))
+    if not _may_have_halts(new) and not _may_have_halts(stored):
+        return _CutHalts(new, stored, every, {})
     frames = []
     for side, columns in ((0, stored), (1, new)):
         times = payment_time(columns.times)

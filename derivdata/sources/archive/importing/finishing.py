@@ -61,14 +61,25 @@ def _counts(frame: pd.DataFrame) -> Array:
     return np.asarray(frame["payment_count"].fillna(1).to_numpy(dtype=np.int64))
 
 
+def _series(frame: pd.DataFrame) -> tuple[Array, Array]:
+    """Return the number of each row's series, and the names of all series."""
+    venues = pd.Categorical(frame["exchange"])
+    contracts = pd.Categorical(frame["contract_name" if "contract_name" in frame else "symbol"])
+    width = len(contracts.categories) + 1
+    numbers, used = pd.factorize((venues.codes.astype(np.int64) + 1) * width + contracts.codes + 1)
+    venue_words = [None, *venues.categories]
+    contract_words = [None, *contracts.categories]
+    names = [f"{venue_words[code // width]} {contract_words[code % width]}" for code in used.tolist()]
+    return numbers.astype(np.int64), np.array(names, dtype=object)
+
+
 def _merged(frame: pd.DataFrame, paid_bps: Array, conflicts: list[str] | None) -> Payments:
     """Return one row for each payment, from the amount of each row [bps]."""
-    contract = "contract_name" if "contract_name" in frame else "symbol"
-    series, names = pd.factorize(frame["exchange"].astype(str) + " " + frame[contract].astype(str))
+    series, names = _series(frame)
     stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
     counts = _counts(frame)
     return merge_payments(
-        series.astype(np.int64),
+        series,
         stamps,
         paid_bps / units.BPS,
         counts,
@@ -90,8 +101,7 @@ def spaced(
     frame = frame.reset_index(drop=True)
     merged = _merged(frame, frame["rate_bps_8h"].to_numpy(dtype=np.float64), conflicts)
     rows = merged.rows
-    contract = "contract_name" if "contract_name" in frame else "symbol"
-    series = pd.factorize(frame["exchange"].astype(str) + " " + frame[contract].astype(str))[0]
+    series, _ = _series(frame)
     hours = assign_intervals(series[rows], merged.times).hours
     rates = frame["rate_bps_8h"].to_numpy(dtype=np.float64)[rows]
     result = frame.iloc[rows].assign(

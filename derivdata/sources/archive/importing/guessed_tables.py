@@ -29,7 +29,7 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
     """Return the table that a file is an export of: it has all columns that the table needs."""
     stated = {*given.set, *given.map}
     fitting = []
-    for name in [table] if table is not None else archive_tables():
+    for name in [table] if table is not None else _tables_with_names(head):
         columns = archive_table(name).columns
         needed = {c for c in columns if c not in archive_table(name).optional and c not in stated}
         if table is not None:
@@ -58,6 +58,13 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
     return best[0]
 
 
+def _tables_with_names(head: Chunk) -> list[str]:
+    """Return the tables with all names of markets of a file, so that its rows are not of something wider."""
+    names = _NAMES & {*head.columns}
+    return [name for name in archive_tables() if names <= {*archive_table(name).columns}]
+
+
+_NAMES = frozenset({"symbol", "exchange", "instrument_name", "strike", "side", "kind"})
 _COMPUTED = re.compile("^markets_|_top_symbols$|_totals$")
 """Tables that services compute of others, which have the same columns."""
 

@@ -199,8 +199,13 @@ def _import_table(
 ) -> Imported:
     """Import the rows of one table from some files."""
     run = ImportRun(tasks, archive, dry_run=dry_run, show=show)
+    _take_rows(run, tasks)
+    return run.finished()
+
+
+def _take_rows(run: ImportRun, tasks: list[Task]) -> None:
+    """Convert the rows of files; the last chunk of them is freed before rows are written."""
     progress = tqdm(tasks, desc=tasks[0].plan.table.name, unit="file", disable=None)
     for place, task in enumerate(progress):
         for chunk, converted in converted_rows(task):
             run.take(place, chunk, converted)
-    return run.finished()

@@ -386,17 +386,17 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
     last = rows["time"].max() + near
     symbols = sorted(set(rows["symbol"].astype(object)))
     stored = archive.read("funding_settlements", first, last, symbols=symbols)
-    both = pd.concat([_series_and_time(stored, -1), _series_and_time(rows, 0)], ignore_index=True)
-    symbol_codes, unique_symbols = pd.factorize(both["symbol"])
-    series = pd.factorize(both["exchange"])[0] * len(unique_symbols) + symbol_codes
-    stamps = both["time"].to_numpy()
-    order = np.lexsort((both["place"].to_numpy() >= 0, stamps, series))
-    places = both["place"].to_numpy()[order]
+    symbol_codes = _common_codes(stored["symbol"], rows["symbol"])
+    series = _common_codes(stored["exchange"], rows["exchange"]) * (np.max(symbol_codes) + 1) + symbol_codes
+    stamps = np.concatenate([_micros(stored), _micros(rows)])
+    places = np.concatenate([np.full(len(stored), -1), np.arange(len(rows))])
+    order = np.lexsort((places >= 0, stamps, series))
+    places = places[order]
     stamps = stamps[order]
     series = series[order]
     apart = np.diff(stamps)
     is_near = (np.diff(series) == 0) & (apart > 0) & (apart < _SAME_PAYMENT_US)
-    is_sum = both["count"].to_numpy()[order] > 1
+    is_sum = np.concatenate([_payment_counts(stored), _payment_counts(rows)])[order] > 1
     is_near &= ~(is_sum[1:] | is_sum[:-1])
     reasons: dict[int, str] = {}
     for at in np.flatnonzero(is_near).tolist():
@@ -410,15 +410,28 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
     return reasons
 
 
-def _series_and_time(rows: pd.DataFrame, first: int) -> pd.DataFrame:
-    """Return venue, symbol, time [µs] and payments of rows, and their places, -1 for stored ones."""
-    stamps = rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
-    places = np.full(len(rows), -1) if first < 0 else np.arange(len(rows))
-    count = (
-        rows["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan) if "payment_count" in rows else 1.0
-    )
-    names = {name: rows[name].astype(object).to_numpy() for name in ("exchange", "symbol")}
-    return pd.DataFrame({**names, "time": stamps, "place": places, "count": count})
+def _common_codes(first: pd.Series, second: pd.Series) -> Array:
+    """Return the words of two columns as numbers, equal ones for equal words."""
+    categoricals = [pd.Categorical(first), pd.Categorical(second)]
+    words = dict.fromkeys(str(word) for column in categoricals for word in column.categories)
+    numbers = {word: number for number, word in enumerate(words)}
+    codes = []
+    for column in categoricals:
+        own = np.array([numbers[str(word)] for word in column.categories], dtype=np.int64)
+        codes.append(own[column.codes] if len(own) else np.zeros(len(column), dtype=np.int64))
+    return np.concatenate(codes)
+
+
+def _micros(rows: pd.DataFrame) -> Array:
+    """Return the times of rows [µs]."""
+    return np.asarray(rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+
+
+def _payment_counts(rows: pd.DataFrame) -> Array:
+    """Return the number of payments in each row."""
+    if "payment_count" not in rows:
+        return np.ones(len(rows))
+    return np.asarray(rows["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _unsorted_books(rows: pd.DataFrame) -> dict[int, str]:
