@@ -26,6 +26,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.series_checks import PageWindow, body_doubts, implied_price_doubts
+from derivdata.sources.venues.size_checks import size_doubts
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -254,6 +255,7 @@ def read(
     doubts = [f"oi_history: {text}" for text in implied_price_doubts(rows.oi)]
     for name, frame in result.items():
         doubts += [f"{name}: {text}" for text in body_doubts(reading.exchange, name, frame, window, usual)]
+        doubts += [f"{name}: {text}" for text in size_doubts(frame)]
     for doubt in doubts:
         warn_caller(doubt)
     return result
