@@ -181,14 +181,28 @@ def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 
 
 def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Series) -> None:
-    """Write symbol and venues at the most and the least profitable positions."""
+    """Write symbol and venues at the most and the least profitable positions, at least a line apart."""
     highest = net.nlargest(_NAMED).index
-    for place in highest.union(net.nsmallest(_NAMED).index):
+    named = highest.union(net.nsmallest(_NAMED).index)
+    low, high = ax.get_ylim()
+    height = style.height_of(ax)
+    points = height * (net - low) / (high - low)
+    below = -np.inf
+    for place in net[named].sort_values(kind="stable").index:
         row = table.loc[place]
-        is_late = days[place] > 0.55 * days.max()
-        look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center"}
-        look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
         name = f"{row['symbol']} {row['long']} / {row['short']}"
+        # 1. Left of late positions, and of those with another position where the name would be.
+        length = 4.4 * len(name) / (0.8 * style.cell_width(ax)) * days.max()
+        is_covered = days.between(days[place], days[place] + length, inclusive="right")
+        is_covered &= (points - points[place]).abs() < _LINE
+        is_late = days[place] > 0.55 * days.max() or (is_covered.any() and days[place] > length)
+        # 2. Above the name below it.
+        below = max(points[place], below + _LINE)
+        look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center"}
+        look |= {
+            "xytext": (-6 if is_late else 6, below - points[place]),
+            "ha": "right" if is_late else "left",
+        }
         ax.annotate(name, (days[place], net[place]), **look)
 
 

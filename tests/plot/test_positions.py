@@ -245,3 +245,11 @@ def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
     best = plot.data(ax).sort_values("net_bps").iloc[-1]
     names = [text.get_text() for text in ax.texts]
     assert f"{best['symbol']} {best['long']} / {best['short']}" in names
+    ax = plot.backtest(result, "trades", figsize=(8.0, 1.2))
+    low, high = ax.get_ylim()
+    points = 72.0 / ax.figure.dpi * ax.get_window_extent().height / (high - low)
+    heights = sorted(
+        text.xy[1] * points + text.get_position()[1] for text in ax.texts if " / " in text.get_text()
+    )
+    assert len(heights) == 4
+    assert np.diff(heights).min() > 9.0, "points between names"
