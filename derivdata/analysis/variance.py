@@ -147,13 +147,18 @@ def _index(
     shares = [np.where(around, part[..., 0], np.nan) for part in (share, share_after)]
     with np.errstate(invalid="ignore"):
         mixed = [
-            sum(part * value for part, value in zip(shares, at_both(each), strict=True))
-            for each in (w, lower, upper)
+            sum(share * value for share, value in zip(shares, at_both(values), strict=True))
+            for values in (w, lower, upper)
         ]
-        volatilities = [np.sqrt(each / horizon) for each in mixed]
-    days = [np.where(around, each * _YEAR, np.nan) for each in at_both(t)]
-    one, other = at_both(status)
-    return *volatilities, *days, shares[0], np.where(around, one | other, np.int32(Status.EXTRAPOLATED))
+        volatilities = [np.sqrt(total / horizon) for total in mixed]
+    days = [np.where(around, years * _YEAR, np.nan) for years in at_both(t)]
+    near_status, next_status = at_both(status)
+    return (
+        *volatilities,
+        *days,
+        shares[0],
+        np.where(around, near_status | next_status, np.int32(Status.EXTRAPOLATED)),
+    )
 
 
 VarianceMethod = Literal["strip", "smile", "fukasawa"]
@@ -467,9 +472,9 @@ def _cboe(
     used = calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
     at_start = strike == start[..., None]
     sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
-    each = np.where(at_start, price.mean(axis=-1), sides)
+    premium = np.where(at_start, price.mean(axis=-1), sides)
     with np.errstate(invalid="ignore"):  # ``ΔK/K² Q`` of each used strike, in rising order
-        contribution = np.where(used, _spacing(strike, used) / np.square(strike) * each, 0.0)
+        contribution = np.where(used, _spacing(strike, used) / np.square(strike) * premium, 0.0)
     few = ~paired | (used.sum(axis=-1) < 3)
     expired = np.broadcast_to(t <= 0.0, few.shape)
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))

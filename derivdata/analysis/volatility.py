@@ -397,8 +397,8 @@ def cone(
         types=[np.float64] * 2,
         sizes={"window": len(days)},
     )
-    for name, part in zip(("forecast", "forecast_error"), ahead, strict=True):
-        cone[name] = part.transpose(*cone["latest"].dims).assign_attrs(units=UNIT, method="har")
+    for name, values in zip(("forecast", "forecast_error"), ahead, strict=True):
+        cone[name] = values.transpose(*cone["latest"].dims).assign_attrs(units=UNIT, method="har")
     return cone
 
 
@@ -418,23 +418,23 @@ def _forecasts(
 ) -> tuple[Floats, Floats]:
     """Return the forecast of each window and its error, from bars along the last axis."""
     shape = (*c.shape[:-1], len(windows))
-    found = np.full(shape, np.nan)
+    forecast = np.full(shape, np.nan)
     error = np.full(shape, np.nan)
     per_day = 24.0 / step_hours
     if per_day < 1.0 or per_day != round(per_day):
-        return found, error
-    o, h, low, c = (np.log(np.where(part > 0.0, part, np.nan)) for part in (o, h, low, c))
+        return forecast, error
+    o, h, low, c = (np.log(np.where(price > 0.0, price, np.nan)) for price in (o, h, low, c))
     gap = np.concatenate([np.full_like(c[..., :1], np.nan), o[..., 1:] - c[..., :-1]], axis=-1)
-    each = gap**2 + 0.5 * (h - low) ** 2 - (2.0 * np.log(2.0) - 1.0) * (c - o) ** 2
+    by_bar = gap**2 + 0.5 * (h - low) ** 2 - (2.0 * np.log(2.0) - 1.0) * (c - o) ** 2
     size = round(per_day)
-    each = each[..., each.shape[-1] % size :]  # whole days that end with the last bar
-    each = each.reshape(*each.shape[:-1], each.shape[-1] // size, size).sum(axis=-1)
-    days = np.maximum(each, 0.0) * HOURS_PER_YEAR / 24.0
+    by_bar = by_bar[..., by_bar.shape[-1] % size :]  # whole days that end with the last bar
+    by_day = by_bar.reshape(*by_bar.shape[:-1], by_bar.shape[-1] // size, size).sum(axis=-1)
+    days = np.maximum(by_day, 0.0) * HOURS_PER_YEAR / 24.0
     for place in np.ndindex(days.shape[:-1]):
         for i, window in enumerate(windows):
             if window >= 1.0 and window == round(window):
-                found[place][i], error[place][i] = _har(days[place], round(window))
-    return found, error
+                forecast[place][i], error[place][i] = _har(days[place], round(window))
+    return forecast, error
 
 
 def _har(variance: Floats, ahead: int) -> tuple[float, float]:
@@ -444,21 +444,21 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     target = np.full_like(variance, np.nan)
     if variance.size > ahead:
         target[:-ahead] = np.sqrt(mean_of_windows(variance, ahead)[ahead:])
-    known = np.isfinite(target) & np.isfinite(columns).all(axis=-1)
-    x = np.where(known[:, None], columns, 0.0)
-    y = np.where(known, target, 0.0)
+    observed = np.isfinite(target) & np.isfinite(columns).all(axis=-1)
+    x = np.where(observed[:, None], columns, 0.0)
+    y = np.where(observed, target, 0.0)
     gram = np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
     moment = np.cumsum(x * y[:, None], axis=0)
-    count = np.cumsum(known)
-    low = np.minimum.accumulate(np.where(known, target, np.inf))
-    high = np.maximum.accumulate(np.where(known, target, -np.inf))
+    count = np.cumsum(observed)
+    low = np.minimum.accumulate(np.where(observed, target, np.inf))
+    high = np.maximum.accumulate(np.where(observed, target, -np.inf))
     forecast = np.full_like(variance, np.nan)
     # What began `ahead` days ago is the last that is over.
     days = np.flatnonzero(np.isfinite(columns[ahead:]).all(axis=-1) & (count[:-ahead] >= _LEARNT))
     weights = np.linalg.pinv(gram[days], rcond=1e-12, hermitian=True) @ moment[days, :, None]
     fitted = (columns[days + ahead] * weights[..., 0]).sum(axis=-1)
     forecast[days + ahead] = np.clip(fitted, low[days], high[days])
-    miss = (forecast - target)[np.isfinite(forecast) & known]
+    miss = (forecast - target)[np.isfinite(forecast) & observed]
     error = float(np.sqrt(np.mean(miss**2))) if miss.size else np.nan
     return float(forecast[-1]) if forecast.size else np.nan, error
 

@@ -260,7 +260,9 @@ class TestMisuse:
     k, iv = np.linspace(-0.2, 0.2, 6), np.full(6, 0.5)
 
     def test_an_unknown_weighting(self):
-        message = "weights='spread' is not one of equal, vega, price, variance, or an array"
+        message = (
+            "weights must be one of equal, vega, price, variance or an array over the quotes, got 'spread'"
+        )
         with pytest.raises(ValueError, match=message):
             smile.fit(self.k, self.iv, 0.5, weights="spread")
 

@@ -69,17 +69,17 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
     Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes all
     outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
     """
-    labelled = [each for each in arrays if isinstance(each, xr.DataArray)]
+    labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
     if labelled:
-        order = max(labelled, key=lambda each: each.ndim).dims
-        return [each.transpose(*order, ...) for each in _under_labels(kernel, arrays, dtypes)]
-    if any(_is_dask(each) for each in arrays):
-        shape = np.broadcast_shapes(*(np.shape(each) for each in arrays))
+        order = max(labelled, key=lambda array: array.ndim).dims
+        return [output.transpose(*order, ...) for output in _under_labels(kernel, arrays, dtypes)]
+    if any(_is_dask(array) for array in arrays):
+        shape = np.broadcast_shapes(*(np.shape(array) for array in arrays))
         dims = [f"axis_{i}" for i in range(len(shape))]  # counted from the last, as broadcasting does
-        full = [each if _is_dask(each) else np.asarray(each) for each in arrays]
-        wrapped = [xr.DataArray(np.broadcast_to(each, shape), dims=dims) for each in full]
-        return [each.data for each in _under_labels(kernel, wrapped, dtypes)]
-    return [each[()] for each in _blocked(kernel, dtypes, *arrays)]
+        full = [array if _is_dask(array) else np.asarray(array) for array in arrays]
+        wrapped = [xr.DataArray(np.broadcast_to(array, shape), dims=dims) for array in full]
+        return [output.data for output in _under_labels(kernel, wrapped, dtypes)]
+    return [output[()] for output in _blocked(kernel, dtypes, *arrays)]
 
 
 def _is_dask(array: Any) -> bool:
@@ -89,8 +89,8 @@ def _is_dask(array: Any) -> bool:
 def _under_labels(
     kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]
 ) -> tuple[xr.DataArray, ...]:
-    def whole(*parts: Any) -> Any:
-        values = _blocked(kernel, dtypes, *parts)
+    def whole(*blocks: Any) -> Any:
+        values = _blocked(kernel, dtypes, *blocks)
         return values if len(values) > 1 else values[0]
 
     outputs = applied(whole, *arrays, out=[[]] * len(dtypes), types=dtypes)
@@ -100,25 +100,28 @@ def _under_labels(
 def _blocked(
     kernel: Callable[..., tuple[Any, ...]], dtypes: Sequence[Any], *arrays: Any
 ) -> tuple[npt.NDArray[Any], ...]:
-    parts = [np.asarray(each, dtype=np.float64) for each in arrays]
-    shape = np.broadcast_shapes(*(each.shape for each in parts))
+    # 1. Flat arrays; a single number fills one block.
+    values = [np.asarray(array, dtype=np.float64) for array in arrays]
+    shape = np.broadcast_shapes(*(array.shape for array in values))
     size = int(np.prod(shape))
-    flat = [
-        np.full(min(size, _BLOCK), each.item()) if each.size == 1 else np.broadcast_to(each, shape).ravel()
-        for each in parts
-    ]
-    single = [each.size == 1 for each in parts]
-    outputs = tuple(np.empty(size, dtype=each) for each in dtypes)
+    flat = []
+    for array in values:
+        if array.size == 1:
+            flat.append(np.full(min(size, _BLOCK), array.item()))
+        else:
+            flat.append(np.broadcast_to(array, shape).ravel())
+
+    # 2. The kernel on blocks that stay in the processor's cache.
+    outputs = tuple(np.empty(size, dtype=dtype) for dtype in dtypes)
     with np.errstate(all="ignore"):
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
-            block = [
-                each[: stop - start] if one else each[start:stop]
-                for each, one in zip(flat, single, strict=True)
-            ]
-            for output, value in zip(outputs, kernel(*block), strict=True):
-                output[start:stop] = value
-    return tuple(each.reshape(shape) for each in outputs)
+            block = []
+            for array, column in zip(values, flat, strict=True):
+                block.append(column[: stop - start] if array.size == 1 else column[start:stop])
+            for output, result in zip(outputs, kernel(*block), strict=True):
+                output[start:stop] = result
+    return tuple(output.reshape(shape) for output in outputs)
 
 
 Premium = Literal["linear", "inverse"]

@@ -42,8 +42,8 @@ _MILLS = (
 def polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
     """Polynomial with coefficients in rising order, by Horner's rule."""
     value: Floats = coefficients[-1] * x
-    for each in coefficients[-2:0:-1]:
-        value += each
+    for coefficient in coefficients[-2:0:-1]:
+        value += coefficient
         value *= x
     value += coefficients[0]
     return value
@@ -104,10 +104,10 @@ def _by_region(
     if first == last:
         return forms[first](h, t)
     value = np.empty_like(h)
-    for each in range(first, last + 1):
-        here = np.flatnonzero(region == each)
-        if here.size:
-            value[here] = forms[each](h[here], t[here])
+    for number in range(first, last + 1):
+        rows = np.flatnonzero(region == number)
+        if rows.size:
+            value[rows] = forms[number](h[rows], t[rows])
     return value
 
 

@@ -440,11 +440,11 @@ def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
         return used
     groups = used.groupby(names, observed=True, sort=True)
     averaged = [name for name in ("iv", "iv_bid", "iv_ask") if name in used]
-    one = groups[["log_moneyness", *_PER_SLICE]].first()
-    one[averaged] = groups[averaged].mean()
-    one["open_interest"] = groups["open_interest"].sum(min_count=1)
-    one["status"] = groups["status"].first() | groups["status"].last()
-    return one.reset_index()
+    quote = groups[["log_moneyness", *_PER_SLICE]].first()
+    quote[averaged] = groups[averaged].mean()
+    quote["open_interest"] = groups["open_interest"].sum(min_count=1)
+    quote["status"] = groups["status"].first() | groups["status"].last()
+    return quote.reset_index()
 
 
 @typed

@@ -224,8 +224,8 @@ def _parity_of(evidence: Evidence) -> pd.DataFrame:
     strike = used["strike"]
     gap = used["gap"] / used["place"].map(evidence.discount)
     # Linear premium C - P = D (F - K), inverse (coin) premium c - p = D (1 - K/F).
-    each = (strike + gap).mask(used["inverse"], strike / (1.0 - gap))
-    forward = _agreed(each, used["place"]).reindex(evidence.table.index)
+    by_strike = (strike + gap).mask(used["inverse"], strike / (1.0 - gap))
+    forward = _agreed(by_strike, used["place"]).reindex(evidence.table.index)
     return pd.DataFrame({"forward": forward, "discount": evidence.discount})
 
 
@@ -315,11 +315,11 @@ def slice_forwards(
     by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
     is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
     if not isinstance(discount, str):
-        known = by_rate if is_rate else pd.Series(float(discount), index=table.index)
+        factor = by_rate if is_rate else pd.Series(float(discount), index=table.index)
     table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(
-        options, chain.prices, place, table, given, spot, discount if isinstance(discount, str) else known
+        options, chain.prices, place, table, given, spot, discount if isinstance(discount, str) else factor
     )
     for name in methods:
         # The caller's values are read in any case, so that a wrong label raises.

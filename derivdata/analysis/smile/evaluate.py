@@ -112,9 +112,9 @@ def from_raw(
     forward
         Forward per slice, returned as a coordinate.
     """
-    parts = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
+    arrays = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
     try:
-        *parameters, t, low, high = xr.broadcast(*parts)
+        *parameters, t, low, high = xr.broadcast(*arrays)
         if forward is not None:
             xr.broadcast(xr.DataArray(forward), t)
     except ValueError:
@@ -159,8 +159,10 @@ def total_variance(
         raise ValueError(f"derivative must be 0, 1 or 2, got {derivative!r}")
     k = bare(log_moneyness, "log_moneyness")
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
-    parts = (fit[name] for name in parameter_names(fit))  # with coordinates, such as the time to expiry
-    w = elementwise(lambda k, *own: svi.total_variance(k, slice_of(own), derivative=derivative), k, *parts)
+    parameters = (fit[name] for name in parameter_names(fit))  # with coordinates, such as the time to expiry
+    w = elementwise(
+        lambda k, *own: svi.total_variance(k, slice_of(own), derivative=derivative), k, *parameters
+    )
     w = w.transpose(*fit["a"].dims, ...)
     inside: xr.DataArray = w if extrapolate else w.where((fit["k_min"] <= k) & (k <= fit["k_max"]))
     return inside.rename("total_variance").assign_attrs(units="1", derivative=derivative)
@@ -174,8 +176,8 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
     """
     require_variables(fit, "fit", ("year_fraction",))
     w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
-    found = elementwise(lambda t, w: np.sqrt(w / t), fit["year_fraction"], w)
-    return found.rename("iv").assign_attrs(units="1/√year")
+    volatility = elementwise(lambda t, w: np.sqrt(w / t), fit["year_fraction"], w)
+    return volatility.rename("iv").assign_attrs(units="1/√year")
 
 
 @typed
@@ -185,8 +187,8 @@ def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = Fa
     Parameters, shapes and NaN as in `total_variance`.
     """
     k = bare(log_moneyness, "log_moneyness")
-    parts = [total_variance(fit, k, derivative=d, extrapolate=extrapolate) for d in (0, 1, 2)]
-    return elementwise(svi.density_factor, k, *parts).transpose(*parts[0].dims).rename("durrleman_g")
+    jet = [total_variance(fit, k, derivative=d, extrapolate=extrapolate) for d in (0, 1, 2)]
+    return elementwise(svi.density_factor, k, *jet).transpose(*jet[0].dims).rename("durrleman_g")
 
 
 @typed
@@ -216,14 +218,15 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
 
     def check(k_min: Floats, k_max: Floats, *raw: Floats) -> tuple[Any, ...]:
-        k_min, k_max, *parts = np.broadcast_arrays(k_min, k_max, *raw)
-        flat = slice_of([part.ravel() for part in parts])
-        return tuple(part.reshape(k_min.shape) for part in check_slices(flat, k_min.ravel(), k_max.ravel()))
+        k_min, k_max, *parameters = np.broadcast_arrays(k_min, k_max, *raw)
+        flat = slice_of([values.ravel() for values in parameters])
+        checked = check_slices(flat, k_min.ravel(), k_max.ravel())
+        return tuple(values.reshape(k_min.shape) for values in checked)
 
-    parts = applied(
+    outputs = applied(
         check,
         *(fit[name] for name in ("k_min", "k_max", *parameter_names(fit))),
         out=[[]] * 5,
         types=[np.float64] * 4 + [np.bool_],
     )
-    return xr.Dataset(dict(zip(Butterfly._fields, parts, strict=True)))
+    return xr.Dataset(dict(zip(Butterfly._fields, outputs, strict=True)))

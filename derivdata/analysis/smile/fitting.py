@@ -26,7 +26,7 @@ from derivdata.analysis.smile.quotes import (
     with_covariance,
 )
 from derivdata.analysis.smile.search import Minimum
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.svi import Raw, at_index, total_variance
 from derivdata.analysis.smile.svi_search import fit_svi
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
@@ -66,7 +66,7 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
     fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
     suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
     ends = quotes.k_min[suspect], quotes.k_max[suspect]
-    guilty = suspect[~check_slices(Raw(*(part[suspect] for part in raw)), *ends).ok]
+    guilty = suspect[~check_slices(at_index(raw, suspect), *ends).ok]
     fitted.notes[guilty] |= Status.BUTTERFLY
     # Slices without time have no quotes either, and the reason is the time.
     unknown = ~np.isfinite(quotes.t)
@@ -80,16 +80,16 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
 def _fit_rung(
     fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
 ) -> None:
-    part = quotes.rows(rows)
+    own = quotes.rows(rows)
     ended = None
     if rung == Method.SVI:
-        raw, ended = fit_svi(part, None if start is None else Raw(*(each[rows] for each in start)))
+        raw, ended = fit_svi(own, None if start is None else at_index(start, rows))
     elif rung == Method.SSVI:
-        raw, ended = fit_ssvi(part)
+        raw, ended = fit_ssvi(own)
     else:
-        raw = _line(part)
+        raw = _line(own)
     # A slice without a finite variance in the middle of its quotes is not a fit.
-    failed = ~np.isfinite(total_variance((part.k_min + part.k_max) / 2.0, raw))
+    failed = ~np.isfinite(total_variance((own.k_min + own.k_max) / 2.0, raw))
     fitted.method[rows[failed]] = Method.NONE
     for target, value in zip(fitted.raw, raw, strict=True):
         target[rows] = np.where(failed, np.nan, value)
@@ -125,7 +125,7 @@ def _rms_error(fitted: FittedSlices, quotes: SmileQuotes) -> Floats:
 
 
 def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
-    w = total_variance(quotes.k, Raw(*(part[:, None] for part in raw)))
+    w = total_variance(quotes.k, at_index(raw, np.s_[:, None]))
     return np.asarray(np.sqrt(w / quotes.t[:, None]))
 
 
@@ -141,23 +141,23 @@ def fit_between(
     )
     sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
     target, least = _nearest(fitted.raw, quotes, weight, low, high)
-    begin = Raw(*(part.copy() for part in fitted.raw))
+    begin = Raw(*(values.copy() for values in fitted.raw))
     rows = np.flatnonzero(sided & (least > 0.0))
     for _ in range(_ROUNDS):
         if not rows.size:
             break
         places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
-        again = fit_slices(places, Raw(*(part[rows] for part in begin)))
+        again = fit_slices(places, at_index(begin, rows))
         fitted.nfev[rows] += again.nfev
         # The next round starts from this fit, also where it is not the best one.
-        for part, value in zip(begin, again.raw, strict=True):
-            part[rows] = value
+        for values, new in zip(begin, again.raw, strict=True):
+            values[rows] = new
         target[rows], loss = _nearest(again.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
         better = loss < least[rows]
         least[rows[better]] = loss[better]
         results = zip((*fitted.raw, *fitted[1:3]), (*again.raw, *again[1:3]), strict=True)
-        for part, value in results:
-            part[rows[better]] = value[better]
+        for values, new in results:
+            values[rows[better]] = new[better]
         rows = rows[loss > 0.0]
     fitted.rmse_vol[:] = _rms_error(fitted, quotes)
     return fitted
@@ -253,14 +253,14 @@ def fit(
         require_same({"forward": forwards}, quotes.iv, "iv")
     if quotes.iv.chunks is None:
         require_decimal_volatility(quotes.iv)
-    parts = applied(
+    outputs = applied(
         lambda *blocks: in_rows(_fit_rows, blocks[:5], blocks[5:], core=1, most=_ROWS),
         *quotes,
         core=[[dim]] * 5 + [[]],
         out=[[]] * len(_TYPES),
         types=list(_TYPES.values()),
     )
-    variables = dict(zip(_TYPES, parts, strict=True))
+    variables = dict(zip(_TYPES, outputs, strict=True))
     weighting = weights if isinstance(weights, str) else "given" if weights is not None else "default"
     fit = assemble(variables, quotes.t, forward=forwards, fit="svi", weights=weighting)
     return with_covariance(fit, quotes, dim, RAW)
@@ -271,7 +271,7 @@ def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t
     fitted = fit_slices(quotes)
     if np.isfinite(bid).any() or np.isfinite(ask).any():
         fitted = fit_between(fitted, quotes, weight, bid, ask)
-    w = total_variance(k, Raw(*(part[:, None] for part in fitted.raw)))
+    w = total_variance(k, at_index(fitted.raw, np.s_[:, None]))
     with np.errstate(invalid="ignore", divide="ignore"):
         model = np.sqrt(w / t[:, None])
     off = off_quotes(model, k, np.where(quotes.used, iv, np.nan), t, bid, ask)

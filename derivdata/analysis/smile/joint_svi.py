@@ -37,6 +37,7 @@ from derivdata.analysis.smile.search import Banded, Index, Linearised, minimise
 from derivdata.analysis.smile.svi import (
     SIZE,
     Raw,
+    at_index,
     floor_density,
     floor_density_jet,
     floor_from_raw,
@@ -79,16 +80,18 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
     `t` rises along the used places, which are first and marked by `live`.
     """
     filled = Raw(
-        *(np.where(live, part, idle) for part, idle in zip(start, (1.0, 0.1, 0.0, 0.0, 1.0), strict=True))
+        *(np.where(live, values, idle) for values, idle in zip(start, (1.0, 0.1, 0.0, 0.0, 1.0), strict=True))
     )
     result = JointFit(
-        Raw(*(part.copy() for part in filled)), np.zeros(len(t), dtype=bool), np.zeros(len(t), dtype=np.int64)
+        Raw(*(values.copy() for values in filled)),
+        np.zeros(len(t), dtype=bool),
+        np.zeros(len(t), dtype=np.int64),
     )
     for firmness in _FIRMNESS:
         left = np.flatnonzero(~result.free)
         if not left.size:
             break
-        begin = Raw(*(part[left] for part in filled))
+        begin = at_index(filled, left)
         at = np.where(live, t, 1.0)[left]
         problem, x = joint_problem(quotes.rows(left), at, live[left], begin, firmness)
         _search(problem, x, left, result)
@@ -99,20 +102,25 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
     """Search the surfaces `going`, and write those that are proved free into `result`."""
     search = problem
     for turn in range(_ROUNDS):
+        # 1. The minimum with the present multipliers.
         x = np.clip(x, problem.low, problem.high)
         steps = _STEPS if turn else _FIRST_STEPS
         ended = minimise(search, x, steps=steps, tolerance=_TOLERANCE)
         x = ended.x
         result.nfev[going] = result.nfev[going] + ended.nfev
+
+        # 2. Surfaces that satisfy every condition, at all places and then on the whole line.
         values = problem.constraints(problem.slices(x))
         flat = floor_to_raw(problem.slices(x).reshape(SIZE, -1))
-        raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
+        raw = Raw(*(values.reshape(problem.live.shape) for values in flat))
         done = problem.holds(values)
         if done.any():
-            done[done] = _proved(Raw(*(part[done] for part in raw)), problem.live[done])
-        for part, value in zip(result.raw, raw, strict=True):
-            part[going[done]] = value[done]
+            done[done] = _proved(at_index(raw, done), problem.live[done])
+        for values_of_result, values_now in zip(result.raw, raw, strict=True):
+            values_of_result[going[done]] = values_now[done]
         result.free[going[done]] = True
+
+        # 3. New multipliers for the others.
         problem = problem.pressed(values).rows(~done)
         x = x[:, ~done]
         going = going[~done]
@@ -332,8 +340,8 @@ def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constrain
     pairs = live[:, 1:, None]
     masks = (live[..., None], pairs, pairs)
     moved = [
-        np.where(mask, least * margin[:, None, None] + part, -np.inf)
-        for least, part, mask in zip(_MARGINS, multiplier, masks, strict=True)
+        np.where(mask, least * margin[:, None, None] + shift, -np.inf)
+        for least, shift, mask in zip(_MARGINS, multiplier, masks, strict=True)
     ]
     return Constraints(*moved)
 
@@ -354,16 +362,16 @@ def joint_problem(
     mean = weight.sum(axis=(1, 2)) / quoted
     scale = quotes.scale / np.sqrt(np.where(mean > 0.0, mean, 1.0))[:, None, None]
     places_gap = width[:, 1:, None] * _CALENDAR
-    later = total_variance(places_gap, Raw(*(part[:, 1:, None] for part in start)))
-    one = np.ones_like(width)
-    low = np.stack([1e-6 * middle, 0.0 * one, 0.0 * one, -20.0 * width, np.log(0.02 * width)])
-    high = np.stack([np.inf * one, _STEEPEST * one, _STEEPEST * one, 20.0 * width, np.log(100.0 * width)])
-    reach = np.stack([np.inf * one, 0.3 * one, 0.3 * one, width, 0.7 * one])
+    later = total_variance(places_gap, at_index(start, np.s_[:, 1:, None]))
+    ones = np.ones_like(width)
+    low = np.stack([1e-6 * middle, 0.0 * ones, 0.0 * ones, -20.0 * width, np.log(0.02 * width)])
+    high = np.stack([np.inf * ones, _STEEPEST * ones, _STEEPEST * ones, 20.0 * width, np.log(100.0 * width)])
+    reach = np.stack([np.inf * ones, 0.3 * ones, 0.3 * ones, width, 0.7 * ones])
 
-    def stacked(part: Floats) -> Floats:
-        return part.transpose(2, 0, 1).reshape(SIZE * expiries, count)
+    def stacked(values: Floats) -> Floats:
+        return values.transpose(2, 0, 1).reshape(SIZE * expiries, count)
 
-    variables = floor_from_raw(Raw(*(part.reshape(-1) for part in start))).reshape(SIZE, count, expiries)
+    variables = floor_from_raw(Raw(*(values.reshape(-1) for values in start))).reshape(SIZE, count, expiries)
     margin = np.full(count, firmness)
     nothing = Constraints(
         np.zeros((count, expiries, _BUTTERFLY.size)),
@@ -404,7 +412,7 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
     middle = (real_roots[..., 1:] + real_roots[..., :-1]) / 2.0
     width = 1.0 + ends[1] - ends[0]
     looks = np.concatenate([middle, (ends[0] - width)[..., None], (ends[1] + width)[..., None]], axis=-1)
-    difference = [total_variance(looks, Raw(*(part[..., None] for part in raw))) for raw in (later, earlier)]
+    difference = [total_variance(looks, at_index(raw, np.s_[..., None])) for raw in (later, earlier)]
     slack = 1e-13 * np.abs(difference[0])
     return np.asarray((difference[0] - difference[1] >= -slack).all(axis=-1))
 
@@ -431,14 +439,14 @@ def _roots(coefficients: Floats) -> NDArray[np.complex128]:
 
 def _proved(raw: Raw, live: Bools) -> Bools:
     """Return whether surfaces have no butterfly and no crossing anywhere."""
-    flat = Raw(*(part[live] for part in raw))
+    flat = at_index(raw, live)
     safe = certified(flat)
     doubtful = np.flatnonzero(~safe)
     if doubtful.size:
-        rest = Raw(*(part[doubtful] for part in flat))
+        rest = at_index(flat, doubtful)
         reach = 10.0 * np.sqrt(total_variance(0.0, rest)) + np.abs(rest.m)
         safe[doubtful] = check_slices(rest, -reach, reach).ok
     butterfly = np.ones(live.shape, dtype=bool)
     butterfly[live] = safe
-    calendar = never_below(Raw(*(part[:, :-1] for part in raw)), Raw(*(part[:, 1:] for part in raw)))
+    calendar = never_below(at_index(raw, np.s_[:, :-1]), at_index(raw, np.s_[:, 1:]))
     return np.asarray(butterfly.all(axis=1) & (calendar | ~live[:, 1:]).all(axis=1))

@@ -35,8 +35,8 @@ class SmileQuotes(NamedTuple):
 
     def rows(self, index: Indices | Bools) -> SmileQuotes:
         """Return these slices only."""
-        parts: list[Any] = [part[index] for part in self]
-        return SmileQuotes(*parts)
+        arrays: list[Any] = [array[index] for array in self]
+        return SmileQuotes(*arrays)
 
 
 class SurfaceQuotes(NamedTuple):
@@ -148,7 +148,7 @@ def labelled(
             f"log_moneyness must have the dim {dim!r}, got dims {k.dims}; pass the dim of the quotes as dim="
         )
     sides = {
-        name: named(np.nan if side is None else side, every, name).where(lambda one: one > 0.0)
+        name: named(np.nan if side is None else side, every, name).where(lambda volatility: volatility > 0.0)
         for name, side in (("iv_bid", iv_bid), ("iv_ask", iv_ask))
     }
     require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
@@ -157,14 +157,16 @@ def labelled(
         weights = quote_weights(weights, k, volatility, t, given, core)
     weight = named(weights, every, "weights")
     require_same({"weights": weight, **sides}, volatility, "iv")
+
+    # All with the core dims, each of which is one chunk.
     size = volatility.sizes
-    parts = [
-        part.expand_dims({name: size[name] for name in core if name not in part.dims})
-        for part in (k, volatility, weight, *sides.values())
+    spread = [
+        array.expand_dims({name: size[name] for name in core if name not in array.dims})
+        for array in (k, volatility, weight, *sides.values())
     ]
     whole = [
-        part.chunk({name: -1 for name in core if name in part.dims}) if part.chunks else part
-        for part in (*parts, t)
+        array.chunk({name: -1 for name in core if name in array.dims}) if array.chunks else array
+        for array in (*spread, t)
     ]
     return LabelledQuotes(*whole)
 
@@ -178,15 +180,19 @@ def in_rows(
     most: int,
 ) -> tuple[Any, ...]:
     """Apply a kernel to quotes and slices, all dims but the last `core` as one, some rows at a time."""
-    shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(part), 1) for part in slices))
+    # 1. The dims before the core as one.
+    shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(values), 1) for values in slices))
     lead = shape[: len(shape) - core]
     own = shape[len(shape) - core :]
     count = int(np.prod(lead))
-    rows = [np.broadcast_to(part, shape).reshape(count, *own) for part in quotes]
-    rows += [np.broadcast_to(part, shape[:-1]).reshape(count, *own[:-1]) for part in slices]
-    blocks = [kernel(*(part[at : at + most] for part in rows)) for at in range(0, max(count, 1), most)]
-    joined = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return tuple(part.reshape((*lead, *part.shape[1:])) for part in joined)
+    rows = [np.broadcast_to(values, shape).reshape(count, *own) for values in quotes]
+    rows += [np.broadcast_to(values, shape[:-1]).reshape(count, *own[:-1]) for values in slices]
+
+    # 2. The kernel, block by block, and its outputs with the dims as they were.
+    starts = range(0, max(count, 1), most)
+    blocks = [kernel(*(values[start : start + most] for values in rows)) for start in starts]
+    outputs = (np.concatenate(output) for output in zip(*blocks, strict=True))
+    return tuple(output.reshape((*lead, *output.shape[1:])) for output in outputs)
 
 
 def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
@@ -277,7 +283,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
     """Return a fit with the covariance of its raw parameters; `free` of them were fitted."""
     size = len(Raw._fields)
     parameters = [fit[name].reset_coords(drop=True) for name in dict.fromkeys((*Raw._fields, *free))]
-    found = applied(
+    covariance = applied(
         _covariance,
         *(quotes.k, quotes.iv, quotes.weight, quotes.t),
         *parameters,
@@ -285,7 +291,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
         out=[_DIMS],
         sizes=dict.fromkeys(_DIMS, size),
     )
-    return fit.assign(covariance=found.reset_coords(drop=True))
+    return fit.assign(covariance=covariance.reset_coords(drop=True))
 
 
 def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:
@@ -299,7 +305,7 @@ def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: F
         slopes = (1.0 + 0.0 * x, raw.rho * x + radius, raw.b * x, -raw.b * (raw.rho + x / radius),
                   raw.b * raw.sigma / radius)  # fmt: skip
         root = 2.0 * np.sqrt(w * np.asarray(t)[..., None])
-        jacobian = np.stack([np.where(used, each / root, 0.0) for each in np.broadcast_arrays(*slopes)], -2)
+        jacobian = np.stack([np.where(used, slope / root, 0.0) for slope in np.broadcast_arrays(*slopes)], -2)
         error = np.where(used, np.sqrt(w / np.asarray(t)[..., None]) - iv, 0.0)
     into = _from_natural(*parameters) if len(parameters) > 5 else np.eye(5)
     jacobian = np.swapaxes(into, -1, -2) @ jacobian
@@ -399,14 +405,14 @@ def strips(
     k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, dim: str, ends: tuple[Any, Any] = (-np.inf, np.inf)
 ) -> tuple[xr.DataArray, ...]:
     """Sum the strips of labelled quotes between two ends; see `strip` for the results."""
-    parts: tuple[xr.DataArray, ...] = applied(
+    outputs: tuple[xr.DataArray, ...] = applied(
         strip,
         *(k, iv, t, *ends),
         core=[[dim], [dim], [], [], []],
         out=[[]] * 6,
         types=[np.float64] * 5 + [np.int32],
     )
-    return parts
+    return outputs
 
 
 def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from derivdata.analysis.smile.svi import (
     REACH,
     Bumped,
     Raw,
+    at_index,
     bump_shape,
     density_factor,
     total_variance,
@@ -141,11 +142,11 @@ def _started(tight: Bools) -> Bools:
 
 def _grid(raw: Raw, unit: Floats, years: Floats) -> Grid:
     k = unit[:, None] * _GRID
-    column = Raw(*(part[:, None] for part in raw))
+    column = at_index(raw, np.s_[:, None])
     smooth = [total_variance(k, column, derivative=d) for d in (0, 1, 2)]
     bumps = [_shapes(k, unit, derivative=d) / (unit[:, None, None] ** d) for d in (0, 1, 2)]
     both = np.concatenate([k[:-1, ::2], k[1:, ::2]], axis=1)
-    first, second = (Raw(*(part[rows, None] for part in raw)) for rows in (slice(None, -1), slice(1, None)))
+    first, second = (at_index(raw, (rows, None)) for rows in (slice(None, -1), slice(1, None)))
     later = total_variance(both, second)
     rise = later - total_variance(both, first)
     in_volatility = 0.5 / np.sqrt(np.maximum(later * years[1:, None], 1e-300))
@@ -185,7 +186,7 @@ def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, 
     """
     count = quotes.k.size
     size = unit.size * len(CENTRES)
-    own = Raw(*(part[quotes.expiry] for part in raw))
+    own = at_index(raw, quotes.expiry)
     w = total_variance(quotes.k, own)
     by_volatility = 0.5 / np.sqrt(w * quotes.t)
     values = _shapes(quotes.k[:, None], unit[quotes.expiry])[:, 0] * (unit[quotes.expiry] ** 2)[:, None]

@@ -245,17 +245,20 @@ def minimise(
     rule = _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
-        # Bounds of the step, not of the variables; 0 is between them even if rounding put x outside.
+        # 1. Bounds of the step, not of the variables; 0 is between them even if rounding put x outside.
         low = np.minimum(problem.low - here.x, 0.0)
         high = np.maximum(problem.high - here.x, 0.0)
         move = _box_step(here.gram.damped(rule.factor * here.scale), here.grad, low, high)
+
+        # 2. Problems that end.
         small = _gain(here, move) <= tolerance * here.loss
         still = np.abs(move).max(axis=0) <= _STILL
         # Under heavy damping every predicted decrease is small, so there only a zero step is an end.
         done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
         met[live[done]] = True
         over |= done | (rule.factor > _STUCK) | (step == steps)
-        # Problems that are over are carried along until they are worth a copy of all the others.
+
+        # 3. Problems that are over are carried along until they are worth a copy of all the others.
         if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
             gone = live[over]
             stay = ~over
@@ -269,6 +272,8 @@ def minimise(
             rule.keep(stay)
         if not live.size:
             break
+
+        # 4. Take the step where it lowers the loss.
         here, unchanged = _advance(problem, here, move, rule, ~over)
         nfev[live[~over]] += 1
         met[live[unchanged]] = True
@@ -293,8 +298,8 @@ def times(gram: Floats, step: Floats) -> Floats:
 
 def diagonal(gram: Floats) -> Floats:
     """Each matrix's diagonal, ``(P, N)``."""
-    found: Floats = np.einsum("ppn->pn", gram)
-    return found
+    view: Floats = np.einsum("ppn->pn", gram)
+    return view
 
 
 class _Damping:
@@ -348,24 +353,30 @@ def _box_step(gram: Gram, grad: Floats, low: Floats, high: Floats) -> Floats:
     target = _solve(gram, grad, free, np.zeros_like(grad))
     out = np.flatnonzero(((target < low) | (target > high)).any(axis=0))
     if out.size:
-        parts: list[Any] = [part[:, out] for part in (grad, low, high, free, target)]
-        target[:, out] = _walk(gram.rows(out), *parts)
+        target[:, out] = _walk(
+            gram.rows(out), grad[:, out], low[:, out], high[:, out], free[:, out], target[:, out]
+        )
     return target
 
 
 def _walk(gram: Gram, grad: Floats, low: Floats, high: Floats, free: Bools, target: Floats) -> Floats:
-    # One leg per variable at most: each leg that does not arrive fixes at least one at its bound. `legs` is
-    # the share of the way at which each variable meets its bound.
+    """Return the end of the path from 0 towards `target`, with variables fixed where they meet a bound."""
+    # At most as many legs as variables, because a leg that does not arrive fixes at least one of them.
     at = np.zeros_like(grad)
     for _ in range(len(grad)):
+        # 1. The share of the way at which each variable meets its bound.
         move = np.where(free, target - at, 0.0)
         room = np.where(move > 0.0, high - at, at - low)
         legs = np.divide(room, np.abs(move), out=np.full_like(move, np.inf), where=move != 0.0)
+
+        # 2. Go to the first bound, or arrive.
         share = np.minimum(legs.min(axis=0), 1.0)
         at = np.clip(at + share * move, low, high)
         stopped = share < 1.0
         if not stopped.any():
             break
+
+        # 3. Fix the variables there and solve again for the others.
         free = free & ~((legs <= share) & stopped)
         target = np.where(stopped, _solve(gram, grad, free, at), at)
     return at

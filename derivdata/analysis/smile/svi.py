@@ -173,6 +173,11 @@ def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | 
     return Raw(*_converted(_raw_of_jump_wings, parameters, year_fraction))
 
 
+def at_index(slices: Raw, index: Any) -> Raw:
+    """Return the parameters of slices at an index of their arrays."""
+    return Raw(*(values[index] for values in slices))
+
+
 def slice_of(parameters: Sequence[Any]) -> Raw | Bumped:
     """Return a slice from its parameters in the order of their names, with bumps or without."""
     return Raw(*parameters) if len(parameters) == RAW_SIZE else Bumped(*parameters)

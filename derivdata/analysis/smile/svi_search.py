@@ -28,7 +28,7 @@ from derivdata.analysis.smile.search import (
     minimise,
     times,
 )
-from derivdata.analysis.smile.svi import Raw, floor_from_raw, floor_to_raw, floor_variance_jet
+from derivdata.analysis.smile.svi import Raw, at_index, floor_from_raw, floor_to_raw, floor_variance_jet
 from derivdata.support.arrays import Bools, Floats
 
 _ROWS = 512
@@ -296,7 +296,7 @@ def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     raw = Raw(best.x[0].copy(), total / 2.0, slant, best.x[3].copy(), np.exp(best.x[4]))
     sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
     if sunk.size:
-        lifted = _lift(slices.rows(sunk), Raw(*(part[sunk] for part in raw)))
+        lifted = _lift(slices.rows(sunk), at_index(raw, sunk))
         for part, value in zip(raw, floor_to_raw(lifted.x), strict=True):
             part[sunk] = value
         best.loss[sunk] = lifted.loss
@@ -336,8 +336,8 @@ def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> No
     at = np.clip(places[place, :, index].T, BOX[:, :1], BOX[:, 1:])
     minimum = minimise(SviProblem(slices.rows(index)), np.concatenate([np.zeros((3, index.size)), at]))
     np.add.at(best.nfev, index, minimum.nfev)
-    for one in range(len(places)):
-        better = (place == one) & (minimum.loss < best.loss[index])
+    for number in range(len(places)):
+        better = (place == number) & (minimum.loss < best.loss[index])
         into = index[better]
         best.x[:, into] = minimum.x[:, better]
         best.loss[into] = minimum.loss[better]

@@ -292,10 +292,11 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
 
     # 5. The time to expiry of the added places.
     years = surface["year_fraction"]
-    known: Any = xr.Variable(order, np.where(is_listed, t, np.nan))
-    known = known if years.ndim > 1 else known.max(dims)
+    listed_years: Any = xr.Variable(order, np.where(is_listed, t, np.nan))
+    if years.ndim == 1:
+        listed_years = listed_years.max(dims)
     without_labels: Any = years.variable
-    filled = without_labels.fillna(known).transpose(*years.dims)
+    filled = without_labels.fillna(listed_years).transpose(*years.dims)
     return surface.assign_coords(year_fraction=(filled.dims, filled.data, years.attrs))
 
 
@@ -409,13 +410,13 @@ def history(
 
 def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) -> dict[str, xr.DataArray]:
     """Regress moves of volatility on moves of the forward, and on these times the earlier skew."""
-    series = [part.chunk(time=-1) if part.chunks else part for part in (level, skew, forward)]
-    found = applied(_regressed, *series, core=[["time"]] * 3, out=[[]] * 4, types=[np.float64] * 4)
+    series = [values.chunk(time=-1) if values.chunks else values for values in (level, skew, forward)]
+    slopes = applied(_regressed, *series, core=[["time"]] * 3, out=[[]] * 4, types=[np.float64] * 4)
     names = ("spot_beta", "spot_beta_error", "skew_stickiness", "skew_stickiness_error")
-    result = {name: part.reset_coords(drop=True) for name, part in zip(names, found, strict=True)}
+    units = ("1/√year", "1/√year", "1", "1")
     return {
-        name: part.assign_attrs(units="1/√year" if name.startswith("spot") else "1")
-        for name, part in result.items()
+        name: slope.reset_coords(drop=True).assign_attrs(units=unit)
+        for name, slope, unit in zip(names, slopes, units, strict=True)
     }
 
 
@@ -433,8 +434,8 @@ def _slope(cause: Floats, moved: Floats) -> tuple[Floats, Floats]:
     both = ~(np.isnan(cause) | np.isnan(moved))
     count = both.sum(axis=-1)
     x, y = (
-        np.where(both, part - (np.where(both, part, 0.0).sum(axis=-1) / count)[..., None], 0.0)
-        for part in (cause, moved)
+        np.where(both, values - (np.where(both, values, 0.0).sum(axis=-1) / count)[..., None], 0.0)
+        for values in (cause, moved)
     )
     square = (x**2).sum(axis=-1)
     slope = (x * y).sum(axis=-1) / square

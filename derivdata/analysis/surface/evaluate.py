@@ -246,13 +246,13 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
         expiry = expiry.copy(data=naive_utc(stamps).to_numpy().reshape(expiry.shape))
         return years_until(surface, expiry.rename(expiry="instant") if "expiry" in expiry.dims else expiry)
     several = isinstance(expiry, list | tuple | range) or getattr(expiry, "ndim", 0) > 0
-    each = list(expiry) if several else [expiry]
-    if all(isinstance(one, int | float | np.number) for one in each):
+    labels = list(expiry) if several else [expiry]
+    if all(isinstance(stamp, int | float | np.number) for stamp in labels):
         return bare(expiry, "maturity", "expiry")
-    gaps = [pd.api.types.is_scalar(one) and pd.isna(one) for one in each]
+    gaps = [pd.api.types.is_scalar(stamp) and pd.isna(stamp) for stamp in labels]
     stamps = [
-        np.datetime64("NaT") if gap else naive_utc(stamp_of(one, "expiry"))
-        for one, gap in zip(each, gaps, strict=True)
+        np.datetime64("NaT") if gap else naive_utc(stamp_of(stamp, "expiry"))
+        for stamp, gap in zip(labels, gaps, strict=True)
     ]
     label = np.array(stamps, dtype="datetime64[us]")
     instants = xr.DataArray(label, {"instant": label}, ["instant"])
@@ -304,7 +304,7 @@ def _mixed(
         [total_variance(k, own, derivative=order) for order in (0, 1, 2)] for own in slices_of_pair(raws)
     )
     alone = kernel(
-        k, *(share_before * one + share_after * two for one, two in zip(first, second, strict=True))
+        k, *(share_before * before + share_after * after for before, after in zip(first, second, strict=True))
     )
     if not np.isfinite(price_share).any():
         return alone

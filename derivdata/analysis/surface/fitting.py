@@ -30,7 +30,7 @@ from derivdata.analysis.smile.quotes import (
     at_the_money_of as money_between,
 )
 from derivdata.analysis.smile.refinement import Quotes, bumps_of
-from derivdata.analysis.smile.svi import BUMP_NAMES, Bumped, Raw, slice_of, total_variance
+from derivdata.analysis.smile.svi import BUMP_NAMES, Bumped, Raw, at_index, slice_of, total_variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.points import calendar_check
 from derivdata.support.arguments import Numbers, typed
@@ -390,7 +390,7 @@ def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
     bumped = Bumped(*raw, np.ones_like(raw.a), *(np.zeros_like(raw.a) for _ in BUMP_NAMES[1:]))
     for row, count in enumerate(ordered.usable):
         some = slice(0, int(count))
-        own = Raw(*(part[row, some] for part in raw))
+        own = at_index(raw, (row, some))
         expiry, strike = np.nonzero(ordered.weight[row, some] > 0.0)
         t = ordered.t[row, some]
         k, iv, weight, bid, ask = (part[row, expiry, strike] for part in ordered[:5])
@@ -423,7 +423,7 @@ def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
     There the search ends in a flat valley: along it ρ and ψ change a lot, the volatilities do not.
     """
     raw = ssvi_to_raw(*essvi.natural(slices))
-    w = total_variance(quotes.k, Raw(*(part[..., None] for part in raw)))
+    w = total_variance(quotes.k, at_index(raw, np.s_[..., None]))
     theta = slices[..., :1]
     squares = quotes.scale**2
     counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)  # in quotes of full weight
@@ -443,7 +443,7 @@ def _joint(
     live = np.arange(count) < ordered.usable[:, None]
     quotes = quotes_of(ordered, np.arange(len(live)), count)
     at = ordered.t[:, :count]
-    begin = Raw(*(part[:, :count] for part in start))
+    begin = at_index(start, np.s_[:, :count])
     joint = fit_joint(quotes._replace(low=None, high=None), at, live, begin)
     if quotes.low is not None:
         # From the fit to the middles, because the loss is flat between bid and ask.

@@ -241,9 +241,9 @@ def neighbours(
     early = has_after & ~has_before
     late = has_before & ~has_after
     before, after = np.where(early, after, before), np.where(late, before, after)
-    known = [np.broadcast_to(part, earlier.shape) for part in (w, tau, events)]
+    clocks = [np.broadcast_to(values, earlier.shape) for values in (w, tau, events)]
     (w0, tau0, events0), (w1, tau1, events1) = (
-        [np.take_along_axis(part, at, -1) for part in known] for at in (before, after)
+        [np.take_along_axis(values, place, -1) for values in clocks] for place in (before, after)
     )
     single = early | late
     # The divided variance: all of it since now for a single expiry, else the part between the two.
@@ -346,16 +346,16 @@ def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
 def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
     """Return the slice of each surface at an expiry's position, with its variables."""
     names = [name for name in _OF_A_SLICE if name in surface.variables]
-    parts = [surface[name].reset_coords(drop=True) for name in names]
-    picked = applied(
-        lambda at, *values: tuple(take(part, at) for part in values),
+    variables = [surface[name].reset_coords(drop=True) for name in names]
+    selected = applied(
+        lambda at, *arrays: tuple(take(values, at) for values in arrays),
         at,
-        *parts,
-        core=[[], *[["expiry"]] * len(parts)],
-        out=[[]] * len(parts),
-        types=[part.dtype for part in parts],
+        *variables,
+        core=[[], *[["expiry"]] * len(variables)],
+        out=[[]] * len(variables),
+        types=[variable.dtype for variable in variables],
     )
-    slices = xr.Dataset(dict(zip(names, picked, strict=True)), attrs=surface.attrs)
+    slices = xr.Dataset(dict(zip(names, selected, strict=True)), attrs=surface.attrs)
     if "covariance" in surface:
         spread = surface["covariance"].reset_coords(drop=True).drop_vars("expiry", errors="ignore")
         slices["covariance"] = applied(take, spread, at, core=[["expiry"], []])

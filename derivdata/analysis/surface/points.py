@@ -130,18 +130,18 @@ def at_tenors(
     errors: bool = False,
 ) -> xr.Dataset:
     """Return the points, with their errors; and if `more` also ``forward``, ``skew`` and ``level``."""
-    days = [length(each, "tenors") / pd.Timedelta(1, "D") for each in tenors]
+    days = [length(tenor, "tenors") / pd.Timedelta(1, "D") for tenor in tenors]
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 
     def cut_at(part: xr.Dataset) -> xr.Dataset:
         cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
-        found = points_of(cut, points, **conventions)
+        result = points_of(cut, points, **conventions)
         if errors:
-            found = found.assign(_errors(cut, points, conventions))
+            result = result.assign(_errors(cut, points, conventions))
         if not more:
-            return found
+            return result
         level = volatility(cut.total_variance(0.0), cut.year_fraction)
-        return found.assign(forward=cut.forward, skew=cut.skew(), level=level).reset_coords(drop=True)
+        return result.assign(forward=cut.forward, skew=cut.skew(), level=level).reset_coords(drop=True)
 
     surface = whole_surface(surface)
     result = in_chunks(cut_at, surface, most=_SLICES, whole=("expiry",))
@@ -171,8 +171,8 @@ def points_of(
         [np.nan, *(sign * size / 100 for size in deltas for sign in (1, -1))], dims="target"
     )
     places = at_delta(cut, target, delta, interest_rate, centre=atm)
-    found = volatility(cut.total_variance(places), cut.year_fraction)
-    vols = {name: found.isel(target=i) for i, name in enumerate(names)}
+    by_target = volatility(cut.total_variance(places), cut.year_fraction)
+    vols = {name: by_target.isel(target=i) for i, name in enumerate(names)}
     out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
     out["status"] = _status(cut, places)
     result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
