@@ -270,7 +270,7 @@ class TestMisuse:
         with pytest.raises(ValueError, match="looks like percent"):
             fit_equally(self.k, np.full(self.k.shape, 16.0), 0.5)
         iv = xr.DataArray(self.iv, dims="k")
-        with pytest.raises(ValueError, match="no 'strike'"):
+        with pytest.raises(ValueError, match="iv must have the dim 'strike', got dims"):
             fit_equally(xr.DataArray(self.k, dims="k"), iv, 0.5)
         assert int(fit_equally(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k")["n"]) == 6
         with pytest.raises(TypeError, match="names them"):
@@ -305,9 +305,15 @@ def test_a_labelled_array_in_another_unit_is_refused(fitted):
     years = xr.DataArray([0.1], dims="expiry", attrs={"units": "years"})
     assert int((fitted(moneyness, iv, years)["method"] > 0).sum()) == 1
     for arguments, message in (
-        ((moneyness, iv, years.assign_attrs(units="days")), "year_fraction is in 'days': expected 'years'"),
-        ((moneyness, iv.assign_attrs(units="%"), years), "iv is in '%': expected '1/√year'"),
-        ((moneyness.assign_attrs(units="USD"), iv, years), "log_moneyness is in 'USD': expected '1'"),
+        (
+            (moneyness, iv, years.assign_attrs(units="days")),
+            "year_fraction must be in 'years' or 'year', got 'days'",
+        ),
+        ((moneyness, iv.assign_attrs(units="%"), years), "iv must be in '1/√year', got '%'"),
+        (
+            (moneyness.assign_attrs(units="USD"), iv, years),
+            "log_moneyness must be in '1' or 'log-moneyness', got 'USD'",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             fitted(*arguments)
