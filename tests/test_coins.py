@@ -72,7 +72,7 @@ def test_values_of_two_contracts_of_a_venue_are_added_up() -> None:
 
 def test_contracts_whose_prices_disagree_are_refused_by_name() -> None:
     other = prices(kpepe=[0.013, 0.015, 0.014])  # a quarter above the others
-    message = "1000PEPE on binance and kPEPE on hyperliquid are not of one coin: .* 1.273 times"
+    message = "1000PEPE on binance and kPEPE on hyperliquid must belong to one coin: .* 1.273 times"
     with pytest.raises(ValueError, match=message):
         dd.panel(other, by="coin")
     with pytest.raises(ValueError, match=message):

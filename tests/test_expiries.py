@@ -62,7 +62,7 @@ def test_a_single_digit_day_and_another_hour() -> None:
 )
 def test_other_text_is_refused(label: str) -> None:
     assert iso_of(label) is None
-    with pytest.raises(ValueError, match="is not an expiry: write it like '2026-03-27'"):
+    with pytest.raises(ValueError, match="must be an expiry such as '2026-03-27'"):
         dd.tables.expiry(label)
 
 

@@ -360,7 +360,7 @@ _FORMS = (
     re.compile(r"(?P<y>\d{2})(?P<m>\d{2})(?P<d>\d{2})" + _TIME),
     re.compile(r"(?P<d>\d{1,2})[-/ ]?(?P<month>[A-Z]{3})[-/ ]?(?P<y>20\d{2}|\d{2})" + _TIME),
 )
-_EXAMPLES = "write it like '2026-03-27', '27MAR26', '260327' or '2026-03-27T08:00Z'"
+_EXAMPLES = "'2026-03-27', '27MAR26', '260327' or '2026-03-27T08:00Z'"
 _EXPIRY_TIME = pd.Timedelta(EXPIRY_HOUR, "h")
 _DAY = pd.Timedelta(1, "D")
 
@@ -454,7 +454,7 @@ def _read(label: Any, name: str) -> tuple[pd.Timestamp, bool]:
     if isinstance(label, str):
         iso = iso_of(label)
         if iso is None:
-            raise ValueError(f"{name}={label!r} is not an expiry: {_EXAMPLES}")
+            raise ValueError(f"{name} must be an expiry such as {_EXAMPLES}, got {label!r}")
         stamp = times.instant(iso[0], name)
         return stamp, iso[1]
     stamp = times.instant(label, name)
@@ -499,6 +499,8 @@ def nearest_listed(listed: Sequence[pd.Timestamp], label: Any, name: str) -> pd.
         matches = stamps[stamps == stamp]
     if len(matches) != 1:
         written = ", ".join(f"{listed_stamp:%Y-%m-%dT%H:%MZ}" for listed_stamp in stamps)
-        raise ValueError(f"{name}={label!r} matches {len(matches)} of the expiries {written}")
+        raise ValueError(
+            f"{name} must match one expiry, got {label!r}, which matches {len(matches)} of {written}"
+        )
     match: pd.Timestamp = matches[0]
     return match

@@ -446,5 +446,5 @@ def _check_prices(prices: pd.DataFrame) -> None:
                 ratio = math.exp(distances[other])
                 factor = f"a price of {coin} on the second is {ratio:.4g} times that on the first"
                 if abs(distances[other]) > OTHER_COIN:
-                    raise ValueError(f"{pair} are not of one coin: {factor}; leave one out")
+                    raise ValueError(f"{pair} must belong to one coin: {factor}; omit one of them")
                 warn_caller(f"{pair} are more than 5 % apart and are joined: {factor}")

@@ -589,7 +589,7 @@ def test_the_documented_years_out_of_sample() -> None:
             r"must be a fraction of notional from 0 to below 1/leverage=0\.333333, got 0\.5",
         ),
         ({"depth": xr.DataArray([1.0], dims="side")}, "depth must have the dim 'exchange', got dims"),
-        ({"delay": "-1h"}, "not a length of time"),
+        ({"delay": "-1h"}, "delay must be a length of time such as '90s', '4h' or '30d', got '-1h'"),
         (
             {"panel": panel(drawn(1)[0]).assign_coords(interval_hours=16.0)},
             "settlements of BTC on alpha overlap: .*; functions with overlap= omit it",

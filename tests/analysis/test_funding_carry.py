@@ -193,7 +193,7 @@ def test_slippage_of_the_four_trades_is_a_cost():
     [
         ({"size_usd": 10.0}, "depth_usd and size_usd must be passed together"),
         ({"period": "8760h"}, "panel must cover at least one period of 8760 h"),
-        ({"period": "-8h"}, "not a length of time"),
+        ({"period": "-8h"}, "period must be a length of time such as '90s', '4h' or '30d', got '-8h'"),
         ({"fee_bps": {"a": 1.0}}, "fee_bps does not have a fee for b: add the bps of one trade"),
     ],
 )

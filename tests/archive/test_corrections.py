@@ -170,7 +170,7 @@ def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
     ("where", "told"),
     [
         (None, "select rows"),
-        ({"rate_bps_8h": "1"}, "'rate_bps_8h' is not a key column"),
+        ({"rate_bps_8h": "1"}, "where must select by key columns, got 'rate_bps_8h'"),
         ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the replaced selection, first"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_recording_of_nothing_has_no_clock_and_no_answers(path: Path) -> None:
     with bundle.record(path) as recording:
         assert "clock not read yet" in repr(recording)
     with bundle.replay(path):
-        with pytest.raises(errors.NotRecorded, match="has no clock"):
+        with pytest.raises(errors.NotRecorded, match="does not have a clock"):
             times.asof()
         with pytest.raises(errors.NotRecorded, match="the bundle has no responses"):
             transport.raw("/funding")

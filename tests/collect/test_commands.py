@@ -87,9 +87,9 @@ def test_coverage_of_venues() -> None:
 def test_an_unknown_venue_or_table_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["collect", "--once"], ["backfill"]):
         assert main([*command, "--to", str(tmp_path / "a"), "--venues", "nope"]) == 1
-        assert "'nope' is not one of binance, bybit" in capsys.readouterr().err
+        assert "venues must be among binance, bybit" in capsys.readouterr().err
     assert main(["backfill", "--to", str(tmp_path / "a"), "--venues", "okx", "--tables", "hip3"]) == 1
-    assert "'hip3' is not one of funding_settlements" in capsys.readouterr().err
+    assert "tables must be among funding_settlements" in capsys.readouterr().err
 
 
 def test_status_says_what_was_collected_and_what_failed(made, fakes, clock, archive, capsys) -> None:

@@ -327,7 +327,7 @@ def test_what_is_in_no_file_is_said(run: Any) -> None:
     done = run("2024-01-01", "2024-02-01", venues=["bybit", "hyperliquid"])
     assert "bybit: its files have trades only" in done.notices[0]
     assert "paid for by the reader" in done.notices[1]
-    with pytest.raises(ValueError, match=r"'liquidations_fills' is not one of"):
+    with pytest.raises(ValueError, match=r"tables must be among .*, got 'liquidations_fills'"):
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
 
 

@@ -77,7 +77,7 @@ def _until(holds: Callable[[], Any]) -> None:
 def test_a_channel_of_no_contract_says_why_nothing_comes() -> None:
     stream = _bybit(MachineClock(), None, list)
     stream.start()
-    why = "DerivdataError: bybit lists none of the requested contracts"
+    why = "DerivdataError: bybit does not list any of the requested contracts"
     _until(lambda: stream.drain()[1:] == ([], why))
     stream.stop()
 

@@ -133,7 +133,9 @@ def test_text_is_shown_as_it_is() -> None:
 
 
 def test_an_engine_is_matplotlib_or_plotly_and_takes_no_axes() -> None:
-    with pytest.raises(ValueError, match="engine='plotli' is not one of matplotlib, plotly; did you mean"):
+    with pytest.raises(
+        ValueError, match="engine must be one of matplotlib, plotly, got 'plotli'; did you mean"
+    ):
         plot.surface(made.chain(), engine="plotli")  # type: ignore[arg-type]
     ax = plot.surface(made.chain())
     with pytest.raises(ValueError, match="ax is only for matplotlib; engine='plotly' makes a new figure"):

@@ -57,7 +57,9 @@ def test_expiries_are_chosen_by_day_or_spread() -> None:
         "2026-04-06",
         "2026-07-06",
     ]
-    with pytest.raises(ValueError, match="expiries='2026-02-05' matches 0 of the expiries"):
+    with pytest.raises(
+        ValueError, match="expiries must match one expiry, got '2026-02-05', which matches 0 of"
+    ):
         plot.smile(made.chain(), expiries="2026-02-05")
 
 

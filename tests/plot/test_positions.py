@@ -193,7 +193,7 @@ def test_sums_of_liquidations_are_drawn_and_other_tables_refused() -> None:
     assert drawn[["side", "value_usd"]].to_numpy().tolist() == [["long", 2e6], ["short", 1e6]]
     with pytest.raises(ValueError, match="expected the table liquidations_events or liquidations_history"):
         dd.plot.liquidations(sums.drop(columns=["long_usd", "short_usd"]))
-    with pytest.raises(ValueError, match="events has no column 'symbol'"):
+    with pytest.raises(ValueError, match="events must have the column 'symbol'"):
         dd.plot.liquidations(sums.drop(columns="symbol"))
 
 

@@ -286,7 +286,9 @@ class Replay:
 
     def _clock(self) -> pd.Timestamp:
         if self.asof is None:
-            raise NotRecorded("the clock", f"{self.path} has no clock: the recording never read the time")
+            raise NotRecorded(
+                "the clock", (f"{self.path} does not have a clock: the recording never read the time")
+            )
         return self.asof
 
     def _respond(self, request: Request) -> Response:

@@ -94,7 +94,7 @@ def correction_selection(
     chosen = {}
     for name, values in (where or {}).items():
         if name not in columns:
-            raise ValueError(f"where: {name!r} is not a key column; {table.name} has {columns}")
+            raise ValueError(f"where must select by key columns, got {name!r}; {table.name} has {columns}")
         chosen[name] = frozenset([values] if isinstance(values, str) else values)
     if not chosen and window == EVER:
         raise ValueError("where: select rows, by columns or by start= and end=")
@@ -279,7 +279,7 @@ def _by_columns(
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
             stored = file.path.partition("/")[0]
-            raise damaged(storage, file, ValueError(f"it holds {stored}, not {table.name}"))
+            raise damaged(storage, file, ValueError(f"it contains {stored}, expected {table.name}"))
         if file.schema == now:
             groups.setdefault(now, (names, []))[1].append(file)
             continue

@@ -94,7 +94,7 @@ def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> 
         ]
     for name in names:
         if name not in VENUES:
-            raise ValueError(f"venues: {name!r} is not one of {', '.join(VENUES)}")
+            raise ValueError(f"venues must be among {', '.join(VENUES)}, got {name!r}")
     return list(dict.fromkeys(names))
 
 
@@ -108,7 +108,7 @@ def requested_window(
     """Return the window of a backfill, by default until now; raise `ValueError` for unavailable tables."""
     for name in names:
         if name not in available:
-            raise ValueError(f"tables: {name!r} is not one of {', '.join(available)}")
+            raise ValueError(f"tables must be among {', '.join(available)}, got {name!r}")
     return times.window(start, clock.utc() if end is None else times.instant(end, "end"))
 
 

@@ -41,7 +41,7 @@ def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Strea
     """Return the streams of liquidations that are a venue's default, or whose venue is in `named`."""
     for name in named:
         if name not in VENUES or VENUES[name].stream is None:
-            raise ValueError(f"streams: a stream of liquidations is not known for {name!r}")
+            raise ValueError(f"streams: {name!r} does not have a stream of liquidations")
     streams = {name: stream for name in venues if (stream := VENUES[name].stream) is not None}
     return {name: stream for name, stream in streams.items() if stream.is_default or name in named}
 

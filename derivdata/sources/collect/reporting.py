@@ -310,7 +310,7 @@ def parse_rule(text: str) -> AlertRule:
 def _table(name: str) -> str:
     rows = [n for n, table in tables.TABLES.items() if {"symbol", "exchange", "time"} <= set(table.key)]
     if name not in rows:
-        raise ValueError(f"{name!r} is not a table with symbol, exchange and time{did_you_mean(name, rows)}")
+        raise ValueError(f"{name!r} must be a table with symbol, exchange and time{did_you_mean(name, rows)}")
     return name
 
 

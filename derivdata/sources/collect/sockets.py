@@ -216,7 +216,7 @@ class VenueStream:
         needed = self._stream.connections([item.name for item in items], now)
         self._names = {item.name for item in items}
         if not needed:
-            raise DerivdataError(f"{self.venue.exchange} lists none of the requested contracts")
+            raise DerivdataError(f"{self.venue.exchange} does not list any of the requested contracts")
         with contextlib.ExitStack() as opened:
             options = {"open_timeout": _OPEN_SECONDS, "max_size": _LARGEST, "user_agent_header": _AGENT}
             options["additional_headers"] = dict(self.venue.headers)

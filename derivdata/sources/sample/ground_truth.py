@@ -110,12 +110,12 @@ def truth(
     """
     if topic in _TIMELESS or topic in _OF_CHAINS:
         if start is not None or end is not None:
-            raise ValueError(f"topic {topic!r} has no time: leave out start and end")
+            raise ValueError(f"topic {topic!r} does not have timestamps: omit start and end")
         if topic in _OF_CHAINS:
             return _OF_CHAINS[topic](symbols, venues)
         return _TIMELESS[topic](select(symbols, venues))
     if topic not in TOPICS:
-        raise ValueError(f"topic={topic!r} is not one of {', '.join(TOPICS)}")
+        raise ValueError(f"topic must be one of {', '.join(TOPICS)}, got {topic!r}")
     window = times.window(
         NOW - pd.Timedelta(1, "h") if start is None else start,
         NOW + pd.Timedelta(1, "us") if end is None else end,

@@ -420,4 +420,6 @@ def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
 
 def _check(table: str) -> None:
     if table not in _TABLES:
-        raise ValueError(f"the sample has no table {table!r}; it has {', '.join(sorted(_TABLES))}")
+        raise ValueError(
+            f"the sample does not have the table {table!r}; available: {', '.join(sorted(_TABLES))}"
+        )

@@ -140,7 +140,7 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
             words = result.cat.categories if isinstance(result, pd.Series) else result.categories
             others = sorted(set(words) - set(column.allowed))
             if others:
-                raise ValueError(f"{others[0]!r} is not one of {', '.join(column.allowed)}")
+                raise ValueError(f"expected one of {', '.join(column.allowed)}, got {others[0]!r}")
     except (ValueError, TypeError, OverflowError) as problem:
         raise SchemaError(
             f"{table}.{name} is not {column.kind.name.lower()}: {str(problem)[:200]}; "
