@@ -121,6 +121,18 @@ def test_bid_and_ask_need_prices(loss):
             surface.from_chain(options(), loss=loss)
 
 
+def test_a_chain_of_a_history_gets_the_points_that_it_gets_alone():
+    """Its search does not start from the chain before, whose minimum may be another one."""
+    chains = made_chains.hourly_chains(3)
+    together = surface.history(chains, tenors=["7d", "30d"])
+    for time in together["time"]:
+        own = chains[chains["time"] == pd.Timestamp(time.item(), tz="UTC")]
+        alone = surface.history(own, tenors=["7d", "30d"])
+        for name in ("atm", "rr25", "bf25", "forward", "strip_index"):
+            assert bool(np.isfinite(alone[name]).all())
+            np.testing.assert_allclose(together[name].sel(time=time), alone[name], rtol=1e-9, err_msg=name)
+
+
 def test_skew_stickiness_of_a_history():
     """Straight smiles whose level moves by 1.4 times the skew: beta is 1.4 × −0.3."""
     skew, ratio, days = -0.3, 1.4, 40
