@@ -8,6 +8,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 import derivdata as dd
 from derivdata import accessors, analysis, plot
+from derivdata.accessors import methods
 from derivdata.analysis import chain, funding, surface
 
 DATA = ("Panel", "pd.DataFrame", "xr.Dataset", "xr.DataArray", "Rates", "Chain")
@@ -59,6 +61,21 @@ def test_every_listed_function_exists() -> None:
             module, _, name = path.rpartition(".")
             owner = importlib.import_module(f"derivdata.{module}" if module else "derivdata")
             assert callable(getattr(owner, name)), path
+
+
+def test_the_types_of_the_methods_are_those_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "docs"))
+    from accessor_types import FILE, types_text
+
+    assert FILE.read_text(encoding="utf-8") == types_text(), "run python docs/accessor_types.py"
+
+
+def test_of_is_the_accessor(rates: pd.DataFrame) -> None:
+    panel = rates.dd.panel()
+    assert accessors.of(panel).spread("okx", "bybit").identical(panel.dd.spread("okx", "bybit"))
+    assert set(dir(accessors.of(rates))) == set(dir(rates.dd))
+    typed = {*vars(methods.DataArrayMethods), *methods.DataArrayMethods.__annotations__}
+    assert {name for name in dir(panel.dd) if not name.startswith("_")} <= typed
 
 
 @pytest.fixture

@@ -37,6 +37,13 @@ dd.plot.smile(5)
 dd.plot.funding_heatmap([1.0])
 dd.plot.smile(dd.options.surface("BTC", "deribit"))
 dd.funding.history("BTC", "30d", resolution="7h")
+from derivdata import accessors
+panel = dd.panel(dd.oi.history("BTC", "30d"))
+reveal_type(accessors.of(panel).spread)
+reveal_type(accessors.of(panel).plot.heatmap)
+reveal_type(accessors.of(dd.options.surface("BTC", "deribit")).surface.from_chain)
+accessors.of(panel).spred
+accessors.of(panel).market_share(5, 6)
 """
 REVEALED = {
     2: ("Connection",),
@@ -46,10 +53,13 @@ REVEALED = {
     6: ("fit: ", "ax: ", "Axes"),
     14: ("coin: str", "interval: str"),
     15: ("symbol: str, venue: str", "Dataset"),
+    23: ("long: ", "short: ", "DataArray"),
+    24: ("symbol: ", "Axes"),
+    25: ("method: ", "Dataset"),
 }
 """Line, and the type that each checker infers on it."""
 
-REFUSED = {7, 8, 9, 10, 11, 16, 20}
+REFUSED = {7, 8, 9, 10, 11, 16, 20, 26, 27}
 """Lines that every checker rejects."""
 
 REFUSED_KINDS_OF_DATA = {17, 18}

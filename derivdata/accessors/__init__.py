@@ -12,14 +12,21 @@ import importlib
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from derivdata.support.text import did_you_mean
 
-__all__ = ["KINDS", "Accessor", "Family", "Kind", "functions_of", "register"]
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
 
-_ALIASES = {"plot": {"heatmap": "funding_heatmap"}}
-"""Shorter names within a family."""
+    from derivdata.accessors.methods import DataArrayMethods, DataFrameMethods, DatasetMethods
+
+__all__ = ["KINDS", "PLOT_ALIASES", "Accessor", "Family", "Kind", "functions_of", "of", "register"]
+
+PLOT_ALIASES = {"heatmap": "funding_heatmap"}
+"""Shorter names in ``.dd.plot``."""
+_ALIASES = {"plot": PLOT_ALIASES}
 
 
 class Kind(NamedTuple):
@@ -374,6 +381,17 @@ def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     name_of = {path: path.rpartition(".")[2] for path in functions if not path.startswith("plot.")}
     counts = Counter(name_of.values())
     return families, {name: path for path, name in name_of.items() if counts[name] == 1}
+
+
+@overload
+def of(data: xr.DataArray) -> DataArrayMethods: ...
+@overload
+def of(data: xr.Dataset) -> DatasetMethods: ...
+@overload
+def of(data: pd.DataFrame) -> DataFrameMethods: ...
+def of(data: Any) -> Any:
+    """Return ``data.dd`` with types: mypy and pyright see ``.dd`` of pandas and xarray classes as `Any`."""
+    return Accessor(data)
 
 
 def register(library: str) -> None:
