@@ -262,3 +262,16 @@ def test_names_of_volatility_and_currencies(tmp_path: Path) -> None:
     _imported(tmp_path, "deribit.csv", "timestamp,ccy,dvol\n1772323200000,BTC,50.5\n")
     [row] = _rows(tmp_path, "volatility_index_published").to_dict("records")
     assert (row["symbol"], row["index_pct"]) == ("BTC", 50.5)
+
+
+def test_rates_without_a_sign_next_to_who_pays_are_refused(tmp_path: Path) -> None:
+    """Lighter's responses have the size of a rate, and ``direction``; signed rates need no such column."""
+    rows = [
+        f"{stamp}Z,BTC,{rate},{'long' if rate > 0 else 'short'}"
+        for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+    ]
+    signed = "\n".join(["time,symbol,funding_rate,direction", *rows]) + "\n"
+    with pytest.raises(ArchiveError, match="no negative value, and its column direction says who pays"):
+        _imported(tmp_path, "okx.csv", signed.replace(",-", ","))
+    _imported(tmp_path, "okx.csv", signed)
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].min() == pytest.approx(-0.2)

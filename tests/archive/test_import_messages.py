@@ -222,3 +222,67 @@ def test_a_payment_that_contradicts_a_stored_one_is_named_with_it(tmp_path: Path
     assert "2026-01-02T16:00:00.000Z with rate 0.0007" in notice
     stored = open_archive(tmp_path / "ar").read("funding_settlements", "2026-01-01", "2026-02-01")
     assert stored["rate_bps_8h"].round(9).tolist() == [1.0] * 12
+
+
+def _advised_sources(message: str) -> list[str]:
+    """Return the words after ``--from`` in a message."""
+    return re.findall(r"--from (\w+)", message)
+
+
+def test_from_of_rows_without_names_gives_the_rows_of_a_file_that_is_named(tmp_path: Path) -> None:
+    """OKX's taker volume: time, sold and bought USD."""
+    data = [[str(_STAMP + place * _HOUR), "6041490500.5", f"{1000 + place}"] for place in range(3)]
+    body = json.dumps({"code": "0", "msg": "", "data": data})
+    unnamed = _write(tmp_path, "okx_BTC.json", body)
+    with pytest.raises(Unclear, match="its rows have no names") as question:
+        import_files(None, unnamed, tmp_path / "to")
+    advised = _advised_sources(str(question.value))
+    assert advised == question.value.choices == ["okx"]
+    assert main(["import", str(unnamed), "--to", str(tmp_path / "to"), "--from", advised[0]]) == 0
+    rows = open_archive(tmp_path / "to").read("volume_taker", *EVER)
+    assert rows["buy_usd"].tolist() == [1000.0, 1001.0, 1002.0]
+    assert rows["sell_usd"].tolist() == [6041490500.5] * 3
+    named = _write(tmp_path, "okx_BTC_taker-volume-contract.json", body)
+    assert import_files(None, named, tmp_path / "to").written == 0
+
+
+def test_from_of_each_venue_gives_all_rows_of_that_venue(tmp_path: Path) -> None:
+    """Aster's premium index has the fields of Binance's."""
+    prices = {"BTCUSDT": "67000.5", "ETHUSDT": "1900.5"}
+    rows = [
+        {
+            "symbol": symbol,
+            "markPrice": price,
+            "indexPrice": price,
+            "lastFundingRate": "0.0001",
+            "nextFundingTime": _STAMP + 8 * _HOUR,
+            "time": _STAMP,
+        }
+        for symbol, price in prices.items()
+    ]
+    path = _write(tmp_path, "premium.json", json.dumps(rows))
+    with pytest.raises(Unclear, match="it is a response of binance or of aster") as question:
+        import_files(None, path, tmp_path / "to")
+    advised = _advised_sources(str(question.value))
+    assert advised == question.value.choices == ["binance", "aster"]
+    for venue in advised:
+        folder = tmp_path / venue
+        assert main(["import", str(path), "--to", str(folder), "--from", venue]) == 0
+        stored = open_archive(folder).read("prices_history", *EVER)
+        marks = stored[stored["kind"] == "mark"]
+        assert marks["exchange"].unique().tolist() == [venue]
+        assert dict(zip(marks["symbol"], marks["price_usd"], strict=True)) == {"BTC": 67000.5, "ETH": 1900.5}
+
+
+def test_advice_to_omit_from_is_followed_by_all_rows(tmp_path: Path) -> None:
+    """No declared layout of OKX is taker volume; a file with the names of the table needs none."""
+    path = _write(tmp_path, "okx_taker.csv", "time,symbol,exchange,buy_usd,sell_usd\n")
+    with path.open("a", encoding="utf-8") as file:
+        for place in range(3):
+            stamp = pd.Timestamp(_STAMP + place * _HOUR, unit="ms", tz="UTC").isoformat()
+            file.write(f"{stamp},BTC,okx,{1000 + place},2000\n")
+    with pytest.raises(ValueError, match=r"no file of okx is read as volume_taker.*omit --from"):
+        import_files("volume_taker", path, tmp_path / "to", source="okx")
+    assert import_files("volume_taker", path, tmp_path / "to").written == 3
+    rows = open_archive(tmp_path / "to").read("volume_taker", *EVER)
+    assert rows["buy_usd"].tolist() == [1000.0, 1001.0, 1002.0]

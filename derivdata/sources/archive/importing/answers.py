@@ -79,7 +79,7 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     if len(answers) > 1:
         names = [answer.venue for answer in answers]
         raise Unclear(
-            f"{source}: it is a response of {' or of '.join(names)}: select it with "
+            f"{source}: it is a response of {' or of '.join(names)}: select one with "
             f"{' or '.join(f'--from {name}' for name in names)}",
             "--from",
             names,

@@ -192,7 +192,7 @@ def refuse_error(body: dict[str, Any]) -> None:
     ):
         data = body.get("data") or body.get("result")
         if not data and str(message).lower() not in ("success", "ok"):
-            raise ArchiveError(f"it holds an error that a service sent: {str(message)[:120]}")
+            raise ArchiveError(f"it is an error response of a service: {str(message)[:120]}")
 
 
 def _says_more(body: dict[str, Any], name: str) -> bool:

@@ -51,7 +51,8 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
     best = [name for name in best if _COMPUTED.search(name) is None] or best
     if len(best) > 1 and table is None:
         raise Unclear(
-            f"{source}: its columns are those of {' and '.join(best)}: select it with --table",
+            f"{source}: its columns are those of {' and '.join(best)}: select one with "
+            f"{' or '.join(f'--table {name}' for name in best)}",
             "--table",
             best,
         )
@@ -80,27 +81,30 @@ def _other_kind(name: str, head: Chunk) -> bool:
     return False
 
 
-def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> str:
+def guessed_table(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
     """Return the table that a file fills, by its columns; raise a question for several."""
-    tables = _tables_of_rows(source, head, found)
+    tables = _tables_of_rows(source, head, by_meaning)
     if not tables:
-        if "rate" in found:
-            tables.append(_kind_of_rates(source, head, found, given))
-        tables += _tables_of_series(found)
-    if not tables and {"mark", "index", "last", "price_usd"} & found.keys() and "side" not in found:
-        _refuse_other_candles(source, found)
-        _refuse_liquidations(source, head, found)
-        _refuse_trades(source, head, found)
+        if "rate" in by_meaning:
+            tables.append(_kind_of_rates(source, head, by_meaning, given))
+        tables += _tables_of_series(by_meaning)
+    if not tables and {"mark", "index", "last", "price_usd"} & by_meaning.keys() and "side" not in by_meaning:
+        _refuse_other_candles(source, by_meaning)
+        _refuse_liquidations(source, head, by_meaning)
+        _refuse_trades(source, head, by_meaning)
         tables = ["prices_history"]
-    if not tables and "volume_usd" in found:
+    if not tables and "volume_usd" in by_meaning:
         tables = ["volume_history"]
     if len(tables) == 1:
-        if "time" not in {*found, *given.map, *given.set}:
+        if "time" not in {*by_meaning, *given.map, *given.set}:
             raise _no_time(source, head, tables[0])
         return tables[0]
     if len(tables) > 1:
         raise Unclear(
-            f"{source}: its columns fill {' and '.join(tables)}: select it with --table", "--table", tables
+            f"{source}: its columns fill {' and '.join(tables)}: select one with "
+            f"{' or '.join(f'--table {name}' for name in tables)}",
+            "--table",
+            tables,
         )
     raise Unclear(
         f"{source}: its columns are not recognised: state the table with --table NAME, and its columns with "
@@ -125,32 +129,34 @@ _FIGURES = frozenset(
 """Meanings of columns of which a chain of options has one at least."""
 
 
-def _tables_of_rows(source: Source, head: Chunk, found: Mapping[str, str]) -> list[str]:
+def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> list[str]:
     """Return the table of rows of options, books or liquidations; empty for other rows."""
-    if ("strike" in found and _FIGURES & found.keys()) or ("iv" in found and "instrument_name" in found):
+    if ("strike" in by_meaning and _FIGURES & by_meaning.keys()) or (
+        "iv" in by_meaning and "instrument_name" in by_meaning
+    ):
         has_trades = any(plain_name(column) in ("tradeid", "tradeseq") for column in head.columns)
         return ["options_trades" if has_trades else "options_snapshot"]
-    if {"side", "quantity", "price_usd"} <= found.keys() and _is_book(head, found):
-        _refuse_changes(source, head, found)
+    if {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning):
+        _refuse_changes(source, head, by_meaning)
         return ["orderbook_book"]
     words = f"{source.name} {' '.join(head.columns)}"
-    if "side" in found and {"quantity", "filled_quantity"} & found.keys() and _FORCED.search(words):
+    if "side" in by_meaning and {"quantity", "filled_quantity"} & by_meaning.keys() and _FORCED.search(words):
         return ["liquidations_fills"]
     return []
 
 
-def _tables_of_series(found: Mapping[str, str]) -> list[str]:
+def _tables_of_series(by_meaning: Mapping[str, str]) -> list[str]:
     """Return the tables of open interest, positions, liquidations and published indices."""
     tables = []
-    if "oi_usd" in found or ("oi_coins" in found and "iv" not in found):
+    if "oi_usd" in by_meaning or ("oi_coins" in by_meaning and "iv" not in by_meaning):
         tables.append("oi_history")
-    if "long_short_ratio" in found or {"long_share", "short_share"} <= found.keys():
+    if "long_short_ratio" in by_meaning or {"long_share", "short_share"} <= by_meaning.keys():
         tables.append("positioning_history")
-    if {"long_usd", "short_usd"} <= found.keys():
+    if {"long_usd", "short_usd"} <= by_meaning.keys():
         tables.append("liquidations_history")
-    if {"buy_usd", "sell_usd"} <= found.keys():
+    if {"buy_usd", "sell_usd"} <= by_meaning.keys():
         tables.append("volume_taker")
-    if "index_pct" in found:
+    if "index_pct" in by_meaning:
         tables.append("volatility_index_published")
     return tables
 
@@ -158,9 +164,9 @@ def _tables_of_series(found: Mapping[str, str]) -> list[str]:
 _BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
 
 
-def _is_book(head: Chunk, found: Mapping[str, str]) -> bool:
+def _is_book(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
     """Return whether the sides of rows belong to an order book."""
-    words = {text.lower() for text in encoded(head.columns[found["side"]]).texts}
+    words = {text.lower() for text in encoded(head.columns[by_meaning["side"]]).texts}
     return bool(words) and words <= _BOOK_WORDS
 
 
@@ -168,9 +174,9 @@ _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid ac
 """Names of columns of files of changes of books."""
 
 
-def _refuse_changes(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
+def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Raise for changes of a book, which are levels that were added, changed or removed."""
-    sizes = numbers(head.columns[found["quantity"]], "size", Rejections(len(head)))
+    sizes = numbers(head.columns[by_meaning["quantity"]], "size", Rejections(len(head)))
     has_names = bool(_OF_CHANGES & {plain_name(column) for column in head.columns})
     if has_names or (sizes == 0).any():
         raise ArchiveError(
@@ -178,11 +184,11 @@ def _refuse_changes(source: Source, head: Chunk, found: Mapping[str, str]) -> No
         )
 
 
-def _refuse_liquidations(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
+def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Ask for the side of rows of liquidations, whose prices look like those of a series."""
     sides = [name for name in head.columns if plain_name(name).endswith("side")]
     words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(head.columns)}"
-    if "quantity" in found and len(sides) == 1 and _FORCED.search(words):
+    if "quantity" in by_meaning and len(sides) == 1 and _FORCED.search(words):
         raise Unclear(
             f"{source}: its rows may be liquidations: pass --map side={sides[0]} if that column is the side "
             "of the closed position or of its order, or --table prices_history",
@@ -198,9 +204,9 @@ _OF_TRADES = frozenset(
 """Names of columns of files of trades."""
 
 
-def _refuse_trades(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
+def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Raise a question about the table of trades, whose prices look like those of a series."""
-    has_other_prices = {"mark", "index", "last"} & found.keys()
+    has_other_prices = {"mark", "index", "last"} & by_meaning.keys()
     if has_other_prices or not _OF_TRADES & {plain_name(column) for column in head.columns}:
         return
     raise Unclear(
@@ -225,9 +231,9 @@ _FOLDERS = 3
 """Folders of a file whose names say of which market its prices are."""
 
 
-def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
+def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None:
     """Raise a question about candles if the file name suggests another quantity than prices."""
-    if found.get("last", "").lower() not in ("open", "close", "o", "c"):
+    if by_meaning.get("last", "").lower() not in ("open", "close", "o", "c"):
         return
     name = source.name if "premiumIndex" in source.name else source.name.rsplit("/", 1)[-1]
     folders = source.name.lower().split("/")[:-1][-_FOLDERS:]
@@ -246,7 +252,7 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     if table == "prices_spot":
         raise Unclear(
             f"{source}: its name is of prices of a spot market: pass --table prices_spot and "
-            f"--map price={found['last']}, or --table prices_history",
+            f"--map price={by_meaning['last']}, or --table prices_history",
             "--table",
             [table, "prices_history"],
         )
@@ -255,28 +261,28 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     unit = " and --unit UNIT" if table == "funding_history" else ""
     raise Unclear(
         f"{source}: its columns are those of candles of prices, and its name is of {table}: "
-        f"pass --table {table} and --map {column}={found['last']}{unit}, or --table prices_history",
+        f"pass --table {table} and --map {column}={by_meaning['last']}{unit}, or --table prices_history",
         "--table",
         [table, "prices_history"],
     )
 
 
-def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> str:
+def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
     """Return whether rates are payments or samples, by the time between rows of a series."""
-    if "time" not in found:
+    if "time" not in by_meaning:
         return "funding_settlements"
-    if plain_name(found["time"]) in _OBSERVED:
+    if plain_name(by_meaning["time"]) in _OBSERVED:
         return "funding_history"
-    _require_times(source, head, found, given)
-    apart = _hours_apart(head, found, given)
+    _require_times(source, head, by_meaning, given)
+    apart = _hours_apart(head, by_meaning, given)
     words = f"{source.name} {' '.join(head.columns)}"
     is_paid = _SETTLED.search(words) is not None
     if apart is None:
         kind = "funding_settlements" if is_paid else ""
     else:
-        _refuse_sampled_hours(source, found, apart)
-        is_paid = is_paid or _is_hourly(source, head, found, given)
-        kind = _kind_by_interval(head, found, given, apart) or _kind_by_spacing(
+        _refuse_sampled_hours(source, by_meaning, apart)
+        is_paid = is_paid or _is_hourly(source, head, by_meaning, given)
+        kind = _kind_by_interval(head, by_meaning, given, apart) or _kind_by_spacing(
             source, apart, is_paid=is_paid
         )
     if kind:
@@ -295,40 +301,40 @@ _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
 _LEAST_APART = 1.9
 
 
-def _refuse_sampled_hours(source: Source, found: Mapping[str, str], apart: float) -> None:
+def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: float) -> None:
     """Ask for the table of rates of an hour that are several hours apart.
 
     They are payments of several hours as rates of one, or samples of a venue that pays each hour, such as
     Deribit's ``interest_1h``.
     """
-    if apart > _LEAST_APART and _OF_AN_HOUR.search(plain_name(found["rate"])):
+    if apart > _LEAST_APART and _OF_AN_HOUR.search(plain_name(by_meaning["rate"])):
         raise Unclear(
-            f"{source}: its column {found['rate']} has rates of one hour, and its rows are {apart:g} hours "
-            "apart: pass --table funding_settlements if each row pays for all of these hours, or --table "
-            "funding_history if the venue pays more often",
+            f"{source}: its column {by_meaning['rate']} has rates of one hour, and its rows are {apart:g} "
+            "hours apart: pass --table funding_settlements if each row pays for all of these hours, or "
+            "--table funding_history if the venue pays more often",
             "--table",
             ["funding_settlements", "funding_history"],
         )
 
 
-def _require_times(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> None:
+def _require_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
     """Raise for a column of times without any value that can be read as a time."""
-    stamps = _stamps(head, found, given)
-    values = head.columns[found["time"]].drop_null()
+    stamps = _stamps(head, by_meaning, given)
+    values = head.columns[by_meaning["time"]].drop_null()
     if len(values) and (stamps == np.iinfo(np.int64).min).all():
         rejections = Rejections(len(values))
-        instants(values, found["time"], rejections, tz=dt.UTC)
+        instants(values, by_meaning["time"], rejections, tz=dt.UTC)
         raise ArchiveError(f"{source}: {rejections.reasons[0]}")
 
 
-def _kind_by_interval(head: Chunk, found: Mapping[str, str], given: Given, apart: float) -> str:
+def _kind_by_interval(head: Chunk, by_meaning: Mapping[str, str], given: Given, apart: float) -> str:
     """Return whether rates are samples or payments by the interval that is stated; empty if it is not."""
-    stated = _stated_hours(head, found, given)
+    stated = _stated_hours(head, by_meaning, given)
     if stated is None:
         return ""
     if apart < 0.9 * stated:
         return "funding_history"
-    is_stated_by_rows = "interval_hours" in found and "interval_hours" not in given.set
+    is_stated_by_rows = "interval_hours" in by_meaning and "interval_hours" not in given.set
     return "funding_settlements" if is_stated_by_rows and apart < 1.1 * stated else ""
 
 
@@ -353,13 +359,13 @@ _OBSERVED = frozenset(
 """Names of times at which somebody looked, so that rates are samples."""
 
 
-def _hours_apart(head: Chunk, found: Mapping[str, str], given: Given) -> float | None:
+def _hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
     """Return the typical time between rows of a series; None if unknown."""
-    stamps = _stamps(head, found, given)
+    stamps = _stamps(head, by_meaning, given)
     series = np.zeros(len(stamps), dtype=np.int64)
     for name in ("symbol", "exchange"):
-        if name in found:
-            codes = encoded(head.columns[found[name]]).codes.astype(np.int64)
+        if name in by_meaning:
+            codes = encoded(head.columns[by_meaning[name]]).codes.astype(np.int64)
             series = series * (int(np.max(codes, initial=0)) + 2) + codes + 1
     return _typical_hours(stamps, series)
 
@@ -368,13 +374,13 @@ _MOST_HOURS = 12.5
 """Hours between rates from which they are rarely single payments."""
 
 
-def _stated_hours(head: Chunk, found: Mapping[str, str], given: Given) -> float | None:
+def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
     """Return the interval that the caller or the typical row states; None without one that is valid."""
     word = given.set.get("interval_hours")
     if word is not None:
         stated = pa.chunked_array([pa.array([word])])
-    elif "interval_hours" in found:
-        stated = head.columns[found["interval_hours"]]
+    elif "interval_hours" in by_meaning:
+        stated = head.columns[by_meaning["interval_hours"]]
     else:
         return None
     hours = interval_hours(stated, Rejections(len(stated)))
@@ -382,11 +388,11 @@ def _stated_hours(head: Chunk, found: Mapping[str, str], given: Given) -> float 
     return float(np.median(hours)) if hours.size else None
 
 
-def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> bool:
+def _is_hourly(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
     """Return whether the venue of rows pays each hour."""
     venue = given.set.get("exchange", names_in_path(source.name).get("exchange", ""))
-    if not venue and "exchange" in found:
-        texts = encoded(head.columns[found["exchange"]]).texts
+    if not venue and "exchange" in by_meaning:
+        texts = encoded(head.columns[by_meaning["exchange"]]).texts
         venue = texts[0].lower() if len(texts) == 1 else ""
     known = VENUES.get(venue)
     return venue in _HOURLY or (known is not None and known.interval_hours == 1.0)
@@ -396,9 +402,9 @@ _HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex
 """Venues that pay each hour and that the API does not list (their documentation, 2022 to 2026)."""
 
 
-def _stamps(head: Chunk, found: Mapping[str, str], given: Given) -> Array:
+def _stamps(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:
     rejections = Rejections(len(head))
-    stamps = instants(head.columns[found["time"]], "time", rejections, tz=dt.UTC)
+    stamps = instants(head.columns[by_meaning["time"]], "time", rejections, tz=dt.UTC)
     return np.where(stamps.isna(), np.iinfo(np.int64).min, stamps.asi8)
 
 

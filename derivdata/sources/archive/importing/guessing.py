@@ -38,44 +38,44 @@ from derivdata.tables.schema import Kind
 def columns_by_meaning(head: Chunk) -> dict[str, str]:
     """Return the file's column of each meaning of ``names.toml`` that it has."""
     plain = _plain_columns(head)
-    found: dict[str, str] = {}
+    by_meaning: dict[str, str] = {}
     for meaning, names in names_by_meaning().items():
         known = [plain[name] for name in names if name in plain]
         known = [column for column in known if _can_be(meaning, head.columns[column])]
         if meaning == "time":
             known = _times_first(known, head)
         if known:
-            found[meaning] = known[0]
-    _take_short_candles(plain, found)
-    _take_numbers_of_candles(head, plain, found)
-    _take_near_names(head, found)
-    if found.get("last", "").lower() in _OPENS:
-        found.pop("price_usd", None)  # the close of a candle, which is known at its end
-        if _OF_ENDS.search(plain_name(found.get("time", ""))):
-            _take_closes(plain, found)
-    return found
+            by_meaning[meaning] = known[0]
+    _take_short_candles(plain, by_meaning)
+    _take_numbers_of_candles(head, plain, by_meaning)
+    _take_near_names(head, by_meaning)
+    if by_meaning.get("last", "").lower() in _OPENS:
+        by_meaning.pop("price_usd", None)  # the close of a candle, which is known at its end
+        if _OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
+            _take_closes(plain, by_meaning)
+    return by_meaning
 
 
-def _take_near_names(head: Chunk, found: dict[str, str]) -> None:
+def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the one column with the words of a rate, a time or open interest, where no name means it."""
     for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
-        if meaning not in found and near is not None:
-            found[meaning] = near
-    if not {"oi_usd", "oi_coins"} & found.keys():
-        found |= _near_interest(head)
+        if meaning not in by_meaning and near is not None:
+            by_meaning[meaning] = near
+    if not {"oi_usd", "oi_coins"} & by_meaning.keys():
+        by_meaning |= _near_interest(head)
 
 
 _OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
 _CLOSES = ("close", "closeprice", "c")
 
 
-def _take_closes(plain: Mapping[str, str], found: dict[str, str]) -> None:
+def _take_closes(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
     """Use the close of candles whose times are their ends."""
     close = next((plain[name] for name in _CLOSES if name in plain), None)
     if close is None:
-        del found["last"]
+        del by_meaning["last"]
     else:
-        found["last"] = close
+        by_meaning["last"] = close
 
 
 def _plain_columns(head: Chunk) -> dict[str, str]:
@@ -131,19 +131,19 @@ def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
 _CANDLE = ("o", "h", "l", "c")
 
 
-def _take_numbers_of_candles(head: Chunk, plain: Mapping[str, str], found: dict[str, str]) -> None:
+def _take_numbers_of_candles(head: Chunk, plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
     """Use the ids of candles as their times if they are times, as in HTX's files."""
-    is_candle = found.get("last", "").lower() in _OPENS
-    if "time" not in found and is_candle and "id" in plain and _has_times(head.columns[plain["id"]]):
-        found["time"] = plain["id"]
+    is_candle = by_meaning.get("last", "").lower() in _OPENS
+    if "time" not in by_meaning and is_candle and "id" in plain and _has_times(head.columns[plain["id"]]):
+        by_meaning["time"] = plain["id"]
 
 
-def _take_short_candles(plain: Mapping[str, str], found: dict[str, str]) -> None:
+def _take_short_candles(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
     """Use the open of candles whose prices have names of one letter."""
-    if "last" not in found and all(name in plain for name in _CANDLE):
-        found["last"] = plain["o"]
+    if "last" not in by_meaning and all(name in plain for name in _CANDLE):
+        by_meaning["last"] = plain["o"]
         if "s" in plain:
-            found.setdefault("symbol", plain["s"])
+            by_meaning.setdefault("symbol", plain["s"])
 
 
 def _near_rate(head: Chunk) -> str | None:
@@ -418,11 +418,11 @@ def unit_of_interest(source: Source, column: str) -> str:
     )
 
 
-def unit_of_volatility(source: Source, head: Chunk, found: Mapping[str, str]) -> str | None:
+def unit_of_volatility(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> str | None:
     """Return whether volatilities are percent, by their median: no market is at 300 %, or at 3 %."""
-    if "iv" not in found:
+    if "iv" not in by_meaning:
         return None
-    sizes = _sizes(head, found["iv"])
+    sizes = _sizes(head, by_meaning["iv"])
     if not sizes.size:
         return None
     median = float(np.median(sizes))
@@ -431,8 +431,8 @@ def unit_of_volatility(source: Source, head: Chunk, found: Mapping[str, str]) ->
     if median < 3.0:
         return "decimal"
     raise Unclear(
-        f"{source}: {found['iv']} has the median {median:.4g}, which may be decimal or percent: pass --unit "
-        "decimal or --unit percent",
+        f"{source}: {by_meaning['iv']} has the median {median:.4g}, which may be decimal or percent: pass "
+        "--unit decimal or --unit percent",
         "--unit",
         ["decimal", "percent"],
     )
@@ -443,17 +443,17 @@ def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -
     exact = own_table(source, head, table, given)
     if exact is not None:
         return make_plan(exact, given)
-    found = columns_by_meaning(head)
-    _take_stated(given, head, found)
-    if found.get("value") == found.get("time"):
-        found.pop("value", None)  # data is Italian for date
-    if "value" in found and not QUANTITIES & found.keys():
+    by_meaning = columns_by_meaning(head)
+    _take_stated(given, head, by_meaning)
+    if by_meaning.get("value") == by_meaning.get("time"):
+        by_meaning.pop("value", None)  # data is Italian for date
+    if "value" in by_meaning and not QUANTITIES & by_meaning.keys():
         quantity = _quantity_in_rows(source, head) or quantity_of(source, table)
         if quantity is not None:
-            found[quantity] = found["value"]
+            by_meaning[quantity] = by_meaning["value"]
     if table is None:
-        return _plan(source, head, guessed_table(source, head, found, given), found, given)
-    return _plan(source, head, table, found, given)
+        return _plan(source, head, guessed_table(source, head, by_meaning, given), by_meaning, given)
+    return _plan(source, head, table, by_meaning, given)
 
 
 _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
@@ -466,7 +466,7 @@ _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
 """What the columns of tables are, for those that say which table they are of."""
 
 
-def _take_stated(given: Given, head: Chunk, found: dict[str, str]) -> None:
+def _take_stated(given: Given, head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the columns that the caller names; a quantity comes in place of the others of a file."""
     stated = {
         _QUANTITY_OF_COLUMN[name]: column
@@ -475,34 +475,37 @@ def _take_stated(given: Given, head: Chunk, found: dict[str, str]) -> None:
     }
     if stated:
         for meaning in {*_QUANTITY_OF_COLUMN.values(), *QUANTITIES} - {*stated}:
-            found.pop(meaning, None)
-        found.update(stated)
-    found |= {name: column for name, column in given.map.items() if name in _WORDS and column in head.columns}
+            by_meaning.pop(meaning, None)
+        by_meaning.update(stated)
+    by_meaning |= {
+        name: column for name, column in given.map.items() if name in _WORDS and column in head.columns
+    }
 
 
-def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], given: Given) -> ImportPlan:
+def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
     """Return a plan with each column by its name, and units from names or sizes."""
     columns = archive_table(table).columns
     stated = {*given.set, *given.map}
-    mapped = _mapped(table, head, found, given)
+    mapped = _mapped(table, head, by_meaning, given)
     has = {*stated, *head.columns}
     unit = given.unit
-    if "rate_bps_8h" in columns and "rate" in found and "rate_bps_8h" not in has:
+    if "rate_bps_8h" in columns and "rate" in by_meaning and "rate_bps_8h" not in has:
         _refuse_two_ends(source, head, mapped)
-        mapped["rate_bps_8h"] = found["rate"]
-        unit = unit or unit_of_rates(source, head, found["rate"])
-    if table == "oi_history" and "oi_usd" not in {*mapped, *has} and "oi_coins" in found:
-        mapped["oi_usd"] = found["oi_coins"]
-        unit = unit or unit_of_interest(source, found["oi_coins"])
-        _take_price(found, mapped, stated, unit)
-    fixed = _take_kind_of_price(source, found, mapped, has) if table == "prices_history" else {}
+        _refuse_unsigned_rates(source, head, by_meaning["rate"])
+        mapped["rate_bps_8h"] = by_meaning["rate"]
+        unit = unit or unit_of_rates(source, head, by_meaning["rate"])
+    if table == "oi_history" and "oi_usd" not in {*mapped, *has} and "oi_coins" in by_meaning:
+        mapped["oi_usd"] = by_meaning["oi_coins"]
+        unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
+        _take_price(by_meaning, mapped, stated, unit)
+    fixed = _take_kind_of_price(source, by_meaning, mapped, has) if table == "prices_history" else {}
     if "fill_price_usd" in columns:
-        _take_price_of_fills(found, mapped, has)
+        _take_price_of_fills(by_meaning, mapped, has)
     extra: dict[str, Kind] = {}
     if "strike" in columns:
-        _options(head, found, mapped)
-        unit = unit or unit_of_volatility(source, head, found)
-        extra = _take_quotes(found, mapped, has)
+        _options(head, by_meaning, mapped)
+        unit = unit or unit_of_volatility(source, head, by_meaning)
+        extra = _take_quotes(by_meaning, mapped, has)
     if "side" in columns and "side" not in stated:
         _take_sides(head, table, mapped)
     whole = given._replace(
@@ -512,7 +515,7 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
         unit=unit,
     )
     if table == "orderbook_book":
-        return _plan_of_book(found, whole, head)
+        return _plan_of_book(by_meaning, whole, head)
     _refuse_unknown_sizes(source, head, whole, table)
     _refuse_repeated_times(source, head, table, whole)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
@@ -569,6 +572,26 @@ def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> 
         )
 
 
+_PAYERS = re.compile(r"long|short", re.I)
+
+
+def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
+    """Raise for rates without a sign next to a column that says who pays, as in Lighter's responses."""
+    rates = numbers(head.columns[column], column, Rejections(len(head)), suffix="%")
+    if (rates < 0).any():
+        return
+    for name, values in head.columns.items():
+        if not pa.types.is_string(values.type):
+            continue
+        words = encoded(values).texts
+        is_of_payers = bool(words) and all(_PAYERS.search(word) for word in words)
+        if is_of_payers and any("short" in word.lower() for word in words):
+            raise ArchiveError(
+                f"{source}: its column {column} has no negative value, and its column {name} says who pays "
+                f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs"
+            )
+
+
 def _is_end(name: str) -> bool:
     return re.search(r"end(?!ing)|until|(?<![a-z])to(?![a-z])", name, re.IGNORECASE) is not None
 
@@ -576,7 +599,7 @@ def _is_end(name: str) -> bool:
 _AMOUNTS_OF_FILLS = ("quantity", "filled_quantity", "value_usd")
 
 
-def _mapped(table: str, head: Chunk, found: Mapping[str, str], given: Given) -> dict[str, str]:
+def _mapped(table: str, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> dict[str, str]:
     """Return the file's column for each of the table's names that the caller does not map.
 
     An amount that the caller maps to one column is not that of another.
@@ -584,16 +607,16 @@ def _mapped(table: str, head: Chunk, found: Mapping[str, str], given: Given) -> 
     columns = archive_table(table).columns
     allowed = {*columns, "interval_hours"} if "rate_bps_8h" in columns else {*columns}
     stated = {*given.set, *given.map, *head.columns}
-    mapped = {name: column for name, column in found.items() if name in allowed and name not in stated}
+    mapped = {name: column for name, column in by_meaning.items() if name in allowed and name not in stated}
     taken = given.map.values()
     return {n: c for n, c in mapped.items() if n not in _AMOUNTS_OF_FILLS or c not in taken}
 
 
-def _take_price_of_fills(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> None:
+def _take_price_of_fills(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> None:
     """Take a price without more words as that of fills, or of orders where fills have their own."""
     name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
-    if "price_usd" in found and name not in has:
-        mapped[name] = found["price_usd"]
+    if "price_usd" in by_meaning and name not in has:
+        mapped[name] = by_meaning["price_usd"]
 
 
 def _refuse_unknown_sizes(source: Source, head: Chunk, given: Given, table: str) -> None:
@@ -629,34 +652,39 @@ def _words_of(name: str, head: Chunk, given: Given) -> list[str]:
     return encoded(head.columns[column]).texts if column in head.columns else []
 
 
-def _take_quotes(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
+def _take_quotes(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
     """Add quotes whose currency, coin or USD, is not in the file; return their kinds."""
     taken = {*mapped, *has}
     for name in _QUOTES:
         quote = name.removeprefix("raw_")
-        if name in found and not {f"{quote}_usd", f"{quote}_coin"} & taken:
-            mapped[name] = found[name]
+        if name in by_meaning and not {f"{quote}_usd", f"{quote}_coin"} & taken:
+            mapped[name] = by_meaning[name]
     return {name: Kind.NUMBER for name in _QUOTES if name in mapped}
 
 
-def _take_price(found: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str) -> None:
+def _take_price(by_meaning: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str) -> None:
     """Add the price that converts open interest in coins or contracts to USD."""
-    price = found.get("mark") or found.get("index") or found.get("price_usd") or found.get("last")
+    price = (
+        by_meaning.get("mark")
+        or by_meaning.get("index")
+        or by_meaning.get("price_usd")
+        or by_meaning.get("last")
+    )
     if unit in IN_COINS and price is not None and "price_usd" not in stated:
         mapped["price_usd"] = price
 
 
 def _take_kind_of_price(
-    source: Source, found: Mapping[str, str], mapped: dict[str, str], has: set[str]
+    source: Source, by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]
 ) -> dict[str, str]:
     """Add the mark, index or last price; return the kind if a column or the path has it."""
     if "price_usd" in {*mapped, *has}:
         return {}
-    column = next((found[name] for name in ("mark", "index", "last") if name in found), None)
+    column = next((by_meaning[name] for name in ("mark", "index", "last") if name in by_meaning), None)
     if column is None:
         return {}
     mapped["price_usd"] = column
-    kinds = [name for name in ("mark", "index") if found.get(name) == column]
+    kinds = [name for name in ("mark", "index") if by_meaning.get(name) == column]
     return {} if "kind" in has else {"kind": kinds[0] if kinds else _kind_in_path(source)}
 
 
@@ -672,10 +700,10 @@ def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:
         mapped["side"] = column
 
 
-def _plan_of_book(found: Mapping[str, str], given: Given, head: Chunk) -> ImportPlan:
+def _plan_of_book(by_meaning: Mapping[str, str], given: Given, head: Chunk) -> ImportPlan:
     """Return the plan of an order book; levels without a number are numbered from the best price."""
     levels = {"price_usd": "price_usd", "size": "quantity", "side": "side"}
-    mapped = {name: found[meaning] for name, meaning in levels.items() if meaning in found}
+    mapped = {name: by_meaning[meaning] for name, meaning in levels.items() if meaning in by_meaning}
     whole = given._replace(map={**given.map, **{n: c for n, c in mapped.items() if n not in given.set}})
     if "level" in {*head.columns, *whole.map, *whole.set}:
         return make_plan("orderbook_book", whole, adjust=ADJUST["book_sizes"])
@@ -748,12 +776,12 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
             )
 
 
-def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> None:
+def _options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str]) -> None:
     """Add the column of instruments if its values are names of options."""
-    if "oi_coins" in found and "open_interest" not in head.columns:
-        mapped["open_interest"] = found["oi_coins"]
+    if "oi_coins" in by_meaning and "open_interest" not in head.columns:
+        mapped["open_interest"] = by_meaning["oi_coins"]
     for meaning in ("instrument_name", "symbol"):
-        column = found.get(meaning)
+        column = by_meaning.get(meaning)
         if column is None:
             continue
         texts = encoded(head.columns[column]).texts[:20]

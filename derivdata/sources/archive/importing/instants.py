@@ -134,7 +134,7 @@ def instants(
         naive[dates] = _MISSING
     floating = ~np.isnat(naive)
     if floating.any() and tz is None:
-        why = "states no zone: say which with --tz, such as UTC or Europe/London"
+        why = "has no zone: state it with --tz, such as --tz UTC or --tz Europe/London"
         rejections.reject(floating, lambda i: f"{name}={shown(column, i)} {why}")
     elif tz == dt.UTC or str(tz) == "UTC":
         utc[floating] = naive[floating]

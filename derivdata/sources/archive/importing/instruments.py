@@ -148,7 +148,7 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
             reasons[place] = f"symbol={market.name!r} is not quoted in USD: omit it"
         elif market.kind == "unknown":
             reasons[place] = (
-                f"symbol={market.name!r} is not a known name of a market: say which symbol it is with "
+                f"symbol={market.name!r} is not a known name of a market: map it to a symbol with "
                 f"--map-value symbol:{market.name}=BTC"
             )
         elif is_of_contracts(plan.table) and market.kind in ("option", "future"):

@@ -294,9 +294,13 @@ def _kind(source: Source, head: bytes) -> Kind:
     if _JSON.match(text) is not None:
         return "json"
     if b"\0" in head:
-        raise ArchiveError(f"{source}: is not CSV, JSON, Parquet or Feather: convert it first")
+        raise ArchiveError(
+            f"{source}: is not CSV, JSON, Parquet or Feather: export it as one of these, such as with pandas"
+        )
     if not text:
         raise ArchiveError(f"{source}: the file is empty")
     if _MARKUP.match(text) is not None:
-        raise ArchiveError(f"{source}: is a page in HTML or XML, such as an error that a server sent")
+        raise ArchiveError(
+            f"{source}: is HTML or XML, such as an error page of a server: fetch it again or save it as CSV"
+        )
     return "csv"

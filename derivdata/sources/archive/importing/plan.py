@@ -148,7 +148,7 @@ class ImportPlan(NamedTuple):
         advice = f"name the column with --map {name}=COLUMN"
         words = self.table.columns[name].allowed
         listed = f" ({', '.join(words)})" if words else ""
-        stated = f" or what it is with --set {name}=VALUE{listed}"
+        stated = f", or state one value for all rows with --set {name}=VALUE{listed}"
         advice += _ADVICE.get(name, "" if name in _OF_A_ROW else stated)
         raise ArchiveError(
             f"{self.table.name}.{name} is not in the file: {advice}{did_you_mean(name, chunk.columns)}; "

@@ -461,20 +461,22 @@ def _one_of(
     """Return the most specific layout; raise a question for equally specific ones."""
     best = [pair for pair in fitting if pair[0].weight == fitting[0][0].weight]
     writers = list(dict.fromkeys(layout.source for layout, _ in best))
+    labels = " and of ".join(layout.label for layout, _ in best)
     if len(writers) > 1:
         raise Unclear(
-            f"{source}: its columns are those of {' and of '.join(layout.label for layout, _ in best)}: say "
-            f"which with {' or '.join(f'--from {name}' for name in writers)}",
+            f"{source}: its columns are those of {labels}: select one with "
+            f"{' or '.join(f'--from {name}' for name in writers)}",
             "--from",
             writers,
         )
     if table is None and best[0][0].named_only:
         best = _of_quantity(source, best)
+        labels = " and of ".join(layout.label for layout, _ in best)
     tables = [" and ".join(dict.fromkeys(reads.table for reads in layout.reads)) for layout, _ in best]
     if table is None and len({*tables}) > 1:
         raise Unclear(
-            f"{source}: its columns are those of {' and of '.join(layout.label for layout, _ in best)}: say "
-            f"which with {' or '.join(f'--table {name}' for name in dict.fromkeys(tables))}",
+            f"{source}: its columns are those of {labels}: select one with "
+            f"{' or '.join(f'--table {name}' for name in dict.fromkeys(tables))}",
             "--table",
             list(dict.fromkeys(tables)),
         )
@@ -501,7 +503,10 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
     ]
     if not telling:
         tables = sorted({reads.table for layout in own for reads in layout.reads})
-        return ValueError(f"no file of {writer} is read as {table}; they are read as {', '.join(tables)}")
+        return ValueError(
+            f"no file of {writer} is read as {table}; they are read as {', '.join(tables)}: omit --from to "
+            "read the columns by their names"
+        )
     named = [layout for layout in telling if layout.file and layout.constants(source) is not None]
     if named and is_headless(head.columns):
         columns = named[0].columns
@@ -513,8 +518,9 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
     nearest = max(telling, key=lambda layout: len(has & {column.lower() for column in layout.columns}))
     file = " or its name" if any(layout.file for layout in telling) else ""
     return ArchiveError(
-        f"{source}: no file of {writer} that tells of {table or 'a table'} has this header{file}; it has "
-        f"{', '.join(head.columns)[:200]}, and the nearest form {', '.join(nearest.columns)}"
+        f"{source}: no layout of {writer}{f' for {table}' if table else ''} has this header{file}: it has "
+        f"{', '.join(head.columns)[:200]}, and the nearest form {', '.join(nearest.columns)}; omit --from to "
+        "read the columns by their names"
     )
 
 

@@ -234,11 +234,11 @@ def _option_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, tup
     """Return a row for the call and one for the put of each strike."""
     keys = {name: values for name, values in columns.items() if name not in sides}
     rows = np.arange(len(next(iter(columns.values()))))
-    parts = []
+    tables = []
     for wanted in ("call", "put"):
         fields = {field: columns[name] for name, (side, field) in sides.items() if side == wanted}
-        parts.append(pa.table({**keys, "side": pa.chunked_array([pa.repeat(wanted, len(rows))]), **fields}))
-    table = pa.concat_tables(parts, promote_options="permissive")
+        tables.append(pa.table({**keys, "side": pa.chunked_array([pa.repeat(wanted, len(rows))]), **fields}))
+    table = pa.concat_tables(tables, promote_options="permissive")
     return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate([rows, rows]))
 
 
@@ -251,24 +251,24 @@ def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideC
         entities.setdefault(column.entity, {})[column.field or VALUE] = cells_of[name]
     fields = list(dict.fromkeys(column.field or VALUE for column in wide.values()))
     keys = {name: values for name, values in columns.items() if name not in wide}
-    parts: list[pa.Table] = []
+    tables: list[pa.Table] = []
     places: list[Array] = []
     for entity, values in entities.items():
         has_value = np.zeros(len(next(iter(columns.values()))), dtype=bool)
         for cells in values.values():
             has_value |= np.asarray(_is_known(cells))
         rows = np.flatnonzero(has_value)
-        part = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
+        columns_of_rows = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
         if entity.symbol:
-            part["symbol"] = pa.chunked_array([pa.repeat(entity.symbol, len(rows))])
+            columns_of_rows["symbol"] = pa.chunked_array([pa.repeat(entity.symbol, len(rows))])
         if entity.venue:
-            part["exchange"] = pa.chunked_array([pa.repeat(entity.venue, len(rows))])
+            columns_of_rows["exchange"] = pa.chunked_array([pa.repeat(entity.venue, len(rows))])
         for field in fields:
             lacking = pa.chunked_array([pa.nulls(len(rows), kind)])
-            part[field] = values[field].take(pa.array(rows)) if field in values else lacking
-        parts.append(pa.table(part))
+            columns_of_rows[field] = values[field].take(pa.array(rows)) if field in values else lacking
+        tables.append(pa.table(columns_of_rows))
         places.append(rows)
-    table = pa.concat_tables(parts, promote_options="permissive")
+    table = pa.concat_tables(tables, promote_options="permissive")
     return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
 
 
@@ -322,18 +322,18 @@ def _book_rows(columns: Mapping[str, pa.ChunkedArray], levels: Sequence[_Level])
     """Return a row for each level of each book."""
     used = {name for level in levels for name in (level.price, level.size)}
     keys = {name: values for name, values in columns.items() if name not in used}
-    parts: list[pa.Table] = []
+    tables: list[pa.Table] = []
     places: list[Array] = []
     for level in levels:
         rows = np.flatnonzero(np.asarray(_is_known(columns[level.price])))
-        part = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
-        part["side"] = pa.chunked_array([pa.repeat(level.side, len(rows))])
-        part["level"] = pa.chunked_array([pa.repeat(level.number, len(rows))])
-        part["price"] = columns[level.price].take(pa.array(rows))
-        part["size"] = columns[level.size].take(pa.array(rows))
-        parts.append(pa.table(part))
+        columns_of_rows = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
+        columns_of_rows["side"] = pa.chunked_array([pa.repeat(level.side, len(rows))])
+        columns_of_rows["level"] = pa.chunked_array([pa.repeat(level.number, len(rows))])
+        columns_of_rows["price"] = columns[level.price].take(pa.array(rows))
+        columns_of_rows["size"] = columns[level.size].take(pa.array(rows))
+        tables.append(pa.table(columns_of_rows))
         places.append(rows)
-    table = pa.concat_tables(parts, promote_options="permissive")
+    table = pa.concat_tables(tables, promote_options="permissive")
     return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
 
 
