@@ -60,7 +60,7 @@ def _outcome(trip: Callable[[Any, Path], Any], value: Any) -> str:
 
 
 def _lost(value: Any, read: Any) -> str:
-    """Return a text about the losses of the read object."""
+    """Return what the object lacks after it was read, as text."""
     if isinstance(value, pd.DataFrame):
         restored = dd.tables.TABLES["funding_history"].conform(read)
         pd.testing.assert_frame_equal(restored, value, check_exact=True)
@@ -73,11 +73,11 @@ def _lost(value: Any, read: Any) -> str:
     after = _dataset(read)
     gone = sorted(str(name) for name in before.coords if name not in after.coords)
     lost = [f"coordinates {', '.join(gone)}"] if gone else []
-    kept = [name for name in before.variables if name in after.variables]
-    wider = [name for name in kept if set(after[name].dims) > set(before[name].dims)]
+    shared = [name for name in before.variables if name in after.variables]
+    wider = [name for name in shared if set(after[name].dims) > set(before[name].dims)]
     if wider:
         lost.append("dims of variables")
-    same_dims = [name for name in kept if name not in wider]
+    same_dims = [name for name in shared if name not in wider]
     if any(after[name].dims != before[name].dims for name in same_dims):
         lost.append("order of dims")
     turned = {name: after[name].variable.transpose(*before[name].dims) for name in same_dims}
@@ -86,7 +86,7 @@ def _lost(value: Any, read: Any) -> str:
         digits = all(_is_close(turned[name], before[name].variable) for name in changed)
         lost.append("the last digits" if digits else f"values of {', '.join(changed)}")
     pairs = [(before, after), *((before[name], turned[name]) for name in same_dims)]
-    if not all(_equal_attrs(one.attrs, other.attrs) for one, other in pairs):
+    if not all(_equal_attrs(written.attrs, stored.attrs) for written, stored in pairs):
         lost.append("attributes")
     if set(before.xindexes) > set(after.xindexes):
         lost.append("the index of the legs")
@@ -184,7 +184,7 @@ def _zarr(value: Any, folder: Path) -> Any:
 
 
 def _zarr_append(value: Any, folder: Path) -> Any:
-    dim, half = _parts(value)
+    dim, half = _dim_and_middle(value)
     _dataset(value).isel({dim: slice(None, half)}).to_zarr(folder / "x.zarr", consolidated=False)
     later = _dataset(value).isel({dim: slice(half, None)})
     later.to_zarr(folder / "x.zarr", append_dim=dim, consolidated=False)
@@ -193,7 +193,7 @@ def _zarr_append(value: Any, folder: Path) -> Any:
 
 def _zarr_region(value: Any, folder: Path) -> Any:
     """Write the values in reverse, then the right ones over them in two regions."""
-    dim, half = _parts(value)
+    dim, half = _dim_and_middle(value)
     whole = _dataset(value)
     moving = [name for name in whole.data_vars if dim in whole[name].dims]
     other = {n: whole[n].copy(data=np.flip(whole[n].values, whole[n].dims.index(dim))) for n in moving}
@@ -204,7 +204,7 @@ def _zarr_region(value: Any, folder: Path) -> Any:
     return _read_zarr(value, folder / "x.zarr")
 
 
-def _parts(value: Any) -> tuple[str, int]:
+def _dim_and_middle(value: Any) -> tuple[str, int]:
     """Return the dim along which an object grows, and where it is cut."""
     dim = "time" if "time" in value.dims else "expiry"
     return dim, value.sizes[dim] // 2

@@ -146,9 +146,10 @@ def main() -> None:
 
 def formats() -> str:
     """Return the losses of each kind of object in each format, from runs."""
-    found = losses()
-    rows = [(str(name), *row) for name, row in zip(found.index, found.to_numpy().tolist(), strict=True)]
-    return grid(("format", *found.columns), rows)
+    by_format = losses()
+    names = map(str, by_format.index)
+    rows = [(name, *row) for name, row in zip(names, by_format.to_numpy().tolist(), strict=True)]
+    return grid(("format", *by_format.columns), rows)
 
 
 def _frame(frame: pd.DataFrame) -> str:

@@ -233,3 +233,15 @@ def test_steps_of_pandas_do_not_copy_the_requests(rates: pd.DataFrame) -> None:
     for frame in (rates, joined, dd.tables.TABLES["funding_history"].conform(read)):
         requests = frame.attrs["provenance"]["requests"]
         assert frame.head().attrs["provenance"]["requests"] is requests
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "int64[pyarrow]", "polars"])
+def test_whole_numbers_of_another_library_are_values(dtype: str) -> None:
+    times = pd.to_datetime(["2026-06-01", "2026-06-02"], utc=True)
+    table = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": times, "my_volume_usd": [3, 4]})
+    given = _polars(table) if dtype == "polars" else table.astype({"my_volume_usd": dtype})
+    panel = dd.panel(given)
+    assert panel.name == "my_volume_usd"
+    assert panel.values.ravel().tolist() == [3.0, 4.0]
+    with pytest.raises(ValueError, match=r"columns of numbers \(my_volume_usd, trades\)"):
+        dd.panel(table.assign(trades=[1, 2]))

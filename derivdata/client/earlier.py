@@ -105,16 +105,16 @@ renew_in_child(_RESPONSES)
 def _within_limits(by_query: dict[Any, tuple[_Earlier, ...]]) -> dict[Any, tuple[_Earlier, ...]]:
     """Return the newest queries and windows within the limits of queries and rows, the newest always."""
     rows = 0
-    kept: dict[Any, tuple[_Earlier, ...]] = {}
+    newest: dict[Any, tuple[_Earlier, ...]] = {}
     for query in [*by_query][: -_MOST_QUERIES - 1 : -1]:
         windows: list[_Earlier] = []
         for response in reversed(by_query[query]):
             rows += response.size
-            if rows <= _MOST_STORED_ROWS or not (kept or windows):
+            if rows <= _MOST_STORED_ROWS or not (newest or windows):
                 windows.append(response)
         if windows:
-            kept[query] = tuple(reversed(windows))
-    return dict(reversed(kept.items()))
+            newest[query] = tuple(reversed(windows))
+    return dict(reversed(newest.items()))
 
 
 def clear() -> None:

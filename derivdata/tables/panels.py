@@ -115,11 +115,14 @@ def _payments_without_interval(table: pd.DataFrame) -> pd.Series | None:
 
 
 def value_column(table: pd.DataFrame) -> str:
-    """Return a table's main column: the first of `_VALUES`, or its only column of floats."""
+    """Return a table's main column: the first of `_VALUES`, or its only column of floats or of numbers."""
     usual = [name for name in _VALUES if name in table.columns]
     if usual:
         return usual[0]
     numbers = [str(name) for name in table.columns if pd.api.types.is_float_dtype(table[name].dtype)]
+    if not numbers:  # whole numbers, as files and Arrow have them
+        dtypes = table.dtypes.items()
+        numbers = [str(name) for name, dtype in dtypes if pd.api.types.is_integer_dtype(dtype)]
     if len(numbers) != 1:
         listed = ", ".join(numbers) or "none"
         raise ValueError(f"column is required: pass one of the columns of numbers ({listed})")
