@@ -226,6 +226,9 @@ OTHERS = [
     ("binance", "/fapi/v1/ticker/24hr", "a ticker of a spot pair",
      [{"symbol": "BTCUSDT", "priceChangePercent": "-0.159", "lastPrice": "118449.03", "volume": "14741.41",
        "bidPrice": "118449.02", "bidQty": "7.15931", "quoteVolume": "1744744445.81"}]),
+    ("aster", "/fapi/v1/ticker/24hr", "a ticker of a spot pair",
+     [{"symbol": "BTCUSDT", "priceChangePercent": "-0.159", "lastPrice": "118449.03", "volume": "14741.41",
+       "bidPrice": "118449.02", "bidQty": "7.15931", "quoteVolume": "1744744445.81"}]),
     ("bybit", "/v5/market/tickers?category=linear", "a ticker of a spread",
      {"retCode": 0, "time": 1744168585009, "result": {"list": [
          {"symbol": "SOLUSDT_SOL/USDT", "bidPrice": "21.0", "lastPrice": "19.5", "volume24h": "7"}]}}),
@@ -278,6 +281,8 @@ OTHERS = [
     ("okx", "/api/v5/market/history-mark-price-candles?instId=BTC-USDT-SWAP&bar=1H", "bars of last prices",
      {"arg": {"channel": "candle1H", "instId": "BTC-USDT-SWAP"}, "data": [
          ["1662716400000", "20702.4", "20710", "20702.3", "20703.8", "4070", "40.7"]]}),
+    ("okx", "/api/v5/rubik/stat/taker-volume-contract?instId=BTC-USDT-SWAP&period=1D", "contracts, not USD",
+     {"code": "0", "data": [["1777219200000", "4340981.26", "4091012.20"]], "msg": ""}),
     ("huobi", "/v5/market/funding_rate_history?contract_code=BTC-USDT", "the running rate",
      {"op": "notify", "topic": "public.BTC-USDT.funding_rate", "ts": 1617309787271, "data": [
          {"contract_code": "BTC-USDT", "funding_time": "1617309780000", "funding_rate": "0.0001"}]}),

@@ -233,6 +233,7 @@ ERRORS = [
     ("ethereal", '{"message": "Too many", "error": "RATE_LIMIT_IP", "statusCode": 429}', "429", "limit"),
     ("apex", '{"code": 3, "msg": "symbol is wrong", "key": "INVALID_SYMBOL"}', "3", "refused"),
     ("mexc", '{"code": 510, "msg": "Requests are too frequent"}', "510", "limit"),  # recorded in 2026-08
+    # Made up: the error of a gateway, in the layout of other venues; no recorded one is known (2026-11)
     ("extended", '{"code": "503", "msg": "System maintenance", "data": null}', "503", "refused"),
     ("ethereal", '{"code": "503", "msg": "System maintenance", "data": null}', "503", "refused"),
 ]

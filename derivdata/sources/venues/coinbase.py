@@ -32,7 +32,9 @@ def _product(reading: Reading, row: Listed[str, str, str]) -> Instrument | None:
     return reading.contract(row, active=row.status == "online") if row.quote == "USD" else None
 
 
-_candles = candles("", named, "spot", by="product_id", step="granularity", unit="seconds", opened=3)
+_candles = candles(
+    "", named, "spot", by="product_id", step="granularity", number_unit="s", unit="seconds", opened=3
+)
 _endpoint = partial(VenueEndpoint, "coinbase")
 
 ENDPOINTS = (

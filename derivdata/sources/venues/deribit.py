@@ -257,7 +257,7 @@ def delivery_prices(reading: Reading) -> Records:
 def volatility_index(reading: Reading) -> Records:
     """Read DVOL [%]: the last value of each candle that is over, stamped with its end."""
     symbol = reading.asked("currency")
-    resolution = reading.resolution("resolution")
+    resolution = reading.resolution("resolution", "s")
     if resolution not in times.RESOLUTIONS:
         reading.fail("the request names no step of candles: ?resolution=3600")
     records = Records()

@@ -321,7 +321,8 @@ def mark_klines(reading: Reading) -> Records:
     if channel is not None and ".mark_price." not in channel:
         reading.fail(f"expected bars of mark prices, got those of {channel}")
     rows = [(1000 * row.id, row.open) for row in reading.rows(_Bar, "data")]
-    return reading.prices(rows, reading.instrument(reading.asked("contract_code"), _named), "mark", "1h")
+    item = reading.instrument(reading.asked("contract_code"), _named)
+    return reading.prices(rows, item, "mark", reading.resolution("period"))
 
 
 def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from derivdata.sources.venues import wire
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.reading import Reading, step_name
 from derivdata.sources.venues.record_types import Instrument, OiBar, OiPoint, Records
 from derivdata.sources.venues.wire import (
     NUMBER,
@@ -239,7 +240,7 @@ def _sides(
 ) -> Iterator[tuple[Instrument, int, str, Any, Any]]:
     """Yield contract, start and length of each step, and its two values; add the starts to the records."""
     item = reading.instrument(reading.asked("symbol"), _named)
-    resolution = reading.resolution("interval")
+    resolution = reading.resolution("interval", "s")
     stamps = reading.part(list[float], "result.timestamp")
     if not len(stamps) == len(long) == len(short):
         reading.fail("columns of unlike lengths")
@@ -251,7 +252,7 @@ def _sides(
 def open_interest_history(reading: Reading) -> Records:
     """Read open interest at the start of each step, the open of its bucket: coins of PF_, USD of PI_."""
     records = Records()
-    resolution = reading.resolution("interval")
+    resolution = reading.resolution("interval", "s")
     item = reading.instrument(reading.asked("symbol"), _named)
     stamps = reading.part(list[float], "result.timestamp")
     buckets = reading.part(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
@@ -282,15 +283,18 @@ class _Ohlc(Wire):
 
 
 def price_candles(reading: Reading) -> Records:
-    """Read marks, or the index (``spot``), at the start of each hour."""
+    """Read marks, or the index (``spot``), at the start of each bar."""
     rows = [(row.time, row.open) for row in reading.part(list[_Candle], "candles")]
     kind = "mark" if "/mark/" in reading.place else "index"
     item = reading.instrument(reading.asked("symbol"), _named)
-    return reading.prices(rows, item, kind, reading.place.rpartition("/")[2])
+    return reading.prices(rows, item, kind, step_name(reading.place.rpartition("/")[2]))
 
 
 def spot_candles(reading: Reading) -> Records:
-    """Read spot prices at the start of each hour, under the venue's long name of the pair."""
+    """Read spot prices at the start of each bar, under the venue's long name of the pair.
+
+    Without ``interval`` in the request the smallest gap is the step: Kraken skips no bar of a liquid pair.
+    """
     item = reading.instrument(reading.context.named or f"PF_{reading.asked('pair')}", _named)
     bars = reading.decode(_Ohlc).result
     pairs = sorted(bars.keys() - {"last"})
@@ -298,7 +302,12 @@ def spot_candles(reading: Reading) -> Records:
         reading.fail(f"expected the bars of one pair, got {pairs}")
     rows = wire.decode(bars[pairs[0]], list[tuple[int, str, str, str, str, str, str, int]], reading.where)
     opens = [(1000 * row[0], reading.opening(row[1], row[2], row[3])) for row in rows]
-    return reading.prices(opens, item, "spot", "1h")
+    resolution = reading.resolution("interval")
+    if "interval" not in reading.params and len(rows) > 1:
+        starts = [row[0] for row in rows]
+        gap = min(later - earlier for earlier, later in pairwise(starts))
+        resolution = step_name(str(gap), "s")
+    return reading.prices(opens, item, "spot", resolution)
 
 
 _endpoint = partial(VenueEndpoint, "kraken")

@@ -344,7 +344,10 @@ def _quoted(shape: type[Greeks[str, str]]) -> Reader:
 
 
 def taken(reading: Reading) -> Records:
-    """Read what takers sold and bought in USD in each step that is over."""
+    """Read what takers sold and bought in USD in each step that is over; OKX counts contracts by default."""
+    unit = reading.params.get("unit", "1")
+    if unit != "2":
+        reading.fail(f"expected volumes in USD, unit=2 of the request, got unit={unit}")
     item = reading.instrument(reading.asked("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()

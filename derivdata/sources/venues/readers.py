@@ -224,11 +224,20 @@ _OF_CANDLE = 5
 
 
 def candles(
-    path: str, named: Named, kind: str, *, by: str, step: str, unit: Unit = "ms", opened: int = 1
+    path: str,
+    named: Named,
+    kind: str,
+    *,
+    by: str,
+    step: str,
+    number_unit: str = "m",
+    unit: Unit = "ms",
+    opened: int = 1,
 ) -> Reader:
     """Return a reader of candles with the price at their start, at index `opened`.
 
-    A spot pair belongs to a contract (the context's), and its price is for 1000 coins if the contract's is.
+    A step that is a number counts `number_unit` (``m`` or ``s``). A spot pair belongs to a contract (the
+    context's), and its price is for 1000 coins if the contract's is.
     """
     row: Any = Annotated[list[Any], msgspec.Meta(min_length=_OF_CANDLE)]
 
@@ -243,7 +252,7 @@ def candles(
             (to_ms * reading.required(one[0]), multiple * reading.opening(one[opened], one[high], one[low]))
             for one in rows
         ]
-        return reading.prices(prices, item, kind, reading.resolution(step))
+        return reading.prices(prices, item, kind, reading.resolution(step, number_unit))
 
     return read
 

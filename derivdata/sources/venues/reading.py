@@ -48,18 +48,15 @@ from derivdata.tables.payments import VALID_HOURS
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
-_STEPS = {
-    "60m": "1h",
-    "60": "1h",
-    "3600": "1h",
-    "300": "5m",
-    "1": "1m",
-    "5": "5m",
-    "240": "4h",
-    "d": "1d",
-    "1hutc": "1h",
+_STEP = re.compile(r"(\d*)([A-Za-z]*)")
+_UNITS_US = {
+    "s": 1_000_000,
+    **dict.fromkeys(("m", "min"), 60_000_000),
+    **dict.fromkeys(("h", "H", "hour", "Hutc"), 3_600_000_000),
+    **dict.fromkeys(("d", "D", "day", "Dutc"), 86_400_000_000),
 }
-"""Steps as some venues write them: minutes, seconds or words."""
+"""Lengths of the units of steps as venues write them; ``M`` is a month, which is not a resolution."""
+_RESOLUTION_OF: dict[int, str] = {times.us(length): name for name, length in times.RESOLUTIONS.items()}
 _RELATED = tuple(
     "states options oi prices intervals liquidations positioning taken trades deliveries indices".split()
 )
@@ -73,6 +70,7 @@ _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
 }
 """Histories with one row a time, and the key of a row; payments of one time are compared later."""
 _CANDLE_TOLERANCE = 1.000001
+_BARS_WITH_A_GAP = 2
 _NO_EXPIRY = (None, "", 0, "0")
 _HOURS_AS_TIME = re.compile(r"2000-01-(\d\d)T(\d\d):00:00(\.0+)?Z")
 _USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
@@ -89,6 +87,16 @@ def named(name: str) -> Instrument:
 def _whole_minute(us: int) -> int:
     """Return the minute at or after a time: a venue has 07:59:59 for an expiry at 08:00."""
     return -(-us // _MINUTE_US) * _MINUTE_US
+
+
+def step_name(text: str, number_unit: str = "m") -> str:
+    """Return the library's name of a step such as ``60min``, ``1Hutc`` or, in `number_unit`, ``3600``."""
+    match = _STEP.fullmatch(text)
+    if not text or match is None:
+        return "unstated"
+    number, unit = match.groups()
+    length = int(number or 1) * _UNITS_US.get(unit or number_unit, 0)
+    return _RESOLUTION_OF.get(length, "unstated")
 
 
 class _Guard:
@@ -353,11 +361,22 @@ class Reading(wire.Body):
         price = self.context.mark(item.symbol, self.at if time is None else time)
         return price if price is not None else self.context.mark_price
 
-    def resolution(self, name: str) -> str:
-        """Return the step that a parameter of the request names, as the library spells it."""
-        step = self.params.get(name, "").replace("min", "m").replace("hour", "h").replace("day", "d").lower()
-        step = _STEPS.get(step, step)
-        return step if step in times.RESOLUTIONS else "unstated"
+    def resolution(self, name: str, number_unit: str = "m") -> str:
+        """Return the step that a parameter of the request names, as the library spells it.
+
+        Parameters
+        ----------
+        name
+            Parameter of the request.
+        number_unit
+            Unit of a step without one: ``m`` or ``s``.
+
+        Returns
+        -------
+        str
+            A name of `derivdata.support.times.RESOLUTIONS`, or ``unstated``.
+        """
+        return step_name(self.params.get(name, ""), number_unit)
 
     def has_ended(self, stamp: int, resolution: str) -> bool:
         """Return whether the step that begins at a time was over when the body came."""
@@ -496,7 +515,20 @@ class Reading(wire.Body):
         for time, price in rows:
             with self.row():
                 past.append(Price(item, self.ms(time), kind, self.required(price), resolution))
+        self._require_steps([price.time for price in past], item, resolution)
         return Records(prices=past, times=[row.time for row in past])
+
+    def _require_steps(self, starts: list[int], item: Instrument, resolution: str) -> None:
+        """Raise if bars are closer than the step of the request, or off its grid."""
+        step = times.RESOLUTIONS.get(resolution)
+        if step is None or len(starts) < _BARS_WITH_A_GAP:
+            return
+        gap = int(np.min(np.diff(np.sort(starts))))
+        if gap % times.us(step):
+            self.fail(
+                f"{item.name}: expected bars {resolution} apart, got two {gap / _MINUTE_US:g} min apart: "
+                "name the step that was requested"
+            )
 
     def opening(self, opened: wire.NUMBER, high: wire.NUMBER, low: wire.NUMBER) -> float:
         """Return the open of a candle; raise if it is outside the candle's low and high."""
