@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from derivdata.sources import venues
 from derivdata.sources.venues.registry import VENUES
 
-__all__ = ["evidence"]
+__all__ = ["below_target", "evidence", "searches_of"]
 
 _TESTS = Path(__file__).parents[1] / "tests" / "venues"
 _LARGEST = (
@@ -27,6 +28,7 @@ _LARGEST = (
 )
 _TARGET, _TARGET_OF_LARGEST = 3, 5
 _NATURES = ("recorded", "retyped", "documented", "specified")
+_HOW = re.compile(r"( \([^)]*\brows?\)|, a few rows retyped|,? retyped\b.*)$")
 _Case = Mapping[str, Any]
 
 
@@ -44,7 +46,7 @@ def evidence() -> str:
         lines.append(f"## {venue}\n")
         lines.append(_grid(("endpoint", "bodies", "newest", "confirmed columns"), map(_row, found.items())))
         lines.append(_sources(found))
-    lines += [_below(by_endpoint), _searches()]
+    lines += [_below(), _searches()]
     return "\n".join(lines)
 
 
@@ -89,36 +91,63 @@ def _sources(found: Mapping[str, Sequence[_Case]]) -> str:
     return "\n".join([*rows, ""])
 
 
-def _below(by_endpoint: Mapping[tuple[str, str], Sequence[_Case]]) -> str:
-    lines = [
-        "## Below the target\n",
-        f"The target is {_TARGET} bodies of different sources or dates for each endpoint, "
-        f"{_TARGET_OF_LARGEST} of {', '.join(_LARGEST)}. *Specified* bodies do not count. "
-        "The numbers are bodies; endpoints that the dexes of Hyperliquid share with it are not repeated.\n",
-    ]
+def _origin(case: _Case) -> tuple[str, str]:
+    """Return the source and day of a body; the words about how much of it was retyped are not a source."""
+    origin = case["origin"]
+    return _HOW.sub("", origin["source"]), origin["date"]
+
+
+def below_target() -> list[tuple[str, str, int, int]]:
+    """Return venue, endpoint, bodies of different sources or days, and target of each endpoint below it."""
+    origins: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for case in _cases():
+        if "origin" in case:
+            origins.setdefault((case["venue"], _path(case)), set()).add(_origin(case))
     rows = []
     for name, venue in VENUES.items():
+        if name in _DEXES or venue.endpoints[0].exchange != name:
+            continue
         target = _TARGET_OF_LARGEST if name in _LARGEST else _TARGET
-        lacking = []
         for path in dict.fromkeys(endpoint.path for endpoint in venue.endpoints):
-            origins = {
-                (case["origin"]["source"], case["origin"]["date"], json.dumps(case["body"]))
-                for case in by_endpoint.get((name, path), ())
-                if "origin" in case
-            }
-            if len(origins) < target:
-                lacking.append(f"`{path}` {len(origins)}")
-        if lacking and venue.endpoints[0].exchange == name and name not in _DEXES:
-            rows.append((name, str(target), ", ".join(lacking)))
-    return "\n".join([*lines, _grid(("venue", "target", "endpoints with fewer"), rows)])
+            count = len(origins.get((name, path), ()))
+            if count < target:
+                rows.append((name, path, count, target))
+    return rows
+
+
+def searches_of() -> dict[tuple[str, str], list[str]]:
+    """Return by venue and endpoint the strings and files that were searched for."""
+    queries: dict[tuple[str, str], list[str]] = {}
+    for row in json.loads((_TESTS / "searches.json").read_text(encoding="utf-8")):
+        for venue, paths in row.get("endpoints", {}).items():
+            for path in paths:
+                queries.setdefault((venue, path), []).append(row["query"])
+    return queries
+
+
+def _below() -> str:
+    queries = searches_of()
+    rows = [
+        (venue, f"`{path}`", f"{count} of {target}", "; ".join(queries.get((venue, path), ())))
+        for venue, path, count, target in below_target()
+    ]
+    lines = [
+        "## Endpoints with too few bodies\n",
+        f"The target is {_TARGET} bodies of different sources or days for each endpoint, "
+        f"and {_TARGET_OF_LARGEST} for {', '.join(_LARGEST)}. *Specified* bodies do not count. "
+        "Endpoints that the dexes of Hyperliquid share with it are listed once. The last column has the "
+        "searches for the endpoint; the searches of whole repositories below covered all of them.\n",
+        _grid(("venue", "endpoint", "bodies", "searched for"), rows),
+    ]
+    return "\n".join(lines)
 
 
 _DEXES = tuple(name for name, venue in VENUES.items() if "the dex" in venue.endpoints[0].note)
 
 
 def _searches() -> str:
-    found = json.loads((_TESTS / "searches.json").read_text(encoding="utf-8"))
-    rows = [(row["date"], row["where"], row["query"], row["found"]) for row in found]
+    listed = json.loads((_TESTS / "searches.json").read_text(encoding="utf-8"))
+    rows = [(row["date"], row["where"], row["query"], row["found"]) for row in listed]
     return "\n".join(
         [
             "## Searches\n",

@@ -75,6 +75,8 @@ _UNITS = {
     "stream_messages_per_second": "messages/s",  # sent by one connection, including subscriptions
     "stream_messages_per_hour": "messages/h",
     "stream_message_bytes": "bytes",
+    "stream_interval_seconds": "s",  # between frames of the stream of rates, at most
+    "requests_per_second": "requests/s",  # that were accepted, where no limit is published
 }
 _SOURCES = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=list[_Source])
 

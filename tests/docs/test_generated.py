@@ -132,5 +132,13 @@ def test_evidence_lists_bodies_and_missing_bodies() -> None:
     page = importlib.import_module("evidence_page").evidence()
     section = page.split("## variational\n")[1].split("\n## ")[0]
     assert "| `/metadata/stats` | 2 retyped, 1 documented | 2026-09-13 |" in section
-    below = page.split("## Below the target")[1].split("## Searches")[0]
-    assert "| grvt | 3 | `/full/v1/funding` 2, `/full/v1/book` 1 |" in below
+    below = page.split("## Endpoints with too few bodies")[1].split("## Searches")[0]
+    assert "| grvt | `/full/v1/funding` | 2 of 3 | `" in below
+
+
+def test_every_endpoint_with_too_few_bodies_has_its_searches() -> None:
+    page = importlib.import_module("evidence_page")
+    known = {(venue, endpoint.path) for venue in VENUES for endpoint in VENUES[venue].endpoints}
+    searches = page.searches_of()
+    assert searches.keys() <= known
+    assert {(venue, path) for venue, path, _, _ in page.below_target()} <= searches.keys()

@@ -10,7 +10,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.sources.venues.hyperliquid import DEX_VENUES
-from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.tables.venue_facts import FACTS, fact_value
 from tests.support.shared import shared_path
 from tests.venues.test_read import CORPUS, TYPED
@@ -122,3 +122,31 @@ def test_units_of_rates_are_confirmed_or_said_not_to_be() -> None:
     for venue in ("variational", "extended", "grvt", "nado", "pacifica", "woofipro", "ethereal", "apex"):
         assert (venue, "", "rate_scale") in stated
         assert (venue, "", "open_interest_sides") in stated
+
+
+_NAMES = {
+    "gateio": "C{}_USDT",
+    "okx": "C{}-USDT-SWAP",
+    "deribit": "C{}_USDC-PERPETUAL",
+    "kraken": "PF_C{}USD",
+}
+_STREAMS = {
+    name: [*STATE_STREAMS.get(name, ()), *([] if venue.stream is None else [venue.stream])]
+    for name, venue in VENUES.items()
+}
+
+
+@pytest.mark.parametrize("venue", [name for name, streams in _STREAMS.items() if streams])
+def test_subscriptions_to_all_contracts_keep_to_the_limits_of_the_venue(venue: str) -> None:
+    names = [_NAMES.get(venue, "C{}USDT").format(i) for i in range(600)]
+    sockets = [socket for stream in _STREAMS[venue] for socket in stream.connections(names, 1_790_000_000)]
+    messages = [socket.messages for socket in sockets]
+    sizes = [len(message.encode()) for sent in messages for message in sent]
+    for fact, used in {
+        "stream_connections": len(sockets),
+        "stream_connections_per_5_minutes": len(sockets),
+        "stream_messages_per_hour": max(map(len, messages)),
+        "stream_message_bytes": max(sizes, default=0),
+    }.items():
+        limit = fact_value(venue, fact)
+        assert limit is None or used <= limit, (fact, used, limit)

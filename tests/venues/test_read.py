@@ -233,6 +233,20 @@ ERRORS = [
     ("ethereal", '{"message": "Too many", "error": "RATE_LIMIT_IP", "statusCode": 429}', "429", "limit"),
     ("apex", '{"code": 3, "msg": "symbol is wrong", "key": "INVALID_SYMBOL"}', "3", "refused"),
     ("mexc", '{"code": 510, "msg": "Requests are too frequent"}', "510", "limit"),  # recorded in 2026-08
+    # Recorded in 2026-08 to 2026-10
+    ("gateio", '{"label": "INVALID_PARAM_VALUE", "message": "x"}', "INVALID_PARAM_VALUE", "refused"),
+    ("cryptocom", '{"code": 40004, "message": "Missing instrument_name param"}', "40004", "refused"),
+    ("kraken", '{"result": "error", "errors": [{"code": 11, "message": "bad symbol"}]}', "11", "refused"),
+    (
+        "kraken",
+        '{"result": null, "errors": [{"severity": "E", "error_class": "General", "type": "Invalid arguments",'
+        ' "msg": null, "value": "61", "field": "interval"}]}',
+        "Invalid arguments",
+        "refused",
+    ),
+    ("kraken", '{"error": ["EGeneral:Too many requests"]}', "EGeneral:Too many requests", "limit"),
+    ("huobi", '{"code": 1067, "message": "more than ten contracts", "ts": 1}', "1067", "refused"),
+    ("lighter", '{"error": {"code": 30009, "message": "Too Many Websocket Messages!"}}', "30009", "limit"),
     # Made up: the error of a gateway, in the layout of other venues; no recorded one is known (2026-11)
     ("extended", '{"code": "503", "msg": "System maintenance", "data": null}', "503", "refused"),
     ("ethereal", '{"code": "503", "msg": "System maintenance", "data": null}', "503", "refused"),
@@ -256,6 +270,43 @@ def test_a_venue_without_contracts_is_an_error(venue: str, request_: str, body: 
 def test_a_currency_may_have_no_options() -> None:
     request = "/v3/public/get_tickers?instrument_type=option&currency=XRP"
     assert dd.venues.read("derive", request, '{"result": {"tickers": {}}}')["options_snapshot"].empty
+
+
+REJECTED = [
+    ("hyperliquid", '{"channel": "error", "data": "Error parsing JSON"}', "Error parsing JSON"),
+    ("deribit", '{"id": 5, "error": {"code": 13778, "message": "raw_subscriptions"}}', "raw_subscriptions"),
+    ("deribit", '{"id": 4, "result": [], "testnet": false}', "no subscription was confirmed"),
+    ("bitget", '{"event": "error", "code": 30016, "msg": "Param error"}', "Param error"),
+    ("gateio", '{"error": {"code": 2, "message": "unknown"}, "result": {"status": "fail"}}', "unknown"),
+    ("mexc", '{"channel": "rs.error", "data": "Contract [NOPE_USDT] not exists"}', "not exists"),
+    ("kraken", '{"event": "alert", "message": "Couldn\'t subscribe to invalid feed"}', "invalid feed"),
+    ("okx", '{"event": "error", "code": "60018", "msg": "Wrong URL"}', "Wrong URL"),
+    ("lighter", '{"error": {"code": 30005, "message": "Invalid Channel"}}', "Invalid Channel"),
+    ("dydx", '{"type": "error", "message": "Invalid subscribe message"}', "Invalid subscribe"),
+    ("huobi", '{"op": "sub", "err-code": 2014, "err-msg": "Repeated subscription."}', "Repeated"),
+]
+
+
+@pytest.mark.parametrize(("exchange", "frame", "words"), REJECTED)
+def test_a_frame_that_rejects_a_subscription_is_an_error(exchange: str, frame: str, words: str) -> None:
+    """Frames recorded in 2026-09; those of Paradex and EdgeX are not known."""
+    with pytest.raises(VenueError, match=words):
+        dd.venues.read(exchange, "any", frame)
+
+
+CONFIRMED = [
+    ("deribit", '{"id": 3, "result": ["book.ETH-PERPETUAL.100ms"], "testnet": false}'),
+    ("gateio", '{"event": "subscribe", "payload": ["BTC_USDT"], "result": {"status": "success"}}'),
+    ("mexc", '{"channel": "rs.sub.tickers", "data": "success"}'),
+    ("kraken", '{"event": "info", "version": 1}'),
+    ("hyperliquid", '{"channel": "subscriptionResponse", "data": {"method": "subscribe"}}'),
+    ("huobi", '{"op": "sub", "topic": "public.*.liquidation_orders", "err-code": 0}'),
+]
+
+
+@pytest.mark.parametrize(("exchange", "frame"), CONFIRMED)
+def test_a_frame_that_confirms_a_subscription_is_none(exchange: str, frame: str) -> None:
+    assert dd.venues.read(exchange, "any", frame) == {}
 
 
 def test_kraken_bars_without_a_pair_are_refused() -> None:

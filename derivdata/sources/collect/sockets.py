@@ -17,7 +17,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import tables
-from derivdata.errors import DerivdataError, SchemaError
+from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.questions import LastPolls
 from derivdata.sources.collect.session import Clock, Quarantine
@@ -350,9 +350,18 @@ class VenueStream:
                 if reply is not None:
                     socket.send(reply)
                     return False
-                venues.read(self.venue.exchange, "any", body)  # raises for a rejected subscription
+                self._refuse(body)
                 return True
         return False
+
+    def _refuse(self, body: bytes) -> None:
+        """Raise the error of a rejected subscription, with the channel."""
+        try:
+            venues.read(self.venue.exchange, "any", body)
+        except VenueError as problem:
+            why = f"a subscription was rejected: {body[:200].decode(errors='replace')}"
+            where = f"{self.venue.exchange} {self.channel}"
+            raise VenueError(where, why, code=problem.code, reason=problem.reason) from None
 
     def _fail(self, why: str) -> NoReturn:
         raise SchemaError(f"{self.venue.exchange} {self.channel}: {why}")

@@ -28,6 +28,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.series_checks import PageWindow, body_doubts, implied_price_doubts
 from derivdata.sources.venues.size_checks import size_doubts
 from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.wire import refuse_event
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean, warn_caller
@@ -388,6 +389,8 @@ def _opened(
         parts=parts,
     )
     VENUES[venue].refuse(reading)
+    if endpoint is None:
+        refuse_event(reading)
     return endpoint, reading
 
 

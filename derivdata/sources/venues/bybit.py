@@ -50,7 +50,7 @@ from derivdata.sources.venues.wire import (
 )
 from derivdata.tables import contract
 
-_REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
+_REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10024: "region", 10018: "limit", 10000: "busy"}
 _DATED = re.compile(r"(\w+)-\d{1,2}[A-Z]{3}\d\d|([A-Z0-9]+USD)[FGHJKMNQUVXZ]\d\d")
 """Names of linear (BTCUSDT-26DEC25) and inverse (BTCUSDZ25) futures."""
 _KINDS = {

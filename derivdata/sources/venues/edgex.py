@@ -158,6 +158,6 @@ VENUE = Venue(
     "https://edgex-prod-v2.edgex.exchange",
     ENDPOINTS,
     refusal(_Coded, {"RATE_LIMIT": "limit", "TOO_MANY_REQUESTS": "limit"}.get),
-    budget=2.0,  # no limit is published; clients meet 429
+    budget=2.0,  # not confirmed: no limit is published; 5 a second were accepted in 2026-04
     channel_at="channel",
 )

@@ -23,7 +23,7 @@ from derivdata.support.forking import DECODERS
 _HOUR_US = 3_600_000_000
 _CENT = 0.01  # USD, to which turnovers are rounded at the coarsest
 _SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
-_REASONS = dict.fromkeys((1032, 1067, 1084), "limit")
+_REASONS = dict.fromkeys((1032, 1084), "limit")
 
 
 class _Fault(Wire):

@@ -37,21 +37,47 @@ from derivdata.sources.venues.wire import (
 )
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
-_REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}
+_REASONS = {
+    "apiLimitExceeded": "limit",
+    "EGeneral:Too many requests": "limit",
+    "EAPI:Rate limit exceeded": "limit",
+    "Server Error": "busy",
+    "Unavailable": "busy",
+    "EService:Unavailable": "busy",
+    "EService:Busy": "busy",
+}
 _SMALLEST = 1e-9
 """Rates below it, a millionth of a percent, are not compared because few digits remain."""
 _TYPES = {"flexible_futures": False, "futures_vanilla": False, "futures_inverse": True}
 
 
+class _Wrong(Wire):
+    """One of several errors: of the derivatives with a code and text, of the charts with a type and field."""
+
+    code: int | str | None = None
+    message: str | None = None
+    severity: str = "E"  # W is a warning, which comes with rows
+    type: str | None = None
+    msg: str | None = None
+    field: str | None = None
+    value: object = None
+
+
 class _Fault(Wire):
     result: str | dict[str, object] | None = None
     error: str | list[str] = ""
+    errors: tuple[_Wrong, ...] = ()
 
     @property
     def fault(self) -> Fault:
         """An error comes with HTTP 200."""
         if isinstance(self.error, list):  # of spot prices, empty if missing
             return (self.error[0], self.error[0]) if self.error else None
+        for wrong in self.errors:
+            if wrong.severity == "E":
+                named = (wrong.message or wrong.type, wrong.msg, wrong.field, wrong.value)
+                text = ": ".join(str(word) for word in named if word is not None)
+                return wrong.type if wrong.code is None else str(wrong.code), text
         return (self.error, self.error) if self.result == "error" else None
 
 
@@ -348,14 +374,14 @@ ENDPOINTS = (
     ),
     _analytics("positioning", f"{_CHARTS}/analytics/{{symbol}}/long-short-info", long_short),
     _analytics(
-        "taker", f"{_CHARTS}/analytics/{{symbol}}/cvd", taker_volume, marks=_MARKS, confirmed=False,
-        note="clients take the volumes of PF_ contracts for coins; the venue states no unit",
+        "taker", f"{_CHARTS}/analytics/{{symbol}}/cvd", taker_volume, marks=_MARKS,
+        note="the venue states no unit; volumes of PF_ contracts of 2026-10-08 are coins",
     ),
     _endpoint(
         "oi_history", f"{_CHARTS}/analytics/{{symbol}}/open-interest", open_interest_history,
-        params={"interval": "300"}, symbol="symbol", marks=_MARKS_OF_FIVE, confirmed=False,
+        params={"interval": "300"}, symbol="symbol", marks=_MARKS_OF_FIVE,
         paging=Paging(start="since", end="to", unit="s", limit=2000, limit_name="", reach_days=6),
-        note="6 days at 5 minutes, as perp-md 0.5.3 (2026-10) requests it; no recorded body is known",
+        note="6 days at 5 minutes, as perp-md 0.5.3 (2026-10) requests it",
     ),
     _MARKS,
     _MARKS_OF_FIVE,

@@ -321,7 +321,7 @@ VENUE = Venue(
     "lighter",
     "https://mainnet.zklighter.elliot.ai/api/v1",
     ENDPOINTS,
-    refusal(_Fault, {429: "limit", 23000: "limit"}.get),
+    refusal(_Fault, {429: "limit", 23000: "limit", 30009: "limit"}.get),
     budget=0.25,
     socket=SOCKET,
     stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', answer),

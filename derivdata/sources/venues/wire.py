@@ -574,6 +574,41 @@ class NumberedBody(RefusedBody):
         return code, self.msg or self.message or ""
 
 
+class _Event(Wire):
+    """Fields of a frame that may name an error, and those with its text."""
+
+    channel: object = None
+    event: object = None
+    type: object = None
+    message: object = None
+    msg: object = None
+    data: object = None
+    content: object = None
+    error: object = None
+    result: object = None  # the confirmed channels of Deribit, which omits unknown ones
+
+
+_REJECTIONS = ("error", "rs.error", "alert")
+"""Words of frames that reject a message: of Hyperliquid, dYdX and others, of MEXC, and of Kraken."""
+
+
+def refuse_event(reading: Body) -> None:
+    """Raise a `VenueError` for a frame that rejects a message, such as an unknown subscription."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    event = reading.decode(_Event)
+    is_error = isinstance(event.error, dict) or event.result == []
+    if not is_error and not {event.channel, event.event, event.type} & {*_REJECTIONS}:
+        return
+    told = (event.error, event.content, event.message, event.msg, event.data)
+    text = next((text for text in told if text), "no subscription was confirmed")
+    code: object = "rejected"
+    if isinstance(text, dict):
+        code, text = text.get("code", code), text.get("message") or text.get("msg") or ""
+    reason = "limit" if "too many" in str(text).lower() else "refused"
+    raise VenueError(reading.where, str(text) or "a message was rejected", code=str(code), reason=reason)
+
+
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Body], None]:
     """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
 
