@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tests.collect.truth import HOUR, T0
+from tests.collect.truth import HOUR, T0, Truth
 
 Row = dict[str, Any]
 KINDS = ("accounts", "top_accounts", "top_positions")
@@ -168,6 +168,19 @@ def _kraken_marks(_: str, params: Row, now: int) -> Any:
     return {"candles": rows, "more_candles": len(seconds) > 50}
 
 
+def _kraken_fives(place: str, params: Row, now: int) -> Any:
+    """Marks, or open interest (open, high, low and close), each five minutes."""
+    seconds = _steps(params, now, 300, 1, *(("from", "to") if "from" in params else ("since", "to")))
+    page, more = seconds[:500], len(seconds) > 500
+    symbol = place.split("/")[-2].removeprefix("PF_").replace("XBT", "BTC")
+    states = [Truth(now).oi_at(symbol, second) for second in page]
+    if place.endswith("/5m"):
+        rows = [{"time": s * 1000, "open": str(mark), "close": "1"} for s, _, mark in states]
+        return {"candles": rows, "more_candles": more}
+    buckets = [[str(coins), str(coins + 9), str(coins - 9), str(coins + 1)] for _, coins, _ in states]
+    return {"result": {"timestamp": page, "more": more, "data": buckets}, "errors": []}
+
+
 def traded(second: int) -> Row:
     """A trade of an option, one each 10 minutes; each sixth shares its time with the one after."""
     number = second // 600
@@ -257,6 +270,8 @@ _LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
     ("okx", "/history-candles"): _spot,
     ("coinbase", "/candles"): _spot,
     ("kraken", "/1h"): _kraken_marks,
+    ("kraken", "/5m"): _kraken_fives,
+    ("kraken", "/open-interest"): _kraken_fives,
     ("deribit", "/get_last_trades_by_currency_and_time"): _trades,
     ("deribit", "/get_delivery_prices"): _deliveries,
     ("binance", "/delivery-price"): _delivered_days,

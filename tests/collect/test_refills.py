@@ -302,7 +302,9 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
     session.patience = 20.0  # of a poll; a history waits for the end of a ban
     endpoint = next(e for e in VENUES[venue].endpoints if e.what == "funding" and e.confirmed)
     fakes.faults[venue] = [(status, {}, text)]
-    with pytest.raises(VenueError) as refused:
+    with pytest.raises(
+        VenueError, match=r"(?s)spends .* of its limit|blocks this address: .*; leave it"
+    ) as refused:
         session.ask(endpoint)
     assert (refused.value.reason, refused.value.status) == (reason, status)
     assert refused.value.retry_after == (600.0 if reason == "limit" else None)

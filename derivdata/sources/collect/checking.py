@@ -209,13 +209,16 @@ def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) 
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
         endpoint = session.venue.endpoints[0]
-        report(f"{endpoint.exchange} {endpoint.path}: {str(problem)[:200]}")
+        report(
+            f"{endpoint.exchange} {endpoint.path}: {str(problem).removeprefix(f'{endpoint.where}: ')[:300]}"
+        )
         at = f"{session.clock.utc():%Y-%m-%dT%H:%M:%SZ}"
         return [_Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)]
     for endpoint in dict.fromkeys(session.venue.endpoints):
         if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
             answers.append(_answer(session, endpoint, item, symbol))
-            report(f"{endpoint.exchange} {endpoint.path}: {answers[-1].error[:200] or 'answered'}")
+            said = answers[-1].error.removeprefix(f"{endpoint.where}: ")[:300]
+            report(f"{endpoint.exchange} {endpoint.path}: {said or 'answered'}")
     return answers
 
 

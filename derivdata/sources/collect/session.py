@@ -379,6 +379,11 @@ class VenueSession:
         except VenueError as problem:
             if problem.reason in _PASSING:
                 raise self._advised(endpoint, problem) from None
+            if problem.reason == "region":
+                text = self.shared.refused[target]
+                blocked = VenueError(endpoint.where, text, reason="region", status=problem.status)
+                blocked.code = problem.code
+                raise blocked from None
             raise
 
     def _advised(self, endpoint: VenueEndpoint, problem: VenueError) -> VenueError:
