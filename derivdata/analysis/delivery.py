@@ -77,9 +77,9 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     values = delivered.reindex(expiries).to_numpy(np.float64)
     price = xr.DataArray(values, {"expiry": surface["expiry"]}, "expiry", attrs={"units": "USD"})
     k = (xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))).drop_attrs()
-    found = risk_neutral.density(surface, k)
-    named = {"probability": found["distribution"].where(k.notnull()), "log_moneyness": k}
-    return xr.Dataset({**named, "price_usd": price, "status": found["status"]})
+    densities = risk_neutral.density(surface, k)
+    named = {"probability": densities["distribution"].where(k.notnull()), "log_moneyness": k}
+    return xr.Dataset({**named, "price_usd": price, "status": densities["status"]})
 
 
 def of_contract(

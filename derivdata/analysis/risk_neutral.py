@@ -230,7 +230,7 @@ def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None)
 
 def _places(*parts: Floats) -> Floats:
     """Find the quantiles of the last dim of probabilities on a cut."""
-    *cut, wanted = (np.asarray(part)[..., None] for part in parts)
+    *cut, wanted = (np.asarray(values)[..., None] for values in parts)
     grid = np.sqrt(cut_variance(*cut, np.zeros(1))) * SCANNED
     target = ndtri(wanted)
 
@@ -264,17 +264,17 @@ def _summed(cut: Maturity) -> xr.Dataset:
         scale,
         cut.k_min,
         cut.k_max,
-        *(part[name] for part in slices for name in ("m", "sigma")),
+        *(raw[name] for raw in slices for name in ("m", "sigma")),
         out=[[NODE]] * 2,
         types=[np.float64] * 2,
         sizes={NODE: size},
     )
-    density, weighted = (evaluate.density(cut, k, weighted=each) for each in (False, True))
+    density, weighted = (evaluate.density(cut, k, weighted=is_weighted) for is_weighted in (False, True))
     sums = {"mass": density, "martingale": weighted} | {f"power_{n}": density * k**n for n in (1, 2, 3, 4)}
     sums["quoted"] = where((cut.k_min <= k) & (k <= cut.k_max), sums["power_4"], 0.0)
     there = cut.share_before.notnull()
     result = xr.Dataset(
-        {name: (each * weight).sum(NODE, skipna=True).where(there) for name, each in sums.items()}
+        {name: (values * weight).sum(NODE, skipna=True).where(there) for name, values in sums.items()}
     )
     off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
     negative = (density * scale).min(NODE) < _NEGATIVE
@@ -285,11 +285,11 @@ def _summed(cut: Maturity) -> xr.Dataset:
 
 def _panels(*places: Floats) -> tuple[Floats, Floats]:
     """Return Gauss-Legendre nodes and weights on panels between all edges: the scale's, quotes and bends."""
-    scale, low, high, *parts = (np.asarray(each)[..., None] for each in np.broadcast_arrays(*places))
+    scale, low, high, *parameters = (np.asarray(values)[..., None] for values in np.broadcast_arrays(*places))
     with np.errstate(over="ignore", invalid="ignore"):
         edges = [scale * np.sinh(np.linspace(-_FAR, _FAR, _PANELS + 1))]
         edges += [np.clip(end, edges[0][..., :1], edges[0][..., -1:]) for end in (low, high)]
-        for vertex, bend in zip(parts[::2], parts[1::2], strict=True):
+        for vertex, bend in zip(parameters[::2], parameters[1::2], strict=True):
             usable = np.isfinite(vertex) & (bend > 0.0)
             unit = np.where(usable, np.minimum(bend, scale), scale)
             middle = np.where(usable, vertex, 0.0)

@@ -113,14 +113,14 @@ def volatility_index(
         )
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
-    parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
+    inputs = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
     status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
-    years = parts[0].reset_coords(drop=True)
+    years = inputs[0].reset_coords(drop=True)
     ahead = xr.DataArray(days / _YEAR)
     at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
     outputs = applied(
         _index,
-        *(part.chunk(expiry=-1) if part.chunks else part for part in (*parts, status, *at_expiries[:2])),
+        *(array.chunk(expiry=-1) if array.chunks else array for array in (*inputs, status, *at_expiries[:2])),
         *(ahead, *at_horizon),
         core=[["expiry"]] * 7 + [[]] * 4,
         out=[[]] * len(_INDEX_OUT),
@@ -144,7 +144,7 @@ def _index(
     def at_both(values: NDArray[Any]) -> list[NDArray[Any]]:
         return [take(values, place[..., 0]) for place in (before, after)]
 
-    shares = [np.where(around, part[..., 0], np.nan) for part in (share, share_after)]
+    shares = [np.where(around, array[..., 0], np.nan) for array in (share, share_after)]
     with np.errstate(invalid="ignore"):
         mixed = [
             sum(share * value for share, value in zip(shares, at_both(values), strict=True))
@@ -248,7 +248,7 @@ def model_free(
     else:
         ends = (source["k_min"], source["k_max"]) if k_range is None else map(xr.DataArray, k_range)
         ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
-        result = in_chunks(lambda part: _of_fit(part, floor, str(method)), ended, most=_SLICES)
+        result = in_chunks(lambda block: _of_fit(block, floor, str(method)), ended, most=_SLICES)
     t = source["year_fraction"]
     w = result["total_variance"]
     result["wing_share"] = 1.0 - result["inside"] / w
@@ -270,7 +270,7 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
     k, iv = (source[name] for name in ("log_moneyness", "iv"))
     if iv.chunks is None:
         require_decimal_volatility(iv)
-    k, iv = (part.chunk({dim: -1}) if part.chunks else part for part in (k, iv))
+    k, iv = (array.chunk({dim: -1}) if array.chunks else array for array in (k, iv))
     w, *ends, status = strips(k, iv, source["year_fraction"], dim, k_range or (-np.inf, np.inf))
     return _of_strip(w, ends, status, floor)
 
@@ -332,7 +332,7 @@ def _nodes(
     """
     width, low, high, vertex, bend = np.broadcast_arrays(width, low, high, vertex, bend)
     end = np.arcsinh(_FAR / width)
-    cuts = [np.clip(np.arcsinh(each / width), -end, end) for each in (low, high)]
+    cuts = [np.clip(np.arcsinh(bound / width), -end, end) for bound in (low, high)]
     near = np.where(np.isfinite(vertex), vertex, 0.0)[..., None] + bends * np.nan_to_num(bend)[..., None]
     turns = np.clip(np.arcsinh(near / width[..., None]), -end[..., None], end[..., None])
     whole = np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1)
@@ -421,7 +421,7 @@ def cboe(
     if len(set(stated.values())) > 1:
         units = ", ".join(f"{name} in {unit!r}" for name, unit in stated.items())
         raise ValueError(f"{' and '.join(stated)} must have one unit, got {units}: convert with dd.units")
-    quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
+    quotes = [_sorted(quotes_of_side, name) for quotes_of_side, name in ((bid, "bid"), (ask, "ask"))]
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]
     year_fraction, interest_rate = along(

@@ -377,9 +377,9 @@ def cone(
     if not len(quantiles) or not all(0.0 <= q <= 1.0 for q in quantiles):
         raise ValueError(f"quantiles must be fractions from 0 to 1, got {list(quantiles)}")
     days = [length(window, "windows") / pd.Timedelta(1, "D") for window in windows]
-    parts = [whole(realised(data, window, method=method), "time") for window in windows]
+    volatilities = [whole(realised(data, window, method=method), "time") for window in windows]
     every = xr.concat(
-        parts, xr.Variable("window", days, {"units": "days"}), coords="minimal", compat="override"
+        volatilities, xr.Variable("window", days, {"units": "days"}), coords="minimal", compat="override"
     )
     measured = every.notnull()
     latest = elementwise(_newest, every, core=[["time"]])
@@ -409,8 +409,8 @@ def _quantiles(every: xr.DataArray, shares: Sequence[float]) -> xr.DataArray:
         return np.stack(row_quantiles(values, *shares), axis=-1)
 
     sizes = {"quantile": len(shares)}
-    found = applied(kernel, every, core=[["time"]], out=[["quantile"]], sizes=sizes)
-    return found.assign_coords(quantile=list(shares)).transpose("quantile", ...)  # type: ignore[no-any-return]
+    quantiles = applied(kernel, every, core=[["time"]], out=[["quantile"]], sizes=sizes)
+    return quantiles.assign_coords(quantile=list(shares)).transpose("quantile", ...)  # type: ignore[no-any-return]
 
 
 def _forecasts(

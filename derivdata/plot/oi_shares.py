@@ -239,8 +239,8 @@ def _levels(
     names = ("in USD", "in coins", "price")
     changes = [_change(line) for line in lines.values()]
     of = f"{len(present)} venue{'s' if len(present) != 1 else ''}"
-    known = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False) if change)
-    title = f"{symbol}: open interest of {of}" + (f": {known}" if known else "")
+    texts = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False) if change)
+    title = f"{symbol}: open interest of {of}" + (f": {texts}" if texts else "")
     if price is None:
         ax.plot(total["time"], total / _BILLION, color=PALETTE[0], lw=1.4)
         style.dress(ax, title=title, y="open interest [billion USD]", form="number")

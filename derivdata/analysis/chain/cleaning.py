@@ -249,7 +249,7 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
     some = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
     names = [name for name in (*places(options), "open_interest", "volume") if name in some]
     columns = {
-        name: [part.isoformat() for part in some[name]]
+        name: [expiry.isoformat() for expiry in some[name]]
         if some[name].dtype.kind == "M"
         else some[name].tolist()
         for name in names
@@ -473,8 +473,8 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     sizes = quotes.chunksizes.get("time", ())
     cuts = list(itertools.accumulate(sizes, initial=0)) if sizes else []
-    parts = [quotes.isel(time=slice(*cut)) for cut in itertools.pairwise(cuts)] or [quotes]
-    frame = pd.concat(part[["iv"]].to_dataframe().dropna(subset="iv").reset_index() for part in parts)
+    blocks = [quotes.isel(time=slice(*cut)) for cut in itertools.pairwise(cuts)] or [quotes]
+    frame = pd.concat(block[["iv"]].to_dataframe().dropna(subset="iv").reset_index() for block in blocks)
     labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))

@@ -135,10 +135,10 @@ def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None
     """Raise for expiries that the chain does not list."""
     unlisted = labels[~labels.isin(listed)]
     if len(unlisted):
-        known = ", ".join(f"{stamp:%Y-%m-%dT%H:%MZ}" for stamp in listed.drop_duplicates().sort_values())
+        texts = ", ".join(f"{stamp:%Y-%m-%dT%H:%MZ}" for stamp in listed.drop_duplicates().sort_values())
         raise ValueError(
             f"{argument} has a value for {unlisted.iloc[0]:%Y-%m-%dT%H:%MZ}, which is not an expiry of the "
-            f"chain; its expiries: {known}"
+            f"chain; its expiries: {texts}"
         )
 
 
@@ -517,9 +517,9 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     years = forward["year_fraction"]
     ratio = not_spot_forward / (np.nan if spot is None else spot)
     start = xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot
-    parts = (np.log(not_spot_forward), years, np.log(start))
+    inputs = (np.log(not_spot_forward), years, np.log(start))
     core = [["expiry"], ["expiry"], []]
-    grown = elementwise(_growth, *parts, core=core, out=[["expiry"]])
+    grown = elementwise(_growth, *inputs, core=core, out=[["expiry"]])
     curve = xr.Dataset(
         {
             "basis": ratio - 1.0,
@@ -537,5 +537,5 @@ def _growth(level: Floats, years: Floats, start: Floats) -> Floats:
     """Return the slope of `level` along the last axis since the previous known one, or the start."""
     level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
     at = previous(years, np.isfinite(level))
-    last, when = (np.take_along_axis(part, np.maximum(at, 0), -1) for part in (level, years))
+    last, when = (np.take_along_axis(values, np.maximum(at, 0), -1) for values in (level, years))
     return np.asarray((level - np.where(at < 0, start, last)) / (years - np.where(at < 0, 0.0, when)))

@@ -151,9 +151,9 @@ def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.S
         venue: VenueUnit(unit, unit == "coin" and venue in _CONFIRMED_IN_COIN)
         for venue, unit in named.items()
     }
-    known = VENUE_UNITS | stated
-    unit = {venue: known[venue].unit if venue in known else "unknown" for venue in set(venues)}
-    confirmed = {venue: venue in known and known[venue].is_confirmed for venue in set(venues)}
+    units = VENUE_UNITS | stated
+    unit = {venue: units[venue].unit if venue in units else "unknown" for venue in set(venues)}
+    confirmed = {venue: venue in units and units[venue].is_confirmed for venue in set(venues)}
     return {"venue_unit": venues.map(unit), "is_confirmed": venues.map(confirmed).astype(bool)}
 
 

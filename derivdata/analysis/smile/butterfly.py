@@ -51,8 +51,8 @@ def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
     where = np.empty_like(reach)
     for start in range(0, reach.size, _ROWS):
         rows = slice(start, start + _ROWS)
-        part = slice_of([p[rows, None] for p in raw])
-        low[rows], where[rows] = _lowest_raw(part, reach[rows, None])
+        block = slice_of([p[rows, None] for p in raw])
+        low[rows], where[rows] = _lowest_raw(block, reach[rows, None])
     left, right = (0.25 - np.square(raw.b * (1.0 + side * raw.rho)) / 16.0 for side in (-1.0, 1.0))
     least = raw.a + raw.b * raw.sigma * np.sqrt(1.0 - np.square(raw.rho))
     steep = raw.b * (1.0 + np.abs(raw.rho)) >= 2.0
@@ -92,7 +92,7 @@ def certified(raw: Raw) -> Bools:
     proved = np.zeros(usual.shape, dtype=bool)
     rows = np.flatnonzero(usual)
     if rows.size:
-        polynomial = _polynomial(*(part[rows] for part in (a, right, left, m, sigma)))
+        polynomial = _polynomial(*(parameter[rows] for parameter in (a, right, left, m, sigma)))
         proved[rows] = _positive(polynomial)
     return proved
 
@@ -113,10 +113,10 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
     denominator, that of w² g times positive powers of t and circle, g becomes this polynomial.
     """
     zero = np.zeros_like(a)
-    one = np.ones_like(a)
+    unit = np.ones_like(a)
     level = np.stack([left * sigma, 2.0 * a, right * sigma])
     slope = np.stack([-left, zero, right])
-    circle = np.stack([one, zero, one])
+    circle = np.stack([unit, zero, unit])
     place = np.stack([-sigma, 2.0 * m, sigma])
     tangent = 2.0 * product(level, circle) - product(place, slope)
     square = product(level, level)

@@ -117,7 +117,7 @@ def from_essvi(
     given = {"theta": theta, "rho": rho, "psi": psi, "year_fraction": year_fraction}
     given |= {"k_min": k_min, "k_max": k_max} | ({} if forward is None else {"forward": forward})
     over_expiry = {name: named(value, ("expiry",), name) for name, value in given.items()}
-    sizes = {name: part.sizes["expiry"] for name, part in over_expiry.items() if "expiry" in part.dims}
+    sizes = {name: array.sizes["expiry"] for name, array in over_expiry.items() if "expiry" in array.dims}
     for (before, length), (name, own) in pairwise(sizes.items()):
         if own != length:
             raise ValueError(f"{name} must have {length} expiries as {before}, got {own}")
@@ -153,7 +153,7 @@ def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
 def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
     """Return the best SSVI slice of each smile separately, free of butterflies."""
     scale = np.sqrt(quotes.weight / (4.0 * quotes.t[:, None]))
-    alone = SurfaceQuotes(*(part[:, None] for part in (quotes.k, quotes.w, scale)))
+    alone = SurfaceQuotes(*(values[:, None] for values in (quotes.k, quotes.w, scale)))
     slices, minimum = fit_essvi(alone, linear_start(alone))
     return ssvi_to_raw(*natural(slices[:, 0])), minimum
 

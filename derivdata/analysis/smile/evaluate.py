@@ -81,8 +81,8 @@ def assemble(
     fit["method"] = fit["method"].astype(np.int8)
     fit["status"].attrs = flag_attrs()
     fit["method"].attrs = {
-        "flag_values": np.array([each.value for each in Method], dtype=np.int8),
-        "flag_meanings": " ".join(each.name.lower() for each in Method),
+        "flag_values": np.array([method.value for method in Method], dtype=np.int8),
+        "flag_meanings": " ".join(method.name.lower() for method in Method),
     }
     fit["year_fraction"].attrs = {"units": "years"}
     for name, units in _UNITS.items():

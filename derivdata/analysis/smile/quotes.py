@@ -296,7 +296,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
 
 def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:
     """Return the Huber-White covariance, which allows for unequal errors, of arrays ``(…, strikes)``."""
-    raw = Raw(*(np.asarray(part)[..., None] for part in parameters[:5]))
+    raw = Raw(*(np.asarray(parameter)[..., None] for parameter in parameters[:5]))
     used = np.isfinite(k) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
     with np.errstate(all="ignore"):
         w = total_variance(k, raw)
@@ -330,11 +330,11 @@ def _from_natural(*parameters: Floats) -> Floats:
         flat = np.sqrt(1.0 - rho**2)
         width = theta / psi
         zero = 0.0 * a
-        one = 1.0 + 0.0 * a
+        unit = 1.0 + 0.0 * a
         columns = [
             [(1.0 - rho**2) / 2.0, zero, zero, -rho / psi, flat / psi],
-            [-theta * rho, zero, one, -width, -width * rho / flat],
-            [zero, one / 2.0, zero, rho * width / psi, -flat * width / psi],
+            [-theta * rho, zero, unit, -width, -width * rho / flat],
+            [zero, unit / 2.0, zero, rho * width / psi, -flat * width / psi],
         ]
     return np.moveaxis(np.array(columns), (0, 1), (-1, -2))
 
@@ -354,7 +354,7 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
     the size of the error.
     """
     order = np.argsort(np.where(np.isfinite(iv), k, np.inf), axis=-1, kind="stable")
-    model, k, iv, bid, ask = (np.take_along_axis(part, order, -1) for part in (model, k, iv, bid, ask))
+    model, k, iv, bid, ask = (np.take_along_axis(values, order, -1) for values in (model, k, iv, bid, ask))
     with np.errstate(invalid="ignore", divide="ignore"):
         sided = (np.isfinite(bid) | np.isfinite(ask)) & ~(bid > ask)
         low = np.where(sided, np.where(np.isfinite(bid), bid, 0.0), iv)
@@ -421,7 +421,7 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     Between two strikes the volatility is linear in log-moneyness. A sum over strikes would be too high where
     they are far apart, since prices fall faster than in a line.
     """
-    t, low, high = (np.asarray(part)[..., None] for part in (t, low, high))
+    t, low, high = (np.asarray(values)[..., None] for values in (t, low, high))
     with np.errstate(invalid="ignore", divide="ignore"):
         s = iv * np.sqrt(t)
         x, s = np.broadcast_arrays(k, np.where(s > 0.0, s, np.nan))
@@ -447,8 +447,8 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
     last = np.maximum(np.isfinite(x).sum(axis=-1) - 1, 0)[..., None]
     ends = [
-        np.where(few, np.nan, np.take_along_axis(part, at, -1)[..., 0])
-        for part in (x, s)
+        np.where(few, np.nan, np.take_along_axis(values, at, -1)[..., 0])
+        for values in (x, s)
         for at in (0 * last, last)
     ]
     return w, *ends, status
@@ -465,8 +465,8 @@ def at_the_money_of(k: Floats, values: Floats) -> Floats:
     left = below.argmax(axis=-1)[..., None]
     right = above.argmin(axis=-1)[..., None]
     k0, k1, v0, v1 = (
-        np.take_along_axis(part, at, -1)[..., 0]
-        for part, at in ((below, left), (above, right), (values, left), (values, right))
+        np.take_along_axis(values_at, at, -1)[..., 0]
+        for values_at, at in ((below, left), (above, right), (values, left), (values, right))
     )
     both = np.isfinite(k0) & np.isfinite(k1)
     share = np.divide(-k0, k1 - k0, out=np.zeros_like(v0), where=both)

@@ -232,7 +232,7 @@ def _calendar_rows(grid: Grid, unit: Floats) -> Matrix:
     late = grid.late * (grid.in_volatility * unit[1:, None] ** 2)[..., None]
     row = np.arange(pairs * places).reshape(pairs, places, 1)
     column = np.arange(pairs)[:, None, None] * bumps + np.arange(bumps)
-    index = [np.broadcast_to(part, early.shape).ravel() for part in (row, column, column + bumps)]
+    index = [np.broadcast_to(indices, early.shape).ravel() for indices in (row, column, column + bumps)]
     values = np.concatenate([early.ravel(), late.ravel()])
     where = (np.concatenate([index[0], index[0]]), np.concatenate([index[1], index[2]]))
     return sparse.csr_matrix((values, where), shape=(pairs * places, (pairs + 1) * bumps))
@@ -251,7 +251,7 @@ def _butterfly_rows(grid: Grid, unit: Floats, heights: Floats, floor: Floats) ->
     expiries, places, bumps = values.shape
     row = np.arange(expiries * places).reshape(expiries, places, 1)
     column = np.arange(expiries)[:, None, None] * bumps + np.arange(bumps)
-    where = [np.broadcast_to(part, values.shape).ravel() for part in (row, column)]
+    where = [np.broadcast_to(index, values.shape).ravel() for index in (row, column)]
     rows = sparse.csr_matrix(
         (values.ravel(), (where[0], where[1])), shape=(expiries * places, expiries * bumps)
     )

@@ -71,7 +71,7 @@ def filled_bumps(fit: xr.Dataset) -> xr.Dataset:
     if BUMP_NAMES[0] not in fit.variables:
         return fit
     empty = {name: fit[name].fillna(0.0 if name != BUMP_NAMES[0] else 1.0) for name in BUMP_NAMES}
-    return fit.assign({name: part.assign_attrs(fit[name].attrs) for name, part in empty.items()})
+    return fit.assign({name: variable.assign_attrs(fit[name].attrs) for name, variable in empty.items()})
 
 
 def bump_shape(z: Floats, *, derivative: int = 0) -> Floats:
@@ -210,10 +210,12 @@ def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
 
 
 def _converted(kernel: Callable[..., tuple[Floats, ...]], fields: Any, year_fraction: Any) -> Any:
-    parts = {f"parameters[{place}]": part for place, part in enumerate(fields)}
-    require_together(**parts, year_fraction=year_fraction)
-    given = [part.to_numpy() if isinstance(part, pd.Series) else part for part in (*fields, year_fraction)]
-    labelled = any(isinstance(part, xr.DataArray) for part in given)
+    named_fields = {f"parameters[{place}]": values for place, values in enumerate(fields)}
+    require_together(**named_fields, year_fraction=year_fraction)
+    given = [
+        values.to_numpy() if isinstance(values, pd.Series) else values for values in (*fields, year_fraction)
+    ]
+    labelled = any(isinstance(values, xr.DataArray) for values in given)
 
     def whole(*blocks: Floats) -> tuple[Floats, ...]:
         """Broadcast the results, so that one handed on as it came has the dims of all the others too."""
@@ -262,7 +264,7 @@ def _raw_of_jump_wings(
         m = rise / (-rho + np.sign(tilt) * np.sqrt(1.0 + alpha**2) - alpha * flat)
         centred = tilt == 0.0
         m, sigma = np.where(centred, 0.0, m), np.where(centred, rise / (1.0 - flat), alpha * m)
-        rho, m, sigma = (np.where(straight, 0.0, part) for part in (rho, m, sigma))
+        rho, m, sigma = (np.where(straight, 0.0, parameter) for parameter in (rho, m, sigma))
         complete = np.isfinite(v + psi + p + c + v_min + t)
         a = v_min * t - np.where(straight, 0.0, b * sigma * flat)
         # Rounding hides a contradiction behind a vertex far away: the variance at the money shows it.

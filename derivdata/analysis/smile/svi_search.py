@@ -51,7 +51,7 @@ class Scaled(NamedTuple):
 
     def rows(self, index: Index | slice) -> Scaled:
         """Return these slices only."""
-        return Scaled(*(part[index] for part in self))
+        return Scaled(*(values[index] for values in self))
 
 
 class Moments(NamedTuple):
@@ -126,8 +126,8 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
     end = at + step
     outside = np.flatnonzero(((end < 0.0) | (end > cap)).any(axis=0) | ~regular)
     if outside.size:
-        parts = (part[..., outside] for part in (gram, residual, at, cap))
-        step[:, outside] = _best_edge(*parts)
+        arrays = (array[..., outside] for array in (gram, residual, at, cap))
+        step[:, outside] = _best_edge(*arrays)
     return step
 
 
@@ -166,15 +166,15 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
     The error is ``w − a − b̄ R − t x`` with ``b̄ = (r + l)/2`` and ``t = (r − l)/2``; here `bend` is ``−b̄``
     and `tilt` is t. Memory is reused in place, and the products with `vecdot` need no temporary arrays.
     """
-    a, right, left, m, log_sigma = (part[:, None] for part in x)
+    a, right, left, m, log_sigma = (values[:, None] for values in x)
     tilt = (right - left) / 2.0
     bend = (right + left) / -2.0
     square = np.exp(2.0 * log_sigma)
     out = np.empty((12, len(slices.k)))
-    one = np.ones(slices.k.shape[1])
+    ones = np.ones(slices.k.shape[1])
     for start in range(0, len(slices.k), _ROWS):
         rows = slice(start, start + _ROWS)
-        k, w, weight, weighted_k = (part[rows] for part in slices[:4])
+        k, w, weight, weighted_k = (values[rows] for values in slices[:4])
         shifted = k - m[rows]
         radius = np.square(shifted)
         radius += square[rows]
@@ -188,7 +188,7 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
         weighted = weight * error
         over = np.multiply(weighted, inverse, out=shifted)
         factors = (weighted, weighted, weighted, weighted, over, over) + 3 * (weight, weighted_k)
-        others = (error, one, k, radius, one, k, radius, radius, inverse, inverse)
+        others = (error, ones, k, radius, ones, k, radius, radius, inverse, inverse)
         for factor, other, total in zip(factors, (*others, *2 * (inverse * inverse,)), out, strict=True):
             np.vecdot(factor, other, out=total[rows])
     return out
@@ -248,10 +248,10 @@ class SviProblem(NamedTuple):
         x = np.concatenate([x[:3] + step, x[3:]])
         tilt = (x[1] - x[2]) / 2.0
         bend = (x[1] + x[2]) / 2.0
-        for part in (gram, gram.swapaxes(0, 1), residual):
-            part[3] *= -bend
-            part[3] -= tilt * part[0]
-            part[4] *= bend * np.exp(2.0 * x[4])
+        for array in (gram, gram.swapaxes(0, 1), residual):
+            array[3] *= -bend
+            array[3] -= tilt * array[0]
+            array[4] *= bend * np.exp(2.0 * x[4])
         return Linearised(x, loss, _FLOOR**2 * self.slices.s0, Dense(gram), residual, _projected(gram))
 
 
@@ -297,8 +297,8 @@ def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
     if sunk.size:
         lifted = _lift(slices.rows(sunk), at_index(raw, sunk))
-        for part, value in zip(raw, floor_to_raw(lifted.x), strict=True):
-            part[sunk] = value
+        for parameter, value in zip(raw, floor_to_raw(lifted.x), strict=True):
+            parameter[sunk] = value
         best.loss[sunk] = lifted.loss
         best.converged[sunk] = lifted.converged
         best.nfev[sunk] += lifted.nfev

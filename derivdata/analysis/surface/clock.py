@@ -95,10 +95,13 @@ def read_times(
 ) -> list[Reading]:
     """Return the values of a clock at times from a surface's time; without one every hour counts equally."""
     if clock is None:
-        return [Reading(each, xr.zeros_like(each), xr.ones_like(each)) for each in years]
+        return [
+            Reading(year_fraction, xr.zeros_like(year_fraction), xr.ones_like(year_fraction))
+            for year_fraction in years
+        ]
     rules = clock_of(clock)
     origin = origin_us(surface, argument)
-    return [rules.read(origin, each) for each in years]
+    return [rules.read(origin, year_fraction) for year_fraction in years]
 
 
 def clock_of(clock: Clock | xr.Dataset) -> Rules:
@@ -114,16 +117,16 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
         events: Any = clock.get("events", {})
         weight = xr.DataArray(clock.get("weekend_weight", 1.0))
         averaging = clock.get("averaging", "0h")
-        stamps = [times.us(times.instant(each, "events of clock")) for each in events]
+        stamps = [times.us(times.instant(event, "events of clock")) for event in events]
         when, variance = (
-            xr.DataArray(np.asarray(part, dtype=np.float64), dims="event")
-            for part in (stamps, [*dict(events).values()])
+            xr.DataArray(np.asarray(value, dtype=np.float64), dims="event")
+            for value in (stamps, [*dict(events).values()])
         )
     else:
         weight, when, variance = xr.DataArray(clock), *[xr.DataArray(np.zeros(0), dims="event")] * 2
-    for name, part in (("a weekend weight", weight), ("an event's variance", variance)):
-        missing = part.isnull() & (not isinstance(clock, xr.Dataset))
-        if not part.chunks and bool(((part < 0.0) | missing).any()):
+    for name, value in (("a weekend weight", weight), ("an event's variance", variance)):
+        missing = value.isnull() & (not isinstance(clock, xr.Dataset))
+        if not value.chunks and bool(((value < 0.0) | missing).any()):
             raise ValueError(f"clock must have values of 0 or more, got {name} that is missing or negative")
     length = times.length(averaging, "averaging of clock")
     if length > pd.Timedelta(2, "D"):
@@ -137,7 +140,7 @@ def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray
             raise ValueError(f"clock must have the variable {name!r}: pass the result of business_time.fit")
     variance = clock["event_variance"].reset_coords(drop=True)
     when = variance["event"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
-    plain = [part.drop_vars("event") for part in (when, variance)]
+    plain = [variable.drop_vars("event") for variable in (when, variance)]
     return clock["weekend_weight"].reset_coords(drop=True), plain[0], plain[1]
 
 

@@ -108,8 +108,8 @@ def iv(
     t = bare(year_fraction, "maturity", "year_fraction")
     cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     w = cut.total_variance(k)
-    found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
-    return found.rename("iv").assign_attrs(units="1/√year")
+    result = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
+    return result.rename("iv").assign_attrs(units="1/√year")
 
 
 @typed
@@ -207,12 +207,12 @@ def at(
     )  # fmt: skip
     lost = cut.share_before.notnull() & k.isnull() & (wanted is not None)
     status = cut.flags_at(k) | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
-    parts = {
+    variables = {
         "forward": forward, "strike_usd": forward * np.exp(k), "log_moneyness": k, "iv": vol,
         "delta": greek["delta"], "year_fraction": years, "status": status.astype(np.int32),
     }  # fmt: skip
-    found = xr.Dataset({name: part.drop_attrs() for name, part in parts.items()})
-    labels = found.transpose(*vol.dims).rename(instant="expiry") if "instant" in found.dims else found
+    result = xr.Dataset({name: variable.drop_attrs() for name, variable in variables.items()})
+    labels = result.transpose(*vol.dims).rename(instant="expiry") if "instant" in result.dims else result
     return with_units(labels.assign_attrs(origin_attrs(surface)), _UNITS)
 
 
@@ -220,7 +220,7 @@ def _days(tenor: str | pd.Timedelta | Sequence[str | pd.Timedelta]) -> Any:
     """Return one or several times to expiry in days."""
     if isinstance(tenor, str | pd.Timedelta):
         return length(tenor, "tenor") / pd.Timedelta(1, "D")
-    return np.array([length(each, "tenor") / pd.Timedelta(1, "D") for each in tenor])
+    return np.array([length(value, "tenor") / pd.Timedelta(1, "D") for value in tenor])
 
 
 def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
@@ -231,8 +231,8 @@ def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
     days = _days(tenor)
     missing = np.setdiff1d(days, listed)
     if missing.size:
-        known = ", ".join(f"{day:g}" for day in listed)
-        raise ValueError(f"the result does not have a tenor of {missing[0]:g} days; available: {known}")
+        texts = ", ".join(f"{day:g}" for day in listed)
+        raise ValueError(f"the result does not have a tenor of {missing[0]:g} days; available: {texts}")
     selected: xr.Dataset = result.sel(tenor=days)
     return selected
 
@@ -278,7 +278,7 @@ def density(cut: Maturity, k: xr.DataArray, *, weighted: bool = False) -> xr.Dat
         """``p(k) = g(k) φ(d₂)/√w``, and ``e^k φ(d₂) = φ(d₁)``."""
         return np.asarray(density_factor(k, w, dw, d2w) * _vega(k, w, 1.0 if weighted else -1.0))
 
-    return elementwise(lambda *parts: _mixed(kernel, *parts), *cut.parameters, k)
+    return elementwise(lambda *arrays: _mixed(kernel, *arrays), *cut.parameters, k)
 
 
 def distribution(cut: Maturity, k: xr.DataArray) -> xr.DataArray:

@@ -76,7 +76,7 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     )
     order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
     k, iv, weight, bid, ask = (
-        np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight, bid, ask)
+        np.take_along_axis(values, order[..., None], 1) for values in (k, iv, weight, bid, ask)
     )
     t = np.take_along_axis(t, order, 1)
     n = np.take_along_axis(n, order, 1)
@@ -102,13 +102,13 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     it.
     """
     usable = np.arange(count) < ordered.usable[rows, None]
-    k, iv, weight = (part[rows, :count] for part in (ordered.k, ordered.iv, ordered.weight))
+    k, iv, weight = (values[rows, :count] for values in (ordered.k, ordered.iv, ordered.weight))
     weight = np.where(usable[..., None], weight, 0.0)
     strikes = max(int((weight > 0.0).any(axis=(0, 1)).sum()), 1)
-    k, iv, weight = (part[..., :strikes] for part in (k, iv, weight))
+    k, iv, weight = (values[..., :strikes] for values in (k, iv, weight))
     t = ordered.t[rows, :count, None]
     here = weight > 0.0
-    bid, ask = (part[rows, :count, :strikes] for part in (ordered.bid, ordered.ask))
+    bid, ask = (values[rows, :count, :strikes] for values in (ordered.bid, ordered.ask))
     # With one side only, the other is open; with neither, or if they cross, the quote itself is both.
     crossed = bid > ask
     has_bid = here & np.isfinite(bid) & ~crossed
@@ -133,8 +133,8 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
     most = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
     front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
     here = np.take_along_axis(live, front, -1)
-    moved = (np.take_along_axis(part, front, -1) for part in quotes)
-    return [np.where(here, part, 0.0 if i == 2 else np.nan) for i, part in enumerate(moved)]
+    moved = (np.take_along_axis(values, front, -1) for values in quotes)
+    return [np.where(here, values, 0.0 if i == 2 else np.nan) for i, values in enumerate(moved)]
 
 
 SurfaceMethod = Literal["svi", "essvi", "slices"]
@@ -273,7 +273,10 @@ def fitted(
         "atm_error_vol": (error, "1/√year"),
     }
     return surface.assign(
-        {name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in more.items()}
+        {
+            name: variable.reset_coords(drop=True).assign_attrs(units=unit)
+            for name, (variable, unit) in more.items()
+        }
     )
 
 
@@ -364,7 +367,7 @@ def _block(
     if refined:
         parameters = _refined(whole, Raw(*parameters))
     slices = slice_of(parameters) if joint else ssvi_to_raw(*parameters)
-    w = total_variance(ordered.k, slice_of([part[..., None] for part in slices]))
+    w = total_variance(ordered.k, slice_of([values[..., None] for values in slices]))
     here = ordered.weight > 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         model = np.sqrt(w / ordered.t[..., None])
@@ -379,9 +382,9 @@ def _block(
         end = pick(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
         out.append(np.where(np.isinf(end), np.nan, end))
     out.append(status)
-    back = [np.empty_like(part) for part in out]
-    for part, in_order in zip(back, out, strict=True):
-        np.put_along_axis(part, ordered.order, in_order, 1)
+    back = [np.empty_like(values) for values in out]
+    for values, in_order in zip(back, out, strict=True):
+        np.put_along_axis(values, ordered.order, in_order, 1)
     return back
 
 
@@ -393,12 +396,12 @@ def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
         own = at_index(raw, (row, some))
         expiry, strike = np.nonzero(ordered.weight[row, some] > 0.0)
         t = ordered.t[row, some]
-        k, iv, weight, bid, ask = (part[row, expiry, strike] for part in ordered[:5])
+        k, iv, weight, bid, ask = (values[row, expiry, strike] for values in ordered[:5])
         quotes = Quotes(expiry, k, iv, bid, ask, weight, t[expiry])
         if not np.isfinite(quotes.ask).any() or not np.isfinite(own.a).all():
             continue
-        for part, value in zip(bumped, bumps_of(own, quotes, t), strict=True):
-            part[row, some] = value
+        for values, value in zip(bumped, bumps_of(own, quotes, t), strict=True):
+            values[row, some] = value
     return bumped
 
 
@@ -453,8 +456,8 @@ def _joint(
         joint = fit_joint(quotes, at, live, middle)
         joint = joint._replace(nfev=joint.nfev + spent)
     free = joint.free[:, None] & live
-    for part, value in zip(start, joint.raw, strict=True):
-        part[:, :count] = np.where(free, value, part[:, :count])
+    for parameter, value in zip(start, joint.raw, strict=True):
+        parameter[:, :count] = np.where(free, value, parameter[:, :count])
     nfev[:, :count] += np.where(live, joint.nfev[:, None], 0).astype(np.int32)
     settled = status[:, :count] & ~np.int32(Status.NOT_CONVERGED | Status.FLAT)
     lost = status[:, :count] | np.int32(Status.FALLBACK_USED)

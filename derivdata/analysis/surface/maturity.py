@@ -75,7 +75,7 @@ class Maturity(NamedTuple):
     @property
     def parameters(self) -> list[xr.DataArray]:
         """Return the shares, and the parameters of both slices: what kernels take, k after them."""
-        both = [part[name] for part in (self.before, self.after) for name in parameter_names(part)]
+        both = [side[name] for side in (self.before, self.after) for name in parameter_names(side)]
         return [self.share_before, self.share_after, self.price_share, *both]
 
     @property
@@ -105,12 +105,22 @@ def at_expiries(surface: xr.Dataset) -> Maturity:
     surface = whole_surface(surface)
     years = surface["year_fraction"].reset_coords(drop=True)
     fit = surface.reset_coords(drop=True).assign(year_fraction=years)
-    one = xr.ones_like(fit["a"]).where(fit["method"] > 0)
-    nothing = xr.full_like(one, np.nan)
+    ones = xr.ones_like(fit["a"]).where(fit["method"] > 0)
+    nothing = xr.full_like(ones, np.nan)
     forward = fit.get("forward", nothing)
     status = fit["status"]
-    parts = (one, 0.0 * one.fillna(0.0), nothing, nothing, years, fit["k_min"], fit["k_max"], status, forward)
-    return Maturity(fit, fit, *parts)
+    fields = (
+        ones,
+        0.0 * ones.fillna(0.0),
+        nothing,
+        nothing,
+        years,
+        fit["k_min"],
+        fit["k_max"],
+        status,
+        forward,
+    )
+    return Maturity(fit, fit, *fields)
 
 
 def at_maturity(
@@ -145,7 +155,7 @@ def at_maturity(
         types=[np.int64, np.int64, *[np.float64] * 4, np.int32],
     )
     at_before, at_after, first, second, prices, slope, status = (
-        part.reset_coords(drop=True) for part in outputs
+        output.reset_coords(drop=True) for output in outputs
     )
     before = slices_at(surface, at_before)
     after = slices_at(surface, at_after)
@@ -177,7 +187,7 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     ``ln(F/S)/T``, stays; without a spot price the line through the two nearest forwards goes on, and a
     single forward stays as it is.
     """
-    t, spot = (np.asarray(part, dtype=np.float64)[..., None] for part in (t, spot))
+    t, spot = (np.asarray(array, dtype=np.float64)[..., None] for array in (t, spot))
     usable = (forward > 0.0) & np.isfinite(forward) & (years > 0.0)
     level = np.log(np.where(usable, forward, np.nan))
     full = np.broadcast_shapes(np.shape(years), np.shape(level), np.shape(t))
@@ -216,7 +226,9 @@ def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) 
     before, after, share_before, share_after, slope, status = cut
     prices = _price_share(slices, before, after, share_before, share_after)
     status = status | _said((np.isfinite(prices), Status.PRICES_MIXED))
-    return tuple(part[..., 0] for part in (before, after, share_before, share_after, prices, slope, status))
+    return tuple(
+        values[..., 0] for values in (before, after, share_before, share_after, prices, slope, status)
+    )
 
 
 def neighbours(
@@ -228,7 +240,7 @@ def neighbours(
     same without variance, and its pace. It returns the positions before and after, their shares, the slope in
     time, and the status; the last axis has length 1.
     """
-    t, tau_t, events_t, pace = (np.asarray(part)[..., None] for part in ahead)
+    t, tau_t, events_t, pace = (np.asarray(array)[..., None] for array in ahead)
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
     before = earlier.argmax(axis=-1)[..., None]
@@ -270,7 +282,7 @@ def neighbours(
         ((eventful == 1.0) & ~refused, Status.CALENDAR),
     )  # fmt: skip
     cut = (before, after, share_before, share_after, slope, status)
-    return tuple(np.broadcast_to(part, none.shape) for part in cut)
+    return tuple(np.broadcast_to(array, none.shape) for array in cut)
 
 
 def _price_share(
@@ -284,8 +296,13 @@ def _price_share(
     price_share = np.full(between.shape, np.nan)
     if not between.any():
         return price_share
-    full = [np.broadcast_to(part, (*between.shape[:-1], np.shape(part)[-1])) for part in slices]
-    ends = [slice_of([np.take_along_axis(part, at, -1)[between] for part in full]) for at in (before, after)]
+    full = [
+        np.broadcast_to(parameter, (*between.shape[:-1], np.shape(parameter)[-1])) for parameter in slices
+    ]
+    ends = [
+        slice_of([np.take_along_axis(parameter, at, -1)[between] for parameter in full])
+        for at in (before, after)
+    ]
     pairs, place = np.unique(np.column_stack([*ends[0], *ends[1]]), axis=0, return_inverse=True)
     linear = np.empty(len(pairs), dtype=bool)
     for i in range(0, len(pairs), _PAIRS):
@@ -318,7 +335,10 @@ def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Boo
     places += [end.bump_unit[:, None] * _IN_BUMPS for end in (earlier, later) if isinstance(end, Bumped)]
     k = np.concatenate(places, axis=-1)
     jets = [
-        [total_variance(k, slice_of([part[:, None] for part in end]), derivative=d) for d in (0, 1, 2)]
+        [
+            total_variance(k, slice_of([parameter[:, None] for parameter in end]), derivative=d)
+            for d in (0, 1, 2)
+        ]
         for end in (earlier, later)
     ]
     slack = -_ROUNDING * np.maximum(jets[0][0], jets[1][0]) ** 2
@@ -385,7 +405,7 @@ def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
 def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats, *parts: Floats) -> Floats:
     """Return total variance of slices around a time, from `Maturity.parameters` and k."""
     *raws, k = parts
-    first, second = (total_variance(k, part) for part in slices_of_pair(raws))
+    first, second = (total_variance(k, raw) for raw in slices_of_pair(raws))
     # Beyond the last expiry, and before the first, the second slice has no share.
     linear: Floats = share_before * first + share_after * second
     if not np.isfinite(price_share).any():
@@ -397,7 +417,7 @@ def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats,
 def _of_mixed_prices(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:
     """Return the volatility of mixed time values over √(FK), which at equal k are proportional to prices."""
     full = np.broadcast_arrays(np.abs(k), first, second, share)
-    x, w1, w2, alpha = (part.ravel() for part in full)
+    x, w1, w2, alpha = (values.ravel() for values in full)
     good = (w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + alpha)
     x = x[good]
     alpha = alpha[good]

@@ -175,7 +175,7 @@ def points_of(
     vols = {name: by_target.isel(target=i) for i, name in enumerate(names)}
     out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
     out["status"] = _status(cut, places)
-    result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
+    result = xr.Dataset({name: variable.reset_coords(drop=True) for name, variable in out.items()})
     result = with_units(result, dict.fromkeys(set(out) - {"status"}, "1/√year"))
     return result.assign_attrs(delta=delta, atm=atm)
 
@@ -236,7 +236,7 @@ def at_delta(
 
 def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney) -> Floats:
     """Return the place where the option of each target has its delta, nearest the money; NaN without one."""
-    t, *slices, target = (np.asarray(part)[..., None] for part in (t, *parts))
+    t, *slices, target = (np.asarray(values)[..., None] for values in (t, *parts))
     side = np.where(target > 0.0, "call", "put")
     middle = np.isnan(target)
     straddle = -1.0 if delta == "pa" else 1.0
@@ -360,10 +360,12 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
 
 def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
     """Return the place of the minimum rise of each slice, along the last axis, over the previous expiry."""
-    t, usable, *parts = np.broadcast_arrays(t, usable, *raw)
+    t, usable, *parameters = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
-    later = slice_of([part[..., None] for part in parts])
-    earlier = slice_of([np.take_along_axis(part, np.maximum(before, 0), -1)[..., None] for part in parts])
+    later = slice_of([values[..., None] for values in parameters])
+    earlier = slice_of(
+        [np.take_along_axis(values, np.maximum(before, 0), -1)[..., None] for values in parameters]
+    )
     width = np.sqrt(np.maximum(total_variance(0.0, earlier), _FLOOR**2))
     end = np.arcsinh(_FARTHEST / width)
     low = -end
@@ -378,7 +380,7 @@ def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats,
         low = np.maximum(place - step, -end)
         high = np.minimum(place + step, end)
     paired = usable & (before >= 0)
-    gap, k = (np.where(paired, np.take_along_axis(part, at, -1)[..., 0], np.nan) for part in (rise, k))
+    gap, k = (np.where(paired, np.take_along_axis(values, at, -1)[..., 0], np.nan) for values in (rise, k))
     return gap, k, usable & (~paired | (gap >= -TOLERANCE))
 
 
@@ -414,8 +416,8 @@ def forward_variance(
     ValueError
         `near` is not before `far`; what `total_variance` raises.
     """
-    times = [_plain(each, name) for each, name in ((near, "near"), (far, "far"))]
-    if len({each.sizes["maturity"] for each in times if "maturity" in each.dims}) > 1:
+    times = [_plain(maturities, name) for maturities, name in ((near, "near"), (far, "far"))]
+    if len({maturities.sizes["maturity"] for maturities in times if "maturity" in maturities.dims}) > 1:
         raise ValueError("near and far must have the same length")
     if not bool((times[0] < times[1]).all()):
         raise ValueError("near must be before far: both are times to expiry in years")
@@ -472,7 +474,7 @@ def term_structure(
     out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
     per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/√year")
     units = {"forward_variance": "1/year", "total_variance": "1", "ratio_7d_30d": "1"} | per_root
-    return with_units(out, units).assign_coords({each: surface.coords[each] for each in surface.coords})
+    return with_units(out, units).assign_coords({coord: surface.coords[coord] for coord in surface.coords})
 
 
 def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.Dataset:
@@ -494,7 +496,7 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
     """Return the time and total variance of the previous expiry; 0 and 0 before the first."""
     t, w = np.broadcast_arrays(t, w)
     at = previous(t, np.isfinite(w))
-    last = [np.where(at < 0, 0.0, np.take_along_axis(part, np.maximum(at, 0), -1)) for part in (t, w)]
+    last = [np.where(at < 0, 0.0, np.take_along_axis(values, np.maximum(at, 0), -1)) for values in (t, w)]
     return last[0], last[1]
 
 

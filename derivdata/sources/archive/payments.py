@@ -204,18 +204,18 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     if count < 2:
         return _completed(rows, read, keeps_intervals=keeps_intervals)
     groups = symbols * count // len(words)
-    parts = [
+    completed = [
         _completed(rows[groups == group], read, keeps_intervals=keeps_intervals) for group in range(count)
     ]
     frames = {
-        name: pd.concat([getattr(part, name) for part in parts], ignore_index=True)
+        name: pd.concat([getattr(series, name) for series in completed], ignore_index=True)
         for name in ("fresh", "completed", "changed", "added", "replaced")
     }
     return CompletedPayments(
         **frames,
-        present=sum(part.present for part in parts),
-        conflicts=[conflict for part in parts for conflict in part.conflicts],
-        notices=[notice for part in parts for notice in part.notices],
+        present=sum(series.present for series in completed),
+        conflicts=[conflict for series in completed for conflict in series.conflicts],
+        notices=[notice for series in completed for notice in series.notices],
     )
 
 

@@ -277,8 +277,8 @@ def _tabulate(
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
     states = any(state.settle_h is not None for state in rows.states)
     names += ["dexes"] * (endpoint.what == "dexes")
-    told = rows.rates or any(state.rate is not None and state.next_payment for state in rows.states)
-    names += ["funding_rates"] * bool(told)
+    is_stated = rows.rates or any(state.rate is not None and state.next_payment for state in rows.states)
+    names += ["funding_rates"] * bool(is_stated)
     names += ["oi_bars"] * bool(rows.oi_bars)
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
     if only is not None:
@@ -377,7 +377,7 @@ def _opened(
         raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}{did_you_mean(venue, VENUES)}")
     place, params = _parsed(request)
     venue = hyperliquid.venue_of_request(venue, params)
-    endpoint, parts = (None, {}) if place == "any" else _endpoint_of(venue, place, params)
+    endpoint, values = (None, {}) if place == "any" else _endpoint_of(venue, place, params)
     reading = Reading(
         venue,
         place,
@@ -386,7 +386,7 @@ def _opened(
         body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
         at=None if at is None else times.us(times.instant(at, "at")),
         context=context if isinstance(context, Context) else Context(context, venue),
-        parts=parts,
+        parts=values,
     )
     VENUES[venue].refuse(reading)
     if endpoint is None:
@@ -410,24 +410,24 @@ def _endpoint_of(
         paths = ", ".join(sorted({e.path for e in VENUES[venue].endpoints}))
         raise ValueError(f"request: {venue} has no endpoint {place!r}: it has {paths}")
     fitting = [
-        (len(endpoint.fixed) - len(parts), endpoint, parts)
-        for endpoint, parts in near
+        (len(endpoint.fixed) - len(values), endpoint, values)
+        for endpoint, values in near
         if all(k in params and v in ("", params[k]) for k, v in endpoint.fixed.items())
     ]
     if not fitting:
         return None, {}
-    _, endpoint, parts = max(fitting, key=lambda row: row[0])
-    return endpoint, {k: v for k, v in parts.items() if not v.startswith("{")}
+    _, endpoint, values = max(fitting, key=lambda row: row[0])
+    return endpoint, {k: v for k, v in values.items() if not v.startswith("{")}
 
 
 @lru_cache(maxsize=512)  # a history is many bodies of one path
 def _endpoints_at(venue: str, place: str) -> list[tuple[VenueEndpoint, dict[str, str]]]:
     """Return the endpoints of a path, with its ``{name}`` parts."""
-    found = []
+    matches = []
     for endpoint in VENUES[venue].endpoints:
         short = place.removeprefix(_parsed(endpoint.host or VENUES[venue].host)[0])
         written = (short, place, short.removeprefix("/"))
         match = next(filter(None, map(endpoint.pattern.fullmatch, written)), None)
         if match:
-            found.append((endpoint, match.groupdict()))
-    return found
+            matches.append((endpoint, match.groupdict()))
+    return matches

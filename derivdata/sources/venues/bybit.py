@@ -381,8 +381,8 @@ def connections(channel: str, names: Sequence[str], _: int) -> list[Socket]:
         topics = [f"{channel}.{name}" for name in names if name.endswith("USD") == inverse]
         for i in range(0, len(topics), _CONNECTION_TOPICS):
             mine = topics[i : i + _CONNECTION_TOPICS]
-            parts = [mine[j : j + _TOPICS] for j in range(0, len(mine), _TOPICS)]
-            messages = [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
+            batches = [mine[j : j + _TOPICS] for j in range(0, len(mine), _TOPICS)]
+            messages = [msgspec.json.encode({"op": "subscribe", "args": batch}).decode() for batch in batches]
             sockets.append(Socket(f"{_SOCKET}/{category}", messages))
     return sockets
 

@@ -82,9 +82,9 @@ class _Changes(Wire):
 def market_frames(reading: Reading) -> Records:
     """Read the stream; open interest needs the oracle price of the same frame."""
     records = Records()
-    for part in reading.pushed(_Changes, "contents"):
-        rows = {**part.markets, **part.trading}
-        for name, oracle in part.oraclePrices.items():
+    for changes in reading.pushed(_Changes, "contents"):
+        rows = {**changes.markets, **changes.trading}
+        for name, oracle in changes.oraclePrices.items():
             rows[name] = msgspec.structs.replace(rows.get(name, _Market()), oraclePrice=oracle.oraclePrice)
         records.add(_states(reading, rows))
     return records
@@ -148,10 +148,10 @@ def trades(reading: Reading) -> Records:
 def trade_frames(reading: Reading) -> Records:
     """Read liquidations among the trades of the stream."""
     records = Records()
-    for name, parts in zip(reading.pushed(str, "id"), reading.frames(_PARTS), strict=True):
-        parts = parts.value
-        for part in parts if isinstance(parts, list) else [parts]:
-            records.add(_liquidated(reading, leaf(part), name=name))
+    for name, trades in zip(reading.pushed(str, "id"), reading.frames(_PARTS), strict=True):
+        trades = trades.value
+        for trade in trades if isinstance(trades, list) else [trades]:
+            records.add(_liquidated(reading, leaf(trade), name=name))
     return records
 
 

@@ -153,10 +153,10 @@ class VenueEndpoint:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the place, its ``{name}`` parts as groups."""
-        parts = re.split(r"\{(\w+)\}", self.place)
+        pieces = re.split(r"\{(\w+)\}", self.place)
         text = "".join(
-            f"(?P<{part}>[^/?&]+?)" if odd else re.escape(part)
-            for part, odd in zip(parts, [False, True] * len(parts), strict=False)
+            f"(?P<{piece}>[^/?&]+?)" if odd else re.escape(piece)
+            for piece, odd in zip(pieces, [False, True] * len(pieces), strict=False)
         )
         return re.compile(text)
 

@@ -212,8 +212,8 @@ def trade_frames(reading: Reading) -> Records:
     for frame in map(bytes, reading.frames(msgspec.Raw)):
         path = "trades" if b'"trade_snapshot"' in frame else ""
         kind = many(_PUSHED_TRADE) if path else _PUSHED_TRADE
-        found = leaf(wire.decode(frame, placed(kind, path), reading.where))
-        rows += found if path else [found]
+        trades = leaf(wire.decode(frame, placed(kind, path), reading.where))
+        rows += trades if path else [trades]
     return closed_rows(reading, rows, _named, _LONGS, only="liquidation", filled=True)
 
 
@@ -271,8 +271,8 @@ def _sides(
     if not len(stamps) == len(long) == len(short):
         reading.fail("columns of unlike lengths")
     records.times += map(reading.seconds, stamps)
-    for start, one, other in zip(records.times, long, short, strict=True):
-        yield item, start, resolution, one, other
+    for start, first_side, other in zip(records.times, long, short, strict=True):
+        yield item, start, resolution, first_side, other
 
 
 def open_interest_history(reading: Reading) -> Records:

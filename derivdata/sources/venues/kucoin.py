@@ -170,10 +170,10 @@ def open_interest(reading: Reading) -> Records:
     if resolution == "unstated":
         return states(_OI, "data", _named)(reading)
     records = Records()
-    asked = reading.asked("symbol")
+    requested = reading.asked("symbol")
     for row in reading.rows(_OI, "data", or_null=True):
         with reading.row():
-            item = reading.instrument(row.name or asked, _named)
+            item = reading.instrument(row.name or requested, _named)
             time = reading.ms(row.time)
             amount = reading.required(row.contracts)
             mark = reading.mark(item, time)

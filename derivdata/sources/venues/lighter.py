@@ -313,8 +313,8 @@ def answer(frame: bytes) -> str | None:
 def _connections(names: Sequence[str], _: int) -> list[Socket]:
     """Return connections with a channel for each market."""
     messages = [f'{{"type":"subscribe","channel":"trade/{name.partition(":")[0]}"}}' for name in names]
-    parts = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
-    return [Socket(SOCKET, part) for part in parts]
+    batches = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
+    return [Socket(SOCKET, batch) for batch in batches]
 
 
 VENUE = Venue(

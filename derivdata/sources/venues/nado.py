@@ -83,7 +83,7 @@ def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snap
     """Return the requested contract, its number, and the snapshots with their timestamps."""
     number = reading.asked(_PRODUCT).partition(":")[0]
     listed = reading.context.instruments.values()
-    item = next((one for one in listed if one.name.partition(":")[0] == number), None)
+    item = next((listed_item for listed_item in listed if listed_item.name.partition(":")[0] == number), None)
     if item is None:
         reading.fail(f"product {number} is not among the instruments of the context: give /v2/contracts")
     rows = reading.rows(_Snapshot, "snapshots")

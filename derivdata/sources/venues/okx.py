@@ -63,14 +63,14 @@ def _named(name: str) -> Instrument:
 
     BTC-USD_UM_XPERP-310404 is linear, and a perpetual: it pays funding until a distant end date.
     """
-    parts = name.split("-")
-    family = parts[1] if len(parts) > 1 else ""
+    words = name.split("-")
+    family = words[1] if len(words) > 1 else ""
     quote = family.partition("_")[0]
-    if len(parts) != 3:
-        return Instrument(name, parts[0], quote, perpetual=False)
-    perpetual = parts[2] == "SWAP" or family.endswith(_EXTENDED)
+    if len(words) != 3:
+        return Instrument(name, words[0], quote, perpetual=False)
+    perpetual = words[2] == "SWAP" or family.endswith(_EXTENDED)
     expiry = None if perpetual else expiry_in(name)
-    return Instrument(name, parts[0], quote, inverse=family == "USD", perpetual=perpetual, expiry=expiry)
+    return Instrument(name, words[0], quote, inverse=family == "USD", perpetual=perpetual, expiry=expiry)
 
 
 def _of_pair(name: str) -> Instrument:
@@ -254,9 +254,9 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
 
     A future of the rule type ``xperp`` pays funding: it is a perpetual that is delisted on its last day.
     """
-    asked = reading.params.get("instType", row.kind)
-    if row.kind != asked:
-        reading.fail(f"{row.name}: expected an instrument of the type {asked}, got {row.kind}")
+    requested = reading.params.get("instType", row.kind)
+    if row.kind != requested:
+        reading.fail(f"{row.name}: expected an instrument of the type {requested}, got {row.kind}")
     base, _, quote = row.underlying.partition("-")
     inverse = row.kind != "OPTION" and reading.word(row.margin, {"inverse": True, "linear": False})
     if inverse != (row.currency == "USD"):

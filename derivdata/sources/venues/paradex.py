@@ -38,9 +38,9 @@ class _Fault(WordedBody):
 
 def _named(name: str) -> Instrument:
     """Return the contract of BTC-USD-PERP; options have more parts."""
-    parts = name.split("-")
-    perpetual = len(parts) == 3 and parts[2] == "PERP"
-    return Instrument(name, parts[0], parts[1] if len(parts) > 1 else "", 1.0, perpetual=perpetual)
+    words = name.split("-")
+    perpetual = len(words) == 3 and words[2] == "PERP"
+    return Instrument(name, words[0], words[1] if len(words) > 1 else "", 1.0, perpetual=perpetual)
 
 
 _SUMMARY = spelled(

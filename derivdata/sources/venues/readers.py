@@ -94,14 +94,14 @@ def payments(
     """
 
     def read(reading: Reading) -> Records:
-        found = reading.rows(shape, path, or_null=True)
-        names = [row.name for row in found]
+        rows = reading.rows(shape, path, or_null=True)
+        names = [row.name for row in rows]
         if not all(names):
             requested = reading.asked(by)
             names = [name or requested for name in names]
-        times = [row.time for row in found]
-        rates = [row.rate for row in found]
-        hours = [row.hours for row in found]
+        times = [row.time for row in rows]
+        rates = [row.rate for row in rows]
+        hours = [row.hours for row in rows]
         records = reading.payment_columns(
             names, times, rates, hours, named, period_h, unit=unit, per_hour=per_hour
         )
@@ -187,10 +187,10 @@ def positioning(
     def read(reading: Reading) -> Records:
         records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
         resolution = reading.resolution(step)
-        asked = reading.asked(by) if by else ""
+        requested = reading.asked(by) if by else ""
         for row in reading.rows(shape, path):
             with reading.row():
-                item = reading.instrument(row.name or asked, named)
+                item = reading.instrument(row.name or requested, named)
                 stamp = getattr(reading, unit)(row.time)
                 records.times.append(stamp)
                 records.positioning += reading.positioning(item, stamp, row, kind, resolution, ends=ends)
@@ -206,11 +206,11 @@ def taken(
 
     def read(reading: Reading) -> Records:
         records = Records()
-        asked = reading.asked(by) if by else ""
+        requested = reading.asked(by) if by else ""
         resolution = reading.resolution(step)
         for row in reading.rows(shape, path):
             with reading.row():
-                item = reading.instrument(row.name or asked, named)
+                item = reading.instrument(row.name or requested, named)
                 start = reading.ms(row.time)
                 records.times.append(start)
                 records.taken += reading.taken(item, start, row.long, row.short, resolution)
@@ -249,8 +249,11 @@ def candles(
         to_ms = 1000 if unit == "seconds" else 1
         high, low = (2, 3) if opened == 1 else (2, 1)
         prices = [
-            (to_ms * reading.required(one[0]), multiple * reading.opening(one[opened], one[high], one[low]))
-            for one in rows
+            (
+                to_ms * reading.required(candle[0]),
+                multiple * reading.opening(candle[opened], candle[high], candle[low]),
+            )
+            for candle in rows
         ]
         return reading.prices(prices, item, kind, reading.resolution(step, number_unit))
 

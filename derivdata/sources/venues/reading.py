@@ -160,26 +160,26 @@ class Reading(wire.Body):
         `finish` decides.
         """
         try:
-            found = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
+            decoded = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
         except SchemaError as problem:
             return self._decodable(kind, self.body, path, problem)
-        if not isinstance(found, list):
-            found = [] if found is None else [found]
-        self._require_figures(kind, found)
-        return found
+        if not isinstance(decoded, list):
+            decoded = [] if decoded is None else [decoded]
+        self._require_figures(kind, decoded)
+        return decoded
 
     def keyed_rows(self, kind: type[T], path: str = "") -> dict[str, T]:
         """Decode the rows at a path of names in the body by their keys; see `rows`."""
         try:
-            found: dict[str, T] = self.part(keyed(kind), path)
+            decoded: dict[str, T] = self.part(keyed(kind), path)
         except SchemaError as problem:
             raws: dict[str, msgspec.Raw] = self.part(keyed(msgspec.Raw), path)
             rows = {key: self._decoded(kind, raw, f"{path}.{key}") for key, raw in raws.items()}
-            found = {key: row for key, row in rows.items() if row is not None}
-            if not found:
+            decoded = {key: row for key, row in rows.items() if row is not None}
+            if not decoded:
                 raise problem
-        self._require_figures(kind, found.values())
-        return found
+        self._require_figures(kind, decoded.values())
+        return decoded
 
     def _require_figures(self, kind: type[T], rows: Collection[T]) -> None:
         """Raise if no row has any of the fields read here, not even null: they belong to another response."""
@@ -199,10 +199,10 @@ class Reading(wire.Body):
         except SchemaError:
             raise problem from None
         rows = [self._decoded(kind, raw, f"{path}[{place}]") for place, raw in enumerate(raws)]
-        found = [row for row in rows if row is not None]
-        if not found:
+        decoded = [row for row in rows if row is not None]
+        if not decoded:
             raise problem
-        return found
+        return decoded
 
     def _decoded(self, kind: type[T], raw: msgspec.Raw, place: str) -> T | None:
         """Decode one row; None for another shape, which is noted."""
@@ -280,18 +280,18 @@ class Reading(wire.Body):
         rows = getattr(records, kind)
         if not rows:
             return
-        found = contradictions(rows)
-        texts = [f"{self.where}: {told(rows[place], names)} cannot be" for place, names in found.items()]
-        if 2 * len(found) > len(rows):
+        faults = contradictions(rows)
+        texts = [f"{self.where}: {told(rows[place], names)} cannot be" for place, names in faults.items()]
+        if 2 * len(faults) > len(rows):
             raise SchemaError(
-                f"{texts[0]}, as are those of {len(found)} of {len(rows)} rows: not the unit that the venue "
+                f"{texts[0]}, as are those of {len(faults)} of {len(rows)} rows: not the unit that the venue "
                 "is known to use"
             )
-        if found:
-            changed = [without(row, found[n]) if n in found else row for n, row in enumerate(rows)]
+        if faults:
+            changed = [without(row, faults[n]) if n in faults else row for n, row in enumerate(rows)]
             setattr(records, kind, [row for row in changed if row is not None])
             records.withheld = records.withheld or Records()
-            setattr(records.withheld, kind, [rows[place] for place in found])
+            setattr(records.withheld, kind, [rows[place] for place in faults])
             records.left_out += texts
 
     def require_snapshot(self, kind: str) -> None:
@@ -560,7 +560,7 @@ class Reading(wire.Body):
         opened = number(row.opened)
         change = self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
-        told = row.change_pct.removesuffix("%") if isinstance(row.change_pct, str) else row.change_pct
+        stated = row.change_pct.removesuffix("%") if isinstance(row.change_pct, str) else row.change_pct
         value_at = mark or price
         if value_at is None and contracts is not None:
             value_at = self.mark(item, stamp)
@@ -581,7 +581,7 @@ class Reading(wire.Body):
             oi_usd=number(row.oi_usd) if contracts is None else item.usd(contracts, value_at),
             oi_coins=number(row.coins) if contracts is None else item.coins(contracts, value_at),
             volume_usd=number(row.volume_usd) if volume is None or last is None else volume * last,
-            change_pct=number(told) if change is None else change,
+            change_pct=number(stated) if change is None else change,
             next_payment=to_us(row.next_payment) if row.next_payment else None,
         )
         return state._replace(**other) if other else state
@@ -640,15 +640,15 @@ class Reading(wire.Body):
         Venues add the quote currency to the base (``BTC_USDC``), after it (``BTC-USD``) or at the end
         (``-USDT``), and write the point of a strike as ``d`` or ``_``.
         """
-        parts = name.removesuffix("-USDT").split("-")
-        if len(parts) == 5:
-            del parts[1]
-        if len(parts) != 4 or parts[3] not in ("C", "P"):
+        words = name.removesuffix("-USDT").split("-")
+        if len(words) == 5:
+            del words[1]
+        if len(words) != 4 or words[3] not in ("C", "P"):
             self.fail(f"{name!r} is no name of an option")
-        strike = self.required(parts[2].replace("d", ".").replace("_", "."))
-        expiry = wire.expiry_of(parts[1], self.where)
-        side = "call" if parts[3] == "C" else "put"
-        return Option(name, parts[0].partition("_")[0], time, expiry, strike, side, **figures)
+        strike = self.required(words[2].replace("d", ".").replace("_", "."))
+        expiry = wire.expiry_of(words[1], self.where)
+        side = "call" if words[3] == "C" else "put"
+        return Option(name, words[0].partition("_")[0], time, expiry, strike, side, **figures)
 
     def levels(
         self, item: Instrument, rows: Iterable[Sequence[wire.NUMBER]]

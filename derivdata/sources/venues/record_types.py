@@ -540,18 +540,18 @@ _NAMING = ("instrument", "side", "time", "quotes.in_coin", "option.side", "optio
 
 def contradictions(rows: Sequence[Any]) -> dict[int, list[str]]:
     """Return the figures that cannot be, of rows of one kind, by the places of the rows."""
-    found: dict[int, list[str]] = {}
+    faults: dict[int, list[str]] = {}
     kind = type(rows[0]) if rows else State
     if kind in _USUAL and _USUAL[kind](rows):
-        return found
+        return faults
     if kind is Option:
         rows = [row if row.quotes is not None else row._replace(quotes=_NO_QUOTES) for row in rows]
     for names, is_broken in _BY_KIND.get(kind, ()):
         columns = [list(map(attrgetter(name), rows)) for name in names]
         for place, figures in enumerate(zip(*columns, strict=True)):
             if None not in figures and is_broken(*figures):
-                found.setdefault(place, []).extend(name for name in names if name not in _NAMING)
-    return found
+                faults.setdefault(place, []).extend(name for name in names if name not in _NAMING)
+    return faults
 
 
 def without(row: Any, names: Sequence[str]) -> Any | None:

@@ -96,8 +96,8 @@ def _of_contracts(
 
     def connections(names: Sequence[str], _: int) -> list[Socket]:
         sockets = []
-        for part in _parts(names, of_connection or max(len(names), 1)):
-            texts = [text for some in _parts(part, topics) for text in messages(some)]
+        for batch in _parts(names, of_connection or max(len(names), 1)):
+            texts = [text for some in _parts(batch, topics) for text in messages(some)]
             sockets.append(Socket(address, texts))
         return sockets
 
@@ -154,7 +154,7 @@ def _gate(names: Sequence[str], now: int) -> list[Socket]:
     ends = {"usdt": "_USDT", "btc": "_USD", "usd1": "_USD1"}
     of = {settle: [name for name in names if name.endswith(end)] for settle, end in ends.items()}
     address = "wss://fx-ws.gateio.ws/v4/ws"
-    return [one for s, n in of.items() if n for one in _of_contracts(f"{address}/{s}", message)(n, now)]
+    return [socket for s, n in of.items() if n for socket in _of_contracts(f"{address}/{s}", message)(n, now)]
 
 
 def _kraken(names: list[str]) -> str:

@@ -449,12 +449,14 @@ def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
 def _intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> Iterator[str]:
     """Yield intervals that payments contradict, and missing payments."""
     hours = _numbers(rows, "interval_hours")
-    found = contradicted(np.zeros(len(stamps), dtype=np.int64), stamps, hours)
-    if found.rows.any():
-        first = int(np.argmax(found.rows))
+    contradiction = contradicted(np.zeros(len(stamps), dtype=np.int64), stamps, hours)
+    is_contradicted = contradiction.rows
+    if is_contradicted.any():
+        first = int(np.argmax(is_contradicted))
+        count = int(is_contradicted.sum())
         yield (
             f"interval_hours of {symbol} is {hours[first]:g} h at {_shown(rows, first)}, "
-            f"{found.gaps[first]:g} h after the payment before ({int(found.rows.sum())} of {len(stamps)} "
+            f"{contradiction.gaps[first]:g} h after the payment before ({count} of {len(stamps)} "
             "payments contradict it)"
         )
         return

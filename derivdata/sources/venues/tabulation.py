@@ -450,18 +450,18 @@ def _futures(records: Records, at: int | None) -> dict[str, Any]:
         if p.kind == "index"
     }
     past = [p for p in records.prices if p.kind == "mark"]
-    told = [(state, "raw") for state in states]
+    stated = [(state, "raw") for state in states]
     for p in past:
         index = then.get((p.instrument.symbol, p.instrument.quote, p.time))
-        told.append((State(p.instrument, p.time, mark=p.price, index_price=index), p.resolution))
-    told = [
+        stated.append((State(p.instrument, p.time, mark=p.price, index_price=index), p.resolution))
+    stated = [
         (s, step)
-        for s, step in told
+        for s, step in stated
         if s.instrument.is_dated
         and (_price(s) or s.last)
         and ((s.time or at or 0) < (s.instrument.expiry or 0))
     ]
-    rows = [state for state, _ in told]
+    rows = [state for state, _ in stated]
     names = {"instrument_name": "instrument.name", "oi_usd": "oi_usd", "volume_24h_usd": "volume_usd"}
     return _columns(rows, at, **names) | {
         "expiry": stamps([row.instrument.expiry for row in rows], None),
@@ -469,7 +469,7 @@ def _futures(records: Records, at: int | None) -> dict[str, Any]:
         "index_price_usd": [
             row.index_price or indices.get((row.instrument.symbol, row.instrument.quote)) for row in rows
         ],
-        "resolution": [step for _, step in told],
+        "resolution": [step for _, step in stated],
     }
 
 
@@ -493,8 +493,8 @@ def _spot(prices: list[Price]) -> dict[str, Any]:
 
 
 def _positioning(rows: list[Positioning]) -> dict[str, Any]:
-    told = {name: name for name in ("kind", "long_share", "short_share", "resolution")}
-    return _columns(preferred(rows), None, long_short_ratio="ratio", **told)
+    fields = {name: name for name in ("kind", "long_share", "short_share", "resolution")}
+    return _columns(preferred(rows), None, long_short_ratio="ratio", **fields)
 
 
 def _taken(rows: list[Taken]) -> dict[str, Any]:
@@ -503,9 +503,9 @@ def _taken(rows: list[Taken]) -> dict[str, Any]:
 
 def _columns(rows: Sequence[Any], at: int | None = None, /, **fields: str) -> dict[str, Any]:
     """Return symbol and time of rows, and by column a field of each, such as ``instrument.quote``."""
-    found = {column: [*map(attrgetter(field), rows)] for column, field in fields.items()}
+    columns = {column: [*map(attrgetter(field), rows)] for column, field in fields.items()}
     symbols = [row.instrument.symbol for row in rows]
-    return {"symbol": symbols, "time": stamps([row.time or None for row in rows], at), **found}
+    return {"symbol": symbols, "time": stamps([row.time or None for row in rows], at), **columns}
 
 
 def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:

@@ -463,7 +463,7 @@ def _at(kind: Any, ours: str, path: str, row: Any) -> Any:
     value = getattr(row, ours)
     for name in path.split(".") if path else ():
         if isinstance(value, list):
-            value = next((one for one in value if isinstance(one, dict) and name in one.values()), None)
+            value = next((item for item in value if isinstance(item, dict) and name in item.values()), None)
         else:
             value = value.get(name) if isinstance(value, dict) else None
     try:
@@ -600,8 +600,8 @@ def refuse_event(reading: Body) -> None:
     is_error = isinstance(event.error, dict) or event.result == []
     if not is_error and not {event.channel, event.event, event.type} & {*_REJECTIONS}:
         return
-    told = (event.error, event.content, event.message, event.msg, event.data)
-    text = next((text for text in told if text), "no subscription was confirmed")
+    texts = (event.error, event.content, event.message, event.msg, event.data)
+    text = next((text for text in texts if text), "no subscription was confirmed")
     code: object = "rejected"
     if isinstance(text, dict):
         code, text = text.get("code", code), text.get("message") or text.get("msg") or ""

@@ -266,9 +266,9 @@ def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer
     others: list[Answer] = []
     for answer in answers:
         frame = answer.tables.get("positioning_history")
-        found = [] if frame is None else frame["kind"].astype(str).unique().tolist()
-        if len(found) == 1:
-            kinds.setdefault(found[0], answer)
+        words = [] if frame is None else frame["kind"].astype(str).unique().tolist()
+        if len(words) == 1:
+            kinds.setdefault(words[0], answer)
         else:
             others.append(answer)
     if len(kinds) < 2:
@@ -324,8 +324,8 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
             )
         except (DerivdataError, ValueError):
             return None
-    known = {*archive_tables()} - {"instruments"}
-    full = {name: frame for name, frame in tables.items() if len(frame) and name in known}
+    table_names = {*archive_tables()} - {"instruments"}
+    full = {name: frame for name, frame in tables.items() if len(frame) and name in table_names}
     if not full:
         return None
     notices = [str(warning.message) for warning in caught]
@@ -381,8 +381,8 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer |
         return None
     tables: dict[str, pd.DataFrame] = {}
     for name in dict.fromkeys(name for answer in answers for name in answer.tables):
-        parts = [answer.tables[name] for answer in answers if name in answer.tables]
-        tables[name] = joined(parts)
+        frames = [answer.tables[name] for answer in answers if name in answer.tables]
+        tables[name] = joined(frames)
     return Answer(venue, request, tables, tuple(notice for answer in answers for notice in answer.notices))
 
 

@@ -62,9 +62,9 @@ def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
         return
     text = first + second + stream.read()
     check_json(text, {})
-    found = records_of(msgspec.json.decode(text))
-    numbers = range(1, len(found.rows) + 1)
-    yield from _in_chunks(found, numbers, rows)
+    records = records_of(msgspec.json.decode(text))
+    numbers = range(1, len(records.rows) + 1)
+    yield from _in_chunks(records, numbers, rows)
 
 
 def _is_whole(line: bytes) -> bool:
@@ -89,9 +89,9 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
             new: list[Any] = [f"no record: {problem}"]
         else:
             body = msgspec.json.decode(line)
-            found = records_of(body, is_line=True)
-            new = found.rows
-            notices = tuple(dict.fromkeys([*notices, *found.notices]))
+            records = records_of(body, is_line=True)
+            new = records.rows
+            notices = tuple(dict.fromkeys([*notices, *records.notices]))
         waiting += new
         numbers += [number] * len(new)
         if len(waiting) >= rows:
@@ -129,8 +129,8 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     fields, rows = place
     if len(rows) > 1 or _have_times(rows):
         # The top-level values of a response, and its time if rows have their own, do not apply to its rows.
-        kept = (*_OF_ALL_ROWS, "time") if _are_apart(rows) and not _have_times(rows) else _OF_ALL_ROWS
-        fields = {name: value for name, value in fields.items() if meaning_of(name) in kept}
+        shared = (*_OF_ALL_ROWS, "time") if _are_apart(rows) and not _have_times(rows) else _OF_ALL_ROWS
+        fields = {name: value for name, value in fields.items() if meaning_of(name) in shared}
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
     return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
 
@@ -311,9 +311,9 @@ def _below(
     """Return the records of an object in an object; at the top an object next to a status is one record."""
     inner = [value for value in body.values() if isinstance(value, dict) and value]
     for value in inner:
-        found = _list_in(value, depth + 1)
-        if found is not None:
-            return {**fields, **found[0]}, found[1]
+        rows = _list_in(value, depth + 1)
+        if rows is not None:
+            return {**fields, **rows[0]}, rows[1]
     if inner and depth == 0 and len(body) <= 4 and not set(fields) - _STATUS:
         return {}, [_plain(inner[0])]
     return None

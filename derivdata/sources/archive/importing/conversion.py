@@ -147,11 +147,11 @@ def _texts(raw: pa.ChunkedArray | str, name: str, size: int, rejections: Rejecti
 
 
 def _flags(words: Words, name: str, rejections: Rejections) -> Array:
-    known = words.mapped(lambda text: _FLAGS.get(text.lower()))
-    wrong = ~words.is_missing & pd.isna(known)
-    texts = words.strings() if wrong.any() else known
+    flags = words.mapped(lambda text: _FLAGS.get(text.lower()))
+    wrong = ~words.is_missing & pd.isna(flags)
+    texts = words.strings() if wrong.any() else flags
     rejections.reject(wrong, lambda row: f"{name}={texts[row]!r} is not true or false")
-    return known
+    return flags
 
 
 _SIDES = {

@@ -203,25 +203,25 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
     if exchange in ("bybit", "deribit", "bitmex") and (name.endswith(("USD", "-PERPETUAL"))):
         return _Amount(1.0, False) if "_USD" in name else _Amount(1.0, True)
     is_inverse = "-USD-" in name or name.endswith("USD")
-    known = fact_value(exchange, "contract_usd" if is_inverse else "contract_coin", symbol)
-    return None if known is None else _Amount(known, is_inverse)
+    stated = fact_value(exchange, "contract_usd" if is_inverse else "contract_coin", symbol)
+    return None if stated is None else _Amount(stated, is_inverse)
 
 
 def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
     """Return the coins and the USD of amounts, and a reason if neither is known."""
     names = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
     pairs = names.drop_duplicates()
-    known = {(e, n): amount_of(e, n) for e, n in pairs.itertuples(index=False)}
-    found = [known[pair] for pair in zip(names["exchange"], names["name"], strict=True)]
-    size = np.array([np.nan if one is None else one.size for one in found])
-    is_usd = np.array([one is not None and one.is_usd for one in found])
+    by_contract = {(e, n): amount_of(e, n) for e, n in pairs.itertuples(index=False)}
+    contract_amounts = [by_contract[pair] for pair in zip(names["exchange"], names["name"], strict=True)]
+    size = np.array([np.nan if amount is None else amount.size for amount in contract_amounts])
+    is_usd = np.array([amount is not None and amount.is_usd for amount in contract_amounts])
     stated = amounts.to_numpy() * size
     price = prices.to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         coins = np.where(is_usd, stated / price, stated)
         usd = np.where(is_usd, stated, stated * price)
     reasons = pd.Series(None, frame.index, dtype=object)
-    unknown = np.array([one is None for one in found])
+    unknown = np.array([amount is None for amount in contract_amounts])
     reasons[unknown] = [
         f"amounts of {name} on {venue} are contracts of a size that the file does not state: state it with "
         "--set contract_size=COINS, or omit these rows"
@@ -376,8 +376,8 @@ _MOST_USD = 1e8
 
 def _unscaled(prices: pd.Series) -> pd.Series:
     """Return prices of DBN in USD: fixed-point numbers in 1e-9, with the largest one undefined."""
-    known = prices.where(prices < 9.2e18)
-    scaled = known.where(known <= _MOST_USD, known / _FIXED_POINT)
+    finite = prices.where(prices < 9.2e18)
+    scaled = finite.where(finite <= _MOST_USD, finite / _FIXED_POINT)
     return scaled.where(scaled <= _MOST_USD)
 
 
@@ -490,12 +490,14 @@ def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     pairs = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
     amounts = {pair: _book_amount(*pair) for pair in set(pairs.itertuples(index=False, name=None))}
-    found = [amounts[pair] for pair in pairs.itertuples(index=False, name=None)]
-    size = frame["size"].to_numpy() * np.array([np.nan if one is None else one.size for one in found])
-    is_usd = np.array([one is not None and one.is_usd for one in found])
+    sizes = [amounts[pair] for pair in pairs.itertuples(index=False, name=None)]
+    size = frame["size"].to_numpy() * np.array(
+        [np.nan if amount is None else amount.size for amount in sizes]
+    )
+    is_usd = np.array([amount is not None and amount.is_usd for amount in sizes])
     coins = np.where(is_usd, size / frame["price_usd"].to_numpy(), size)
     reasons = pd.Series(None, frame.index, dtype=object)
-    unknown = np.array([one is None for one in found])
+    unknown = np.array([amount is None for amount in sizes])
     reasons[unknown] = [
         f"sizes of {name} on {venue} may be contracts: state them in coins, in columns with the names "
         "symbol, exchange, time, side, level, price_usd and size"

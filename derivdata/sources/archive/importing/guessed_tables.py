@@ -394,8 +394,8 @@ def _is_hourly(source: Source, head: Chunk, by_meaning: Mapping[str, str], given
     if not venue and "exchange" in by_meaning:
         texts = encoded(head.columns[by_meaning["exchange"]]).texts
         venue = texts[0].lower() if len(texts) == 1 else ""
-    known = VENUES.get(venue)
-    return venue in _HOURLY or (known is not None and known.interval_hours == 1.0)
+    listed = VENUES.get(venue)
+    return venue in _HOURLY or (listed is not None and listed.interval_hours == 1.0)
 
 
 _HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex"})

@@ -40,12 +40,12 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     plain = _plain_columns(head)
     by_meaning: dict[str, str] = {}
     for meaning, names in names_by_meaning().items():
-        known = [plain[name] for name in names if name in plain]
-        known = [column for column in known if _can_be(meaning, head.columns[column])]
+        candidates = [plain[name] for name in names if name in plain]
+        candidates = [column for column in candidates if _can_be(meaning, head.columns[column])]
         if meaning == "time":
-            known = _times_first(known, head)
-        if known:
-            by_meaning[meaning] = known[0]
+            candidates = _times_first(candidates, head)
+        if candidates:
+            by_meaning[meaning] = candidates[0]
     _take_short_candles(plain, by_meaning)
     _take_numbers_of_candles(head, plain, by_meaning)
     _take_near_names(head, by_meaning)
@@ -199,8 +199,8 @@ def _share_of_times(values: pa.ChunkedArray) -> float:
     """Return the share of times among the non-missing values of a column."""
     rejections = Rejections(len(values))
     is_time = ~instants(values, "time", rejections, tz=dt.UTC).isna()
-    known = int(is_time.sum()) + int(rejections.bad.sum())
-    return int(is_time.sum()) / known if known else 0.0
+    count = int(is_time.sum()) + int(rejections.bad.sum())
+    return int(is_time.sum()) / count if count else 0.0
 
 
 _NEAR_RATE = re.compile(
@@ -240,8 +240,8 @@ def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
     is_text = bool(rejections.bad.any())
     if meaning in _WORDS:
         return is_text or meaning not in ("symbol", "side") or not np.isfinite(sizes).any()
-    known = sizes[np.isfinite(sizes)]
-    has_amounts = (known != 0).any() if meaning in ("oi_usd", "oi_coins") else known.size
+    finite = sizes[np.isfinite(sizes)]
+    has_amounts = (finite != 0).any() if meaning in ("oi_usd", "oi_coins") else finite.size
     return not is_text and bool(has_amounts)
 
 

@@ -191,7 +191,7 @@ def _tasks(table: str | None, files: Sequence[_Path], source: str | None, given:
     """Return each file with its tables; raise for invalid arguments before any file is opened."""
     if table is not None and source is None:
         make_plan(table, given)
-    return [task for found in find_sources(files) for task in recognise(found, table, source, given)]
+    return [task for opened in find_sources(files) for task in recognise(opened, table, source, given)]
 
 
 def _import_table(

@@ -103,13 +103,15 @@ def zone_in_name(name: str) -> str | None:
         return listed[0]
     words = [word.lower() for word in _LETTERS.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", name))]
     for word in words:
-        found = next((zone for known, zone in _ZONE_WORDS.items() if word == known), None)
-        if found is None and not word.isascii():
-            found = next((zone for known, zone in _ZONE_WORDS.items() if known in word), None)
-        if found is not None:
-            return found
+        zone_name = next((zone for zone_word, zone in _ZONE_WORDS.items() if word == zone_word), None)
+        if zone_name is None and not word.isascii():
+            zone_name = next((zone for zone_word, zone in _ZONE_WORDS.items() if zone_word in word), None)
+        if zone_name is not None:
+            return zone_name
     for word in words:
-        if word in _LOCAL_WORDS or any(known in word for known in _LOCAL_WORDS if not known.isascii()):
+        if word in _LOCAL_WORDS or any(
+            zone_word in word for zone_word in _LOCAL_WORDS if not zone_word.isascii()
+        ):
             raise ValueError(word)
     return None
 
@@ -189,8 +191,8 @@ def _serial_dates(column: pa.ChunkedArray) -> Array | None:
         days = floats(column.cast(pa.float64()))
     except pa.ArrowInvalid:
         return None
-    known = days[~np.isnan(days)]
-    if not known.size or known.min() < _SERIAL_DAYS[0] or known.max() > _SERIAL_DAYS[1]:
+    finite = days[~np.isnan(days)]
+    if not finite.size or finite.min() < _SERIAL_DAYS[0] or finite.max() > _SERIAL_DAYS[1]:
         return None
     seconds = np.round(np.nan_to_num(days) * 86_400).astype(np.int64)
     stamps = _SERIAL_EPOCH + seconds * np.timedelta64(1_000_000, "us")

@@ -76,8 +76,8 @@ def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> Non
     """Set venue and symbol of contracts of Hyperliquid's dexes as the adapters do."""
     venues = columns["exchange"]
     symbols = columns["symbol"]
-    known = ~venues.is_missing & ~symbols.is_missing
-    code = np.where(known, venues.codes.astype(np.int64) * len(symbols.texts) + symbols.codes, -1)
+    is_named = ~venues.is_missing & ~symbols.is_missing
+    code = np.where(is_named, venues.codes.astype(np.int64) * len(symbols.texts) + symbols.codes, -1)
     codes, places = np.unique(code, return_inverse=True)
     renamed: list[tuple[str | None, str | None]] = []
     for place, pair in enumerate(codes.tolist()):
@@ -113,8 +113,8 @@ def _refuse_spot(columns: dict[str, Any], words: Words, plan: ImportPlan, reject
     if "exchange" in columns:
         group = group + (columns["exchange"].codes.astype(np.int64) + 1) * (len(pairs) + 1)
     like = np.append(likeness, 0)[words.codes]
-    known = np.unique(group * _LIKENESSES + like)
-    least = known[np.append(True, np.diff(known // _LIKENESSES) > 0)]  # of each group
+    pairs_of_group = np.unique(group * _LIKENESSES + like)
+    least = pairs_of_group[np.append(True, np.diff(pairs_of_group // _LIKENESSES) > 0)]  # of each group
     least_of_row = least[np.searchsorted(least // _LIKENESSES, group)] % _LIKENESSES
     texts = words.strings()
     rejections.reject(
@@ -245,8 +245,8 @@ def _take_named_hours(columns: dict[str, Any], stamps: Array) -> None:
 
 def _year(columns: dict[str, Any]) -> int | None:
     stamps = columns.get("time")
-    known = None if stamps is None else stamps[~stamps.isna()]
-    return None if known is None or not len(known) else int(known[0].year)
+    stamps_known = None if stamps is None else stamps[~stamps.isna()]
+    return None if stamps_known is None or not len(stamps_known) else int(stamps_known[0].year)
 
 
 def _made_names(columns: dict[str, Any]) -> Words:
@@ -376,8 +376,8 @@ def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
 def _are_percent(long: Array, short: Array) -> bool:
     """Return whether shares are percent: both of each row add up to 100."""
     both = long + short
-    known = both[~np.isnan(both)]
-    return bool(known.size) and bool((np.abs(known - 100) < _ROUNDING).all())
+    sums = both[~np.isnan(both)]
+    return bool(sums.size) and bool((np.abs(sums - 100) < _ROUNDING).all())
 
 
 _ROUNDING = 1.5
@@ -445,9 +445,11 @@ def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
     first = rows["time"].min() - _OLDEST
     last = rows["time"].max() + pd.Timedelta(1, "us")
     symbols = sorted(set(rows["symbol"].astype(object)))
-    parts = [archive.read(name, first, last, symbols=symbols) for name in _PRICES]
+    frames = [archive.read(name, first, last, symbols=symbols) for name in _PRICES]
     columns = ["symbol", "exchange", "time", "price_usd", "kind"]
-    parts = [part.reindex(columns=columns).astype(dict.fromkeys(columns[:2], object)) for part in parts]
-    prices = pd.concat([part.assign(kind=part["kind"].astype(object)) for part in parts], ignore_index=True)
+    frames = [frame.reindex(columns=columns).astype(dict.fromkeys(columns[:2], object)) for frame in frames]
+    prices = pd.concat(
+        [frame.assign(kind=frame["kind"].astype(object)) for frame in frames], ignore_index=True
+    )
     prices = prices[prices["price_usd"] > 0].assign(rank=lambda p: p["kind"].map(_KINDS.index, "ignore"))
     return prices.sort_values(["time", "rank", "exchange"], na_position="first", kind="stable")

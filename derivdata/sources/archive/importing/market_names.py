@@ -119,9 +119,9 @@ class Market(NamedTuple):
 def market_of(name: str) -> Market:
     """Parse the name of a market; a name of an unknown pattern has the kind ``unknown``."""
     text = _COINS_BY_NAME.get(name.strip(), name.strip())
-    found = _vendor(text) or _option(text) or _dated(text) or _cme(text)
-    if found is not None:
-        return found
+    market = _vendor(text) or _option(text) or _dated(text) or _cme(text)
+    if market is not None:
+        return market
     if _CROSS.fullmatch(text):
         return Market(text, text, kind="cross")
     plain = contract(_MARGIN_WORDS.sub("", text))
@@ -149,9 +149,9 @@ def _vendor(text: str) -> Market | None:
     if match := _PHEMEX.fullmatch(text):
         plain = contract(f"{match['base']}-{match['quote'] or 'USD'}")
         return Market(plain.symbol, text, rank=plain.rank)
-    found = _coinalyze(text)
-    if found is not None:
-        return found
+    market = _coinalyze(text)
+    if market is not None:
+        return market
     match = _NAUTILUS.fullmatch(text)
     if match is not None and venue_of_word(match["venue"]) in VENUES:
         return market_of(match["name"])._replace(venue=venue_of_word(match["venue"]))
@@ -160,14 +160,14 @@ def _vendor(text: str) -> Market | None:
 
 def _coin_api(text: str, match: re.Match[str]) -> Market:
     plain = contract(f"{match['base']}-{match['quote']}")
-    found = Market(plain.symbol, text, venue_of_word(match["venue"]), rank=plain.rank)
+    market = Market(plain.symbol, text, venue_of_word(match["venue"]), rank=plain.rank)
     kind = {"PERP": "perpetual", "FTS": "future", "OPT": "option", "SPOT": "spot"}[match["kind"]]
     expiry = None if match["date"] is None else _expiry(match["date"])
     strike = None if match["strike"] is None else float(match["strike"])
     side = _side(match["side"] or "")
     if expiry is not None and strike is not None and side:
-        found = found._replace(name=made_name(plain.symbol, expiry, strike, side))
-    return found._replace(kind=kind, expiry=expiry, strike=strike, side=side)
+        market = market._replace(name=made_name(plain.symbol, expiry, strike, side))
+    return market._replace(kind=kind, expiry=expiry, strike=strike, side=side)
 
 
 def _coinalyze(text: str) -> Market | None:
@@ -274,18 +274,18 @@ _FOLDERS = 4
 
 def names_in_path(path: str) -> dict[str, str]:
     """Return the one venue and the one contract that the names of a file and its folders state."""
-    parts = path.split("/")[-_FOLDERS:]
-    words = {word.lower() for part in parts for word in _WORD.split(part)}
+    folders = path.split("/")[-_FOLDERS:]
+    words = {word.lower() for folder in folders for word in _WORD.split(folder)}
     venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
     venues &= KNOWN_VENUES
-    stem = parts[-1].split(".")[0]
+    stem = folders[-1].split(".")[0]
     pairs = re.findall(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])", stem)
     symbols = {contract(pair.replace("_", "-")).symbol for pair in pairs}
     if not symbols and not CURRENCIES & {*_WORD.split(stem.upper())}:
         names = {_COINS_BY_NAME.get(word, word.upper()) for word in _WORD.split(stem)}
         symbols = {word for word in names if word in _COINS}
     named = {"exchange": venues, "symbol": symbols}
-    return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(parts[:-1])
+    return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(folders[:-1])
 
 
 _PARTITION = re.compile(r"(?P<name>[a-z_]+)=(?P<value>[^=]+)", re.IGNORECASE)

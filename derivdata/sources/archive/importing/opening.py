@@ -85,8 +85,8 @@ def find_sources(files: Sequence[str | os.PathLike[str]]) -> list[Source]:
                 raise ArchiveError(f"{path}: no file has such a name")
         else:
             listed = [path]
-        for one in listed:
-            sources += _members(one)
+        for listed_path in listed:
+            sources += _members(listed_path)
     return sources
 
 

@@ -213,8 +213,8 @@ def make_plan(
     }
     if "side" in replaced:
         _complete_sides(replaced["side"], keyed.columns["side"].allowed)
-    known = {**_DEFAULTS, "kind": _KINDS.get(table), **given.defaults}
-    defaults = {name: word for name, word in known.items() if word and name in names}
+    constants = {**_DEFAULTS, "kind": _KINDS.get(table), **given.defaults}
+    defaults = {name: word for name, word in constants.items() if word and name in names}
     return ImportPlan(
         table=keyed,
         sources=dict(given.map),

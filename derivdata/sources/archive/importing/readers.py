@@ -375,7 +375,7 @@ def _csv_lines(
 
     Arrow does not count lines, so the file is read again as far as necessary.
     """
-    found: dict[int, int] = {}
+    lines: dict[int, int] = {}
     found_broken: dict[int, int] = {}
     wanted = {*rows}
     wanted_broken = {*broken}
@@ -384,15 +384,15 @@ def _csv_lines(
         for line, width in _widths(stream, form):
             if width == len(form.names):
                 if good in wanted:
-                    found[good] = line
+                    lines[good] = line
                 good += 1
             else:
                 if bad in wanted_broken:
                     found_broken[bad] = line
                 bad += 1
-            if len(found) == len(wanted) and len(found_broken) == len(wanted_broken):
+            if len(lines) == len(wanted) and len(found_broken) == len(wanted_broken):
                 break
-    return [found[row] for row in rows], [found_broken[row] for row in broken]
+    return [lines[row] for row in rows], [found_broken[row] for row in broken]
 
 
 def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:

@@ -176,9 +176,9 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
     """Return how a file of a layout is read: `given` values come before the layout and the path."""
     constants = {**layout.set, **reads.set, **said}
     constants = {name: layout.values.get(name, {}).get(word, word) for name, word in constants.items()}
-    known = {*archive_table(reads.table).columns, "interval_hours", *reads.extra}
+    columns = {*archive_table(reads.table).columns, "interval_hours", *reads.extra}
     mapped = {n: c for n, c in {**reads.map, **given.map}.items() if n not in given.set}
-    fixed = {n: w for n, w in constants.items() if n not in given.map and n in known} | {**given.set}
+    fixed = {n: w for n, w in constants.items() if n not in given.map and n in columns} | {**given.set}
     own = reads.venues.get(venue_slug(fixed.get("exchange", "")), {})
     sides = {"side": _pairs(own["side"])} if "side" in own else {}
     whole = given._replace(
@@ -188,7 +188,7 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
         values={**layout.values, **sides, **given.values},
         extra=reads.extra,
     )
-    whole = whole._replace(values={n: w for n, w in whole.values.items() if n in known})
+    whole = whole._replace(values={n: w for n, w in whole.values.items() if n in columns})
     stated = "interval_hours" in {*given.map, *given.set}
     plan = make_plan(reads.table, whole, layout.header, reads.adjust, is_spaced=reads.spaced and not stated)
     return plan._replace(

@@ -63,24 +63,24 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
 
     Two columns or more are of markets, and one of these of a leading coin, or all of venues.
     """
-    found: dict[str, WideColumn] = {}
+    columns: dict[str, WideColumn] = {}
     rest = []
     for name in names:
         column = _wide_column(name)
         if column is None:
             rest.append(name)
         else:
-            found[name] = column
-    if len(found) < 2 or not _are_keys(rest):
+            columns[name] = column
+    if len(columns) < 2 or not _are_keys(rest):
         return None
-    entities = {column.entity for column in found.values()}
+    entities = {column.entity for column in columns.values()}
     symbols = {market_of(entity.symbol).symbol for entity in entities if entity.symbol}
     if symbols and not symbols & _LEADERS:
         return None
-    has_two_levels = all(LEVELS in name for name in found)  # yfinance names the one market of a file
+    has_two_levels = all(LEVELS in name for name in columns)  # yfinance names the one market of a file
     if len({bool(entity.symbol) for entity in entities}) != 1 or (len(entities) < 2 and not has_two_levels):
         return None
-    return found
+    return columns
 
 
 def _are_keys(names: Sequence[str]) -> bool:
@@ -218,16 +218,16 @@ _OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|call|put)s?[_ .](?P<field>\w+)\W?", 
 @lru_cache(maxsize=256)
 def _option_columns(names: tuple[str, ...]) -> Mapping[str, tuple[str, str]] | None:
     """Return side and field of the columns of a chain with calls and puts in one row; None for others."""
-    found: dict[str, tuple[str, str]] = {}
+    columns: dict[str, tuple[str, str]] = {}
     for name in names:
         match = _OPTION_SIDE.fullmatch(name)
         if match is not None:
             side = "call" if match["side"].lower().startswith("c") else "put"
-            found[name] = (side, match["field"].lower())
-    calls = {field for side, field in found.values() if side == "call"}
-    puts = {field for side, field in found.values() if side == "put"}
+            columns[name] = (side, match["field"].lower())
+    calls = {field for side, field in columns.values() if side == "call"}
+    puts = {field for side, field in columns.values() if side == "put"}
     has_strike = any(meaning_of(name) == "strike" for name in names)
-    return found if calls and calls == puts and has_strike else None
+    return columns if calls and calls == puts and has_strike else None
 
 
 def _option_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, tuple[str, str]]) -> Reshaped:

@@ -107,12 +107,12 @@ class MissingRows:
         if self._is_of_payments:
             series, stamps, hours = map(np.concatenate, (self._series, self._stamps, self._hours))
             return self._shown([(_of_payments(series, stamps, hours), "")])
-        found = []
+        texts = []
         steps = self._steps()
         for step in np.unique(steps[steps > 0]).tolist():
             runs = self._of_grid(steps == step, step)
-            found.append((runs, f" (step {step_text(step)})"))
-        return self._shown(found)
+            texts.append((runs, f" (step {step_text(step)})"))
+        return self._shown(texts)
 
     def _of_grid(self, has_step: Array, step: int) -> MissingRuns:
         """Return the missing steps of some series. Complete series are recognised without a sort."""
@@ -126,8 +126,8 @@ class MissingRows:
             end = width - np.argmax(has_row[:, ::-1], axis=1)
             has_step = has_step & (has_row.sum(axis=1) < end - begin)
         chosen = [has_step[series] for series in self._series]
-        series = np.concatenate([part[rows] for part, rows in zip(self._series, chosen, strict=True)])
-        stamps = np.concatenate([part[rows] for part, rows in zip(self._stamps, chosen, strict=True)])
+        series = np.concatenate([values[rows] for values, rows in zip(self._series, chosen, strict=True)])
+        stamps = np.concatenate([values[rows] for values, rows in zip(self._stamps, chosen, strict=True)])
         return grid_runs(series, stamps, first * step, (first + width) * step, step)
 
     def _steps(self) -> Array:
