@@ -303,7 +303,7 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
     endpoint = next(e for e in VENUES[venue].endpoints if e.what == "funding" and e.confirmed)
     fakes.faults[venue] = [(status, {}, text)]
     with pytest.raises(
-        VenueError, match=r"(?s)spends .* of its limit|blocks this address: .*; leave it"
+        VenueError, match=r"(?s)derivdata uses .* of its limit|blocks this address: .*; leave it"
     ) as refused:
         session.ask(endpoint)
     assert (refused.value.reason, refused.value.status) == (reason, status)
