@@ -78,8 +78,8 @@ def _verdict(fee: float, rows: pd.DataFrame) -> str:
     forecast, earned = rows["forecast"].mean(), rows["earned"].mean()
     return (
         f"- **{fee:g} bps a trade:** {positive} of {len(rows)} positions of a week had a gain. "
-        f"The mean forecast was {forecast:.1f} bps, and the mean gain {earned:.1f} bps. In total they earned "
-        f"{total / 100:.1f} % of one leg's notional, {by_month[best] / 100:.1f} % of it in {best}."
+        f"On average {forecast:.1f} bps were forecast and {earned:.1f} bps earned. In total the positions "
+        f"earned {total / 100:.1f} % of one leg's notional, {by_month[best] / 100:.1f} % of it in {best}."
     )
 
 
