@@ -161,10 +161,13 @@ def test_misuse_is_refused(noisy):
         essvi(k[0], iv[0], years)
     with pytest.raises(ValueError, match="iv must have the dim 'strike', got dims"):
         essvi(k.rename(strike="quote"), iv.rename(strike="quote"), years)
-    with pytest.raises(ValueError, match=r"year_fraction must have dims expiry and not strike, got \(\)"):
+    with pytest.raises(
+        ValueError, match=r"year_fraction must have the dim 'expiry', and not the dim 'strike', got dims \(\)"
+    ):
         essvi(k, iv, 0.1)
     with pytest.raises(
-        ValueError, match=r"must have dims those of the slices and not strike, got \('expiry', 'strike'\)"
+        ValueError,
+        match=r"must have only dims of the slices, and not the dim 'strike', got dims \('expiry', 'strike'\)",
     ):
         smile.fit(k, iv, iv, weights="equal")
     with pytest.raises(

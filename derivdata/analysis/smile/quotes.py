@@ -140,8 +140,8 @@ def labelled(
         slices = [str(name) for name in volatility.dims if name != dim]
     t = named(year_fraction, slices, "year_fraction")
     if dim in t.dims or not set(core[:-1]) <= set(t.dims):
-        needs = ", ".join(core[:-1]) or "those of the slices"
-        raise ValueError(f"year_fraction must have dims {needs} and not {dim}, got {t.dims}")
+        needs = " and ".join(f"the dim {name!r}" for name in core[:-1]) or "only dims of the slices"
+        raise ValueError(f"year_fraction must have {needs}, and not the dim {dim!r}, got dims {t.dims}")
     k = named(log_moneyness, every, "log_moneyness")
     if dim not in k.dims:
         raise ValueError(
