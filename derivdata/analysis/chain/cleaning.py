@@ -141,7 +141,7 @@ def usable(
 ) -> PreparedChain:
     """Return the options of a table that can be used, as `clean` does.
 
-    Live options that go for their volatility or price are appended to `left_out`.
+    Live options that are dropped for their volatility or price are appended to `left_out`.
     """
     require_price_units(chain)
     chain = with_volatilities(chain)

@@ -2,7 +2,7 @@
 
 Total variance is linear in time at equal log-moneyness between two listed expiries, if that is free of
 butterflies at every time between them. Each pair is certified: Durrleman's g times w² is a polynomial of
-degree 4 in the share of the later expiry. It is positive on the whole way if no coefficient in Bernstein's
+degree 4 in the share of the later expiry. It is positive for every share if no coefficient in Bernstein's
 basis is negative, at some 660 log-moneyness out to 100 deviations. For a pair that fails, prices are mixed
 (Gatheral and Jacquier 2014, lemma 5.1), which is free if the two slices are, but not suitable for quoting:
 the mixture of a narrow and a wide distribution has fatter tails than either.
