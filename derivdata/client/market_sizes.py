@@ -22,6 +22,7 @@ LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
 _PRICES = (
     "price_usd", "price", "underlying_price", "index_price_usd", "order_price_usd", "fill_price_usd",
 )  # fmt: skip
+_PRICES_OF_UNDERLYINGS = ("underlying_price", "index_price_usd")
 _SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
 """Coins that exist at most, twice as many as in 2026 for ETH."""
 _LARGE_VENUES = ("binance", "bybit", "okx")
@@ -73,7 +74,8 @@ def _prices(e: CheckedAnswer) -> Iterator[str]:
     symbols = _symbols(e)
     if symbols is None:
         return
-    for name in _PRICES:
+    # Prices of options are premiums, and the strike tells options from futures
+    for name in _PRICES if "strike" not in e.columns else _PRICES_OF_UNDERLYINGS:
         values = e.numbers(name) if name in e.columns else None
         if values is None:
             continue
@@ -100,8 +102,8 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
         if values is None or "instrument_name" in e.columns:
             continue
         limit = least if name == "oi_usd" else least * hours
-        if venues is None:
-            limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" else 0.0
+        if venues is None:  # of all venues, or of one dex of HIP-3
+            limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" and "dex" not in e.columns else 0.0
         for symbol in LEAST_PRICES:
             for venue in _LARGE_VENUES if venues is not None else ("all venues",):
                 is_own = (symbols == symbol) & is_recent & np.isfinite(values)
@@ -190,7 +192,7 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
         yield from _mean_liquidation(e)
     if name == "markets_exchange_history" and e.size > _LEAST_STEPS:
         of_stock, of_flow = (_usual_step(e, column) for column in ("oi_usd", "volume_usd"))
-        if of_stock > _STEPS_OF_STOCK * of_flow:
+        if of_stock > _STEPS_OF_STOCK * of_flow > 0.0:
             yield (
                 f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
                 "the two may be exchanged"

@@ -1,0 +1,46 @@
+"""Figures of real markets that the rules about sizes and patterns do not doubt."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from tests.test_fetch_validation import always, answering
+
+HOURS = pd.date_range("2026-06-01", periods=72, freq="h", tz="UTC")
+WINDOW = ("2026-06-01", "2026-06-04")
+STAMPS = [f"{stamp:%Y-%m-%dT%H:%M:%SZ}" for stamp in HOURS]
+
+
+def notices(body: Any, call: Callable[[], object]) -> list[str]:
+    with answering(always(body)), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(warning.message) for warning in caught]
+
+
+def test_premiums_of_options_are_not_prices_of_a_coin() -> None:
+    dd.connect("sample")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trades = dd.options.trades(["BTC", "ETH"], "1d")
+    assert trades["price_usd"].min() < 350.0
+    assert [str(warning.message) for warning in caught] == []
+
+
+@pytest.mark.parametrize("volume", [0.0, 5e9])
+def test_a_venue_with_constant_volume_has_not_exchanged_it_with_its_open_interest(volume: float) -> None:
+    sizes = 1e9 * np.exp(np.cumsum(np.random.default_rng(0).normal(0.0, 0.01, len(STAMPS))))
+    rows = [
+        {"timestamp": stamp, "oi_usd": size, "volume_usd": volume}
+        for stamp, size in zip(STAMPS, sizes.tolist(), strict=True)
+    ]
+    body = {"exchange": "okx", "resolution": "1h", "data": rows}
+    texts = notices(body, lambda: dd.markets.exchange_history("okx", *WINDOW))
+    assert not [text for text in texts if "may be exchanged" in text]
