@@ -59,6 +59,8 @@ _LEAST_AGREEMENT = 0.4
 _LATE = 0.8
 _NOT_LATE = 0.4
 """Shares of the others' correlation with each other, with the shifted rows and with the rows as they are."""
+_CHANCE = 4.0
+"""Standard errors of a correlation that the largest of 24 lags of unrelated rows rarely reaches."""
 _RELATED = 0.8
 _UNRELATED = 0.1
 _OPPOSITE_ROWS = 12
@@ -284,7 +286,8 @@ def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -
         lags = [lag * sign for lag in _LAGS for sign in (1, -1)]
         by_lag = [_correlation(*_shifted(own, others, lag)) for lag in lags]
         best = int(np.argmax(by_lag))
-        if by_lag[best] > _LATE * agreement:
+        chance = _CHANCE / np.sqrt(np.count_nonzero(own))
+        if by_lag[best] > max(_LATE * agreement, chance):
             faults.append(_fault_of(series, code, float(lags[best])))
     return faults
 
