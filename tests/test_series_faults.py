@@ -220,6 +220,7 @@ def test_mirrored_interest_is_found() -> None:
     whole = np.array([-1.0, -1.0, 0.0, -1.0, -2.0, -1.0, 1.0, -3.0, -1.0, 0.0])  # rounded to whole bps
     assert mirrored_rates(series, whole) == []
     assert len(mirrored_rates(series, np.full(10, -1.0))) == 1
+    assert len(mirrored_rates(series, np.full(10, -0.9999999))) == 1
 
 
 def test_rates_between_missing_ones_are_not_lone() -> None:

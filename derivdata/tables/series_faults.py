@@ -638,8 +638,9 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
             continue
         distinct = np.unique(np.round(rates[own][np.isfinite(rates[own])], _RATE_DECIMALS))
         multiples = _multiples_of_step(distinct)
-        steps = np.inf if multiples is None else float(np.max(np.abs(multiples[np.abs(distinct) == 1.0])))
-        is_single_size = (np.abs(distinct) == _INTEREST_BPS).all()
+        is_near = np.abs(np.abs(distinct) - _INTEREST_BPS) < 2e-6
+        steps = np.inf if multiples is None else float(np.max(np.abs(multiples[is_near])))
+        is_single_size = is_near.all()
         if steps >= _LEAST_STEPS or is_single_size:
             faults.append(SeriesFault(int(own[0]), int(own.size), -1.0))
     return faults
