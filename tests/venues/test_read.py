@@ -294,6 +294,11 @@ def test_a_frame_that_rejects_a_subscription_is_an_error(exchange: str, frame: s
         dd.venues.read(exchange, "any", frame)
 
 
+@pytest.mark.parametrize("frame", ['{"channel": ["tickers"]}', '{"type": {"name": "error"}}'])
+def test_a_frame_whose_kind_is_no_text_rejects_nothing(frame: str) -> None:
+    assert dd.venues.read("mexc", "any", frame) == {}
+
+
 CONFIRMED = [
     ("deribit", '{"id": 3, "result": ["book.ETH-PERPETUAL.100ms"], "testnet": false}'),
     ("gateio", '{"event": "subscribe", "payload": ["BTC_USDT"], "result": {"status": "success"}}'),

@@ -598,7 +598,7 @@ def refuse_event(reading: Body) -> None:
         return
     event = reading.decode(_Event)
     is_error = isinstance(event.error, dict) or event.result == []
-    if not is_error and not {event.channel, event.event, event.type} & {*_REJECTIONS}:
+    if not is_error and not any(word in _REJECTIONS for word in (event.channel, event.event, event.type)):
         return
     texts = (event.error, event.content, event.message, event.msg, event.data)
     text = next((text for text in texts if text), "no subscription was confirmed")
