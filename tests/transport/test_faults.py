@@ -317,6 +317,8 @@ def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
         ({"gw-ratelimit-reset": "2500"}, b"", 2.5),
         ({"RateLimit": '"credits";r=10;t=45'}, b"", 45.0),
         ({"RateLimit": '"burst";r=10;t=1, "daily";r=0;t=3600, "minute";r=3;t=9000'}, b"", 3600.0),
+        ({"RateLimit": '"burst";r=5;t=1, "daily";r=900;t=80000'}, b"", 1.0),
+        ({"RateLimit": '"credits";t=20;r=0'}, b"", 20.0),
         ({"Retry-After": "1772438407000"}, b"", 7.0),
         ({"Retry-After": "1772438407"}, b"", 7.0),
         ({"Retry-After": "-1"}, b"", None),

@@ -214,7 +214,8 @@ def persist(
 _RESETS = ("X-Bapi-Limit-Reset-Timestamp", "X-Gate-RateLimit-Reset-Timestamp")
 """Headers with the time at which a limit ends: in ms (Bybit's v5 pages), in s (Gate's v4 pages)."""
 _LEFT = "gw-ratelimit-reset"  # remaining time in ms (KuCoin, as clients read it)
-_POLICY = re.compile(r";\s*r=(\d{1,9})\s*;\s*t=(\d{1,6})\b")
+_LEFT_OF_POLICY = re.compile(r";\s*r=(\d{1,9})\b")
+_RESET_OF_POLICY = re.compile(r";\s*t=(\d{1,6})\b")
 """Remaining requests and seconds to the reset of each policy of a ``RateLimit`` header
 (draft-ietf-httpapi-ratelimit-headers). Pacifica sends ``"credits";r=150;t=20`` (a client's test, 2026-09)."""
 _UNTIL = re.compile(r"(?:until|after)\D{0,20}(\d{13})\b")
@@ -233,10 +234,9 @@ def stated_wait(reply: KeylessReply) -> float | None:
     left = headers.get(_LEFT, "")
     if left.isdecimal():
         return int(left) / 1000
-    policies = _POLICY.findall(headers.get("RateLimit", ""))
-    if policies:
-        used_up = [float(seconds) for remaining, seconds in policies if int(remaining) == 0]
-        return max(used_up or [float(seconds) for _, seconds in policies])
+    seconds = _seconds_to_reset(headers.get("RateLimit", ""))
+    if seconds is not None:
+        return seconds
     # 3. The end of a limit or a ban, in s or ms, by the server's clock.
     date = http_date(headers.get("Date"))
     now = (machine_now() if date is None else date).timestamp()
@@ -249,6 +249,17 @@ def stated_wait(reply: KeylessReply) -> float | None:
             end = int(stamp) / 1000 if len(stamp) > 10 else int(stamp)
             waits.append(end - now)
     return max((wait for wait in waits if wait > 0), default=None)
+
+
+def _seconds_to_reset(header: str) -> float | None:
+    """Return the time to the reset of the policy with the fewest requests left, the longest of equal ones."""
+    policies = []
+    for policy in header.split(","):
+        reset = _RESET_OF_POLICY.search(policy)
+        left = _LEFT_OF_POLICY.search(policy)
+        if reset is not None:
+            policies.append((0 if left is None else -int(left[1]), float(reset[1])))
+    return max(policies)[1] if policies else None
 
 
 def refusal(where: str, reply: KeylessReply) -> VenueError:
