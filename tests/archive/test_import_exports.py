@@ -275,3 +275,40 @@ def test_rates_without_a_sign_next_to_who_pays_are_refused(tmp_path: Path) -> No
         _imported(tmp_path, "okx.csv", signed.replace(",-", ","))
     _imported(tmp_path, "okx.csv", signed)
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].min() == pytest.approx(-0.2)
+
+
+def test_sides_of_the_writer_do_not_say_who_pays(tmp_path: Path) -> None:
+    rows = [f"{stamp}Z,BTC,0.0001,SHORT,short carry" for stamp in _STAMPS]
+    _imported(tmp_path, "okx.csv", "\n".join(["time,symbol,funding_rate,position,strategy", *rows]) + "\n")
+    assert set(_rows(tmp_path, "funding_settlements")["rate_bps_8h"]) == {1.0}
+
+
+@pytest.mark.parametrize("name", ["timestamp_utc_1", "time_utc_1h", "date_utc_10"])
+def test_a_number_after_utc_and_a_separator_is_no_offset(tmp_path: Path, name: str) -> None:
+    """BigQuery and pandas number the second of two columns of one name."""
+    rows = [f"{stamp},BTC,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    _imported(tmp_path, "okx.csv", "\n".join([f"{name},symbol,funding_rate", *rows]) + "\n")
+    stored = _rows(tmp_path, "funding_settlements")["time"]
+    assert stored.tolist() == [stamp.tz_localize("UTC") for stamp in _STAMPS]
+
+
+def test_coins_with_names_of_other_languages_are_not_omitted(tmp_path: Path) -> None:
+    """Vietnamese names of columns without accents are those of coins."""
+    coins = ["BTC", "CAP", "MA", "SAN"]
+    rows = [f"{stamp}Z,{rate},{rate},{rate},{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    text = "\n".join([f"time,{','.join(coins)}", *rows]) + "\n"
+    _imported(tmp_path, "funding_binance.csv", text, table="funding_settlements")
+    assert sorted(set(_rows(tmp_path, "funding_settlements")["symbol"])) == coins
+
+
+def test_text_in_an_unknown_encoding_is_an_error_with_the_name_of_the_file(tmp_path: Path) -> None:
+    text = _lines("time,symbol,funding_rate,备注", "%Y-%m-%dT%H:%M:%SZ", "{time},BTC,{rate},丂")
+    with pytest.raises(ArchiveError, match=r"okx\.csv: its text is not UTF-8"):
+        _imported(tmp_path, "okx.csv", text.encode("gbk"))
+
+
+def test_fractions_next_to_numbers_with_several_dots_are_refused(tmp_path: Path) -> None:
+    rows = [f"{_STAMPS[0]}Z,BTC,2.000.000.001", f"{_STAMPS[1]}Z,BTC,0.123"]
+    text = "\n".join(["time,symbol,oi_usd", *rows]) + "\n"
+    with pytest.raises(ArchiveError, match="its columns are not recognised"):
+        _imported(tmp_path, "okx.csv", text)

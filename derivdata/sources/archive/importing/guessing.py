@@ -572,7 +572,9 @@ def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> 
         )
 
 
-_PAYERS = re.compile(r"long|short", re.I)
+_PAYERS = re.compile(r"(longs?|shorts?)( ?pays?( ?(longs?|shorts?))?)?", re.I)
+_NOT_OF_PAYERS = re.compile(r"position|pos|strateg|trade|my", re.I)
+"""Words of columns with a side of the caller."""
 
 
 def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
@@ -581,14 +583,15 @@ def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
     if (rates < 0).any():
         return
     for name, values in head.columns.items():
-        if not pa.types.is_string(values.type):
+        if not pa.types.is_string(values.type) or _NOT_OF_PAYERS.search(name):
             continue
         words = encoded(values).texts
-        is_of_payers = bool(words) and all(_PAYERS.search(word) for word in words)
+        is_of_payers = bool(words) and all(_PAYERS.fullmatch(word.replace("_", " ")) for word in words)
         if is_of_payers and any("short" in word.lower() for word in words):
             raise ArchiveError(
                 f"{source}: its column {column} has no negative value, and its column {name} says who pays "
-                f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs"
+                f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs, or pass "
+                f"--map rate_bps_8h={column} and its --unit if that column is something else"
             )
 
 

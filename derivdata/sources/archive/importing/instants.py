@@ -73,8 +73,10 @@ def zone(name: str) -> dt.tzinfo:
         raise ValueError(f"tz={name!r} is not a time zone: write Europe/London, UTC or UTC+3") from None
 
 
-_OFFSET_IN_NAME = re.compile(r"(?:UTC|GMT)[_ ]?([+-]?\s*\d{1,2}(?::?\d{2})?)(?!\d)", re.IGNORECASE)
-"""``Time (UTC+8)``, ``time GMT+08:00``, ``datetime_utc8``."""
+_OFFSET_IN_NAME = re.compile(
+    r"(?:UTC|GMT)(?:[_ ]?(?P<signed>[+-]\s*\d{1,2}(?::?\d{2})?)|(?P<ahead>\d{1,2})(?![\da-z]))", re.IGNORECASE
+)
+"""``Time (UTC+8)``, ``time GMT+08:00``, ``datetime_utc8``; not ``time_utc_1``, the second of two columns."""
 _ZONE_IN_NAME = re.compile(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
 _ZONE_WORDS = {
     "utc": "UTC", "gmt": "UTC", "zulu": "UTC", "jst": "UTC+9", "kst": "UTC+9", "hkt": "UTC+8", "sgt": "UTC+8",
@@ -96,8 +98,7 @@ def zone_in_name(name: str) -> str | None:
     """
     offset = _OFFSET_IN_NAME.search(name)
     if offset is not None:
-        ahead = offset[1].replace(" ", "")
-        return f"UTC{ahead}" if ahead[0] in "+-" else f"UTC+{ahead}"
+        return f"UTC{(offset['signed'] or '+' + offset['ahead']).replace(' ', '')}"
     listed = _ZONE_IN_NAME.search(name)
     if listed is not None and listed[0] in zoneinfo.available_timezones():
         return listed[0]

@@ -150,7 +150,7 @@ def _tar(file: io.BufferedReader) -> tarfile.TarFile:
 def opened(source: Source) -> Iterator[tuple[Kind, IO[bytes]]]:
     """Open a file without its compression; its first bytes show its format."""
     with stored(source) as packed:
-        stream = _unpacked(packed)
+        stream = _in_utf8(_unpacked(packed))
         head = stream.peek(_HEAD)[:_HEAD]
         if _AFTER_TIME.match(head) is not None:
             yield "json", io.BufferedReader(_WithoutTimes(stream), 1 << 20)
@@ -190,6 +190,11 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
         if codec is None:
             break
         stream = _decompressed(stream, codec)
+    return stream
+
+
+def _in_utf8(stream: io.BufferedReader) -> io.BufferedReader:
+    """Return a stream of text in UTF-8; other data as it is."""
     head = stream.peek(_HEAD)[:_HEAD]
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return io.BufferedReader(_Utf8(stream, "utf-16"), 1 << 20)

@@ -35,8 +35,8 @@ _LARGE = re.compile(r"(?P<digits>\$?[-+]?\d+(?:\.\d+)?) ?(?P<unit>K|M|B|bn|mn)")
 _LARGE_UNITS = {"K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 """``2.01B`` of dashboards."""
 _MANY_DOTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3}){2,}")
-_DOTTED = re.compile(r"[-+]?\d{1,3}(\.\d{3})*")
-"""``2.000.000.001``: dots between thousands, which two of them in a number show."""
+_DOTTED = re.compile(r"[-+]?([1-9]\d{0,2}(\.\d{3})*|0)")
+"""``2.000.000.001``: dots between thousands, which two of them in a number show. ``0.123`` is a fraction."""
 _SHOWN = 20
 """Rejected rows of a chunk that are shown with their reasons."""
 
