@@ -141,6 +141,21 @@ def test_copied_series_are_found_once() -> None:
     assert copied_series(*rows(values)) == [], "one value is no copy"
 
 
+def test_prices_of_a_venue_with_fewer_rows_are_compared_at_the_same_times() -> None:
+    """A market that rises by 28 % is 10 % higher in the last rows than at its median."""
+    prices = np.exp(np.linspace(0.0, 0.25, ROWS))
+    last = ROWS // 6
+    series = np.repeat(np.arange(4), [ROWS, ROWS, ROWS, last])
+    times = np.concatenate([*[np.arange(ROWS)] * 3, np.arange(ROWS)[-last:]])
+    values = np.concatenate([*[prices] * 3, prices[-last:]])
+    market = np.zeros_like(series)
+    assert len(scaled_series(series, market, values, kind="price")) == 1
+    assert scaled_series(series, market, values, kind="price", times=times) == []
+    values[-last:] *= 1.1
+    [fault] = scaled_series(series, market, values, kind="price", times=times)
+    assert fault.row == 3 * ROWS
+
+
 def test_whole_series_in_another_unit_are_found_by_others_that_agree() -> None:
     series, market, _, _ = rows(walks())
     prices = np.full((4, ROWS), 100.0) + np.arange(4)[:, None]

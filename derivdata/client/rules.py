@@ -500,7 +500,9 @@ def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
         yield f"{name} of {venues[0]} and {venues[1]} is the same in all rows: one of them may be copied"
     if is_rate or name in _PRICES:
         kind = "rate" if is_rate else "price"
-        faults = scaled_series(rows.series, rows.market, rows.values, kind=kind, by_size=rows.by_size)
+        faults = scaled_series(
+            rows.series, rows.market, rows.values, kind=kind, times=rows.times, by_size=rows.by_size
+        )
         for fault in faults[:1]:
             others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
             yield (

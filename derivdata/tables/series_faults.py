@@ -497,13 +497,20 @@ def copied_series(series: _Array, market: _Array, times: _Array, values: _Array)
 
 
 def scaled_series(
-    series: _Array, market: _Array, values: _Array, *, kind: str, by_size: SeriesSizes | None = None
+    series: _Array,
+    market: _Array,
+    values: _Array,
+    *,
+    kind: str,
+    times: _Array | None = None,
+    by_size: SeriesSizes | None = None,
 ) -> list[SeriesFault]:
     """Return series of another size than at least two other series of their market, which agree.
 
     `kind` is ``"price"``, whose ratio to others is at most 2, or ``"rate"``, whose median size is compared
     with the factors 100, 10³, 10⁴ and 10⁶. Other figures are not compared, since their sizes differ between
-    venues. The arguments are as in `peer_changes`.
+    venues. With `times`, prices are apart only if they are at the same times: a venue may have fewer rows.
+    The arguments are as in `peer_changes`.
     """
     if not values.size:
         return []
@@ -523,12 +530,30 @@ def scaled_series(
             if others.max() - others.min() > np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO):
                 continue
             is_unit = (np.abs(np.abs(change) - _SCALES) <= _NEAR).any()
-            spread = _PRICE_SPREADS * float(others.max() - others.min())
-            is_other_price = abs(change) > max(_PRICE_APART, spread)
-            if is_unit if kind == "rate" else is_other_price:
+            least = max(_PRICE_APART, _PRICE_SPREADS * float(others.max() - others.min()))
+            is_other_price = kind == "price" and abs(change) > least
+            sections = np.column_stack([starts, ends])[[place, *own[own != place]]]
+            is_other_price = is_other_price and _is_apart_at_once(times, values, sections, least)
+            if is_other_price or (is_unit and kind == "rate"):
                 rows = int(ends[place] - starts[place])
                 faults.append(SeriesFault(int(starts[place]), rows, float(np.exp(change))))
     return faults
+
+
+def _is_apart_at_once(times: _Array | None, values: _Array, sections: _Array, least: float) -> bool:
+    """Return whether the first series is apart from two others at the same times; True without times."""
+    if times is None:
+        return True
+    own, *others = (slice(first, end) for first, end in sections.tolist())
+    ratios = []
+    for other in others:
+        _, mine, theirs = np.intersect1d(times[own], times[other], return_indices=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.log(values[own][mine] / values[other][theirs])
+        change = change[np.isfinite(change)]
+        if change.size:
+            ratios.append(float(np.median(change)))
+    return len(ratios) >= _PEERS and abs(float(np.median(ratios))) > least
 
 
 def repeated_pair(rates: _Array) -> tuple[float, float] | None:
