@@ -118,6 +118,11 @@ def test_opposite_signs_are_found() -> None:
     assert (run.row, run.rows) == (2 * ROWS, 40)
     assert opposite_runs(*joined(rates, rates, rates)) == []
     assert opposite_runs(*joined(rates, rates, np.abs(rates) * 0.1)) == []  # near 0
+    (run,) = opposite_runs(*joined(rates, rates, -rates))
+    assert run.rows == ROWS
+    thin = np.where(np.arange(ROWS) < 80, -1.0, 1.0)
+    assert opposite_runs(*joined(rates, rates, thin)) == []  # it has both signs
+    assert opposite_runs(*joined(rates, rates, 20.0 * np.abs(rates))) == []  # and another market's size
 
 
 def test_rates_in_other_units_are_found() -> None:

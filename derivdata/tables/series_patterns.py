@@ -65,6 +65,7 @@ _RELATED = 0.8
 _UNRELATED = 0.1
 _OPPOSITE_ROWS = 12
 _OPPOSITE_BPS = 0.3
+_SAME_SIZE = 3.0
 _TINY_BPS = 0.05
 """Rate that 1 of 20 rows of a response is above; the interest of the venues' formula is 20 times as large."""
 _TINY_ROWS = 48
@@ -316,7 +317,8 @@ def _shifted(own: _Array, others: _Array, lag: int) -> tuple[_Array, _Array]:
 def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) -> list[SeriesFault]:
     """Return runs of at least twelve rates whose sign is opposite to all others of the market.
 
-    Only rates away from 0 are compared.
+    Only rates away from 0 are compared, and sizes must be like those of the others: the rate of a thin market
+    may well be opposite for hours.
     """
     faults = []
     for codes, table in _tables(series, market, times, rates):
@@ -330,6 +332,8 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
         for place in np.flatnonzero(is_opposite.sum(axis=1) >= _OPPOSITE_ROWS).tolist():
             own = table[place]
             is_same = (is_market_up[place] & (own > 0.0)) | (is_market_down[place] & (own < 0.0))
+            if not _may_lack_sign(own, np.delete(table, place, axis=0), is_opposite[place], is_same):
+                continue
             compared = np.flatnonzero(is_opposite[place] | is_same)
             edges = np.flatnonzero(np.diff(np.concatenate([[0], is_opposite[place][compared], [0]])))
             runs = [(end - first, -first) for first, end in zip(edges[::2], edges[1::2], strict=True)]
@@ -339,6 +343,15 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
                 start = int(np.flatnonzero(series == codes[place])[0])
                 faults.append(SeriesFault(start + before, int(length), -1.0))
     return faults
+
+
+def _may_lack_sign(own: _Array, others: _Array, is_opposite: _Array, is_same: _Array) -> bool:
+    """Return whether rates are never negative, or mirrored in both directions, and of the others' sizes."""
+    is_lost = not (own < 0.0).any()
+    opposite = own[is_opposite]
+    is_mirrored = bool((opposite > 0.0).any() and (opposite < 0.0).any() and not is_same.any())
+    ratio = float(np.median(np.abs(opposite)) / np.nanmedian(np.abs(others[:, is_opposite])))
+    return (is_lost or is_mirrored) and 1.0 / _SAME_SIZE < ratio < _SAME_SIZE
 
 
 def rank_correlation(first: _Array, second: _Array) -> float:
