@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.client.option_values import unlike_black
+from derivdata.tables import TABLES
 from tests.test_fetch_validation import always, answering
 
 HOURS = pd.date_range("2026-06-01", periods=72, freq="h", tz="UTC")
@@ -44,3 +47,23 @@ def test_a_venue_with_constant_volume_has_not_exchanged_it_with_its_open_interes
     body = {"exchange": "okx", "resolution": "1h", "data": rows}
     texts = notices(body, lambda: dd.markets.exchange_history("okx", *WINDOW))
     assert not [text for text in texts if "may be exchanged" in text]
+
+
+def test_deltas_may_be_adjusted_by_the_premium() -> None:
+    dd.connect("sample")
+    chain = dd.options.snapshot("BTC", "deribit")
+    times = chain[["time", "expiry"]].apply(lambda stamps: stamps.dt.tz_convert(None))
+    stamps = {name: times[name].to_numpy().astype("datetime64[us]").astype("int64") for name in times}
+    premium = chain["mark_coin"].to_numpy()
+    found = []
+    for delta in (chain["delta"].to_numpy() - premium, -chain["delta"].to_numpy()):
+        names = ["side", "iv", "strike", "underlying_price", "mark_coin", "mark_usd"]
+        columns = {name: chain[name].to_numpy() for name in names} | {"delta": delta}
+        evidence: Any = SimpleNamespace(
+            table=TABLES["options_snapshot"], columns=columns, size=len(chain), time_us=stamps["time"]
+        )
+        evidence.micros = stamps.__getitem__
+        evidence.numbers = lambda name, columns=columns: columns[name].astype(np.float64)
+        found.append([text for text in unlike_black(evidence) if text.startswith("delta")])
+    assert found[0] == []
+    assert len(found[1]) == 1

@@ -42,18 +42,20 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
         is_near &= (years * _YEAR_US > _LEAST_US) & (iv > 0.0)
         upper = -moneyness / deviation + 0.5 * deviation
     is_call = np.asarray(e.columns["side"] == "call")
-    # 2. Deltas, N(d1) for calls.
+    # 2. Deltas, N(d1) for calls, of some venues less the value in coins (premium-adjusted).
+    sign = np.where(is_call, 1.0, -1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = sign * (forward * _normal(sign * upper) - strike * _normal(sign * (upper - deviation)))
     delta = e.numbers("delta") if "delta" in e.columns else None
     if delta is not None:
-        expected = _normal(upper) - np.where(is_call, 0.0, 1.0)
-        yield from _apart(e, expiry, is_near, delta - expected, _DELTA_APART, "delta", "the volatility")
+        apart = delta - sign * _normal(sign * upper)
+        apart = np.minimum(np.abs(apart), np.abs(apart + value / forward))
+        yield from _apart(e, expiry, is_near, apart, _DELTA_APART, "delta", "the volatility")
     # 3. Marks: the error of the value over the vega is the error of the volatility.
     mark = _marks(e, forward)
     if mark is None:
         return
-    sign = np.where(is_call, 1.0, -1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = sign * (forward * _normal(sign * upper) - strike * _normal(sign * (upper - deviation)))
         vega = forward * np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi) * np.sqrt(years)
         error = (mark - value) / vega / iv
     yield from _apart(e, expiry, is_near & (mark > 0.0), error, _IV_APART, "iv", "the mark price")
