@@ -229,21 +229,20 @@ def _advised_sources(message: str) -> list[str]:
     return re.findall(r"--from (\w+)", message)
 
 
-def test_from_of_rows_without_names_gives_the_rows_of_a_file_that_is_named(tmp_path: Path) -> None:
-    """OKX's taker volume: time, sold and bought USD."""
-    data = [[str(_STAMP + place * _HOUR), "6041490500.5", f"{1000 + place}"] for place in range(3)]
-    body = json.dumps({"code": "0", "msg": "", "data": data})
-    unnamed = _write(tmp_path, "okx_BTC.json", body)
+def test_from_of_rows_without_names_gives_all_of_them(tmp_path: Path) -> None:
+    """Levels of Bybit's book are lists: price and size."""
+    sides = {"b": [["67000", "1"], ["66999.5", "2.5"]], "a": [["67001", "0.25"]]}
+    result = {"s": "BTCUSDT", **sides, "ts": _STAMP, "u": 1, "seq": 2, "cts": _STAMP}
+    body = {"retCode": 0, "retMsg": "OK", "result": result, "retExtInfo": {}, "time": _STAMP}
+    path = _write(tmp_path, "book.json", json.dumps(body))
     with pytest.raises(Unclear, match="its rows have no names") as question:
-        import_files(None, unnamed, tmp_path / "to")
+        import_files(None, path, tmp_path / "to")
     advised = _advised_sources(str(question.value))
-    assert advised == question.value.choices == ["okx"]
-    assert main(["import", str(unnamed), "--to", str(tmp_path / "to"), "--from", advised[0]]) == 0
-    rows = open_archive(tmp_path / "to").read("volume_taker", *EVER)
-    assert rows["buy_usd"].tolist() == [1000.0, 1001.0, 1002.0]
-    assert rows["sell_usd"].tolist() == [6041490500.5] * 3
-    named = _write(tmp_path, "okx_BTC_taker-volume-contract.json", body)
-    assert import_files(None, named, tmp_path / "to").written == 0
+    assert advised == question.value.choices == ["bybit"]
+    assert main(["import", str(path), "--to", str(tmp_path / "to"), "--from", advised[0]]) == 0
+    rows = open_archive(tmp_path / "to").read("orderbook_book", *EVER).sort_values("price_usd")
+    assert rows["price_usd"].tolist() == [66999.5, 67000.0, 67001.0]
+    assert rows["size"].tolist() == [2.5, 1.0, 0.25]
 
 
 def test_from_of_each_venue_gives_all_rows_of_that_venue(tmp_path: Path) -> None:

@@ -193,12 +193,17 @@ def test_the_time_of_a_response_is_not_that_of_its_rows(tmp_path: Path) -> None:
     assert stored["exchange"].unique().tolist() == ["binance"]
 
 
-def test_rows_without_names_are_read_where_the_name_of_the_file_says_them(tmp_path: Path) -> None:
-    """OKX' open interest and volume has the form of its taker volume."""
+def test_taker_volumes_of_okx_without_their_unit_are_not_read_as_usd(tmp_path: Path) -> None:
+    """OKX counts contracts unless the request has ``unit=2``; open interest and volume have the same form."""
     body = json.dumps({"code": "0", "msg": "", "data": [[str(_START * 1000), "6041490500.5", "1000"]]})
-    with pytest.raises(Unclear, match="its rows have no names"):
-        _import(tmp_path, "okx_BTC-USDT_open-interest-volume.json", body)
-    _import(tmp_path, "okx_BTC-USDT_taker-volume-contract.json", body)
+    name = "okx_BTC-USDT_taker-volume-contract.json"
+    with pytest.raises(Unclear, match="state the table with --table NAME, and its columns with --map"):
+        _import(tmp_path, name, body)
+    said: dict[str, Any] = {
+        "map": {"time": "0", "sell_usd": "1", "buy_usd": "2"},
+        "set": {"exchange": "okx", "symbol": "BTC"},
+    }
+    _import(tmp_path, name, body, table="volume_taker", **said)
     [row] = _rows(tmp_path, "volume_taker").to_dict("records")
     assert (row["buy_usd"], row["sell_usd"]) == (1000.0, 6041490500.5)
 
