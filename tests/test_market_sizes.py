@@ -49,21 +49,52 @@ def test_a_venue_with_constant_volume_has_not_exchanged_it_with_its_open_interes
     assert not [text for text in texts if "may be exchanged" in text]
 
 
+def chain_evidence(columns: dict[str, Any], time: Any, expiry: Any) -> Any:
+    """Return a response of ``options_snapshot`` as the rules see it."""
+    evidence: Any = SimpleNamespace(
+        table=TABLES["options_snapshot"], columns=columns, size=len(time), time_us=time
+    )
+    evidence.micros = {"time": time, "expiry": expiry}.__getitem__
+    evidence.numbers = lambda name: columns[name].astype(np.float64)
+    return evidence
+
+
 def test_deltas_may_be_adjusted_by_the_premium() -> None:
     dd.connect("sample")
     chain = dd.options.snapshot("BTC", "deribit")
     times = chain[["time", "expiry"]].apply(lambda stamps: stamps.dt.tz_convert(None))
     stamps = {name: times[name].to_numpy().astype("datetime64[us]").astype("int64") for name in times}
     premium = chain["mark_coin"].to_numpy()
-    found = []
+    texts = []
     for delta in (chain["delta"].to_numpy() - premium, -chain["delta"].to_numpy()):
         names = ["side", "iv", "strike", "underlying_price", "mark_coin", "mark_usd"]
         columns = {name: chain[name].to_numpy() for name in names} | {"delta": delta}
-        evidence: Any = SimpleNamespace(
-            table=TABLES["options_snapshot"], columns=columns, size=len(chain), time_us=stamps["time"]
-        )
-        evidence.micros = stamps.__getitem__
-        evidence.numbers = lambda name, columns=columns: columns[name].astype(np.float64)
-        found.append([text for text in unlike_black(evidence) if text.startswith("delta")])
-    assert found[0] == []
-    assert len(found[1]) == 1
+        evidence = chain_evidence(columns, stamps["time"], stamps["expiry"])
+        texts.append([text for text in unlike_black(evidence) if text.startswith("delta")])
+    assert texts[0] == []
+    assert len(texts[1]) == 1
+
+
+def test_an_index_in_place_of_forwards_is_compared_near_its_time_alone() -> None:
+    """The forward is 20 % a year above the index; volatilities of half are found at the nearest expiry."""
+    strikes = np.linspace(90_000.0, 110_000.0, 11)
+    days = np.repeat([7, 180, 365], strikes.size)
+    strike = np.tile(strikes, 3)
+    years = days / 365
+    forward = 100_000.0 * np.exp(0.2 * years)
+    mark = dd.analysis.black76.price(forward, strike, years, 0.5, "call")
+    time = np.full(days.size, pd.Timestamp("2026-06-01").value // 1000)
+    expiry = time + days * 86_400_000_000
+    texts = []
+    for iv in (0.5, 0.25):
+        columns = {
+            "side": np.full(days.size, "call", dtype=object),
+            "iv": np.full(days.size, iv),
+            "strike": strike,
+            "underlying_price": np.full(days.size, 100_000.0),
+            "mark_usd": np.asarray(mark),
+        }
+        texts.append([*unlike_black(chain_evidence(columns, time, expiry))])
+    assert texts[0] == []
+    assert len(texts[1]) == 1
+    assert "2026-06-08" in texts[1][0]

@@ -13,6 +13,9 @@ from derivdata.support.arrays import Array
 _YEAR_US = 365 * 24 * HOUR_US
 _LEAST_US = 12 * HOUR_US
 _LEAST_OPTIONS = 8
+_LONGEST_ON_INDEX = 90 / 365
+"""Longest time to expiry [years] if one price represents all expiries: forwards differ from an index by the
+basis, which at 20 % a year and 50 % of volatility moves a volatility by a quarter after half a year."""
 _NEAR_MONEY = 1.0
 """Standard deviations from the forward within which options have enough vega."""
 _NEAREST = 12
@@ -40,6 +43,8 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
         moneyness = np.log(strike / forward)
         is_near = (np.abs(moneyness) < _NEAR_MONEY * deviation) | _nearest(expiry, np.abs(moneyness))
         is_near &= (years * _YEAR_US > _LEAST_US) & (iv > 0.0)
+        if np.unique(forward).size == 1 and np.unique(expiry).size > 1:
+            is_near &= years <= _LONGEST_ON_INDEX
         upper = -moneyness / deviation + 0.5 * deviation
     is_call = np.asarray(e.columns["side"] == "call")
     # 2. Deltas, N(d1) for calls, of some venues less the value in coins (premium-adjusted).
