@@ -240,7 +240,7 @@ def test_an_audit_finds_and_repairs_chains_stored_row_by_row(
     assert len(newest) == 40
     assert main(["audit", str(tmp_path)]) == 0
     assert (
-        "options_snapshot deribit BTC 2026-03-02: 80 timestamps of rows are 2 chains"
+        "options_snapshot deribit BTC 2026-03-02: 80 timestamps of rows belong to 2 chains"
         in capsys.readouterr().out
     )
     assert archive.read("options_snapshot")["time"].nunique() == 80

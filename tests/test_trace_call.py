@@ -20,9 +20,7 @@ def test_the_surface_of_a_chain_comes_to_few_files() -> None:
     """Files of chains and surfaces; kernels and the fields of the prepared chain do not count."""
     dd.connect("sample")
     table = dd.options.snapshot("BTC", "deribit")
-    own = frozenset(
-        {"select", "known", "mid", "quoted", "black", "implied", "is_cleaned", "places", "best_first"}
-    )
+    own = frozenset("select known mid quoted black implied is_cleaned places best_first numbers".split())
     dd.analysis.surface.from_chain(table)  # imports its modules, which would count as calls
     traced = trace(lambda: dd.analysis.surface.from_chain(table))
     stays = traced.stays(("analysis/chain/", "analysis/surface/"), without=own)

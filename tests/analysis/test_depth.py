@@ -103,7 +103,7 @@ def test_books_that_cannot_be_are_refused() -> None:
         (f"{named} has a level twice", rows.assign(level=1)),
         (f"{named} has a side that is not", rows.replace("ask", "sell")),
         ("books is empty", rows.iloc[:0]),
-        ("no column 'size'", rows.drop(columns="size")),
+        ("must have the column 'size'", rows.drop(columns="size")),
     ):
         with pytest.raises(ValueError, match=match):
             depth.by_band(frame)

@@ -105,7 +105,7 @@ def test_slippage_of_several_books():
     assert cost.dims == ("side",)
     assert float(cost[0]) == 5.0
     assert np.isnan(cost[1])
-    with pytest.raises(ValueError, match="not stated"):
+    with pytest.raises(ValueError, match="unit of depth_usd is missing"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]).drop_attrs(), 1.0)
     with pytest.raises(ValueError, match="ascend"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0])[::-1], 1.0)

@@ -105,8 +105,8 @@ def test_results_depend_on_the_generator_and_not_on_neighbours():
     ("options", "message"),
     [
         ({"level": 90.0}, "probability"),
-        ({"resamples": 10}, "99 at least"),
-        ({"rng": -1}, "0 or above"),
+        ({"resamples": 10}, "from 99 to 100,000"),
+        ({"rng": -1}, "a seed of 0 or more"),
         ({"period": "0h"}, "too short"),
     ],
 )

@@ -47,7 +47,7 @@ def test_open_interest_of_other_times_is_refused():
     panel = noisy()
     with pytest.raises(ValueError, match="align it first"):
         funding.oi_weighted(panel, dollars(panel).isel(time=slice(1, None)))
-    with pytest.raises(ValueError, match="'USD' is needed"):
+    with pytest.raises(ValueError, match="must be in 'USD', got 'coin'"):
         funding.oi_weighted(panel, dollars(panel).assign_attrs(units="coin").rename("oi"))
     with pytest.raises(ValueError, match="dims"):
         funding.oi_weighted(panel, dollars(panel).isel(time=0, drop=True))
@@ -198,7 +198,8 @@ def test_what_does_not_move_or_is_too_short_has_no_correlation():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"max_lag": -1}, "max_lag"), ({"age_hours": _moving()}, "for samples")]
+    ("options", "message"),
+    [({"max_lag": -1}, "max_lag"), ({"age_hours": _moving()}, "only to sampled rates")],
 )
 def test_comovement_options_that_do_not_exist(options, message):
     with pytest.raises(ValueError, match=message):

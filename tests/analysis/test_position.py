@@ -312,5 +312,5 @@ def test_a_skew_stickiness_ratio_moves_the_smile_between_delta_and_strike():
         found = position.scenarios(one, smiles, spot_change=0.02, sticky=ratio)["value"]
         expected = black76.price(101_000 * 1.02, 104_000.0, t, vol, "call")
         assert float(found.sel(currency="usd").squeeze()) == pytest.approx(expected, rel=1e-6)
-    with pytest.raises(ValueError, match="sticky='money'"):
+    with pytest.raises(ValueError, match="sticky must be one of strike, delta, got 'money'"):
         position.scenarios(one, smiles, sticky="money")

@@ -102,5 +102,5 @@ def test_the_damage_of_a_copy_is_not_told_of_the_other(archive: Archive, tmp_pat
 def test_files_of_another_table(archive: Archive) -> None:
     text = said(archive.path)
     say(archive.path, text | {"tables": {"oi_history": text["tables"]["funding_history"]}})
-    with pytest.raises(ArchiveError, match="it holds funding_history, not oi_history"):
+    with pytest.raises(ArchiveError, match="it contains funding_history, expected oi_history"):
         archive.read("oi_history", *EVER)

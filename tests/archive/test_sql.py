@@ -120,7 +120,7 @@ def test_nothing_else_is_read_and_nothing_is_written(archive: Archive, tmp_path:
     secret.write_text("password")
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     places = {"secret": secret, "folder": tmp_path, "parquet": next(archive.path.rglob("*.parquet"))}
-    with pytest.raises(ValueError, match=r"^query: "):
+    with pytest.raises(ValueError, match=r"^query(: | must be one SELECT)"):
         archive.sql(query.format(**places))
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
     assert len(secret_frame) == 1

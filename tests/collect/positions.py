@@ -172,7 +172,7 @@ def _kraken_fives(place: str, params: Row, now: int) -> Any:
     """Marks, or open interest (open, high, low and close), each five minutes."""
     seconds = _steps(params, now, 300, 1, *(("from", "to") if "from" in params else ("since", "to")))
     page, more = seconds[:500], len(seconds) > 500
-    symbol = place.split("/")[-2].removeprefix("PF_").replace("XBT", "BTC")
+    symbol = place.split("/")[-2].removeprefix("PF_").removesuffix("USD").replace("XBT", "BTC")
     states = [Truth(now).oi_at(symbol, second) for second in page]
     if place.endswith("/5m"):
         rows = [{"time": s * 1000, "open": str(mark), "close": "1"} for s, _, mark in states]

@@ -124,7 +124,7 @@ def test_absolute_values_see_both_signs(archive: Archive) -> None:
     ],
 )
 def test_rules_that_cannot_be_read_are_refused(rule: str, words: str) -> None:
-    with pytest.raises(ValueError, match=r"alert rule|not a table|soon") as caught:
+    with pytest.raises(ValueError, match=r"alert rule|must be a table|soon") as caught:
         parse_rule(rule)
     assert words in str(caught.value)
 

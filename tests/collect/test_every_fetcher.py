@@ -172,7 +172,7 @@ def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
     counts = rows.groupby("exchange", observed=True).size().to_dict()
     of_htx = rows.loc[rows["exchange"] == "huobi", "time"]
     assert counts == {
-        "binance": 288, "bybit": 288, "okx": 288, "gateio": 288, "huobi": len(of_htx),
+        "binance": 288, "bybit": 288, "okx": 288, "gateio": 288, "huobi": len(of_htx), "kraken": 288,
     }, "bybit's is in coins, at its marks of the same instants"  # fmt: skip
     # The newest 200 steps of five minutes: those of the last 16 hours and 40 minutes.
     now = pd.Timestamp(market.now())

@@ -129,11 +129,14 @@ def test_it_begins_at_its_start_goes_on_after_its_clock_and_has_nothing_of_the_u
 
 def test_an_unknown_table_is_refused_and_symbols_are_base_symbols(store):
     for call in (store.symbols, store.exchanges):
-        with pytest.raises(ValueError, match="no table 'funding'; it has builders_history, delivery_prices"):
+        with pytest.raises(
+            ValueError,
+            match="the sample does not have the table 'funding'; available: builders_history, delivery_prices",
+        ):
             call("funding")
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="does not have the table 'funding'"):
         store.read("funding", store.start, store.now)
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="does not have the table 'funding'"):
         store.latest("funding", store.now, within=pd.Timedelta("1h"))
     names = {name for table in store.tables() for name in store.symbols(table)}
     assert {name for name in names if contract(name).symbol != name} == set()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -26,7 +27,9 @@ DELETED = (
 def archive(tmp_path: Path) -> Iterator[Archive]:
     filled = open_archive(tmp_path / "mine")
     of_okx = rates(venues=["okx"], plus=0.5)  # equal rates of two venues would give a notice of a copy
-    filled.append(FUNDING, pd.concat([rates(venues=["binance"]), of_okx], ignore_index=True))
+    rows = pd.concat([rates(venues=["binance"]), of_okx], ignore_index=True)
+    # Rates on a line would give a notice of interpolated rows
+    filled.append(FUNDING, rows.assign(rate_bps_8h=2.0 + np.sin(rows["rate_bps_8h"])))
     yield filled
     dd.disconnect()
 
