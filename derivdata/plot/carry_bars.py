@@ -213,8 +213,9 @@ def cumulative_funding(
     Returns
     -------
     Axes
-        The upper axes; with payments, the lower axes show integral minus payments. Gaps are skipped in all
-        lines. The naive sum may exceed the limits of the axes.
+        The upper axes; with payments, the lower axes show integral minus payments, and the title and the
+        legend give the sums at the last payment that has a sample. Gaps are skipped in all lines. The naive
+        sum may exceed the limits of the axes.
 
     Raises
     ------
@@ -225,13 +226,15 @@ def cumulative_funding(
     rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     times = rates["time"].values
-    total = _last(accrued)
     lines = {"integral_bps": accrued.to_series()}
-    upper, lower = (style.axes(ax), None) if settled is None else style.strips(ax, 3.0, 1.2)
+    paid = None if settled is None else _payments(settled, symbol, venue)
+    # All sums are at one time, so that they differ by the last value of the lower axes.
+    end = _last_of_both(accrued, paid)
+    total = _last(accrued.sel(time=slice(None, end)))
+    upper, lower = (style.axes(ax), None) if paid is None else style.strips(ax, 3.0, 1.2)
     upper.plot(times, accrued, color=PALETTE[0], lw=2.2, label=f"integral of the samples: {total:+.1f} bps")
-    if settled is not None and lower is not None:
-        paid = _payments(settled, symbol, venue)
-        label = f"sum of the payments: {_last(paid):+.1f} bps"
+    if paid is not None and lower is not None:
+        label = f"sum of the payments: {_last(paid.sel(time=slice(None, end))):+.1f} bps"
         look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.1, "label": label}
         upper.step(paid["time"].values, paid, **look)
         lines["payments_bps"] = paid.to_series()
@@ -241,12 +244,12 @@ def cumulative_funding(
         most = float(accrued.max())
         excess = f" ({float(added.max()) / most:.2g} × as much)" if most > 0 else ""
         low, high = upper.get_ylim()  # the limits of the correct lines; the naive sum may exceed them
-        label = f"naive sum, not money: {_last(added):+.1f}{excess}"
+        label = f"naive sum, not money: {_last(added.sel(time=slice(None, end))):+.1f}{excess}"
         upper.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
         upper.set_ylim(low, high + 0.15 * (high - low))
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
-    days = (times[-1] - times[0]) / np.timedelta64(1, "D")
+    days = (end - times[0]) / np.timedelta64(1, "D")
     did = "paid" if total >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
     style.dress(upper, title=title, y="paid by a long\n[bps]")
@@ -285,6 +288,15 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
         raise ValueError(f"settled has no payments of {symbol} on {exchange}")
     paid = panel(rows, "rate_bps_8h").isel(symbol=0, exchange=0)
     return funding.cumulative(paid, gaps="skip")["funding_bps"]
+
+
+def _last_of_both(accrued: xr.DataArray, paid: xr.DataArray | None) -> np.datetime64:
+    """Return the last time with a sample and, if there are payments, with a payment too."""
+    end: np.datetime64 = accrued["time"].values[-1]
+    if paid is not None:
+        both, _ = xr.align(accrued.dropna("time"), paid.dropna("time"), join="inner")
+        end = both["time"].values[-1] if both.sizes["time"] else end
+    return end
 
 
 def _last(line: xr.DataArray) -> float:

@@ -228,7 +228,7 @@ def taker_volume(
     table["imbalance"] = table["time"].map(recent)
     if price is not None:
         level = style.median_price(price, symbol).reindex(time=stamps)
-        strip[2].plot(level["time"], level, color=PALETTE[2], lw=1.2)
+        strip[2].plot(level["time"], level, color=style.ink(), lw=1.2)
         style.dress(strip[2], y="price\n[USD]", form="number")
         table["price_usd"] = table["time"].map(level.to_series())
     style.utc_axis(strip[-1])
@@ -289,12 +289,16 @@ def option_flow(
         below = np.zeros(len(wide))
         for side, color in (("call", LONG), ("put", SHORT)):
             coins = wide[name].get(side, pd.Series(0.0, wide.index)).to_numpy()
-            label = f"{side}s {name}: {style.number(float(coins.sum()))} {symbol}"
-            shade = 0.9 if sign > 0 else 0.5
-            ax.bar(wide.index, sign * coins, width, sign * below, color=color, alpha=shade, label=label)
+            ax.bar(wide.index, sign * coins, width, sign * below, color=color, alpha=0.9)
             below += coins
+    for side, color in (("call", LONG), ("put", SHORT)):
+        of_side = flows[flows["side"] == side]
+        bought, sold = (style.number(float(of_side[name].sum())) for name in ("bought", "sold"))
+        ax.bar([], [], color=color, alpha=0.9, label=f"{side}s: {bought} bought, {sold} sold [{symbol}]")
     net = table.groupby("strike")["net"].sum()
-    ax.plot(net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="net")
+    ax.plot(
+        net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="bought minus sold"
+    )
     strike_axis(ax, totals, float(trades["index_price_usd"].median()))
     premium = float(sums["premium_usd"].sum()) / 1e6
     block = float(sums["block"].sum())

@@ -263,6 +263,7 @@ def _mark_outside(
         is_late = place > 0.8 * len(values)
         look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": inwards}
         look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
+        look["bbox"] = {"facecolor": style.paper(), "edgecolor": "none", "pad": 0.5}  # covers the line
         ax.annotate(f"{values[place]:+.3g}", (x[place], edge), **look)
         total += int(beyond.sum())
     return total

@@ -207,7 +207,9 @@ def _trends(
     style.dress(ax, title=title, x=f"change of share [percentage points {span}]{few}", grid="x")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    style.note(ax, "* solid: the trend is significant at 95 %; pale: it is not, or there is too little data")
+    pale = "pale: trend not significant (95 %), or too little data"
+    solid = "* solid: trend significant (95 %)"
+    style.note(ax, "; ".join([solid] * bool(sure.any()) + [pale] * bool((~sure).any())))
     table = shown.rename(
         columns={"slope": "trend_pp", "low": "low_pp", "high": "high_pp", "change": "change_pp"}
     )

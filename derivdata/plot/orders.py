@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIDES = (("long", LONG), ("short", SHORT))
-_SHIFTS = dict(zip(_SIDES, (-0.16, 0.16), strict=True))
+_SHIFTS = dict(zip(_SIDES, (0.16, -0.16), strict=True))  # longs below shorts, as in the bars
 _PRICE = "price\n[USD]"
 _LARGEST = 160.0
 _SMALLEST = 5.0
@@ -74,12 +74,12 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the dots, whose area grows as the square root of the order's value; from 500 orders on a
-        dot is the sum of a side over about a thirtieth of the window. Above them is the price; below them the
-        value of longs (down) and shorts (up) per hour, or per longer step so that there are at most 170 bars
-        (1 minute in windows under an hour, 5 under three hours), and the coverage, blank for unobserved
-        times. With matplotlib, a bar over three times as high as the next one is cut and has its value. Some
-        venues throttle their feeds, so levels cannot be compared across venues.
+        The axes of the dots, shorts above longs, whose area grows as the square root of the order's value;
+        from 500 orders on a dot is the sum of a side over about a thirtieth of the window. Above them is the
+        price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
+        are at most 170 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
+        for unobserved times. With matplotlib, a bar over three times as high as the next one is cut and has
+        its value. Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
     ------
@@ -116,21 +116,22 @@ def liquidations(
     gap = 0.12 if _is_low(ax) else 0.08  # a legend needs a line between two axes
     *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=gap)
     _raster(raster, dots)
+    for (_, color), name in zip(_SIDES, sums[0], strict=True):
+        raster.scatter([], [], s=40.0, color=color, alpha=0.8, lw=0, label=name)
     label = f"venue\n[sums of {dot_step}]" if dot_step else "venue"
     style.dress(raster, title="" if upper else title, y=label)
-    if raster.get_legend_handles_labels()[0]:
-        style.legend(raster, "above", handletextpad=0.2)
+    style.legend(raster, "above", handletextpad=0.2)
     raster.set_yticks(range(len(names)), names)
     raster.set(ylim=(len(names) - 0.4, -0.6), xlim=limits)
     for highest, line in zip(upper, lines, strict=True):
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
         style.dress(highest, title=title, y=_PRICE, form="number")
-    for (_, color), (name, value) in zip(_SIDES, sums[0].items(), strict=True):
-        style.bars(bars, value.index, value, sums[1], centred=False, color=color, label=name)
+    for (_, color), value in zip(_SIDES, sums[0].values(), strict=True):
+        style.bars(bars, value.index, value, sums[1], centred=False, color=color)
     bars.axhline(0, color=GREY, lw=0.8)
     _cut_largest(bars, sums)
     style.dress(bars, y=sums[2], form="size")
-    style.legend(bars, "above")
+    _size_key(bars, dots)
     _coverage(seen, coverage)
     style.utc_axis(seen)
     return finish(raster, table, events, price, source=source, lowest=seen)
@@ -206,15 +207,24 @@ def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[st
 
 
 def _raster(ax: Axes, dots: pd.DataFrame) -> None:
-    """Draw one row of dots per venue, and a key of their sizes."""
+    """Draw one row of dots per venue."""
     for (side, color), shift in _SHIFTS.items():
         of_side = dots[dots["side"] == side]
         where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
         ax.scatter(*where, color=color, alpha=0.8, lw=0, rasterized=True)
+
+
+def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
+    """Write a key of the sizes of the dots above the axes below them."""
     largest = float(dots["value_usd"].max()) if len(dots) else 1.0
-    for value in [size for size in _SIZES if size <= largest][-3:]:
+    limits = ax.get_ylim()
+    for place, value in enumerate([size for size in _SIZES if size <= largest][-3:]):
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
-        ax.scatter([], [], s=_LARGEST * np.sqrt(value / largest), color=GREY, alpha=0.6, lw=0, label=label)
+        size = _LARGEST * np.sqrt(value / largest)
+        ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=label if place else f"dot: {label}")
+    ax.set_ylim(limits)
+    if ax.get_legend_handles_labels()[0]:
+        style.legend(ax, "above", handletextpad=0.2)
 
 
 def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
@@ -390,10 +400,11 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         ax.plot(x, rows["ask_depth_usd"] / 1e6, color=color, lw=1.2, label=f"{distance:g} bps")
         ax.plot(x, -rows["bid_depth_usd"] / 1e6, color=color, lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
-    near = data[data["depth_bps"] == distances[0]].sort_values("time")
-    both = (near["bid_depth_usd"] + near["ask_depth_usd"]) / 1e6
+    # The widest distance: the depth within the others may be too small to be seen.
+    wide = data[data["depth_bps"] == distances[-1]].sort_values("time")
+    both = (wide["bid_depth_usd"] + wide["ask_depth_usd"]) / 1e6
     now, low, high = (style.number(float(value)) for value in (both.iloc[-1], both.min(), both.max()))
-    words = f"{now} M USD within {distances[0]:g} bps, {low} to {high} over the window"
+    words = f"{now} M USD within {distances[-1]:g} bps, {low} to {high} over the window"
     style.dress(ax, title=f"{name}: {words}", y="bids (down) and asks (up) [million USD]", form="size")
     style.legend(ax, "right", title="within", reverse=True)
     style.utc_axis(ax)

@@ -83,7 +83,7 @@ def smile(
         Volatility over the forward delta of the option out of the money: puts at the left, the
         forward in the middle, calls at the right, from 5 delta on. The upper axis has the strikes of
         the middle expiry at these deltas. Quotes below 2 delta without a bid are faded. The title
-        gives volatility at the forward, risk reversal and butterfly at 25 delta [points] of the
+        gives the difference of puts and calls at 25 delta [points] and volatility at the forward of the
         middle expiry. Red parts of a fit have a butterfly arbitrage: Durrleman's g is below zero
         there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span bid and ask where the quotes
         have them. The legend says by how much the fit of a surface misses the quotes at the money,
@@ -224,16 +224,17 @@ def _table(
 
 
 def _finding(curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> str:
-    """Return a description of ATM volatility, risk reversal and butterfly of the middle expiry."""
+    """Return a description of skew at 25 delta and of ATM volatility of the middle expiry."""
     expiry = chosen[len(chosen) // 2]
     if curve is None or "forward" not in curve.coords or expiry not in curve.indexes["expiry"]:
         return "implied volatility by expiry"
-    points = points_at_expiries(curve.sel(expiry=[expiry]), ("atm", "rr25", "bf25")).isel(expiry=0)
-    atm, reversal, butterfly = (100 * float(points[name]) for name in ("atm", "rr25", "bf25"))
-    words = f"ATM {atm:.1f} %, RR25 {reversal:+z.1f}, BF25 {butterfly:+z.1f} points"
-    return (
-        f"{words.replace('RR25 +nan, BF25 +nan points', '25 delta beyond the quotes')} on {expiry:%Y-%m-%d}"
-    )
+    points = points_at_expiries(curve.sel(expiry=[expiry]), ("atm", "rr25")).isel(expiry=0)
+    atm, reversal = (100 * float(points[name]) for name in ("atm", "rr25"))
+    level = f"ATM {atm:.1f} % on {expiry:%Y-%m-%d}"
+    if not np.isfinite(reversal):
+        return f"25 delta beyond the quotes, {level}"
+    more, less = ("puts", "calls") if reversal < 0 else ("calls", "puts")
+    return f"{more} cost {abs(reversal):.1f} points more than {less} at 25 delta, {level}"
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:

@@ -24,8 +24,8 @@ _BARS = 45
 _LABEL_WIDTH = 30.0
 """Width of the label of an expiry [points]."""
 _MAX_BINS = 60
-_STACKED = 4
-"""Number of expiries with a separate colour if all are stacked."""
+_STACKED = 1
+"""Number of expiries with a separate colour if all are stacked: more give thin slices."""
 
 
 @figure_function
@@ -55,8 +55,8 @@ def strikes(
     by
         For open interest and volume: bars by ``"strike"``, the default, or by ``"expiry"``.
     expiry
-        For bars by strike: the expiry. None stacks all expiries, with separate colours for the four largest,
-        and draws max pain of the largest.
+        For bars by strike: the expiry. None stacks all expiries, with a separate colour for the largest, and
+        draws max pain of the largest.
     dealer
         For gamma: sign of the dealers' position by side, such as ``{"call": 1, "put": -1}``. Their net by
         strike and the price at which the total changes sign are then marked. None counts all options as +1.
@@ -241,7 +241,7 @@ def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFr
             if len(groups) > 1:
                 total = style.number(float(of_group["open_interest"].sum()))
                 # The side is up or down, so the colour is free for the expiry.
-                color = GREY if group in others else PALETTE[number]
+                color = PALETTE[5] if group in others else PALETTE[number]
                 look["label"] = "_puts" if side else f"{group}: {total}"
             # Only positions with coins; without any, all positions, so that the legend has the group.
             at = (coins > 0.0) == (coins > 0.0).any()

@@ -185,18 +185,30 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     if implied:
         look = {"color": PALETTE[1], "mec": style.paper(), "ms": 7, "label": "implied"}
         ax.plot(list(implied), list(implied.values()), "D", **look)
-    middle = len(days) // 2
+    middle = _named_window(days, implied)
     words = _rank(latest[middle], values[:, middle], quantiles)
     title = f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}"
-    level = (implied or {}).get(float(days[middle]))
+    level = implied.get(float(days[middle]))
     if level is not None:
         title += f"; implied {100 * level:.1f} %"
     y = "volatility [% annualised]"
-    style.dress(ax, title=title, x="window, time to expiry [days]", y=y, form="percent")
+    x = "window, time to expiry [days]"
+    if implied and max(implied) > np.max(days):
+        x += f"; no windows beyond {np.max(days):g} days"
+    style.dress(ax, title=title, x=x, y=y, form="percent")
     style.legend(ax, "right")
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
     table = pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1)
     return finish(ax, table, cone, source=source)
+
+
+def _named_window(days: Array, implied: Mapping[float, float]) -> int:
+    """Return the place of the middle window, or of the longest with implied volatility if it has none."""
+    middle = len(days) // 2
+    with_implied = [place for place, day in enumerate(days) if float(day) in implied]
+    if not with_implied or middle in with_implied:
+        return middle
+    return with_implied[-1]
 
 
 def _rank(value: float, levels: Array, quantiles: Array) -> str:
@@ -239,7 +251,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     # 2. The latest values at the ends of the lines.
     _label_latest(upper, table, {"strip_index": ("index", style.ink())} | _looks("atm", tenors), "{} {:.1%}")
     for name, strip in zip(points[1:], skews, strict=True):
-        _label_latest(strip, 100 * table.drop(columns="time"), _looks(name, tenors), "{} {:+.1f}")
+        _label_latest(strip, 100 * table.drop(columns="time"), _looks(name, tenors), "{} {:+.2f}")
     return finish(upper, table, history, source=source, lowest=skews[-1])
 
 

@@ -34,7 +34,7 @@ def test_carry_by_hold_is_of_one_pair_at_several_holding_times() -> None:
 
 def test_an_interval_far_beyond_the_means_ends_at_the_edge_with_its_value() -> None:
     curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d")]
-    curve[1]["net_high_bps"] = 5000.0
+    curve[1] = curve[1].assign(net_high_bps=5000.0)
     ax = plot.carry(curve, "hold")
     assert ax.get_ylim()[1] < 1000.0
     assert "+5000" in [text.get_text() for text in ax.texts]
@@ -44,7 +44,7 @@ def test_a_forecast_without_an_interval_is_drawn_without_its_bar() -> None:
     curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d")]
     for name in ("net_low_bps", "net_high_bps", "probability_net_positive", "low_apr", "high_apr"):
         if name in curve[0]:
-            curve[0][name] = np.nan
+            curve[0] = curve[0].assign({name: np.nan})
     bottom, top = plot.carry(curve, "hold").get_ylim()
     assert bottom < float(curve[0]["net_bps"]) < top
     assert "no interval" in [text.get_text() for text in plot.carry(curve[0]).texts]
@@ -75,3 +75,17 @@ def test_funding_adds_up_of_the_venue_that_is_named() -> None:
         plot.cumulative_funding(made.constant(1.0, 3), venue="beta")
     with pytest.raises(ValueError, match="settled has no payments of BTC on gamma"):
         plot.cumulative_funding(made.funding(), made.payments(1.0, 3), venue="gamma")
+
+
+def test_sums_are_at_the_last_payment_that_has_a_sample() -> None:
+    """Samples end at 71:00 and payments at 72:00; both have 64:00, with 65 hours and 8 payments."""
+    ax = plot.cumulative_funding(made.constant(1.0, 3), made.payments(1.0, 3), venue="alpha", naive=True)
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert labels == [
+        "integral of the samples: +8.1 bps",
+        "sum of the payments: +8.0 bps",
+        "naive sum, not money: +65.0 (8 × as much)",
+    ]
+    assert ax.get_title(loc="left") == "BTC on alpha: a long paid 8.1 bps in 2.67 days"
+    lower = ax.get_figure(root=True).axes[0].child_axes[1]
+    assert lower.lines[0].get_ydata()[-1] == pytest.approx(0.125), "the difference of the two sums"

@@ -85,9 +85,10 @@ def test_bid_and_ask_stand_as_bars_and_quotes_that_no_one_bids_for_are_faded() -
     assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.52], [0.49, 0.52]]
 
 
-def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:
+def test_the_title_of_a_smile_says_whether_puts_or_calls_cost_more() -> None:
     ax = plot.smile(made.chain(), made.fit(), expiries="2026-02-04")
-    words = "BTC on alpha: ATM 50.0 %, RR25 -7.6, BF25 +1.5 points on 2026-02-04; no butterfly arbitrage"
+    words = "BTC on alpha: puts cost 7.6 points more than calls at 25 delta, ATM 50.0 % on 2026-02-04; "
+    words += "no butterfly arbitrage"
     assert " ".join(ax.get_title(loc="left").split()) == words
 
 
@@ -148,7 +149,26 @@ def test_ends_of_lines_have_labels_a_line_apart() -> None:
         "calls − puts\n25Δ [points]",
         "butterfly\n25Δ [points]",
     ]
-    assert {t.get_text() for t in strips[2].texts if t.get_text()[:1].isdigit()} == {"7 d +0.4", "30 d +0.4"}
+    assert {t.get_text() for t in strips[2].texts if t.get_text()[:1].isdigit()} == {
+        "7 d +0.40",
+        "30 d +0.40",
+    }
+
+
+def test_the_title_of_a_cone_is_about_a_window_with_implied_volatility() -> None:
+    """Windows of 7, 14 and 30 days; implied volatility of 7, 30 and 90 days."""
+    windows = {"window": [7.0, 14.0, 30.0], "quantile": [0.0, 1.0]}
+    levels = xr.DataArray([[0.3, 0.5]] * 3, windows, ("window", "quantile"))
+    latest = xr.DataArray([0.4, 0.4, 0.45], {"window": windows["window"]}, ("window",))
+    cone = xr.Dataset({"volatility": levels, "latest": latest})
+    ax = plot.volatility(cone, "cone", implied={7.0: 0.6, 30.0: 0.55, 90.0: 0.5}, source="hand")
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title == "30-day realised volatility 45.0 %, above 75 % of its past; implied 55.0 %"
+    label = " ".join(ax.get_xlabel().split())
+    assert label == "window, time to expiry [days]; no windows beyond 30 days"
+    ax = plot.volatility(cone, "cone", implied={14.0: 0.6}, source="hand")
+    assert ax.get_title(loc="left").split()[0] == "14-day"
+    assert ax.get_xlabel() == "window, time to expiry [days]"
 
 
 def test_the_day_before_stands_at_the_same_expiries() -> None:
@@ -258,11 +278,12 @@ def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
     ax = plot.strikes(dd.tables.surface(table))
     assert sum(bar.height for bar in bars_of(ax)) == pytest.approx(13 * 4.2 * (10.0 - 5.0))
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert labels[:4] == ["2026-01-12: 195", "2026-02-04: 234", "2026-04-06: 195", "2026-07-06: 195"]
+    assert labels[:2] == ["2026-02-04: 234", "3 others: 585"]
     assert any(label.startswith("max pain 2026-02-04: ") for label in labels)
     assert "4 expiries" in " ".join(ax.get_title(loc="left").split())
     held = plot.data(ax).groupby(["expiry", "side"])["open_interest"].sum()
     assert held["2026-02-04", "call"] == pytest.approx(156.0)
+    assert held["3 others", "put"] == pytest.approx(3 * 65.0)
 
 
 def test_bars_by_expiry_are_calls_and_puts_of_its_strikes() -> None:

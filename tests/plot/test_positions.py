@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.colors import to_hex
 
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
 from derivdata.plot.oi_shares import share_change
+from derivdata.plot.style import LONG, SHORT
 from tests.plot import made
 from tests.plot.bars import bars_of
 
@@ -89,6 +91,46 @@ def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row
         plot.liquidations(none)
     ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
     assert ax.get_title(loc="left") == "no order: no liquidation"
+
+
+def test_longs_are_below_shorts_in_rows_and_in_bars() -> None:
+    ax = plot.liquidations(made.liquidated())
+    places = {}
+    for dots in ax.collections:
+        if len(dots.get_offsets()):
+            rows = dots.get_offsets()[:, 1]
+            places[to_hex(dots.get_facecolor()[0])] = (rows - rows.round()).round(2).tolist()
+    assert ax.yaxis_inverted()
+    assert places == {LONG.lower(): [0.16] * 10, SHORT.lower(): [-0.16] * 2}
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert [label.split(":")[0] for label in labels] == ["longs", "shorts"]
+    bars = ax.get_figure(root=True).axes[0].child_axes[1]
+    heights = [bar.height for bar in bars_of(bars)]
+    assert min(heights) < 0.0 < max(heights)
+    assert next(t.get_text() for t in bars.get_legend().get_texts()).startswith("dot: ")
+
+
+def test_the_title_of_depth_over_time_is_about_the_widest_band() -> None:
+    """Bids of 3 and asks of 6 million times 2 + sin(i / 6): from 9 × 1.001 to 9 × 2.9999 M USD."""
+    title = " ".join(plot.orderbook_depth(made.depths()).get_title(loc="left").split())
+    assert title == "BTC on alpha: 27 M USD within 50 bps, 9.009 to 27 over the window"
+
+
+@pytest.mark.parametrize(
+    ("low", "note"),
+    [
+        (0.001, "* solid: trend significant (95 %)"),
+        (-0.01, "pale: trend not significant (95 %), or too little data"),
+    ],
+)
+def test_the_note_explains_only_bars_that_are_drawn(low: float, note: str) -> None:
+    share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
+    trend = oi.share_trend(share)
+    level = xr.full_like(trend["slope"], low)
+    trend = trend.assign(slope=level + 0.001, low=level, high=level + 0.02, status=trend["status"] * 0)
+    ax = plot.open_interest(trend, "trend")
+    notes = {" ".join(t.get_text().split()) for t in ax.texts}
+    assert {text for text in notes if "solid" in text or "pale" in text} == {note}
 
 
 def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> None:

@@ -287,11 +287,12 @@ def _draw_issues(
         start += length
     for row, issue in enumerate(counts.index):
         example = findings.loc[findings["issue"] == issue, "series"].value_counts().index[0]
-        words = f"{start[row]:.0f}: {example}"
+        words = f"{start[row]:.0f}, e.g. {example}"
         ax.annotate(words, (start[row], row), (4, 0), va="center", fontsize=8, textcoords="offset points")
     ax.set_xlim(0, 1.9 * max(np.max(start), 1.0))
-    total = len(set(findings["series"]))
-    title = f"{total} pairs of symbol and venue with a finding"
+    total = len(findings[["table", "series"]].drop_duplicates())
+    series = sum(map(len, examined.values()))
+    title = f"{total} of {series} series have a finding, some several"
     style.dress(ax, title=title, x="series, with an example [count]", grid="x")
     style.legend(ax, "above")
     style.footer(ax, *examined.values(), source=source)

@@ -404,7 +404,7 @@ def _findings(section: Section, rates: Rates, pairs: list[Pair], forecast_pairs:
     number = count(len(forecast_pairs), "widest pair")
     words = (
         f"{len(above)} of the {number} are forecast above costs over {_DAYS} days, "
-        f"{len(sure) or 'none'} with 95 % confidence. Best: {best.name}, "
+        f"{len(sure) or 'none'} with all of the 90 % interval above zero. Best: {best.name}, "
         f"{_net(best, '')} a year net ({_net(best, 'low_')} to {_net(best, 'high_')})."
     )
     section.answer(_QUESTION, words, _pairs_panel(section, rates, forecast_pairs))

@@ -55,8 +55,8 @@ def liquidations_section(data: Data) -> Section:
     section.figure(
         [panel],
         "A dot is a venue's liquidated longs or shorts, and its area their value, in the step that the axis "
-        "states; a column of large dots across venues is a cascade. Bars are the value per hour, shorts "
-        "upwards. Green marks the time that the response covers completely."
+        "states; a column of large dots across venues is a cascade. Bars are the value per hour. Shorts are "
+        "above longs in rows and bars. Green marks the time that the response covers completely."
         + ("" if prices is None else f" On top the price of {largest}."),
     )
     section.table(_venues(events), "Liquidations by venue", formats=_FORMATS, narrow=True)

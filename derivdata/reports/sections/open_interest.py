@@ -151,7 +151,8 @@ def _answer(section: Section, all_holdings: list[Holdings]) -> None:
         bottom = ordered.iloc[0]
         words.append(f"{symbol}: {_moved(top)}, {_moved(bottom)}")
     gains = "; ".join(words[:3])
-    line = f"{gains} points of share in {all_holdings[0].days:.3g} days (* significant at 95 %)."
+    key = "* significant at 95 %" if "*" in gains else "none of them significant at 95 %"
+    line = f"{gains} points of share in {all_holdings[0].days:.3g} days ({key})."
     by_size = table["change"].abs().sort_values(ascending=False, kind="stable")
     largest = table.loc[by_size.index[:_FEW]]
     title = "Largest changes of share"
@@ -180,7 +181,8 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
     high = max(float(shown["change"].max()), 0.0)
     ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
     words = "change of share [percentage points]"
-    style.dress(ax, title="Largest changes of share (solid: significant)", x=words, grid="x")
+    key = "solid: significant" if shown["sure"].any() else "none is significant"
+    style.dress(ax, title=f"Largest changes of share ({key})", x=words, grid="x")
     style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
     return ax
 

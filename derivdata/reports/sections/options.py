@@ -312,7 +312,7 @@ _READINGS = {
         "of both minus ATM (the butterfly). eSSVI fits of up to 32 chains of the window."
     ),
     "strikes": (
-        "Calls upwards, puts downwards, in coins, with colours for the largest expiries. Tall bars are "
+        "Calls upwards, puts downwards, in coins, with a colour for the largest expiry. Tall bars are "
         "strikes at which many positions gain or lose value; which side is long is unknown. Max pain is the "
         "price at which the options that expire then have the smallest total value."
     ),
