@@ -7,10 +7,13 @@ from functools import partial
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
 from derivdata import plot
 from derivdata.reports.page import Panel, draw_panels
+from derivdata.reports.sections import about, open_interest
 from tests.plot import made
 
 
@@ -70,3 +73,33 @@ def test_the_footer_of_a_figure_leaves_its_panel() -> None:
     assert panel.source.startswith("source: made by hand · as of 2026-01-15 00:00 UTC")
     assert panel.url == "https://data.example.org"
     assert "made by hand" not in panel.svg
+
+
+def test_findings_count_series_of_a_table_symbol_and_venue() -> None:
+    """BTC alpha has two findings in one table and one in another: two series of three, three findings."""
+    rows = [
+        ("points missing", "BTC alpha", "rates"),
+        ("outliers", "BTC alpha", "rates"),
+        ("outliers", "BTC alpha", "payments"),
+    ]
+    findings = pd.DataFrame(rows, columns=["issue", "series", "table"])
+    examined = {"funding rates": pd.DataFrame(index=range(2)), "payments": pd.DataFrame(index=range(1))}
+    for shown, title in (
+        (findings, "2 of 3 series have a finding, some several"),
+        (findings.iloc[:1], "1 of 3 series have a finding"),
+    ):
+        figure, ax = plt.subplots()
+        about._draw_issues(shown, examined=examined, ax=ax, source="hand")
+        assert " ".join(ax.get_title(loc="left").split()) == title
+        last = [text.get_text() for text in ax.texts if "e.g." in text.get_text()][-1]
+        assert last == "1, e.g. BTC alpha"
+        plt.close(figure)
+
+
+@pytest.mark.parametrize(("sure", "key"), [(True, "solid: significant"), (False, "none is significant")])
+def test_the_title_of_changes_of_share_explains_only_bars_that_are_drawn(sure: bool, key: str) -> None:
+    changes = pd.DataFrame({"symbol": "BTC", "venue": ["alpha", "beta"], "change": [1.0, -1.0]})
+    figure, ax = plt.subplots()
+    open_interest._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[], ax=ax, source="hand")
+    assert " ".join(ax.get_title(loc="left").split()) == f"Largest changes of share ({key})"
+    plt.close(figure)

@@ -285,16 +285,18 @@ def option_flow(
     ax = style.axes(ax)
     ax.use_sticky_edges = False
     width = bar_width(wide.index[wide.sum(axis=1) > 0].to_numpy())
+    labels = {}
+    for side in ("call", "put"):
+        of_side = flows[flows["side"] == side]
+        bought, sold = (style.number(float(of_side[name].sum())) for name in ("bought", "sold"))
+        labels[side] = f"{side}s: {bought} bought, {sold} sold [{symbol}]"
     for name, sign in (("bought", 1.0), ("sold", -1.0)):
         below = np.zeros(len(wide))
         for side, color in (("call", LONG), ("put", SHORT)):
             coins = wide[name].get(side, pd.Series(0.0, wide.index)).to_numpy()
-            ax.bar(wide.index, sign * coins, width, sign * below, color=color, alpha=0.9)
+            label = labels[side] if name == "bought" else "_sold"
+            ax.bar(wide.index, sign * coins, width, sign * below, color=color, alpha=0.9, label=label)
             below += coins
-    for side, color in (("call", LONG), ("put", SHORT)):
-        of_side = flows[flows["side"] == side]
-        bought, sold = (style.number(float(of_side[name].sum())) for name in ("bought", "sold"))
-        ax.bar([], [], color=color, alpha=0.9, label=f"{side}s: {bought} bought, {sold} sold [{symbol}]")
     net = table.groupby("strike")["net"].sum()
     ax.plot(
         net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="bought minus sold"

@@ -248,12 +248,14 @@ def _mark_outside(
 ) -> int:
     """Draw an arrowhead at a lane's edge for each run of values outside it, and label the furthest value.
 
+    The label is beside the arrowhead or, if the line is there, at the opposite edge of the lane.
     Return the number of values outside.
     """
     total = 0
-    for beyond, edge, marker, furthest, inwards in (
-        (values > limits[1], edges[1], "^", np.nanargmax, "top"),
-        (values < limits[0], edges[0], "v", np.nanargmin, "bottom"),
+    low, high = limits
+    for beyond, limit, edge, marker, furthest, inwards in (
+        (values > high, high, edges[1], "^", np.nanargmax, "top"),
+        (values < low, low, edges[0], "v", np.nanargmin, "bottom"),
     ):
         if not beyond.any():
             continue
@@ -263,10 +265,21 @@ def _mark_outside(
         is_late = place > 0.8 * len(values)
         look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": inwards}
         look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
-        look["bbox"] = {"facecolor": style.paper(), "edgecolor": "none", "pad": 0.5}  # covers the line
-        ax.annotate(f"{values[place]:+.3g}", (x[place], edge), **look)
+        label_edge = edge
+        if _is_line_beside(np.clip(values, *limits), place, limit, is_late=is_late):
+            label_edge = edges[0] + edges[1] - edge
+            look |= {"xytext": (0, 0), "ha": "center", "va": "bottom" if inwards == "top" else "top"}
+        ax.annotate(f"{values[place]:+.3g}", (x[place], label_edge), **look)
         total += int(beyond.sum())
     return total
+
+
+def _is_line_beside(shown: Floats, place: int, limit: float, *, is_late: bool) -> bool:
+    """Return whether a lane's line is near its limit where the label of an arrowhead would be."""
+    count = len(shown) // 10  # about the width of a label
+    beside = shown[max(place - count, 0) : place] if is_late else shown[place + 1 : place + 1 + count]
+    beyond = np.abs(beside - limit) < 1e-12 * max(abs(limit), 1.0)  # the same run of outliers
+    return bool(np.any(np.abs(beside[~beyond] - limit) < 0.4 * float(np.ptp(shown[np.isfinite(shown)]))))
 
 
 def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:

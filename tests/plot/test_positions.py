@@ -295,3 +295,11 @@ def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
     )
     assert len(heights) == 4
     assert np.diff(heights).min() > 9.0, "points between names"
+
+
+def test_the_legend_of_option_flow_has_one_entry_per_side_in_its_colour() -> None:
+    legend = plot.option_flow(made.option_trades()).get_legend()
+    labels = [text.get_text() for text in legend.get_texts()]
+    colours = dict(zip(labels, legend.legend_handles, strict=True))
+    assert labels[2:] == ["calls: 6 bought, 2 sold [BTC]", "puts: 0 bought, 3 sold [BTC]"]
+    assert [to_hex(colours[label].get_facecolor()) for label in labels[2:]] == [LONG.lower(), SHORT.lower()]

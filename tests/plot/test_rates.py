@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata import plot
+from derivdata.plot.frames import draw_lanes
 from tests.plot import made
 
 
@@ -38,6 +40,21 @@ def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted(
     first = lanes(ax)[0]
     assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
     assert any(word.startswith("+2") and float(word) > 20.0 for word in words if word.startswith("+"))
+
+
+@pytest.mark.parametrize(("beside", "place"), [(0.0, (6.0, 0.0)), (-4.0, (0.0, 0.0))])
+def test_the_value_of_an_arrowhead_is_where_no_line_is(beside: float, place: tuple[float, float]) -> None:
+    """A line that is at the arrowhead's edge beside it moves the value to the other edge of the lane."""
+    figure, ax = plt.subplots()
+    rates = np.where(np.arange(100) < 20, 4.0, 0.0)
+    rates[50] = -30.0
+    rates[52] = beside
+    lines = pd.DataFrame({"alpha": rates}, index=pd.date_range("2026-01-01", periods=100, freq="h"))
+    assert draw_lanes(ax, lines, ["alpha"], (-5.0, 5.0), base=0.0, marks={}) == 1
+    [label] = [text for text in ax.texts if text.get_text() == "-30"]
+    assert label.get_position() == place
+    assert label.xy[1] == pytest.approx(0.0 if beside == 0.0 else 10.0), "the lower or the upper edge"
+    plt.close(figure)
 
 
 def test_lanes_have_one_scale_and_values_stand_at_their_height() -> None:

@@ -292,7 +292,8 @@ def _draw_issues(
     ax.set_xlim(0, 1.9 * max(np.max(start), 1.0))
     total = len(findings[["table", "series"]].drop_duplicates())
     series = sum(map(len, examined.values()))
-    title = f"{total} of {series} series have a finding, some several"
+    several = ", some several" if np.sum(start) > total else ""
+    title = f"{total} of {series} series have a finding{several}"
     style.dress(ax, title=title, x="series, with an example [count]", grid="x")
     style.legend(ax, "above")
     style.footer(ax, *examined.values(), source=source)
