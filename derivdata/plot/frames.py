@@ -279,7 +279,8 @@ def _is_line_beside(shown: Floats, place: int, limit: float, *, is_late: bool) -
     count = len(shown) // 10  # about the width of a label
     beside = shown[max(place - count, 0) : place] if is_late else shown[place + 1 : place + 1 + count]
     beyond = np.abs(beside - limit) < 1e-12 * max(abs(limit), 1.0)  # the same run of outliers
-    return bool(np.any(np.abs(beside[~beyond] - limit) < 0.4 * float(np.ptp(shown[np.isfinite(shown)]))))
+    height = 0.3 * float(np.ptp(shown[np.isfinite(shown)]))  # of a label, about
+    return bool(np.any(np.abs(beside[~beyond] - limit) < height))
 
 
 def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:
