@@ -131,7 +131,7 @@ def test_an_unknown_table_is_refused_and_symbols_are_base_symbols(store):
     for call in (store.symbols, store.exchanges):
         with pytest.raises(
             ValueError,
-            match="the sample does not have the table 'funding'; available: builders_history, delivery_prices",
+            match="does not have the table 'funding'; available: builders_history, delivery_prices",
         ):
             call("funding")
     with pytest.raises(ValueError, match="does not have the table 'funding'"):
