@@ -111,7 +111,7 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
         ),
         (
             lambda: dd.analysis.funding.spread(RATES, "Binance", "okx"),
-            "'Binance' is not a venue of this panel; its venues: binance, okx; did you mean 'binance'?",
+            "is not a venue of this panel; its dim exchange has binance, okx; did you mean 'binance'?",
         ),
         (lambda: dd.units.convert(1.0, "bps8h", "apr"), "; did you mean 'bps_8h'?"),
     ],

@@ -345,7 +345,8 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
                 has = ", ".join(map(str, listed)) or "no label"
                 near = did_you_mean(venue, listed)
                 raise ValueError(
-                    f"{argument}: {str(venue)!r} is not a venue of this panel; its venues: {has}{near}"
+                    f"{argument}: {str(venue)!r} is not a venue of this panel; "
+                    f"its dim exchange has {has}{near}"
                 )
             if listed.count(venue) > 1:
                 raise ValueError(

@@ -208,7 +208,7 @@ def _mean_liquidation(e: CheckedAnswer) -> Iterator[str]:
     totals, counts = e.numbers("total_usd"), e.numbers("total_count")
     if totals is None or counts is None or counts.sum() < _LEAST_ORDERS:
         return
-    mean = float(totals.sum() / counts.sum())
+    mean = float(np.sum(totals)) / float(np.sum(counts))
     if mean < _LEAST_ORDER_USD:
         yield f"the mean liquidation is {mean:.3g} USD in {counts.sum():g} orders: another unit"
 
