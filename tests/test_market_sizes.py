@@ -98,3 +98,13 @@ def test_an_index_in_place_of_forwards_is_compared_near_its_time_alone() -> None
     assert texts[0] == []
     assert len(texts[1]) == 1
     assert "2026-06-08" in texts[1][0]
+
+
+@pytest.mark.parametrize(("venue", "is_doubted"), [("deribit", False), ("okx", True)])
+def test_only_deribit_may_have_small_rates_alone(venue: str, is_doubted: bool) -> None:
+    """Deribit's formula has no interest; 1 bps of the others in fractions of a percent would be as small."""
+    rates = 0.02 + 0.01 * np.random.default_rng(0).normal(size=len(STAMPS))
+    points = [{"timestamp": stamp, "y": rate} for stamp, rate in zip(STAMPS, rates.tolist(), strict=True)]
+    body = {"symbol": "BTC", "unit": "bps_8h", "resolution": "1h", "series": {venue: points}, "notices": []}
+    texts = notices(body, lambda: dd.funding.history("BTC", *WINDOW, venues=[venue], resolution="1h"))
+    assert any("may be fractions or percent" in text for text in texts) is is_doubted

@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata.client.market_sizes import LEAST_PRICES
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
 from derivdata.client.series_rows import SeriesRows, described, venue_rows
-from derivdata.client.snapshot_rules import interest_text, tiny_text
+from derivdata.client.snapshot_rules import has_interest, interest_text, tiny_text
 from derivdata.support.arrays import Array
 from derivdata.tables.history_rows import PAYMENTS, level_changes, shown_time
 from derivdata.tables.series_faults import exchanged_levels
@@ -211,9 +211,10 @@ def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
 
 def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
     """Find rates in another unit by the interest of the venues' formula, which is 1 bps per 8 hours."""
-    size = tiny_rates(rows.values)
+    values = rows.values[has_interest(e)[rows.order]]
+    size = tiny_rates(values)
     if size is not None:
-        yield tiny_text(_RATE, size, rows.values.size)
+        yield tiny_text(_RATE, size, values.size)
         return
     hours = e.numbers("interval_hours")
     starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
