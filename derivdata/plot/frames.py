@@ -248,7 +248,7 @@ def _mark_outside(
 ) -> int:
     """Draw an arrowhead at a lane's edge for each run of values outside it, and label the furthest value.
 
-    The label is beside the arrowhead or, if the line is there, at the opposite edge of the lane.
+    The label is next to the arrowhead or, if the line is there, at the opposite edge of the lane.
     Return the number of values outside.
     """
     total = 0
@@ -266,7 +266,7 @@ def _mark_outside(
         look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": inwards}
         look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
         label_edge = edge
-        if _is_line_beside(np.clip(values, *limits), place, limit, is_late=is_late):
+        if _is_line_near(np.clip(values, *limits), place, limit, is_late=is_late):
             label_edge = edges[0] + edges[1] - edge
             look |= {"xytext": (0, 0), "ha": "center", "va": "bottom" if inwards == "top" else "top"}
         ax.annotate(f"{values[place]:+.3g}", (x[place], label_edge), **look)
@@ -274,13 +274,13 @@ def _mark_outside(
     return total
 
 
-def _is_line_beside(shown: Floats, place: int, limit: float, *, is_late: bool) -> bool:
+def _is_line_near(shown: Floats, place: int, limit: float, *, is_late: bool) -> bool:
     """Return whether a lane's line is near its limit where the label of an arrowhead would be."""
     count = len(shown) // 10  # about the width of a label
-    beside = shown[max(place - count, 0) : place] if is_late else shown[place + 1 : place + 1 + count]
-    beyond = np.abs(beside - limit) < 1e-12 * max(abs(limit), 1.0)  # the same run of outliers
+    neighbours = shown[max(place - count, 0) : place] if is_late else shown[place + 1 : place + 1 + count]
+    beyond = np.abs(neighbours - limit) < 1e-12 * max(abs(limit), 1.0)  # the same run of outliers
     height = 0.3 * float(np.ptp(shown[np.isfinite(shown)]))  # of a label, about
-    return bool(np.any(np.abs(beside[~beyond] - limit) < height))
+    return bool(np.any(np.abs(neighbours[~beyond] - limit) < height))
 
 
 def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:

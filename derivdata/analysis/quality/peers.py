@@ -54,7 +54,7 @@ class Comparison(NamedTuple):
     spikes: Array
     scale_change: Floats
     at: Array
-    """Index of the change, −1 if there is none."""
+    """Index of the change; −1 without a change."""
     sign_change: Bools
     peer_scale: Floats
     peer_sign: Floats

@@ -496,14 +496,14 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
     counted = some[is_counted]
     hours = (counted["time"] - counted["time"].dt.normalize()).dt.total_seconds().to_numpy() / 3600
     schedules = counted[["symbol", "exchange"]].assign(
-        beside=np.round(hours) % interval[is_counted], step=interval[is_counted]
+        offset=np.round(hours) % interval[is_counted], step=interval[is_counted]
     )
     grouped = schedules.groupby(["symbol", "exchange"], observed=True)
     medians = grouped.median()[grouped.size() >= _LEAST_ROWS]
-    is_off = (medians["beside"] != 0.0) & (medians["beside"] != medians["step"] / 2.0)
+    is_off = (medians["offset"] != 0.0) & (medians["offset"] != medians["step"] / 2.0)
     for (symbol, exchange), (apart, step) in medians[is_off].iterrows():
-        beside = grouped.get_group((symbol, exchange))["beside"]
-        if np.mean(beside == apart) > 0.9:
+        offsets = grouped.get_group((symbol, exchange))["offset"]
+        if np.mean(offsets == apart) > 0.9:
             raise Question(
                 f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
                 f"are {apart:g} hours later",

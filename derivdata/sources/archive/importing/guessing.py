@@ -327,7 +327,7 @@ _FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
 """Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
 _LEAST = 10
 _MOST_AT_FLOOR = 0.2
-"""Share of rates at the floors of fractions from which a name that says percent is not believed alone."""
+"""Share of rates at the floors of fractions above which a name that says percent needs a second sign."""
 
 
 def _sizes(head: Chunk, column: str) -> Array:
