@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.client.option_values import unlike_black
+from derivdata.client.snapshot_rules import unlike_black
 from derivdata.tables import TABLES
 from tests.test_fetch_validation import always, answering
 

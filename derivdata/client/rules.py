@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.client.market_sizes import LARGEST_PRICES, beyond_markets
-from derivdata.client.option_values import unlike_black
 from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
 from derivdata.client.relations import (
     LIKELY,
@@ -30,9 +29,14 @@ from derivdata.client.relations import (
     options_twice,
     unread_names,
 )
-from derivdata.client.series_rows import SeriesRows, described, series_rows
-from derivdata.client.series_rules import impossible_patterns, other_sizes
-from derivdata.client.snapshot_rules import unlikely_snapshots
+from derivdata.client.series_rules import (
+    SeriesRows,
+    described,
+    impossible_patterns,
+    other_sizes,
+    series_rows,
+)
+from derivdata.client.snapshot_rules import unlike_black, unlikely_snapshots
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
