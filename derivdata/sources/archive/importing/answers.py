@@ -20,8 +20,7 @@ from derivdata.sources.archive.importing.market_names import (
     venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source, opened
-from derivdata.sources.archive.importing.outcome import Unclear
-from derivdata.sources.archive.importing.plan import Given
+from derivdata.sources.archive.importing.plan import Given, Unclear
 from derivdata.sources.archive.importing.readers import explained
 from derivdata.sources.archive.importing.waiting import joined
 from derivdata.sources.archive.schemas import archive_tables

@@ -13,8 +13,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import names_in_path, plain_name
 from derivdata.sources.archive.importing.opening import Source
-from derivdata.sources.archive.importing.outcome import Unclear
-from derivdata.sources.archive.importing.plan import Given, make_plan
+from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.schemas import archive_table, archive_tables

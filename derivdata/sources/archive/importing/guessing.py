@@ -26,8 +26,7 @@ from derivdata.sources.archive.importing.market_names import (
     venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source
-from derivdata.sources.archive.importing.outcome import Unclear
-from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, make_plan
+from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
 from derivdata.sources.archive.schemas import archive_table

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,78 +17,110 @@ from tqdm import tqdm
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive, open_archive
-from derivdata.sources.archive.importing.conversion import ORIGIN, RANK, Rows, rows
+from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, rows, with_ids
 from derivdata.sources.archive.importing.finishing import added_up, spaced
+from derivdata.sources.archive.importing.instruments import usd_from_coins
 from derivdata.sources.archive.importing.opening import Source, find_sources
-from derivdata.sources.archive.importing.outcome import Imported, summed
-from derivdata.sources.archive.importing.plan import RATE_UNITS, Given, make_plan
+from derivdata.sources.archive.importing.plan import (
+    IN_COINS,
+    RATE_UNITS,
+    Given,
+    ImportPlan,
+    in_order,
+    is_of_contracts,
+    make_plan,
+)
 from derivdata.sources.archive.importing.readers import Chunk, chunks
 from derivdata.sources.archive.importing.recognition import Task, recognise
-from derivdata.sources.archive.importing.run import ImportRun
 from derivdata.sources.archive.importing.values import Rejections
-from derivdata.sources.archive.importing.waiting import joined
+from derivdata.sources.archive.importing.waiting import (
+    BestQuotes,
+    MissingRows,
+    WaitingRows,
+    in_open_chains,
+    joined,
+    refuse_local_times,
+    unservable,
+)
 from derivdata.sources.archive.schemas import archive_table
-
-
-def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
-    """Yield the chunks of a file with their rows as the table's."""
-    if task.frame is not None:
-        size = len(task.frame)
-        chunk = Chunk({}, size, lines_of=_record_numbers, notices=task.notices)
-        yield chunk, Rows(task.frame.assign(**{ORIGIN: np.arange(size)}), Rejections(size))
-        return
-    for chunk in chunks(task.source, task.plan.header):
-        with _naming(task.source):
-            converted = rows(chunk, task.plan)
-        yield chunk, converted
-
-
-def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) -> tuple[pd.DataFrame, str]:
-    """Return the rows of a venue's file with their contracts' names, and the reason for omitted ones.
-
-    Raises `ArchiveError`: the file cannot be read, or has no layout of the writer.
-    """
-    columns = archive_table(table).columns
-    constants = {name: word for name, word in fixed.items() if name in columns}
-    frames: list[pd.DataFrame] = []
-    reasons: list[str] = []
-    for source in find_sources([path]):
-        for task in recognise(source, table, writer, Given({}, constants)):
-            for chunk, (frame, rejections) in converted_rows(task):
-                if task.plan.is_spaced and len(frame):
-                    per_interval = RATE_UNITS[task.plan.unit or "bps_8h"][1] is None
-                    frame = spaced(frame, per_interval=per_interval)
-                elif table == "funding_settlements" and len(frame):
-                    frame = added_up(frame)
-                frames.append(frame)
-                if rejections.bad.any():
-                    reasons.append(_left_out(chunk, rejections))
-    whole = joined([frame for frame in frames if len(frame)] or frames[:1])
-    return whole.drop(columns=[ORIGIN, RANK], errors="ignore"), reasons[0] if reasons else ""
-
-
-def _left_out(chunk: Chunk, rejections: Rejections) -> str:
-    """Return the number of rejected rows of a chunk, with line and reason of the first."""
-    first = int(np.argmax(rejections.bad))
-    (line,), _ = chunk.lines_of([first], [])
-    return f", {int(rejections.bad.sum())} left out: line {line}: {rejections.reasons[first]}"
-
-
-def _record_numbers(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the numbers of records, from 1."""
-    return [row + 1 for row in rows], [*broken]
-
-
-@contextmanager
-def _naming(source: Source) -> Iterator[None]:
-    """Add the name of the file to errors."""
-    try:
-        yield
-    except ArchiveError as problem:
-        raise ArchiveError(f"{source}: {problem}") from None
-
+from derivdata.support import times
+from derivdata.support.text import escape_controls
+from derivdata.tables.schema import Kind
 
 _Path: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Counts of the rows of an import, by outcome.
+
+    Attributes
+    ----------
+    table
+        Table of the rows; several are joined by commas.
+    read, written
+        Rows of all files, and those that are new in the archive.
+    present, differing
+        Rows whose key was stored already, with the same values or with others; the stored rows stay.
+    other_quotes
+        Rows of a contract whose symbol has one on the venue in a quote currency of higher priority.
+    superseded
+        Rows of options whose chain has a newer row of the same instrument.
+    rejected
+        Rows that do not fit the table, or that would make its stored rows unreadable.
+    first_rejected
+        File, line (or record, from 1) and reason of the first rejected row.
+    rejections
+        The same for the first twenty.
+    notices
+        Other facts about the files, such as further pages or missing rows.
+    understood
+        Table, columns, units, zone, symbols, venues and span of the files, as ``derivdata import`` prints
+        them before it writes.
+    """
+
+    table: str
+    read: int
+    written: int
+    present: int
+    differing: int
+    other_quotes: int
+    superseded: int
+    rejected: int
+    first_rejected: str | None
+    rejections: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    understood: str = ""
+
+    def __str__(self) -> str:
+        counts = f"{self.table}: {self.read:,} rows read, {self.written:,} written"
+        other = {
+            "already there with other values (those first seen stay)": self.differing,
+            "of a quote currency of lower priority": self.other_quotes,
+            "older than another row of the instrument in its chain": self.superseded,
+        }
+        extra = [f"{count:,} {text}" for text, count in other.items() if count]
+        texts = [counts, f"{self.present:,} already there", *extra, f"{self.rejected:,} rejected"]
+        first = f"; the first: {self.first_rejected}" if self.first_rejected else ""
+        return ", ".join(texts) + first
+
+
+_COUNTS = ("read", "written", "present", "differing", "other_quotes", "superseded", "rejected")
+
+
+def summed(results: Sequence[Imported]) -> Imported:
+    """Return the counts of several tables as one."""
+    if len(results) == 1:
+        return results[0]
+    rejections = tuple(line for result in results for line in result.rejections)
+    return Imported(
+        table=", ".join(result.table for result in results),
+        **{name: sum(getattr(result, name) for result in results) for name in _COUNTS},
+        first_rejected=next(iter(rejections), None),
+        rejections=rejections,
+        notices=tuple(dict.fromkeys(notice for result in results for notice in result.notices)),
+        understood="\n\n".join(result.understood for result in results),
+    )
 
 
 def import_files(
@@ -209,3 +244,425 @@ def _take_rows(run: ImportRun, tasks: list[Task]) -> None:
     for place, task in enumerate(progress):
         for chunk, converted in converted_rows(task):
             run.take(place, chunk, converted)
+
+
+def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
+    """Yield the chunks of a file with their rows as the table's."""
+    if task.frame is not None:
+        size = len(task.frame)
+        chunk = Chunk({}, size, lines_of=_record_numbers, notices=task.notices)
+        yield chunk, Rows(task.frame.assign(**{ORIGIN: np.arange(size)}), Rejections(size))
+        return
+    for chunk in chunks(task.source, task.plan.header):
+        with _naming(task.source):
+            converted = rows(chunk, task.plan)
+        yield chunk, converted
+
+
+def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) -> tuple[pd.DataFrame, str]:
+    """Return the rows of a venue's file with their contracts' names, and the reason for omitted ones.
+
+    Raises `ArchiveError`: the file cannot be read, or has no layout of the writer.
+    """
+    columns = archive_table(table).columns
+    constants = {name: word for name, word in fixed.items() if name in columns}
+    frames: list[pd.DataFrame] = []
+    reasons: list[str] = []
+    for source in find_sources([path]):
+        for task in recognise(source, table, writer, Given({}, constants)):
+            for chunk, (frame, rejections) in converted_rows(task):
+                if task.plan.is_spaced and len(frame):
+                    per_interval = RATE_UNITS[task.plan.unit or "bps_8h"][1] is None
+                    frame = spaced(frame, per_interval=per_interval)
+                elif table == "funding_settlements" and len(frame):
+                    frame = added_up(frame)
+                frames.append(frame)
+                if rejections.bad.any():
+                    reasons.append(_left_out(chunk, rejections))
+    whole = joined([frame for frame in frames if len(frame)] or frames[:1])
+    return whole.drop(columns=[ORIGIN, RANK], errors="ignore"), reasons[0] if reasons else ""
+
+
+def _left_out(chunk: Chunk, rejections: Rejections) -> str:
+    """Return the number of rejected rows of a chunk, with line and reason of the first."""
+    first = int(np.argmax(rejections.bad))
+    (line,), _ = chunk.lines_of([first], [])
+    return f", {int(rejections.bad.sum())} left out: line {line}: {rejections.reasons[first]}"
+
+
+def _record_numbers(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the numbers of records, from 1."""
+    return [row + 1 for row in rows], [*broken]
+
+
+@contextmanager
+def _naming(source: Source) -> Iterator[None]:
+    """Add the name of the file to errors."""
+    try:
+        yield
+    except ArchiveError as problem:
+        raise ArchiveError(f"{source}: {problem}") from None
+
+
+_FILE = 1 << 40
+"""Rows of each file are numbered from a multiple of this."""
+_LEAST_REPEATED = 3
+"""Number of distinct rows of a liquidations file from which equal repetition of all rows counts as copies."""
+_SHOWN = 20
+"""Rejected rows, and contradictory payments, that are shown with their reason."""
+
+
+class ImportRun:
+    """Import of the rows of some files into one table."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        archive: Archive,
+        *,
+        dry_run: bool = False,
+        show: Callable[[str], object] | None = None,
+    ) -> None:
+        self.read = 0
+        self.written = 0
+        self.present = 0
+        self.differing = 0
+        self.other_quotes = 0
+        self.superseded = 0
+        self.rejected = 0
+        self._tasks = tasks
+        self._archive = archive
+        self._dry_run = dry_run
+        self._show = show
+        self._plan = tasks[0].plan
+        self._waiting = WaitingRows()
+        self._starts: list[tuple[int, Callable[..., Any]]] = []  # first origin of each chunk, and its lines
+        self._rows_of_file: Counter[int] = Counter()
+        self._seen: dict[int, Counter[str]] = {}
+        self._quotes = BestQuotes()
+        self._missing = MissingRows(self._plan.table)
+        self._reasons: list[tuple[int, int, str]] = []  # place of the file, line, reason
+        self._notices: dict[str, None] = {}
+        self._understood = ""
+
+    def take(self, place: int, chunk: Chunk, converted: Rows) -> None:
+        """Count the rows of a chunk, and buffer valid ones."""
+        start = place * _FILE + self._rows_of_file[place]
+        self._rows_of_file[place] += len(chunk)
+        self._starts.append((start, chunk.lines_of))
+        self.read += len(chunk) + len(chunk.broken)
+        rejections = converted.rejections
+        self.rejected += int(rejections.bad.sum()) + len(chunk.broken)
+        self._explain(place, chunk, rejections.reasons)
+        for notice in chunk.notices:
+            self._notices[f"{self._tasks[place].source.name}: {notice}"] = None
+        frame = converted.frame
+        frame[ORIGIN] = frame[ORIGIN].to_numpy() + start
+        self._missing.see(frame)
+        self._waiting.add(frame)
+        if self._waiting.is_full:
+            self._relieve()
+
+    def finished(self) -> Imported:
+        """Write the rows that wait, and return the counts."""
+        frame = self._waiting.take()
+        if frame is not None:
+            if self._needs_all_rows(frame):
+                self._quotes.see(frame)
+            self._waiting.add(frame)
+        is_empty = True
+        for buffered in self._waiting.all():
+            is_empty = False
+            self._write(buffered)
+        if is_empty:
+            self._show_understanding(None)
+        lines = [
+            f"{Path(self._tasks[place].source.name).name}, line {line}: {reason}"
+            for place, line, reason in self._reasons
+        ]
+        return Imported(
+            table=self._plan.table.name,
+            read=self.read,
+            written=self.written,
+            present=self.present,
+            differing=self.differing,
+            other_quotes=self.other_quotes,
+            superseded=self.superseded,
+            rejected=self.rejected,
+            first_rejected=next(iter(lines), None),
+            rejections=tuple(lines),
+            notices=tuple(self._notices),
+            understood=self._understood,
+        )
+
+    def _explain(self, place: int, chunk: Chunk, reasons: Mapping[int, str]) -> None:
+        """Store the lines and reasons of the first rejected rows of a chunk."""
+        left = _SHOWN - len(self._reasons)
+        if left <= 0 or not (reasons or chunk.broken):
+            return
+        places = sorted(reasons)[:left]
+        broken = chunk.broken[:left]
+        lines, broken_lines = chunk.lines_of(places, [number for number, _ in broken])
+        explained = [(line, reasons[row]) for line, row in zip(lines, places, strict=True)]
+        explained += [(line, reason) for line, (_, reason) in zip(broken_lines, broken, strict=True)]
+        self._reasons += [(place, line, reason) for line, reason in sorted(explained)[:left]]
+
+    def _reject(self, frame: pd.DataFrame, reasons: Mapping[int, str]) -> None:
+        """Count rows rejected after conversion; `reasons` are by position in the frame."""
+        self.rejected += len(reasons)
+        origins = frame[ORIGIN].to_numpy()
+        for row in sorted(reasons, key=lambda row: origins[row])[: _SHOWN - len(self._reasons)]:
+            origin = int(origins[row])
+            index = bisect_right([start for start, _ in self._starts], origin) - 1
+            start, lines_of = self._starts[index]
+            (line,), _ = lines_of([origin - start], [])
+            self._reasons.append((origin // _FILE, line, reasons[row]))
+
+    def _needs_all_rows(self, frame: pd.DataFrame) -> bool:
+        """Return whether a row can be written only when the quote currencies of all rows are known."""
+        return RANK in frame.columns and is_of_contracts(self._plan.table)
+
+    def _relieve(self) -> None:
+        """Write the rows in memory, or move them to a temporary file until all are read."""
+        frame = self._waiting.take()
+        if frame is None:
+            return
+        if self._needs_all_rows(frame):
+            self._quotes.see(frame)
+            self._waiting.set_aside(frame)
+            return
+        if self._plan.table.name == "options_snapshot":
+            is_open = in_open_chains(frame)
+            self._waiting.add(frame[is_open])
+            frame = frame[~is_open].reset_index(drop=True)
+        if len(frame):
+            self._write(frame)
+
+    def _write(self, frame: pd.DataFrame) -> None:
+        """Check rows and append them to the archive."""
+        frame = self._prepared(frame)
+        self._show_understanding(frame)
+        if len(frame):
+            self._store(frame)
+
+    def _show_understanding(self, frame: pd.DataFrame | None) -> None:
+        if self._understood:
+            return
+        self._understood = understood(self._tasks, frame, self._rows_of_file, self._missing.text())
+        if self._show is not None:
+            self._show(self._understood)
+
+    def _prepared(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with ids, intervals and USD, of one contract for each symbol and venue."""
+        plan = self._plan
+        if any(task.plan.is_zone_assumed for task in self._tasks):
+            files = frame[ORIGIN].to_numpy() // _FILE
+            is_assumed = np.array([task.plan.is_zone_assumed for task in self._tasks])[files]
+            refuse_local_times(frame[is_assumed])
+        if plan.is_spaced:
+            before = len(frame)
+            per_interval = RATE_UNITS[plan.unit or "bps_8h"][1] is None
+            conflicts: list[str] = []
+            frame = spaced(frame, per_interval=per_interval, conflicts=conflicts)
+            before -= self._name_conflicts(conflicts)
+            self.present += before - len(frame)  # payments that are there twice, or that one row adds up
+            self._note_unknown_intervals(frame)
+        elif plan.table.name == "funding_settlements":
+            before = len(frame)
+            conflicts = []
+            frame = added_up(frame, conflicts=conflicts)
+            before -= self._name_conflicts(conflicts)
+            self.present += before - len(frame)
+        frame = self._of_best_quote(frame)
+        if plan.made:
+            frame = self._with_ids(frame)
+        if plan.unit in IN_COINS:
+            frame = usd_from_coins(frame, self._archive)
+        return frame
+
+    def _name_conflicts(self, conflicts: list[str]) -> int:
+        """Count omitted rows that contradict another one of the same payment, and name some."""
+        self.differing += len(conflicts)
+        for conflict in conflicts[:_SHOWN]:
+            self._notices[f"{conflict} (the first is used)"] = None
+        return len(conflicts)
+
+    def _note_unknown_intervals(self, frame: pd.DataFrame) -> None:
+        """Say how many payments have no interval, without which their rate per 8 hours is missing."""
+        is_unknown = frame["interval_hours"].isna()
+        if not is_unknown.any():
+            return
+        first = frame[is_unknown].iloc[0]
+        self._notices[
+            f"{int(is_unknown.sum())} payments, first {first['symbol']} on {first['exchange']} at "
+            f"{times.iso(first['time'])}, have no interval that the time between rows confirms: their "
+            "rate_bps_8h is missing until --set interval_hours=8 states it, or more payments are imported"
+        ] = None
+
+    def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
+        files = frame[ORIGIN].to_numpy() // _FILE
+        frames = []
+        for file, of_file in frame.groupby(files, sort=False):
+            once = self._once(of_file, int(file))
+            frames.append(with_ids(once, self._plan.made, self._seen.setdefault(int(file), Counter())))
+        return pd.concat(frames) if len(frames) > 1 else frames[0]
+
+    def _once(self, frame: pd.DataFrame, file: int) -> pd.DataFrame:
+        """Return each row once if all rows of a file without ids occur equally often, at least twice."""
+        if "order_id" not in self._plan.made or "order_id" in frame:
+            return frame
+        columns = [name for name in frame.columns if name != ORIGIN]
+        sizes = frame.groupby(columns, sort=False, dropna=False, observed=True).size()
+        repeats = int(sizes.iloc[0])
+        if len(sizes) < _LEAST_REPEATED or repeats == 1 or (sizes != repeats).any():
+            return frame
+        is_again = frame.duplicated(columns).to_numpy()
+        self.present += int(is_again.sum())
+        name = self._tasks[file].source.name
+        self._notices[f"{name}: every row occurs {repeats} times, and is counted once"] = None
+        return frame[~is_again]
+
+    def _of_best_quote(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of one contract for each symbol and venue, for tables with one value."""
+        if RANK not in frame.columns:
+            return frame
+        if is_of_contracts(self._plan.table):
+            is_best = self._quotes.are_best(frame)
+            self.other_quotes += int((~is_best).sum())
+            frame = frame if is_best.all() else frame[is_best]
+        return frame.drop(columns=[RANK, CONTRACT])
+
+    def _store(self, frame: pd.DataFrame) -> None:
+        table = self._plan.table
+        columns = [name for name in table.columns if name in frame.columns]
+        frame, is_again = in_order(table, frame)
+        if is_again.any():
+            is_equal = frame.duplicated(columns).to_numpy()
+            self.present += int((is_again & is_equal).sum())
+            self.differing += int((is_again & ~is_equal).sum())
+            frame = frame[~is_again]
+        reasons = unservable(table, frame, self._archive)
+        if reasons:
+            self._reject(frame, reasons)
+            frame = frame.drop(index=frame.index[list(reasons)])
+        if not len(frame) or self._dry_run:
+            return
+        absent: dict[str, Any] = dict.fromkeys({*table.columns} - {*frame.columns})
+        counts = self._archive.merge(
+            table.name,
+            frame[columns].assign(**absent),
+            unit=self._plan.unit,
+            accept=self._plan.accept,
+            contracts=self._quotes.contracts,
+            keeps_intervals=not self._plan.is_spaced,
+        )
+        self.superseded += len(frame) - sum(counts)
+        self.written += counts.written
+        self.present += counts.present
+        self.differing += counts.differing
+        for conflict in (counts.conflicts + counts.notices)[:_SHOWN]:  # each names both rows
+            self._notices[conflict] = None
+
+
+_EXAMPLES = 5
+
+
+def understood(
+    tasks: Sequence[Task], rows: pd.DataFrame | None, counts: Mapping[int, int], missing: str
+) -> str:
+    """Return the table, where its columns come from, units, zone, symbols, venues, span and one row.
+
+    `missing` lists missing rows of the series in the files.
+    """
+    plan = tasks[0].plan
+    layouts = list(dict.fromkeys(task.layout for task in tasks))
+    files = f"{len(tasks)} files, " if len(tasks) > 1 else ""
+    lines = [
+        f"table     {plan.table.name}: {plan.table.doc}",
+        f"files     {files}{sum(counts.values()):,} rows; layout: {', '.join(layouts[:_EXAMPLES])}",
+        f"columns   {', '.join(_sources(tasks))}",
+        f"units     {_units(plan)}",
+        f"zone      {_zone(tasks)}",
+    ]
+    if rows is None or not len(rows):
+        return "\n".join([*lines, "rows      none that fits"])
+    for label, name in (("symbols", "symbol"), ("venues", "exchange")):
+        if name in rows:
+            lines.append(f"{label:9} {_some(rows[name])}")
+    if "interval_hours" in rows:
+        lines.append(f"interval  {_intervals(plan, rows)}")
+    if "time" in rows:
+        first = rows["time"].min()
+        last = rows["time"].max()
+        lines.append(f"span      {times.iso(first)} to {times.iso(last)}")
+    if missing:
+        lines.append(f"missing   {missing}")
+    lines.append(f"a row     {_row(plan, rows.iloc[0])}")
+    return escape_controls("\n".join(lines), keep="\n")
+
+
+def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
+    """Return the intervals of rates, and that they come from the time between rows."""
+    hours = sorted(rows["interval_hours"].dropna().unique())
+    if not hours:
+        return "not known, as too few rows show it (--set interval_hours=8 if it is 8 hours)"
+    shown = ", ".join(f"{h:g} h" for h in hours[:_EXAMPLES])
+    return f"{shown} (from spacing)" if plan.is_spaced else shown
+
+
+def _zone(tasks: Sequence[Task]) -> str:
+    """Return the zone of times without one."""
+    if any(task.plan.is_zone_assumed for task in tasks):
+        return "UTC, as the times state no zone (--tz ZONE if they are local times)"
+    return str(tasks[0].plan.tz or "as the file states it")
+
+
+def _sources(tasks: Sequence[Task]) -> list[str]:
+    """Return each column's source: a column of the file, or a value."""
+    plan = tasks[0].plan
+    words = [f"{name} = {source}" for name, source in plan.sources.items()]
+    for name in plan.constants:
+        if name == "interval_hours" and plan.is_spaced:
+            continue
+        values = list(dict.fromkeys(task.plan.constants.get(name, "") for task in tasks))
+        shown = ", ".join(values[:_EXAMPLES]) + (", …" if len(values) > _EXAMPLES else "")
+        words.append(f"{name}: {shown}")
+    return words or ["of the same names"]
+
+
+def _units(plan: ImportPlan) -> str:
+    if plan.unit is not None:
+        return f"{plan.unit}; stored as {_stored_units(plan)}"
+    return f"as stored: {_stored_units(plan)}"
+
+
+def _stored_units(plan: ImportPlan) -> str:
+    named = [
+        f"{name} [{column.unit}]"
+        for name, column in plan.table.columns.items()
+        if column.kind is Kind.NUMBER and column.unit
+    ]
+    return ", ".join(named[:8])
+
+
+def _some(values: pd.Series) -> str:
+    words = sorted(map(str, values.dropna().unique()))
+    more = f" and {len(words) - _EXAMPLES} more" if len(words) > _EXAMPLES else ""
+    return ", ".join(words[:_EXAMPLES]) + more
+
+
+def _row(plan: ImportPlan, row: Any) -> str:
+    cells = []
+    for name in plan.table.columns:
+        value = row.get(name)
+        if value is None or pd.isna(value):
+            continue
+        shown = (
+            times.iso(value)
+            if isinstance(value, pd.Timestamp)
+            else f"{value:.10g}"
+            if isinstance(value, float)
+            else value
+        )
+        cells.append(f"{name}={shown}")
+    return ", ".join(map(str, cells))

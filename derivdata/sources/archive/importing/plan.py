@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +70,15 @@ class Given(NamedTuple):
     accept: Collection[str] = ()
     defaults: Mapping[str, str] = {}
     extra: Mapping[str, Kind] = {}  # columns that a layout works with and the table lacks
+
+
+class Unclear(ArchiveError):
+    """A file may be read in several ways: `option` chooses one of the `choices`."""
+
+    def __init__(self, message: str, option: str, choices: Sequence[str]) -> None:
+        super().__init__(message)
+        self.option = option
+        self.choices = [*choices]
 
 
 class ImportPlan(NamedTuple):

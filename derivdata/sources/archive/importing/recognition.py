@@ -29,8 +29,7 @@ from derivdata.sources.archive.importing.guessing import (
 from derivdata.sources.archive.importing.instants import has_floating_times, zone, zone_in_name
 from derivdata.sources.archive.importing.market_names import names_in_path
 from derivdata.sources.archive.importing.opening import Source
-from derivdata.sources.archive.importing.outcome import Unclear
-from derivdata.sources.archive.importing.plan import Adjust, Given, ImportPlan, make_plan
+from derivdata.sources.archive.importing.plan import Adjust, Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
 from derivdata.sources.archive.importing.values import encoded
 from derivdata.sources.archive.schemas import archive_table
