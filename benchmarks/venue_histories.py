@@ -12,8 +12,8 @@ from derivdata.sources.collect import session as sessions
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.history_rows import pages
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.reading import Context
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames

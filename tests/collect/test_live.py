@@ -27,7 +27,7 @@ from derivdata.sources.collect.polling import until_next_minute
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import MachineClock
 from derivdata.sources.collect.sockets import VenueStream
-from derivdata.sources.venues.context import Context
+from derivdata.sources.venues.reading import Context
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.support.times import Window
 from tests.collect.clocks import HANGS_SECONDS

@@ -26,7 +26,7 @@ from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.collect import questions
 from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.venues.record_types import Records
-from derivdata.sources.venues.series_checks import row_faults
+from derivdata.sources.venues.row_checks import row_faults
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from tests.reliability.promises import SOAK

@@ -9,7 +9,7 @@ import pytest
 from derivdata import tables
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.record_types import Instrument, OiPoint, State, contradictions
-from derivdata.sources.venues.series_checks import (
+from derivdata.sources.venues.row_checks import (
     PageWindow,
     body_doubts,
     implied_price_doubts,

@@ -13,7 +13,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import DerivdataError
-from derivdata.sources.venues.size_checks import size_doubts
+from derivdata.sources.venues.row_checks import size_doubts
 from tests.venues import test_recorded as recorded
 from tests.venues.test_read import context_of
 

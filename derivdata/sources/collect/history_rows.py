@@ -16,7 +16,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint, walk
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
-from derivdata.sources.venues.series_checks import implied_price_doubts
+from derivdata.sources.venues.row_checks import implied_price_doubts
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.tables.history_rows import is_off_grid, shown_time, step_text

@@ -21,7 +21,7 @@ from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.history_rows import PartialPage
-from derivdata.sources.venues.series_checks import LEVELS, STEADY, series_doubts
+from derivdata.sources.venues.row_checks import LEVELS, STEADY, series_doubts
 from derivdata.support import times
 from derivdata.tables.payments import confirmed_runs, is_valid
 

@@ -20,7 +20,7 @@ from derivdata.sources.archive.audit import Question, audit
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
-from derivdata.sources.venues.series_checks import FACTOR, row_faults, stated_cap
+from derivdata.sources.venues.row_checks import FACTOR, row_faults, stated_cap
 from derivdata.support import times
 
 _AGE = pd.Timedelta(10, "min")

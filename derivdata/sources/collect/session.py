@@ -34,9 +34,8 @@ from derivdata.client.transport.adapter import (
 from derivdata.client.transport.response import http_date
 from derivdata.errors import ArchiveError, DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources import venues
-from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.reading import Context, Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times

@@ -21,8 +21,8 @@ from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.questions import LastPolls
 from derivdata.sources.collect.session import Clock, Quarantine
-from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
+from derivdata.sources.venues.reading import Context
 from derivdata.sources.venues.record_types import Instrument, Records, State, filled
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times

@@ -20,13 +20,11 @@ from urllib.parse import parse_qsl
 import pandas as pd
 
 from derivdata.sources.venues import hyperliquid
-from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import VenueEndpoint
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.reading import Context, Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
-from derivdata.sources.venues.series_checks import PageWindow, body_doubts, implied_price_doubts
-from derivdata.sources.venues.size_checks import size_doubts
+from derivdata.sources.venues.row_checks import PageWindow, body_doubts, implied_price_doubts, size_doubts
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import refuse_event
 from derivdata.support import times

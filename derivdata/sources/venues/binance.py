@@ -1,9 +1,9 @@
-"""Binance: USDT-margined, coin-margined and option markets.
+"""Binance: USDT-margined, coin-margined and option markets; and Aster, which has the same API.
 
 The rate called ``lastFundingRate`` is the running estimate for ``nextFundingTime``. Coin-margined contracts
 count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticker is the last trade's.
 
-Options of Binance: chains, trades, and exercise prices.
+Aster's ``fundingInfo`` names all symbols, and its open interest is undocumented.
 """
 
 from __future__ import annotations
@@ -539,4 +539,43 @@ VENUE = Venue(
     socket=_SOCKET,
     stream=Stream("!forceOrder@arr", lambda *_: [Socket(_SOCKET, [])], b"forceOrder"),
     terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",
+)
+
+_aster = partial(VenueEndpoint, "aster")
+
+ASTER_ENDPOINTS = (
+    _aster("instruments", "/fapi/v1/exchangeInfo", exchange_info, lists=True),
+    _aster("intervals", "/fapi/v1/fundingInfo", funding_info),
+    _aster(
+        "funding", "/fapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES),
+        every=60,
+    ),
+    _aster("tickers", "/fapi/v1/ticker/24hr", tickers, weight=40, every=300),
+    _aster(
+        "oi", "/fapi/v1/openInterest", open_interest, symbol="symbol", every=300, largest=50,
+        confirmed=False, note="not in the documentation; the 50 largest symbols every 5 minutes",
+    ),
+    _aster(
+        "settlements", "/fapi/v1/fundingRate", funding_rates, symbol="symbol",
+        paging=Paging(limit=1000),
+    ),
+    _aster(
+        "taker", "/fapi/v1/klines", klines, params={"interval": "1h"}, symbol="symbol",
+        paging=Paging(limit=1500), weight=10,
+    ),
+    _aster("book", "/fapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
+    _aster("funding", "!markPrice@arr@1s", mark_frames, tables=MARKED, method="WS"),
+    _aster("liquidations", "!forceOrder@arr", force_orders, method="WS"),
+)  # fmt: skip
+
+_ASTER_SOCKET = "wss://fstream.asterdex.com/ws/!forceOrder@arr"
+
+ASTER = Venue(
+    "aster",
+    "https://fapi.asterdex.com",
+    ASTER_ENDPOINTS,
+    refuse,
+    budget=10.0,
+    socket=_ASTER_SOCKET,
+    stream=Stream("!forceOrder@arr", lambda *_: [Socket(_ASTER_SOCKET, [])], b"forceOrder"),
 )

@@ -1,19 +1,22 @@
-"""Read one body: the request, its time, and the context from other responses."""
+"""Read one body: the request, its time, and the context from other responses.
+
+`Context` has the contracts, intervals and prices of other responses of the venue, `Reading` reads the body.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+import pandas as pd
 from msgspec.structs import astuple
 
 from derivdata.errors import SchemaError
 from derivdata.sources.venues import wire
-from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.record_types import (
     Instrument,
     Option,
@@ -76,6 +79,112 @@ _HOURS_AS_TIME = re.compile(r"2000-01-(\d\d)T(\d\d):00:00(\.0+)?Z")
 _USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
+
+
+_CONTEXT_FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
+
+
+_NO_ROWS = pd.DataFrame()
+
+
+class Context:
+    """Context from other responses of the venue about its contracts: frames of `read`, or single values.
+
+    Parameters
+    ----------
+    values
+        Frames ``instruments``, ``intervals``, ``prices_history`` or ``markets_symbol_exchanges``; for a body
+        about one contract also the values ``interval_hours``, ``contract_size`` (coins, USD of an inverse
+        contract), ``mark_price`` [USD] and ``instrument`` (the venue's name of the contract).
+        ``margins_without_intervals`` are margins whose contracts have unknown intervals. Other names are
+        ignored, so that the result of `read` can be passed unchanged.
+    exchange
+        Only rows of this venue count.
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None, exchange: str) -> None:
+        given = dict(values or {})
+        self.interval_hours = _positive_number(given, "interval_hours")
+        self.contract_size = _positive_number(given, "contract_size")
+        self.mark_price = _positive_number(given, "mark_price")
+        self.named: str | None = given.get("instrument")
+        frames = {name: _frame_of(given.get(name), name, exchange) for name in _CONTEXT_FRAMES}
+        self.instruments: dict[str, Instrument] = {}
+        if len(frames["instruments"]):
+            listed = map(_listed_contract, frames["instruments"].to_dict("records"))
+            self.instruments = {item.name: item for item in listed}
+        self.intervals = _stated_intervals(frames["intervals"])
+        self._lists_intervals = "intervals" in given
+        self._unlisted = given.get("margins_without_intervals", ())
+        marks = frames["prices_history"]
+        marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
+        self._marks: dict[tuple[str, int], list[tuple[int, float]]] = {}  # by symbol and minute
+        for frame in (frames["markets_symbol_exchanges"], marks):
+            for symbol, time, price in _mark_prices(frame):
+                self._marks.setdefault((symbol, time // _MINUTE_US), []).append((time, price))
+
+    def lists_intervals(self, item: Instrument) -> bool:
+        """Return whether a list said which contracts such as this one differ from the venue's default."""
+        margin = "inverse" if item.inverse else "linear"
+        return self._lists_intervals and not {margin, "any"} & {*self._unlisted}
+
+    def mark(self, symbol: str, time: int | None) -> float | None:
+        """Return the mark price nearest to a time [µs], None without one in the same minute."""
+        if time is None:
+            return None
+        minute = time // _MINUTE_US
+        near = [row for at in (minute - 1, minute, minute + 1) for row in self._marks.get((symbol, at), ())]
+        stamp, price = min(near, key=lambda row: abs(row[0] - time), default=(0, None))
+        return price if abs(stamp - time) <= _MINUTE_US else None
+
+
+def _positive_number(given: Mapping[str, Any], name: str) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"context[{name!r}]={value!r} is not a number above 0")
+    return float(value)
+
+
+def _frame_of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
+    if frame is None:
+        return _NO_ROWS
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"context[{name!r}] must be a frame, not {type(frame).__name__}")
+    return frame[frame["exchange"] == exchange] if "exchange" in frame else frame
+
+
+def _listed_contract(row: Mapping[str, Any]) -> Instrument:
+    size = row["contract_size"]
+    return Instrument(
+        str(row["instrument_name"]),
+        str(row["symbol"]),
+        "" if pd.isna(row["quote"]) else str(row["quote"]),
+        None if pd.isna(size) else float(size),
+        bool(row["is_inverse"]),
+        bool(row["is_perpetual"]),
+        bool(row["is_active"]),
+        strike=None if pd.isna(strike := row.get("strike", np.nan)) else float(strike),
+        expiry=None if pd.isna(expiry := row.get("expiry")) else times.us(pd.Timestamp(expiry)),
+    )
+
+
+def _stated_intervals(frame: pd.DataFrame) -> dict[str, float]:
+    """Return the intervals by the venue's names, or by symbols in a frame without names."""
+    key = "instrument_name" if "instrument_name" in frame else "symbol"
+    if key not in frame or "interval_hours" not in frame:
+        return {}
+    pairs = zip(frame[key].astype(str), frame["interval_hours"], strict=True)
+    return {name: float(hours) for name, hours in pairs if pd.notna(hours)}
+
+
+def _mark_prices(frame: pd.DataFrame) -> Iterator[tuple[str, int, float]]:
+    if "time" in frame and "price_usd" in frame:
+        stamps = times.naive_utc(frame["time"]).to_numpy().astype("datetime64[us]").astype("int64")
+        for symbol, time, price in zip(frame["symbol"], stamps, frame["price_usd"], strict=True):
+            if price == price:
+                yield str(symbol), int(time), float(price)
 
 
 def named(name: str) -> Instrument:

@@ -19,7 +19,6 @@ import pandas as pd
 
 from derivdata.sources.venues import (
     apex,
-    aster,
     backpack,
     binance,
     bingx,
@@ -54,14 +53,15 @@ from derivdata.sources.venues.endpoint import Socket, Stream, Venue, VenueEndpoi
 from derivdata.sources.venues.hyperliquid import DEX_VENUES
 from derivdata.tables.venue_facts import fact_value
 
-_MODULES = (
-    binance, bybit, okx, hyperliquid, gateio, bitget, deribit, lighter, paradex, aster, kraken,
-    dydx, kucoin, mexc, huobi, derive, bingx, phemex, bitmex, cryptocom, edgex, backpack,
-    coinbase, variational, extended, grvt, nado, pacifica, woofipro, ethereal, apex,
+_VENUES = (
+    binance.VENUE, bybit.VENUE, okx.VENUE, hyperliquid.VENUE, gateio.VENUE, bitget.VENUE, deribit.VENUE,
+    lighter.VENUE, paradex.VENUE, binance.ASTER, kraken.VENUE, dydx.VENUE, kucoin.VENUE, mexc.VENUE,
+    huobi.VENUE, derive.VENUE, bingx.VENUE, phemex.VENUE, bitmex.VENUE, cryptocom.VENUE, edgex.VENUE,
+    backpack.VENUE, coinbase.VENUE, variational.VENUE, extended.VENUE, grvt.VENUE, nado.VENUE,
+    pacifica.VENUE, woofipro.VENUE, ethereal.VENUE, apex.VENUE,
+    *hyperliquid.DEX_VENUES,
 )  # fmt: skip
-VENUES: dict[str, Venue] = {
-    venue.exchange: venue for venue in (*(module.VENUE for module in _MODULES), *hyperliquid.DEX_VENUES)
-}
+VENUES: dict[str, Venue] = {venue.exchange: venue for venue in _VENUES}
 """The venues by slug, followed by the dexes of Hyperliquid that are venues."""
 
 

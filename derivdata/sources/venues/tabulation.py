@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -14,16 +15,6 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.errors import SchemaError
-from derivdata.sources.venues.context import (
-    DEXES,
-    FUNDING_RATES,
-    INSTRUMENTS,
-    INTERVALS,
-    dexes,
-    funding_rates,
-    instruments,
-    intervals,
-)
 from derivdata.sources.venues.record_types import (
     BorrowRate,
     Delivery,
@@ -40,11 +31,13 @@ from derivdata.sources.venues.record_types import (
     Quotes,
     Records,
     State,
+    StatedRate,
     Taken,
     Traded,
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.chains import snapshots
+from derivdata.tables.contracts import hip3_contract
 from derivdata.tables.payments import (
     HOUR_US,
     SOURCES,
@@ -53,7 +46,56 @@ from derivdata.tables.payments import (
     merge_payments,
     rates_of,
 )
-from derivdata.tables.schema import coded, repeated
+from derivdata.tables.schema import Column, Kind, Table, coded, repeated
+
+_LISTED = tables.TABLES["instruments"]
+INSTRUMENTS = replace(
+    _LISTED,
+    key=("exchange", "instrument_name"),
+    columns={name: column for name, column in _LISTED.columns.items() if name != "time"}
+    | {"position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it.")},
+    order=("exchange", "position"),
+)
+"""The list of a venue in one body."""
+INTERVALS = Table(
+    name="intervals",
+    key=("exchange", "instrument_name"),
+    columns={
+        name: tables.COLUMNS[name] for name in ("exchange", "instrument_name", "symbol", "interval_hours")
+    },
+    doc="Hours between the funding payments of a contract now.",
+)
+DEXES = Table(
+    name="dexes",
+    key=("exchange", "dex"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "dex": Column(Kind.TEXT, "", "Name of a HIP-3 dex, which begins the names of its contracts."),
+        "venue": Column(Kind.TEXT, "", "Slug under which its contracts are read: its own, or the venue's."),
+    },
+    doc="Dexes that others deploy on a venue.",
+)
+FUNDING_RATES = Table(
+    name="funding_rates",
+    key=("exchange", "instrument_name", "rate_kind"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "instrument_name": tables.COLUMNS["instrument_name"],
+        "rate_kind": tables.COLUMNS["rate_kind"],
+        "symbol": tables.COLUMNS["symbol"],
+        "time": tables.COLUMNS["time"],
+        "settlement_time": tables.COLUMNS["settlement_time"],
+        "rate_bps_8h": tables.COLUMNS["rate_bps_8h"],
+        "rate_native": tables.COLUMNS["rate_native"],
+        "interval_hours": tables.COLUMNS["interval_hours"],
+    },
+    doc="Funding rates by kind: settled, of the next settlement, and predicted.",
+)
+_FIELDS = {"instrument_name": "name", "contract_size": "size", "symbol": "symbol", "strike": "strike"}
+_FIELDS |= {f"is_{name}": name for name in ("inverse", "perpetual", "active")} | {
+    "tick": "tick",
+    "step": "step",
+}
 
 _MIN_VOLATILITIES = 5
 _VOLATILITIES = 0.03, 10.0
@@ -136,6 +178,69 @@ def indices(rows: list[IndexPoint]) -> dict[str, Any]:
     """Return the columns of ``volatility_index_published``."""
     _check_volatilities(row.index_pct / 100 for row in rows)
     return _told(rows, "symbol index_pct resolution") | {"time": stamps([row.time for row in rows], None)}
+
+
+def instruments(items: list[Instrument], exchange: str) -> dict[str, Any]:
+    """Return the columns of `INSTRUMENTS`; a list of Hyperliquid may have contracts of its dexes."""
+    return {
+        "exchange": [hip3_contract(exchange, item.name)[0] for item in items],
+        **{column: [getattr(item, name) for item in items] for column, name in _FIELDS.items()},
+        "quote": [item.quote or None for item in items],
+        "multiplier": [float(tables.base(item.symbol)[1]) for item in items],
+        **{
+            name: pd.to_datetime([getattr(item, name) for item in items], unit="us", utc=True).as_unit("us")
+            for name in ("expiry", "listed", "delisted")
+        },
+        "position": range(len(items)),
+    }
+
+
+def intervals(records: Records) -> dict[str, Any]:
+    """Return the columns of `INTERVALS`; a list takes precedence over a rate."""
+    stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
+    stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
+    return {
+        "instrument_name": [*stated],
+        "symbol": [item.symbol for item, _ in stated.values()],
+        "interval_hours": [hours for _, hours in stated.values()],
+    }
+
+
+def funding_rates(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
+    """Return the columns of `FUNDING_RATES`: rates of a stated kind, and running ones with a settlement."""
+    newest = {(row.venue, row.instrument.name, row.kind): row for row in records.rates}
+    for state in records.states:
+        key = (None, state.instrument.name, "next")
+        if state.rate is not None and state.next_payment is not None and key not in newest:
+            newest[key] = StatedRate(
+                state.instrument,
+                "next",
+                state.rate,
+                state.next_payment,
+                state.time,
+                state.period_h,
+                state.settle_h,
+            )
+    rows = list(newest.values())
+    period = np.array([row.period_h for row in rows], dtype=np.float64)
+    hours = np.array([row.settle_h for row in rows], dtype=np.float64)
+    rates = np.array([row.rate for row in rows], dtype=np.float64)
+    return {
+        "exchange": [row.venue or exchange for row in rows],
+        "instrument_name": [row.instrument.name for row in rows],
+        "symbol": [row.instrument.symbol for row in rows],
+        "rate_kind": [row.kind for row in rows],
+        "time": _stated([at if row.time is None else row.time for row in rows]),
+        "settlement_time": _stated([row.settlement for row in rows]),
+        "rate_bps_8h": units.convert(rates, "native", "bps_8h", hours=period),
+        "rate_native": rates * hours / period,
+        "interval_hours": hours,
+    }
+
+
+def dexes(exchange: str, names: list[str]) -> dict[str, Any]:
+    """Return the columns of `DEXES`."""
+    return {"dex": names, "venue": [hip3_contract(exchange, f"{name}:")[0] for name in names]}
 
 
 _MANY = 20  # minimum number of contracts for the median of a batch to determine a unit
