@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from derivdata import tables
 from derivdata.errors import SchemaError
-from derivdata.tables.schema import floats
-from derivdata.tables.schema.table import arrangement
+from derivdata.tables.schema import arrangement, floats
 from tests.support.records import attrs_of
 from tests.support.rows import rows
 

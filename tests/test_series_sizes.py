@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derivdata.tables.history_rows import _common, _may_repeat
-from derivdata.tables.series_sizes import series_sizes
+from derivdata.tables.series_faults import series_sizes
 
 
 def test_sizes_by_hand() -> None:

@@ -14,7 +14,7 @@ from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
 from derivdata.client.snapshot_rules import has_interest, interest_text, tiny_text
 from derivdata.support.arrays import Array
 from derivdata.tables.history_rows import PAYMENTS, level_changes, shown_time
-from derivdata.tables.series_faults import exchanged_levels
+from derivdata.tables.series_faults import SeriesSizes, exchanged_levels, series_sizes
 from derivdata.tables.series_patterns import (
     OF_EIGHT_HOURS,
     UNITS,
@@ -29,7 +29,6 @@ from derivdata.tables.series_patterns import (
     tiny_rates,
     unrelated_series,
 )
-from derivdata.tables.series_sizes import SeriesSizes, series_sizes
 
 _RATE = "rate_bps_8h"
 _PRICES = ("price_usd", "price", "close")

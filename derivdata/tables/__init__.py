@@ -1,9 +1,8 @@
 """Every column and every table, as data, with facts about venues; and arrays made from tables."""
 
 from derivdata.tables.chains import snapshots, surface
-from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import VENUES, base, contract, expiry
-from derivdata.tables.definitions import TABLES
+from derivdata.tables.definitions import COLUMNS, TABLES
 from derivdata.tables.frames import RENAMED_TICKERS
 
 __all__ = [

@@ -19,8 +19,8 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.support.text import warn_caller
-from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import expiries
+from derivdata.tables.definitions import COLUMNS
 from derivdata.tables.frames import require_columns, require_instants
 
 HOLD = pd.Timedelta(1, "h")

@@ -18,9 +18,8 @@ from derivdata.support.arguments import typed
 from derivdata.support.calls import Provenance
 from derivdata.support.text import did_you_mean, warn_caller
 from derivdata.support.times import has_zone
-from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import base
-from derivdata.tables.definitions import TABLES
+from derivdata.tables.definitions import COLUMNS, TABLES
 from derivdata.units import VOLATILITY_SPELLINGS
 
 _TIMES = ("time", "start", "end", "expiry")

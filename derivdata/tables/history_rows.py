@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from derivdata.tables.payments import HOUR_US, MINUTE_US, contradicted
 from derivdata.tables.schema import Table
-from derivdata.tables.series_sizes import SeriesSizes, series_sizes
+from derivdata.tables.series_faults import SeriesSizes, series_sizes
 
 __all__ = [
     "PAYMENTS",

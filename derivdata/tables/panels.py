@@ -12,7 +12,7 @@ import pandas as pd
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices
 from derivdata.support.times import has_zone, stamps_of
-from derivdata.tables.columns import COLUMNS
+from derivdata.tables.definitions import COLUMNS
 from derivdata.tables.frames import by_coin, require_columns, require_zone
 from derivdata.units import BPS, BPS_UNIT
 

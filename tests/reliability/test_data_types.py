@@ -23,8 +23,8 @@ from derivdata.client.transport import SESSION
 from derivdata.client.transport.connection import Connection
 from derivdata.support.plain_data import TIME_COLUMNS, plain
 from derivdata.support.times import iso, naive_utc, utc
-from derivdata.tables.columns import COLUMNS
-from derivdata.tables.schema.column import Kind
+from derivdata.tables.definitions import COLUMNS
+from derivdata.tables.schema import Kind
 from tests.reliability.calls import CALLS, function
 from tests.reliability.promises import SOAK
 

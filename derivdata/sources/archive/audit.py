@@ -24,8 +24,8 @@ from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
-from derivdata.tables.columns import MOST_PAID
 from derivdata.tables.contracts import contract, venue_slug
+from derivdata.tables.definitions import MOST_PAID
 from derivdata.tables.history_rows import level_changes, rate_changes
 from derivdata.tables.payments import HOUR_US, confirmed_runs, contradicted, payment_time
 from derivdata.tables.schema import Column, Kind, Table

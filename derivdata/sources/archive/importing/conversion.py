@@ -39,7 +39,7 @@ from derivdata.sources.archive.importing.values import (
 )
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.tables.columns import MOST_PAID
+from derivdata.tables.definitions import MOST_PAID
 from derivdata.tables.schema import Column, Kind
 
 RANK = "quote_rank"

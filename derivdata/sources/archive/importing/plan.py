@@ -17,8 +17,7 @@ from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Header
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 from derivdata.support.text import did_you_mean
-from derivdata.tables.schema import Kind, Table
-from derivdata.tables.schema.table import arrangement
+from derivdata.tables.schema import Kind, Table, arrangement
 
 Adjust = Callable[[pd.DataFrame], pd.DataFrame]
 """Function applied to the rows of a file with the table's names and units."""
