@@ -61,7 +61,7 @@ def largest(context: RequestContext) -> dict[str, Any]:
 
 ANSWERS["/oi/{symbol}/largest"] = largest
 """,
-    "derivdata/sources/service/http/openapi.py": """
+    "derivdata/sources/service/http/pages.py": """
 PAYLOADS["/oi/{symbol}/largest"] = rows("data", "oi_largest", "time surprise", symbol=TEXT, unit=TEXT)
 """,
 }

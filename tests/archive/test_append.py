@@ -10,7 +10,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
-from derivdata.sources.archive import append, open_archive
+from derivdata.sources.archive import open_archive, writing
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind
 from tests.archive.rates import EVER, START, conformed, rates
@@ -155,8 +155,8 @@ def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Pa
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.sources.archive.schemas.GROUP_ROWS", 4)
-    monkeypatch.setattr(append, "SMALL_ROWS", 4)
-    monkeypatch.setattr(append, "SLICE_ROWS", 10)
+    monkeypatch.setattr(writing, "SMALL_ROWS", 4)
+    monkeypatch.setattr(writing, "SLICE_ROWS", 10)
     archive = open_archive(tmp_path)
     whole = rates(["A", "B", "C"], hours=20)
     counts = []

@@ -11,7 +11,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.archive.engine import engine
+from derivdata.sources.archive.queries import engine
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates, said, say
 

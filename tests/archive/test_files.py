@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from derivdata.sources.archive import append as appending
 from derivdata.sources.archive import open_archive, schemas
+from derivdata.sources.archive import writing as appending
 from tests.archive.rates import EVER, START, conformed, rates
 
 ROWS = 80

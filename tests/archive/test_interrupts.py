@@ -18,7 +18,7 @@ import pytest
 
 from derivdata.errors import DataNotice
 from derivdata.sources.archive import archive as archives
-from derivdata.sources.archive import contents, engine, local_folder, manifest
+from derivdata.sources.archive import manifest, queries, reading, storage
 from derivdata.sources.archive.archive import Archive, open_archive
 from tests.reliability.promises import SOAK
 
@@ -68,7 +68,7 @@ def _interrupted(call: Callable[[], Any], modules: list[Any], at: int) -> tuple[
     return None, strike.passed
 
 
-_LOCKING = [manifest, local_folder]
+_LOCKING = [manifest, storage]
 
 
 def test_an_append_that_is_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_an_append_that_is_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: 
     for number, at in enumerate(range(1, steps, 1 if SOAK else 97)):
         problem, _ = _interrupted(lambda day=number + 2: _append(archive, day), _LOCKING, at)  # type: ignore[misc]
         assert problem is None or isinstance(problem, KeyboardInterrupt), at
-        lock = local_folder.FolderLock(tmp_path / "a" / ".lock", timeout=0.0)
+        lock = storage.FolderLock(tmp_path / "a" / ".lock", timeout=0.0)
         try:
             lock.acquire()
         except OSError:
@@ -104,10 +104,10 @@ def test_a_read_that_is_interrupted_raises_keyboard_interrupt(tmp_path: Path) ->
     ]
     for call in calls:
         call()
-        _, steps = _interrupted(call, [engine, contents], at=-1)
+        _, steps = _interrupted(call, [queries, reading], at=-1)
         assert steps > 100
         for at in range(1, steps, 1 if SOAK else 61):
-            problem, _ = _interrupted(call, [engine, contents], at)
+            problem, _ = _interrupted(call, [queries, reading], at)
             assert problem is None or type(problem) is KeyboardInterrupt, f"{at}: {problem!r}"
         assert len(call())
 
@@ -205,7 +205,7 @@ def test_an_interrupt_after_the_commit_says_that_the_rows_are_stored(
     def remove(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(local_folder.LocalFolder, "remove", remove)
+    monkeypatch.setattr(storage.LocalFolder, "remove", remove)
     with pytest.raises(KeyboardInterrupt) as interrupt:
         _append(archive, 1)
     monkeypatch.undo()

@@ -20,7 +20,7 @@ CHAIN = "options_snapshot"
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schemas, "GROUP_ROWS", 8)
-    monkeypatch.setattr("derivdata.sources.archive.append.SMALL_ROWS", 8)
+    monkeypatch.setattr("derivdata.sources.archive.writing.SMALL_ROWS", 8)
 
 
 def chains(days: int) -> pd.DataFrame:

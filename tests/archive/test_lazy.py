@@ -12,7 +12,7 @@ import pytest
 import derivdata as dd
 from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, open_archive, scanning, schemas
+from derivdata.sources.archive import Archive, open_archive, queries, schemas
 from tests.archive.rates import EVER, START, conformed, rates, said, say
 from tests.support.records import attrs_of
 
@@ -38,7 +38,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     archive.append("funding_history", rates())
     start, end = START + pd.Timedelta("40h"), START + pd.Timedelta("60h")
     with monkeypatch.context() as patch:
-        patch.setattr(scanning, "read", None)
+        patch.setattr(queries, "read", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
     found = conformed(frame.compute())
@@ -62,7 +62,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
 ) -> None:
     """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
     monkeypatch.setattr(schemas, "GROUP_ROWS", 8)
-    monkeypatch.setattr("derivdata.sources.archive.append.SMALL_ROWS", 8)
+    monkeypatch.setattr("derivdata.sources.archive.writing.SMALL_ROWS", 8)
     archive = open_archive(tmp_path)
     frame = rates(["BTC", "ETH"], ["okx"])
     archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])

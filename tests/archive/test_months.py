@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from derivdata.errors import ArchiveError, DataNotice
-from derivdata.sources.archive import Archive, append, manifest, open_archive
-from derivdata.sources.archive import append as appending
+from derivdata.sources.archive import Archive, manifest, open_archive, writing
+from derivdata.sources.archive import writing as appending
 from tests.archive.rates import EVER, conformed, rates
 from tests.archive.test_writers import failing_at, named_files
 
@@ -59,7 +59,7 @@ def test_a_large_month_is_sorted_week_by_week(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: bool
 ) -> None:
     """Its days are in row groups by week, whether it was merged or written at once."""
-    monkeypatch.setattr(append, "SLICE_ROWS", 1_000)
+    monkeypatch.setattr(writing, "SLICE_ROWS", 1_000)
     monkeypatch.setattr(appending, "MONTH_ROWS", 10)
     archive, rows = open_archive(tmp_path), rates(["ETH", "BTC"], hours=31 * 24, start=MARCH)
     for part in (rows[rows["symbol"] == "ETH"], rows[rows["symbol"] != "ETH"]) if merged else ():
@@ -98,7 +98,7 @@ def test_corrections_undo_and_retention_go_on_in_a_closed_month(archive: Archive
 
 @pytest.mark.parametrize(
     ("module", "name", "at"),
-    [(append.schemas, "write", 2), (manifest, "save", 2), (append.scanning, "slices", 1)],
+    [(writing.schemas, "write", 2), (manifest, "save", 2), (writing.queries, "slices", 1)],
 )
 def test_a_merge_that_is_cut_off_loses_nothing_and_is_done_by_the_next_append(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, at: int
@@ -120,7 +120,7 @@ def test_a_merge_that_fails_is_told_and_the_rows_are_there(
     def full(*_: Any, **__: Any) -> None:
         raise ArchiveError("no space left")
 
-    monkeypatch.setattr(append, "_close", full)
+    monkeypatch.setattr(writing, "_close", full)
     with pytest.warns(
         DataNotice, match="2026-01 remain in several files until a later append: no space left"
     ):
@@ -131,15 +131,15 @@ def test_a_merge_that_fails_is_told_and_the_rows_are_there(
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
     """Let something be done after a merge has read the month and before it commits."""
-    real = append.commit
+    real = writing.commit
 
     def arrange(done: Callable[[], Any]) -> None:
         def late(*arguments: Any) -> Any:
-            monkeypatch.setattr(append, "commit", real)
+            monkeypatch.setattr(writing, "commit", real)
             done()
             return real(*arguments)
 
-        monkeypatch.setattr(append, "commit", late)
+        monkeypatch.setattr(writing, "commit", late)
 
     return arrange
 

@@ -18,10 +18,10 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, manifest, object_store, open_archive
-from derivdata.sources.archive import append as archive_merging
-from derivdata.sources.archive.object_store import ObjectStore
+from derivdata.sources.archive import Archive, manifest, open_archive, storage
+from derivdata.sources.archive import writing as archive_merging
 from derivdata.sources.archive.schemas import archive_table
+from derivdata.sources.archive.storage import ObjectStore
 from tests.archive.rates import EVER, START, conformed, rates
 from tests.archive.stores import environment, s3_server
 from tests.support.threads import in_threads
@@ -367,7 +367,7 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
 
     def refused(self: ObjectStore, data: bytes, version: Any) -> None:
         assert len(objects_of(archive)) == len(before) + 1
-        raise object_store.ManifestChanged
+        raise storage.ManifestChanged
 
     monkeypatch.setattr(ObjectStore, "replace_manifest", refused)
     with pytest.raises(ArchiveError, match="other writers committed first for over 0 s"):
@@ -447,16 +447,16 @@ def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: py
     began = store._look[0]
 
     def clock() -> float:
-        monkeypatch.setattr(object_store.time, "monotonic", real)
+        monkeypatch.setattr(storage.time, "monotonic", real)
         store.replace_manifest(b"{}", "new")
         return began
 
-    monkeypatch.setattr(object_store.time, "monotonic", clock)
+    monkeypatch.setattr(storage.time, "monotonic", clock)
     assert store.manifest_mark() == "new"
 
 
 def test_an_upload_that_fails_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(storage.tempfile, "tempdir", str(tmp_path))
     store = ObjectStore("s3://bucket/derivs")
     draft = store.draft("funding_history/2024-01")
     draft.write_bytes(b"rows")

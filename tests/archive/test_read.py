@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.sources.archive import Archive, open_archive, scanning
+from derivdata.sources.archive import Archive, open_archive, queries
 from tests.archive.rates import EVER, START, conformed, rates
 
 
@@ -73,16 +73,16 @@ def test_what_is_there(archive: Archive) -> None:
 
 def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that it was about to read are merged away by another writer."""
-    real, calls = scanning.read, []
+    real, calls = queries.read, []
 
     def late(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == 1:
-            monkeypatch.setattr(scanning, "read", real)
+            monkeypatch.setattr(queries, "read", real)
             open_archive(archive.path).append("funding_history", rates(["SOL"]))
-            monkeypatch.setattr(scanning, "read", late)
+            monkeypatch.setattr(queries, "read", late)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(scanning, "read", late)
+    monkeypatch.setattr(queries, "read", late)
     assert len(archive.read("funding_history", *EVER)) == 384 + 192
     assert len(calls) == 2

@@ -14,7 +14,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.archive.engine import engine
+from derivdata.sources.archive.queries import engine
 from tests.archive.rates import EVER, START, rates
 
 FUNDING = "funding_history"

@@ -11,7 +11,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources import Query
-from derivdata.sources.archive import Archive, engine, open_archive
+from derivdata.sources.archive import Archive, open_archive, queries
 from tests.archive.rates import EVER, START, interest
 from tests.reliability.promises import count
 
@@ -98,9 +98,9 @@ def test_every_request_gives_the_same_bits_with_any_number_of_threads(
     }
     first = {name: ask() for name, ask in asked.items()}
     for threads in (1, 2, 8):
-        one = engine.Engine(threads)
+        one = queries.Engine(threads)
         with monkeypatch.context() as patch:
-            patch.setattr(engine.engine, "_engine", one)
+            patch.setattr(queries.engine, "_engine", one)
             for name, ask in list(asked.items()) * count(2, 100):
                 pd.testing.assert_frame_equal(ask(), first[name], check_exact=True, obj=name)
         one.close()

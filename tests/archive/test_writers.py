@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import local_folder, manifest, open_archive, schemas
-from derivdata.sources.archive.local_folder import LocalFolder
+from derivdata.sources.archive import manifest, open_archive, schemas, storage
+from derivdata.sources.archive.storage import LocalFolder
 from tests.archive.rates import EVER, START, rates
 from tests.reliability.processes import started
 from tests.transport.conftest import HANGS_SECONDS
@@ -28,7 +28,7 @@ def named_files(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("module", "name", "at"),
     [(schemas, "write", n) for n in (1, 2, 3)]
-    + [(local_folder, "sync", n) for n in (1, 3, 5)]
+    + [(storage, "sync", n) for n in (1, 3, 5)]
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
 )
@@ -81,9 +81,7 @@ def test_what_a_killed_writer_left_is_swept_although_the_next_is_killed_too(
     assert not list(tmp_path.glob(".writing*"))
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), [(schemas.pq.ParquetWriter, "write_table"), (local_folder, "sync")]
-)
+@pytest.mark.parametrize(("module", "name"), [(schemas.pq.ParquetWriter, "write_table"), (storage, "sync")])
 def test_a_full_disk_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
@@ -104,7 +102,7 @@ _FORKED = """
     import os, sys
     from pathlib import Path
     from derivdata.sources.archive import open_archive
-    from derivdata.sources.archive.local_folder import LocalFolder
+    from derivdata.sources.archive.storage import LocalFolder
     from derivdata.errors import ArchiveError
     from tests.archive.rates import rates
 

@@ -13,7 +13,7 @@ import pytest
 import derivdata as dd
 from derivdata.sources import service
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.http import status_page
+from derivdata.sources.service.http import pages
 from tests.browser import checks
 from tests.support import known_archive
 
@@ -58,7 +58,7 @@ def test_a_venue_that_went_silent_two_days_ago_is_late_and_not_gone(tmp_path: Pa
     archive.append("funding_history", last.assign(resolution="raw", kind="sampled"))
     paid = last.assign(time=now - pd.Timedelta("4h"), interval_hours=8.0, kind="settled")
     archive.append("funding_settlements", paid)
-    text = status_page._freshness(View(archive, now))
+    text = pages._freshness(View(archive, now))
     assert '<p class="late">2 of 3 venues late: no row for two hours.</p>' in text
     assert re.findall("<tr><td>(.*?)</td><td.*?>(.*?)</td>", text) == [
         ("bybit", "49.0 h"),
@@ -104,11 +104,11 @@ def test_nothing_scrolls_sideways_and_no_venue_breaks(dark: bool, opened: Callab
     """Six columns fit a tablet; on a phone a row is a block of named cells that have a value."""
     rows = [[venue, *("0 min" if venue == SIX[table] else "–" for table in SIX)] for venue in SIX.values()]
     page = opened("about:blank", dark=dark)
-    style = Path(status_page.__file__).with_name("status.css").read_text(encoding="utf-8")
+    style = Path(pages.__file__).with_name("status.css").read_text(encoding="utf-8")
     page.set_content(
         f"<!doctype html><html lang=en><style>{style}</style><body>"
-        + status_page._table(["venue", *SIX], rows, [[1], *[[]] * 5])
-        + status_page._table(["exchange", "table", "last_error"], [["okx", "oi_history", "no-answer/" * 40]])
+        + pages._table(["venue", *SIX], rows, [[1], *[[]] * 5])
+        + pages._table(["exchange", "table", "last_error"], [["okx", "oi_history", "no-answer/" * 40]])
     )
     assert {
         width: found for width in (390, 701, 1200) if (found := checks.inner_overflow(page, width=width))

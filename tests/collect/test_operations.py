@@ -26,7 +26,7 @@ from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import Minute, StatusLine, late, status
-from derivdata.sources.service.http import status_page
+from derivdata.sources.service.http import pages
 from tests.archive.rates import rates
 from tests.archive.test_writers import named_files
 from tests.collect.clocks import EventClock, SimulatedClock
@@ -298,5 +298,5 @@ def test_the_page_shows_every_kind_of_ledger(archive, asked, shown) -> None:
         said = {"file": more} if isinstance(more, LedgerFile) else {"error": more}
         entry = LedgerEntry(venue, symbol, FIRST + first * MINUTE, FIRST + last * MINUTE, **said)
         archive.merge("funding_history", tables.TABLES["funding_history"].empty(), requests=[entry])
-    page = status_page._gaps(status(archive, FIRST + 60 * MINUTE))
+    page = pages._gaps(status(archive, FIRST + 60 * MINUTE))
     assert shown in " ".join(re.sub("<[^>]+>", " ", page).split())

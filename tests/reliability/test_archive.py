@@ -19,7 +19,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, local_folder, open_archive
+from derivdata.sources.archive import Archive, open_archive, storage
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import failing_at, named_files
 from tests.reliability.conftest import Measured
@@ -148,7 +148,7 @@ def _appended(archive: Archive, symbol: str, holder: int) -> bool:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(Path, "open"), (os, "replace"), (pq.ParquetWriter, "write_table"), (local_folder, "sync")],
+    [(Path, "open"), (os, "replace"), (pq.ParquetWriter, "write_table"), (storage, "sync")],
 )
 def test_a_full_disk_loses_nothing_and_is_one_clear_error(
     module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured

@@ -17,7 +17,7 @@ import derivdata as dd
 from derivdata.client.bundle import recording, writing
 from derivdata.client.transport import SESSION, session
 from derivdata.sources.archive import Archive
-from derivdata.sources.archive.local_folder import FolderLock
+from derivdata.sources.archive.storage import FolderLock
 from derivdata.sources.collect.collector import Collector
 from derivdata.support import files
 from tests.collect.conftest import archive, clock, fakes, made

@@ -8,7 +8,7 @@ from scipy.interpolate import CubicSpline
 
 from derivdata.analysis import black76
 from derivdata.sources import Query, sample
-from derivdata.sources.sample import paths
+from derivdata.sources.sample import universe
 from derivdata.sources.sample.universe import symbols
 from derivdata.sources.service.answers.options import at_the_money
 from derivdata.tables import endpoints
@@ -273,7 +273,7 @@ def test_deliveries_average_the_index_and_the_published_index_is_the_log_contrac
     (row,) = STORE.read("delivery_prices", day, day + pd.Timedelta("1D"), **where).itertuples()
     assert row.time == day + pd.Timedelta("8h")
     own = np.array([symbols().name.index("BTC")])
-    prices = paths.price(own, day.value // 86_400_000_000_000, 1)[0]
+    prices = universe.price(own, day.value // 86_400_000_000_000, 1)[0]
     assert row.price_usd == pytest.approx(prices[90:97].mean(), abs=1e-6), "of 07:30, 07:35, ... 08:00"
     index = STORE.read("volatility_index_published", day, day + pd.Timedelta("1h"), **where)[
         "index_pct"

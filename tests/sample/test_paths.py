@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import sample
-from derivdata.sources.sample import noise, paths
+from derivdata.sources.sample import noise
 from derivdata.tables import TABLES
 
 STREAMS = noise.keys("test path", "abc")
@@ -13,18 +13,18 @@ DAY = 20_500
 
 
 def test_values_depend_on_neither_window_nor_step():
-    long = paths.ou(STREAMS, 12.0, DAY, 10, 48)
-    np.testing.assert_array_equal(paths.ou(STREAMS, 12.0, DAY + 4, 3, 48), long[:, 4:7])
-    np.testing.assert_array_equal(paths.ou(STREAMS[1:2], 12.0, DAY + 9, 1, 48), long[1:2, 9:])
-    fine, coarse = (paths.ou(STREAMS, 12.0, DAY, 5, steps)[:, :, 0] for steps in (288, 6))
+    long = noise.ou(STREAMS, 12.0, DAY, 10, 48)
+    np.testing.assert_array_equal(noise.ou(STREAMS, 12.0, DAY + 4, 3, 48), long[:, 4:7])
+    np.testing.assert_array_equal(noise.ou(STREAMS[1:2], 12.0, DAY + 9, 1, 48), long[1:2, 9:])
+    fine, coarse = (noise.ou(STREAMS, 12.0, DAY, 5, steps)[:, :, 0] for steps in (288, 6))
     np.testing.assert_array_equal(fine, coarse)
-    np.testing.assert_array_equal(fine, paths.midnights(STREAMS, 12.0, DAY, 5).T)
+    np.testing.assert_array_equal(fine, noise.midnights(STREAMS, 12.0, DAY, 5).T)
 
 
 def test_smooth_path_is_continuously_differentiable_through_the_midnights():
     t = DAY + np.array([0.999, 1.0, 1.001, 1.999, 2.0, 2.001])
-    x = paths.smooth(STREAMS, 24.0, t)
-    ends = paths.midnights(STREAMS, 24.0, DAY + 1, 2).T
+    x = noise.smooth(STREAMS, 24.0, t)
+    ends = noise.midnights(STREAMS, 24.0, DAY + 1, 2).T
     np.testing.assert_array_equal(x[:, [1, 4]], ends)
     assert np.abs(np.diff(x)[:, [0, 1, 3, 4]]).max() < 2e-5
 

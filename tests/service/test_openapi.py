@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from derivdata.sources.service.http.openapi import PAYLOADS, page
+from derivdata.sources.service.http.pages import PAYLOADS, page
 from derivdata.tables import endpoints
 from tests.service.conftest import Caller
 from tests.service.test_access import ENDPOINTS, PARAMS

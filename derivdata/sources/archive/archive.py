@@ -16,25 +16,26 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive.append import Appended, add_rows
 from derivdata.sources.archive.audit import AUDITS, audit, normalise, refuse_impossible
-from derivdata.sources.archive.corrections import (
+from derivdata.sources.archive.ledger import Asked
+from derivdata.sources.archive.manifest import clean
+from derivdata.sources.archive.payments import TABLE as PAYMENTS
+from derivdata.sources.archive.payments import CompletedPayments, complete_payments, wrong_intervals
+from derivdata.sources.archive.queries import TimeRange, correction_selection, time_range
+from derivdata.sources.archive.reading import ArchiveReader
+from derivdata.sources.archive.schemas import archive_table
+from derivdata.sources.archive.storage import Storage, open_storage
+from derivdata.sources.archive.writing import (
     COMPLETED,
+    Appended,
     Corrected,
     Dropped,
+    add_rows,
     drop_old_partitions,
     replace_keyed_rows,
     replace_rows,
     undo,
 )
-from derivdata.sources.archive.ledger import Asked
-from derivdata.sources.archive.manifest import clean
-from derivdata.sources.archive.object_store import Storage, open_storage
-from derivdata.sources.archive.payments import TABLE as PAYMENTS
-from derivdata.sources.archive.payments import CompletedPayments, complete_payments, wrong_intervals
-from derivdata.sources.archive.reading import ArchiveReader
-from derivdata.sources.archive.scanning import TimeRange, correction_selection, time_range
-from derivdata.sources.archive.schemas import archive_table
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller

@@ -21,8 +21,8 @@ import msgspec
 import pandas as pd
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.object_store import Storage
-from derivdata.sources.archive.scanning import micros, stamp
+from derivdata.sources.archive.queries import micros, stamp
+from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 

@@ -22,8 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.local_folder import LEDGER_FILE, MANIFEST
-from derivdata.sources.archive.object_store import ManifestChanged, Storage
+from derivdata.sources.archive.storage import LEDGER_FILE, MANIFEST, ManifestChanged, Storage
 from derivdata.support.text import warn_caller
 
 BLOCK_BYTES = 1 << 18

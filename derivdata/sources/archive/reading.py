@@ -1,9 +1,11 @@
-"""Read rows of an archive: windows, the newest rows, lazy frames, panels, and dask frames."""
+"""Read an archive: its contents and logs, windows of rows, the newest rows, lazy frames and panels, SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from html import escape
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,20 +15,219 @@ import pyarrow as pa
 from derivdata.errors import ArchiveError
 from derivdata.sources import Query
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import scanning, schemas
-from derivdata.sources.archive.contents import ArchiveContents
-from derivdata.sources.archive.corrections import correction_notices
-from derivdata.sources.archive.engine import Engine
+from derivdata.sources.archive import queries, schemas
+from derivdata.sources.archive.ledger import LedgerFile, ledger_files, requests_frame, unanswered_windows
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
-from derivdata.sources.archive.object_store import Storage
-from derivdata.sources.archive.scanning import EVER_ALL, Selection, TimeRange, micros, read_filter, time_range
-from derivdata.sources.archive.schemas import frame_of, sorting
+from derivdata.sources.archive.queries import (
+    EVER_ALL,
+    Engine,
+    Selection,
+    TimeRange,
+    micros,
+    read_filter,
+    stamp,
+    time_range,
+)
+from derivdata.sources.archive.schemas import archive_table, frame_of, sorting
+from derivdata.sources.archive.storage import Storage
+from derivdata.sources.archive.writing import correction_notices, corrections_frame
 from derivdata.support import calls, times
 from derivdata.support.calls import ARCHIVE_READ
 from derivdata.support.text import import_extra
 from derivdata.tables.chains import HOLD, aligned
 from derivdata.tables.panels import panel as tables_panel
 from derivdata.tables.schema import Kind, Table
+
+_TRIES = 20
+_INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
+T = TypeVar("T")
+
+
+class ArchiveContents:
+    """The manifest of an archive, read again when a writer has replaced it."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._cached: tuple[Any, Manifest] = (None, Manifest())
+
+    @property
+    def path(self) -> Path:
+        """The archive's folder; an ArchiveError where it is not in one."""
+        return self._storage.folder
+
+    @property
+    def location(self) -> str:
+        """The archive's folder or address, as text."""
+        return str(self._storage)
+
+    @property
+    def label(self) -> str:
+        """The name of the folder, or the last part of the address."""
+        return self._storage.label
+
+    @property
+    def id(self) -> str:
+        """Permanent random name, made with the first append; a copy of the folder has the same."""
+        return self._manifest().id
+
+    @property
+    def version(self) -> str:
+        """Version of the data, ``past.rows``, of 16 digits each.
+
+        `rows` changes with every change of a row and of the ledger. `past` changes with past data: rows that
+        are replaced, deleted or dropped, and rows appended or requests recorded for a time over an hour
+        before the newest. Both are hashes of all changes so far, so two copies of an archive that were
+        corrected differently differ. A cached response about a window that closed an hour ago stays valid
+        while `id` and `past` are unchanged.
+        """
+        manifest = self._manifest()
+        return f"{manifest.past[:16] or 0}.{manifest.identity[:16] or 0}"
+
+    @property
+    def identity(self) -> str:
+        """Hash of everything appended, corrected and requested, in order: it changes with every change."""
+        return self._manifest().identity
+
+    @property
+    def synthetic(self) -> bool:
+        """True if the provenance of any appended table calls its rows synthetic."""
+        return self._manifest().synthetic
+
+    @property
+    def start(self) -> pd.Timestamp:
+        """First timestamp of all tables."""
+        return stamp(min(file.first for file in self._files()))
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """Return the first whole minute after all rows: a window that ends there has every row."""
+        return stamp(max(file.last for file in self._files())).floor("min") + pd.Timedelta(1, "min")
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of the archived tables."""
+        return frozenset(self._manifest().tables)
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Return the symbols of a table, sorted; none where the table has no rows."""
+        return tuple(self._entry(archive_table(table)).values.get("symbol", ()))
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Return the venues of a table, sorted; none where the table has no rows."""
+        return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
+
+    def corrections(self) -> pd.DataFrame:
+        """Return the log of corrections, by number: replaced or deleted rows, reason, and whether undone."""
+        return corrections_frame(self._manifest())
+
+    def requests(self) -> pd.DataFrame:
+        """Return the ledger: requested windows by venue, and whether each request succeeded.
+
+        One row per table, exchange, symbol (missing: one request about all symbols) and window ``start``,
+        ``end``; adjacent windows are joined. ``error`` is the reason of a failed window, ``source`` the
+        origin of the rows: ``"request"`` or ``"file"``, one of the venue's bulk files. A successful window
+        without rows in the archive has no data; a window that is not in the ledger was never requested. A
+        window with missing rows at the step of the series counts as failed, until a second response lacks the
+        same rows. Then it counts as successful, with the source ``"confirmed_gap"`` and an ``error`` that
+        counts the rows.
+        """
+        return self._with_manifest(lambda state: requests_frame(self._storage, state.ledger))
+
+    def files(self, table: str, venue: str, symbol: str) -> dict[str, LedgerFile]:
+        """Return the ledger's entries of the venue's files with rows of a symbol, by file name."""
+        table = archive_table(table).name
+        return self._with_manifest(
+            lambda state: ledger_files(self._storage, state.ledger, table, venue, symbol)
+        )
+
+    def unanswered(
+        self,
+        table: str,
+        venue: str,
+        symbol: str | None,
+        start: times.Instant,
+        end: times.Instant,
+        *,
+        now: times.Instant | None = None,
+    ) -> list[times.Window]:
+        """Return the parts of ``[start, end)`` without a successful request to a venue in the ledger.
+
+        A request about all symbols counts for each of them; with `symbol` None only such requests count. A
+        confirmed gap counts as successful; with `now`, only for 30 days after it was confirmed.
+        """
+        at = None if now is None else times.instant(now, "now")
+        window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
+        table = archive_table(table).name
+        return self._with_manifest(
+            lambda state: unanswered_windows(self._storage, state.ledger, table, venue, symbol, window, at)
+        )
+
+    def info(self) -> pd.DataFrame:
+        """Summarise each table: rows, first and last timestamp, symbols, venues, files and size [MB]."""
+        rows = {name: _summary(entry) for name, entry in sorted(self._manifest().tables.items())}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(_INFO)).rename_axis("table")
+
+    def __repr__(self) -> str:
+        mark = " (synthetic)" if self.synthetic else ""
+        return f"<derivdata archive {self._storage}{mark}>\n{self.info().to_string()}"
+
+    def _repr_html_(self) -> str:
+        mark = " (synthetic)" if self.synthetic else ""
+        return f"<p>derivdata archive <b>{escape(str(self._storage))}</b>{mark}</p>{self.info().to_html()}"
+
+    def _manifest(self, *, fresh: bool = False) -> Manifest:
+        """Return the current manifest, empty if there is none."""
+        mark = self._storage.manifest_mark(fresh=fresh)
+        if mark is None or mark != self._cached[0]:
+            self._cached = (mark, manifests.load(self._storage) or Manifest())
+        return self._cached[1]
+
+    def _entry(self, table: Table, *, fresh: bool = False) -> TableEntry:
+        """Return the entry of a table, empty if it has no rows."""
+        return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
+
+    def _files(self) -> list[DataFile]:
+        files = [file for entry in self._manifest().tables.values() for file in entry.files]
+        if not files:
+            raise ArchiveError(
+                f"{self._storage}: the archive is empty: append a table or import a file first"
+            )
+        return files
+
+    def _with_manifest(self, read: Callable[[Manifest], T]) -> T:
+        """Read files of one state of the archive, with a retry if a writer has replaced some of them."""
+        state = self._manifest()
+        for _ in range(_TRIES):
+            try:
+                return read(state)
+            except (FileNotFoundError, ArchiveError) as problem:
+                fault = problem
+                before = state
+                state = self._manifest(fresh=True)
+                if (state.tables, state.ledger) == (before.tables, before.ledger):
+                    break
+        else:
+            raise ArchiveError(
+                f"{self._storage}: a writer replaced files during each of {_TRIES} attempts to read: read "
+                "again"
+            )
+        if isinstance(fault, ArchiveError):
+            raise fault
+        raise ArchiveError(
+            f"{self._storage}: a file of the archive is missing: {fault.filename}: restore it from a copy"
+        )
+
+
+def _summary(entry: TableEntry) -> list[Any]:
+    return [
+        sum(file.rows for file in entry.files),
+        stamp(min(file.first for file in entry.files)),
+        stamp(max(file.last for file in entry.files)),
+        len(entry.values.get("symbol", ())),
+        len(entry.values.get("exchange", ())),
+        len(entry.files),
+        round(sum(file.size for file in entry.files) / 1e6, 3),
+    ]
+
 
 _CHUNK_CELLS = 4_000_000
 _PART_ROWS = 1_000_000
@@ -52,7 +253,7 @@ def _parts(table: Table, entry: TableEntry, chosen: Selection) -> Iterator[tuple
     """Divide a selection by file, and large files by symbols, into parts of about a million rows."""
     lead = sorting(table)[0]
     words = sorted(chosen.where.get(lead) or entry.values.get(lead, []))
-    for file in scanning.plan(entry.files, chosen):
+    for file in queries.plan(entry.files, chosen):
         count = min(-(-file.rows // _PART_ROWS), len(words))
         if count < 2:
             yield file, chosen
@@ -101,7 +302,7 @@ def lazy_panel(
         block = stamps[at : at + size]
         time_range = TimeRange(int(block[0]), int(block[-1]) + micros)
         rows = Selection(where, time_range)
-        files = scanning.plan(entry.files, rows)
+        files = queries.plan(entry.files, rows)
         shape = (len(columns), len(labels[0]), len(labels[1]), block.size)
         values = delayed(_panel_block, pure=True)(storage, table, columns, files, rows, labels, micros)
         blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
@@ -156,7 +357,7 @@ def _read(
 ) -> list[pa.Table]:
     """Read planned files; the error for a missing file states whether it was merged."""
     try:
-        return scanning.read(storage, table, files, chosen, columns)
+        return queries.read(storage, table, files, chosen, columns)
     except FileNotFoundError as problem:
         named = (manifests.load(storage) or manifests.empty_manifest()).files()
         if problem.filename in [storage.place(file.path) for file in named]:
@@ -188,7 +389,6 @@ def _refuse_unlisted(table: Table, name: str, words: Sequence[Any]) -> None:
 
 
 SQL_MEMORY = "2GB"
-T = TypeVar("T")
 
 
 class ArchiveReader(ArchiveContents):
@@ -247,7 +447,7 @@ class ArchiveReader(ArchiveContents):
                 f"columns={list(query.columns)}: table {table.name} has {', '.join(table.columns)}"
             )
         names = query.columns
-        frames = self._planned(scanning.read, table, chosen, names)
+        frames = self._planned(queries.read, table, chosen, names)
         frame = schemas.frame_of(table, frames, names)
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
@@ -274,7 +474,7 @@ class ArchiveReader(ArchiveContents):
         table, chosen = self._chosen(query)
         is_chain = table.name == "options_snapshot"
         hold_us = times.us(HOLD) if is_chain else 0
-        frames = self._planned(scanning.read, table, chosen, newest=True, hold_us=hold_us)
+        frames = self._planned(queries.read, table, chosen, newest=True, hold_us=hold_us)
         rows = schemas.frame_of(table, frames)
         notice = ""
         if is_chain:
@@ -297,7 +497,7 @@ class ArchiveReader(ArchiveContents):
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
             raise ValueError(f"value={value!r}: table {table.name} does not have sums of it over symbols")
-        frame = self._planned(scanning.sums, table, chosen, value).to_pandas()
+        frame = self._planned(queries.sums, table, chosen, value).to_pandas()
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
@@ -320,7 +520,7 @@ class ArchiveReader(ArchiveContents):
         """Read the files of one state of a table that may have selected rows."""
 
         def run(state: Manifest) -> T:
-            files = scanning.plan(state.tables.get(table.name, TableEntry()).files, chosen)
+            files = queries.plan(state.tables.get(table.name, TableEntry()).files, chosen)
             return read(self._storage, table, files, chosen, *what, **how)
 
         return self._with_manifest(run)
@@ -366,7 +566,7 @@ class ArchiveReader(ArchiveContents):
             for name in sorted(named or self.tables() & set(schemas.archive_tables())):
                 files = state.tables.get(name, TableEntry()).files
                 if files:
-                    views[name] = scanning.view(self._storage, schemas.archive_table(name), files), files
+                    views[name] = queries.view(self._storage, schemas.archive_table(name), files), files
             # A separate database per query, so that no state is shared.
             with closing(Engine(threads=1, memory=SQL_MEMORY)) as engine:
                 return engine.statement(query, views, self._storage)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.manifest import BLOCK_BYTES, DataFile
-from derivdata.sources.archive.object_store import Storage
+from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
 LABEL = b"derivdata.table"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import market, option_model, option_quotes, paths, perpetuals, store
+from derivdata.sources.sample import market, option_model, option_quotes, perpetuals, store, universe
 from derivdata.sources.sample import perpetuals as process
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing, session
@@ -226,7 +226,7 @@ def _positioning(selection: Pairs) -> pd.DataFrame:
 
 def _prices(selection: Pairs) -> pd.DataFrame:
     s = symbols()
-    half_life = paths.PRICE_HALF_LIFE_HOURS
+    half_life = universe.PRICE_HALF_LIFE_HOURS
     return _per_symbol(selection, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
 
 

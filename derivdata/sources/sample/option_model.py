@@ -50,7 +50,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from derivdata.analysis.black76.inversion import deviation, time_value
-from derivdata.sources.sample import noise, paths
+from derivdata.sources.sample import noise, universe
 from derivdata.sources.sample.noise import ANCHOR_DAY, DAY_US, HOUR_US, STEP_US, STEPS, Keys, instants
 from derivdata.sources.sample.universe import symbols
 from derivdata.support.arrays import Bools, Floats, Ints
@@ -176,7 +176,7 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, days: int) -> Floats:
     """Return prices at midnights from the anchor day on; rounded up, so that later days use the cache."""
-    return np.asarray(paths.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
+    return np.asarray(universe.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
 def nice(value: float) -> float:
@@ -220,7 +220,7 @@ def forwards(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Forwards:
 
 def bounded_paths(symbol: str, time: Ints) -> Floats:
     """Return six slow paths of a symbol, of unit scale and within ±√10, shape ``(6, times)``."""
-    x = paths.smooth(_streams(symbol), _HALF_LIFE_HOURS, time / DAY_US)
+    x = noise.smooth(_streams(symbol), _HALF_LIFE_HOURS, time / DAY_US)
     return np.asarray(x / np.sqrt(1.0 + 0.1 * x * x))
 
 
@@ -246,7 +246,7 @@ def spot(symbol: str, time: Ints) -> Floats:
 def _month(symbol: str, number: int) -> Floats:
     """Return prices at the steps of `_MONTH` days; consecutive requests are mostly for the same days."""
     own = np.array([symbols().name.index(symbol)])
-    return np.asarray(paths.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
+    return np.asarray(universe.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
 
 
 Complex = NDArray[np.complex128]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata.sources.sample import noise, paths
+from derivdata.sources.sample import noise, universe
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, START_DAY, STEP_US, STEPS, Keys, years
 from derivdata.sources.sample.universe import (
     MODELS,
@@ -54,7 +54,7 @@ def formed(selection: Pairs, first: int, days: int) -> Floats:
 def premium(selection: Pairs, first: int, days: int) -> Floats:
     """Return the premium of the rates [bps/8h], before clamp and rounding, shaped as `formed`."""
     scale = symbols().scale[selection.symbol]
-    p = paths.ou(selection.streams, venue_values("half_life")[selection.exchange], first, days, STEPS)
+    p = noise.ou(selection.streams, venue_values("half_life")[selection.exchange], first, days, STEPS)
     p *= (scale * venue_values("deviation")[selection.exchange])[:, None, None]
     p += (scale * venue_values("offset")[selection.exchange])[:, None, None]
     own, place = np.unique(selection.symbol, return_inverse=True)
@@ -124,7 +124,7 @@ def _formed(selection: Pairs, first: int, days: int) -> Floats:
 def crowding(own: Ints, first: int, days: int) -> Floats:
     """Return the unit process of symbols' base rates every five minutes, ``(symbols, days, 288)``."""
     s = symbols()
-    return paths.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
+    return noise.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
 
 
 def _base(own: Ints, first: int, days: int) -> Floats:
@@ -208,12 +208,12 @@ def volume(selection: Pairs, first: int, days: int) -> Floats:
 def _oi(selection: Pairs, first: int, days: int) -> Floats:
     s = symbols()
     own, place = np.unique(selection.symbol, return_inverse=True)
-    price = paths.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
+    price = universe.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
     # For most pairs, use the cached midnights of all pairs: which pairs trade changes from day to day.
     ends = None
     if 4 * len(selection) > len(pairs()):
-        ends = paths.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, selection.row]
-    path = paths.ou(selection.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24, ends).reshape(
+        ends = noise.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, selection.row]
+    path = noise.ou(selection.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24, ends).reshape(
         len(selection), -1
     )
     slope = s.trend[selection.symbol] + venue_values("growth")[selection.exchange]
@@ -273,7 +273,7 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     by_kind = []
     for place, (kind, crowd) in enumerate(sorted(CROWDS.items())):
         streams = selection.streams ^ noise.key("positioning", kind)
-        own_process = paths.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(
+        own_process = noise.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(
             len(selection), -1
         )
         log_ratio = crowd.mean + crowd.crowding * common + crowd.deviation * own_process
@@ -296,7 +296,7 @@ def taken(selection: Pairs, first: int, days: int) -> dict[str, Floats]:
     """Return buys and sells of takers [USD] in each hour, rounded; NaN unless the pair trades."""
     s = symbols()
     own, place = np.unique(selection.symbol, return_inverse=True)
-    price = paths.price(own, first, days + 1)[:, : (days * STEPS + 1) : _HOUR]
+    price = universe.price(own, first, days + 1)[:, : (days * STEPS + 1) : _HOUR]
     moved = np.diff(np.log(price), axis=1) / (s.volatility[own, None] / np.sqrt(8760.0))
     drawn = noise.normal((selection.streams ^ _TAKEN)[:, None], first * 24 + np.arange(days * 24))
     imbalance = np.tanh(TAKER_IMPACT * moved[place] + TAKER_DEVIATION * drawn)
@@ -386,8 +386,8 @@ def orders(day: int) -> Orders:
     step = np.minimum(
         (tree.time - day * DAY_US) // STEP_US, STEPS - 1
     )  # after midnight use the day's last price
-    path = paths.price(np.arange(len(symbols().name)), day, 1)
-    quote = path[tree.symbol, step] * paths.premium(pairs())[pair]
+    path = universe.price(np.arange(len(symbols().name)), day, 1)
+    quote = path[tree.symbol, step] * universe.premium(pairs())[pair]
     quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
     tail = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
     value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)

@@ -18,7 +18,7 @@ from pyarrow import feather
 
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources import Query
-from derivdata.sources.sample import market, onchain, option_quotes, perpetuals, universe
+from derivdata.sources.sample import market, option_quotes, perpetuals, universe
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, SEED, START, START_DAY, instants
 from derivdata.sources.sample.option_model import (
     EXPIRY_US,
@@ -203,11 +203,11 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "instruments": listed_contracts,
     "positioning_history": perpetuals.rows,
     "prices_spot": market.spot,
-    "hip3_traders": onchain.hip3_traders,
-    "hip3_hourly_candles": onchain.hip3_candles,
-    "hip4_traders": onchain.hip4_traders,
-    "hip4_oi": onchain.hip4_oi,
-    "builders_history": onchain.builders_history,
+    "hip3_traders": market.hip3_traders,
+    "hip3_hourly_candles": market.hip3_candles,
+    "hip4_traders": market.hip4_traders,
+    "hip4_oi": market.hip4_oi,
+    "builders_history": market.builders_history,
     "orderbook_book": market.newest,
     "rwa_market_hours": universe.newest,
     "options_snapshot": option_quotes.chains,

@@ -1,4 +1,7 @@
-"""Symbols, venues and their pairs, with randomly drawn traits; trading hours of real-world assets."""
+"""Symbols, venues and their pairs, with randomly drawn traits; prices; trading hours of real-world assets.
+
+Prices of symbols are exponentials of slow Ornstein–Uhlenbeck paths about a centre.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.noise import START_DAY, Keys, day, instants
+from derivdata.sources.sample.noise import START_DAY, STEPS, Keys, day, instants
 from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.tables import VENUES
 
@@ -268,6 +271,27 @@ def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) ->
     later = np.where(changes, np.where(interval == 8, 4, np.where(interval == 4, 1, 4)), interval)
     change = np.where(changes, START_DAY + 20 + np.floor(260.0 * u[:, 5]), FOREVER).astype(np.int64)
     return interval, later, change
+
+
+_PRICE = noise.key("price")
+PRICE_HALF_LIFE_HOURS = 24.0 * 120.0
+"""Half-life of the path of log prices about their centre."""
+
+
+def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
+    """Return prices of symbols [USD], unrounded; paths on different numbers of steps agree at midnight."""
+    every = symbols()
+    # The stationary deviation of the log price that gives the symbol its volatility.
+    deviation = every.volatility[own] / np.sqrt(2.0 * np.log(2.0) * 8760.0 / PRICE_HALF_LIFE_HOURS)
+    path = noise.ou(every.streams[own] ^ _PRICE, PRICE_HALF_LIFE_HOURS, first, days, steps).reshape(
+        len(own), -1
+    )
+    return np.asarray(every.price[own, None] * np.exp(deviation[:, None] * path))
+
+
+def premium(selection: Pairs) -> Floats:
+    """Return the constant factor between a venue's price and the symbol's, within ±3 bps."""
+    return np.asarray(1.0 + 6e-4 * (noise.uniform(selection.streams ^ _PRICE, 0) - 0.5))
 
 
 _BEFORE = 14

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from derivdata.sources.service.answers import liquidations, markets, onchain, options, perpetuals
+from derivdata.sources.service.answers import markets, onchain, options, perpetuals
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 
 __all__ = ["ANSWERS", "RequestContext"]
 
 ANSWERS: Answers = {
     path: answer
-    for family in (perpetuals, liquidations, markets, onchain, options)
+    for family in (perpetuals, markets, onchain, options)
     for path, answer in family.ANSWERS.items()
 }
 """Path of an endpoint to the function that makes the body of its response."""

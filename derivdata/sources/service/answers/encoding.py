@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 from msgspec import Raw
 
-from derivdata.sources.service.data.request_coverage import never_requested
 from derivdata.sources.service.data.store import Refusal, bad_request
-from derivdata.sources.service.data.view import View
+from derivdata.sources.service.data.view import View, never_requested
 from derivdata.sources.service.data.windows import AnswerWindow, adaptive
 from derivdata.support import times
 from derivdata.tables import endpoints

@@ -33,7 +33,7 @@ from derivdata.sources.service.data.store import (
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.http import access
 from derivdata.sources.service.http.access import Caller, Guard, Keys, RateLimit
-from derivdata.sources.service.http.openapi import PLAIN, document, page
+from derivdata.sources.service.http.pages import PLAIN, document, page, status_page
 from derivdata.sources.service.http.responses import (
     Changes,
     EncodedBody,
@@ -43,7 +43,6 @@ from derivdata.sources.service.http.responses import (
     WorkQueue,
     is_current,
 )
-from derivdata.sources.service.http.status_page import status_page
 from derivdata.support.text import HiddenKeys
 from derivdata.tables import endpoints
 
