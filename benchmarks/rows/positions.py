@@ -31,7 +31,7 @@ _LOOP = "a loop over legs and scenarios with scipy's normal distribution, 1/10 o
 
 def made_surfaces(count: int) -> xr.Dataset:
     k, iv = boards(count)
-    fitted = surface.fit(k, iv, YEARS, method="essvi", weights="price")
+    fitted = surface.fit(k, iv, YEARS, method="essvi", weights="price").drop_vars("covariance")
     fitted = fitted.rename({dim: "board" for dim in fitted.dims if dim != "expiry"})
     return fitted.assign_coords(expiry=_EXPIRIES, forward=("expiry", np.full(YEARS.size, 100_000.0)))
 
