@@ -28,7 +28,7 @@ from scipy.special import fdtri
 from derivdata.analysis import smile, variance
 from derivdata.analysis.labelling import origin_attrs, whole_surface
 from derivdata.analysis.status import Status, flag_attrs
-from derivdata.analysis.surface.clock import YEAR_US, origin_us, weekend_us
+from derivdata.analysis.surface.maturity import YEAR_US, origin_us, weekend_us
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

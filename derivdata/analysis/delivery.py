@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from derivdata.analysis.panels import (
 )
 from derivdata.support.arguments import typed
 from derivdata.support.times import naive_utc
+from derivdata.tables.contracts import expiries as read_expiries
 from derivdata.tables.frames import require_instants
 
 __all__ = ["calibration", "probabilities"]
@@ -168,3 +170,83 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
         },
         {"interval": list(intervals)},
     )
+
+
+PREFERENCES = {"option": ("option", "index", "unstated"), "future": ("future", "index", "unstated")}
+"""Kinds of delivery price for each kind of contract, in order of preference."""
+
+
+def delivered(
+    delivery: pd.DataFrame | Mapping[Any, Any],
+    times: pd.DatetimeIndex,
+    *,
+    symbol: str | None = None,
+    exchange: str | None = None,
+    contract: str | None = None,
+    kind: str = "option",
+) -> pd.Series:
+    """Return the delivery price [USD] of each expiry (naive UTC), NaN without one.
+
+    Parameters
+    ----------
+    delivery
+        Table ``delivery_prices``, or a mapping from expiries to prices.
+    times
+        Expiries of the legs.
+    symbol, exchange
+        Venue whose rows count; None if the data does not state it.
+    contract
+        As in `derivdata.analysis.position.attribution`.
+    kind
+        ``"option"`` or ``"future"``.
+    """
+    if isinstance(delivery, Mapping):
+        return _of_mapping(delivery, times)
+    require_columns(delivery, "delivery", ("price_usd",), others=("time",))
+    require_instants(delivery, "delivery", ("time",))
+    rows = delivery.assign(time=naive_utc(delivery["time"]))
+    for name, value in (("symbol", symbol), ("exchange", exchange)):
+        if value is not None and name in rows:
+            rows = rows[rows[name].astype(object) == value]
+    rows = rows[rows["time"].isin(times) & (rows["price_usd"] > 0.0)]
+    if contract is None:
+        rows = _without_others(rows, PREFERENCES[kind])
+    rows = of_contract(rows, contract, PREFERENCES[kind], "delivery")
+    rows = rows.drop_duplicates(["time", "price_usd"])
+    repeated = rows.duplicated("time")
+    if repeated.any():
+        time = rows.loc[repeated, "time"].iloc[0]
+        raise ValueError(
+            f"delivery must have one price at {time:%Y-%m-%d %H:%M} UTC, got several: select the rows of one "
+            "symbol and venue"
+        )
+    return rows.set_index("time")["price_usd"].astype(np.float64).reindex(times)
+
+
+def _without_others(rows: pd.DataFrame, preference: Sequence[str]) -> pd.DataFrame:
+    """Return the deliveries without those of other kinds of contracts."""
+    if "contract" not in rows:
+        return rows
+    kinds = rows["contract"].astype(object).map(lambda name: str(name).partition(":")[0])
+    return rows[kinds.isin(preference)]
+
+
+def _of_mapping(prices: Mapping[Any, Any], times: pd.DatetimeIndex) -> pd.Series:
+    stamps, _ = read_expiries(list(prices), "delivery")
+    values = np.asarray(list(prices.values()), dtype=np.float64)
+    if not (values > 0.0).all():
+        raise ValueError("the prices of delivery must be above 0 USD")
+    by_time = pd.Series(values, index=pd.DatetimeIndex(naive_utc(stamps)))
+    if not by_time.index.is_unique:
+        raise ValueError("delivery must have one price for each expiry, got two")
+    return by_time.reindex(times)
+
+
+def require_delivered(prices: pd.Series) -> None:
+    """Raise for an expiry without a delivery price."""
+    missing = prices.index[prices.isna()]
+    if len(missing):
+        raise ValueError(
+            f"delivery does not have a price for the expiry {missing[0]:%Y-%m-%d %H:%M} UTC: pass the table "
+            "of dd.delivery.prices, or a mapping from expiries to prices [USD]"
+        )

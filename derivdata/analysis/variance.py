@@ -20,8 +20,7 @@ from derivdata.analysis.panels import (
 )
 from derivdata.analysis.smile.quotes import over_strike, strips, tails
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.clock import Clock, read_times
-from derivdata.analysis.surface.maturity import neighbours, take
+from derivdata.analysis.surface.maturity import Clock, neighbours, read_times, take
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.times import length

@@ -14,8 +14,8 @@ from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import backtest
+from derivdata.analysis.backtest.engine import deflated_sharpe_ratio
 from derivdata.analysis.backtest.results import daily_returns, long_run_ratio
-from derivdata.analysis.backtest.sweeps import deflated_sharpe_ratio
 from tests.analysis import backtest_oracle as oracle
 from tests.measured import carry_backtest
 from tests.support.examples import examples

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata.analysis import backtest
-from derivdata.analysis.backtest import sweeps
+from derivdata.analysis.backtest import engine
 from tests.analysis.test_backtest import drawn, drawn_sizes, panel
 
 
@@ -65,7 +65,7 @@ def test_a_portfolio_and_more_rules_than_a_loop_takes_are_swept_too(monkeypatch:
     assert whole["rule"].tolist() == ["sized", "1", "2", "3"]
     assert whole["net_usd"][0] == alone["net_usd"].item()
     assert whole["trades"][0] == alone.sizes["trade"] > 0
-    monkeypatch.setattr(sweeps, "_MOST_RULES", 2)
+    monkeypatch.setattr(engine, "_MOST_RULES", 2)
     pd.testing.assert_frame_equal(backtest.sweep(panel(rates), rules, costs, **options), whole)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.payback import hours_to_earn
+from derivdata.analysis.funding.persistence import hours_to_earn
 from tests.support.examples import examples
 
 INF = float("inf")

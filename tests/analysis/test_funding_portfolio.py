@@ -7,18 +7,18 @@ import xarray as xr
 from scipy.special import ndtr
 
 from derivdata.analysis import backtest, funding
-from derivdata.analysis.funding import sizing
+from derivdata.analysis.funding import portfolios
 from derivdata.analysis.funding.pairs import pair_coordinates
-from derivdata.analysis.funding.sizing import moves_of
+from derivdata.analysis.funding.portfolios import moves_of
 from derivdata.analysis.status import FundingStatus
 from tests.measured import portfolio as measured
 
-LIMITS = sizing.Limits(np.inf, 1.0, 0.01, np.full(3, 0.01), np.ones(3), 0.1, 1.0)
+LIMITS = portfolios.Limits(np.inf, 1.0, 0.01, np.full(3, 0.01), np.ones(3), 0.1, 1.0)
 
 
 def problem(
     gross: Any, sd: Any, *, cost: float = 0.0, held: Any = 0.0, q: float = 0.0, **limits: Any
-) -> sizing.Problem:
+) -> portfolios.Problem:
     """Pairs of one symbol, independent: long on venue 0, 1, 0, ... and short on venue 1, 2, 2, ..."""
     gross, legs = np.asarray(gross, float), [(0, 1), (1, 2), (0, 2)]
     signed = np.zeros((3, 1, gross.size))
@@ -27,7 +27,7 @@ def problem(
     spread = np.broadcast_to(np.asarray(sd, float), gross.shape)
     paid, before = np.full(gross.shape, cost), np.full(gross.shape, float(held))
     moves, bounds = np.array([[0.04**2]]), LIMITS._replace(**limits)
-    return sizing.Problem(gross, paid, np.diag(spread**2), before, signed, moves, q, bounds)
+    return portfolios.Problem(gross, paid, np.diag(spread**2), before, signed, moves, q, bounds)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def problem(
     ],
 )
 def test_a_single_pair_has_mean_over_variance(held: float, size: float) -> None:
-    found = sizing.solve(problem([12e-4], np.sqrt(8e-4 / 3.0), cost=4e-4, held=held))
+    found = portfolios.solve(problem([12e-4], np.sqrt(8e-4 / 3.0), cost=4e-4, held=held))
     np.testing.assert_allclose(found, size, rtol=1e-4)
     half = problem([12e-4], np.sqrt(8e-4 / 3.0), cost=4e-4, held=held, aversion=2.0)
     if not held:
-        np.testing.assert_allclose(sizing.solve(half), size / 2.0, rtol=1e-4)
+        np.testing.assert_allclose(portfolios.solve(half), size / 2.0, rtol=1e-4)
 
 
 def test_collateral_is_maintenance_and_the_moves_of_all_legs_of_a_venue() -> None:
@@ -67,12 +67,12 @@ def test_collateral_is_maintenance_and_the_moves_of_all_legs_of_a_venue() -> Non
     ],
 )
 def test_limits_bind(limits: dict[str, Any], q: float, size: float) -> None:
-    np.testing.assert_allclose(sizing.solve(problem([1e-2], 1e-3, q=q, **limits)), size, rtol=1e-4)
+    np.testing.assert_allclose(portfolios.solve(problem([1e-2], 1e-3, q=q, **limits)), size, rtol=1e-4)
 
 
 def test_a_pair_at_its_limit_leaves_the_others_their_sizes() -> None:
     held = problem([3e-3, 1e-3], 1e-2, cost=1e-4, most=1.0)._replace(held=np.array([1.0, 0.0]))
-    np.testing.assert_allclose(sizing.solve(held), 1.0, rtol=1e-4)
+    np.testing.assert_allclose(portfolios.solve(held), 1.0, rtol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -89,7 +89,7 @@ def test_no_other_sizes_within_the_limits_are_better(seed: int) -> None:
         paid = drawn.cost @ np.maximum(sizes - drawn.held[:, None], 0.0)
         return drawn.gross @ sizes - paid - 0.5 * np.einsum("kn,kl,ln->n", sizes, drawn.covariance, sizes)
 
-    found = sizing.solve(drawn)
+    found = portfolios.solve(drawn)
     near = found[:, None] * rng.uniform(0.8, 1.2, (3, 10_000))
     tried = np.hstack([near, rng.uniform(0.0, 4.0, (3, 10_000))])
     needs = np.stack([drawn.collateral(one) for one in tried.T])
@@ -104,12 +104,12 @@ def test_correlations_of_few_errors_are_drawn_to_independence() -> None:
     rng = np.random.default_rng(1)
     common, noise = rng.standard_normal((400, 1)), rng.standard_normal((400, 2))
     errors = np.hstack([common + 0.5 * noise, -common])
-    many, few = sizing.correlation(errors, 400.0), sizing.correlation(errors, 2.0)
+    many, few = portfolios.correlation(errors, 400.0), portfolios.correlation(errors, 2.0)
     np.testing.assert_allclose(many[0], [1.0, 0.8, -0.89], atol=0.06)
     assert (np.abs(few[0, 1:]) < 0.95 * np.abs(many[0, 1:])).all()
-    np.testing.assert_allclose(sizing.correlation(noise, 2.0), np.eye(2))
+    np.testing.assert_allclose(portfolios.correlation(noise, 2.0), np.eye(2))
     assert np.linalg.eigvalsh(many).min() >= -1e-12
-    np.testing.assert_array_equal(sizing.correlation(np.full((5, 2), np.nan), 1.0), np.eye(2))
+    np.testing.assert_array_equal(portfolios.correlation(np.full((5, 2), np.nan), 1.0), np.eye(2))
 
 
 def test_the_largest_move_of_a_random_walk_is_that_of_the_reflection_principle() -> None:

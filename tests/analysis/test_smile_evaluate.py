@@ -6,9 +6,8 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.butterfly import certified, check_slices
 from derivdata.analysis.smile.essvi import ssvi_to_raw
-from derivdata.analysis.smile.evaluate import durrleman
+from derivdata.analysis.smile.evaluate import certified, check_slices, durrleman
 from derivdata.analysis.smile.svi import Raw
 from tests.analysis.smiles import points, published, raw_sets
 from tests.support.records import assert_identical, attrs_of

@@ -5,7 +5,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, business_time, position, surface, variance
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.clock import clock_of
+from derivdata.analysis.surface.maturity import clock_of
 
 FRIDAY = pd.Timestamp("2026-01-02T08:00")
 HOUR = 1 / (365 * 24)

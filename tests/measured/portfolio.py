@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import backtest, funding
-from derivdata.analysis.funding.sizing import moves_of
+from derivdata.analysis.funding.portfolios import moves_of
 from derivdata.support.arrays import Floats
 from tests.support.recorded_funding import recorded_funding, recorded_marks
 

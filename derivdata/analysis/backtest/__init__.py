@@ -11,7 +11,7 @@ perpetual.
 
 from derivdata.analysis.backtest.book import Portfolio
 from derivdata.analysis.backtest.costs import Costs, OptionCosts, capacity
-from derivdata.analysis.backtest.engine import carry
+from derivdata.analysis.backtest.engine import carry, sweep
 from derivdata.analysis.backtest.market import Past, Target
 from derivdata.analysis.backtest.option_rules import DeltaHedge, OptionLeg, OptionState, Roll
 from derivdata.analysis.backtest.option_strategies import options
@@ -24,7 +24,6 @@ from derivdata.analysis.backtest.rules import (
     SpreadThreshold,
     VenueLimit,
 )
-from derivdata.analysis.backtest.sweeps import sweep
 
 __all__ = [
     "Costs",

@@ -12,9 +12,8 @@ import xarray as xr
 
 from derivdata.analysis.backtest.option_market import Contract, Mark, OptionMarket
 from derivdata.analysis.black76 import formulas
-from derivdata.analysis.position.instruments import OPTIONS
-from derivdata.analysis.position.pnl_terms import leg_terms
-from derivdata.analysis.position.sensitivities import Legs
+from derivdata.analysis.position import leg_terms
+from derivdata.analysis.position.sensitivities import OPTIONS, Legs
 from derivdata.support.text import described, warn_caller
 from derivdata.tables.frames import joined_provenance
 from derivdata.tables.panels import provenance

@@ -13,7 +13,7 @@ import xarray as xr
 
 from derivdata.analysis.backtest.option_market import OptionMarket
 from derivdata.analysis.panels import Panel, hours_of, require, require_rate
-from derivdata.analysis.position.instruments import EXPIRING, OPTIONS, SIDES
+from derivdata.analysis.position.sensitivities import EXPIRING, OPTIONS, SIDES
 from derivdata.analysis.settlements import due_settlements
 from derivdata.support.arguments import require_fields
 from derivdata.support.arrays import Floats

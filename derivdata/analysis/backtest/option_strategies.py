@@ -28,8 +28,9 @@ from derivdata.analysis.backtest.option_book import (
 )
 from derivdata.analysis.backtest.option_market import Contract, OptionMarket
 from derivdata.analysis.backtest.option_rules import DeltaHedge, OptionState, Payments, PerpetualPrices
+from derivdata.analysis.delivery import delivered, require_delivered
 from derivdata.analysis.panels import Panel, positive
-from derivdata.analysis.position.instruments import delivered, instruments, require_delivered
+from derivdata.analysis.position.sensitivities import instruments
 from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.support.arguments import typed
 from derivdata.support.times import length

@@ -11,8 +11,7 @@ from derivdata.analysis.funding.best_pairs import best_pair, pick_record, pick_s
 from derivdata.analysis.funding.carry_forecast import forecast_carry, forecast_history
 from derivdata.analysis.funding.ledger import infer_interval, next_settlements
 from derivdata.analysis.funding.pairs import realised_carry, slippage_bps, with_spot
-from derivdata.analysis.funding.payback import breakeven
-from derivdata.analysis.funding.persistence import half_life
+from derivdata.analysis.funding.persistence import breakeven, half_life
 from derivdata.analysis.funding.portfolios import portfolio
 from derivdata.analysis.funding.rolling import zscore
 from derivdata.analysis.funding.spreads import comovement, dispersion, oi_weighted, spread, universe

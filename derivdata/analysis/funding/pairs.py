@@ -1,6 +1,6 @@
 """Pairs of venues: their index, and cost and payments of positions, also of spot legs and inverse contracts.
 
-The formulas of coin-settled legs are in `derivdata.analysis.backtest.coin_legs`: the coins of a leg stay
+The formulas of coin-settled legs are in `derivdata.analysis.backtest.book`: the coins of a leg stay
 until the exit and are valued at their price then.
 """
 

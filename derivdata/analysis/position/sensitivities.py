@@ -13,14 +13,154 @@ from derivdata.analysis import smile
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.labelling import applied, origin_attrs, where, whole_surface
-from derivdata.analysis.panels import require_variables
-from derivdata.analysis.position.instruments import NO_EXPIRY_YEARS, Instruments, instruments
+from derivdata.analysis.panels import require_columns, require_variables
 from derivdata.analysis.status import Status, flag_attrs
-from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
 from derivdata.analysis.surface.evaluate import years_until
-from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
+from derivdata.analysis.surface.maturity import (
+    YEAR_US,
+    Clock,
+    Maturity,
+    Rules,
+    at_maturity,
+    clock_of,
+    origin_us,
+    volatility,
+)
 from derivdata.support.arguments import typed
+from derivdata.support.text import did_you_mean
+from derivdata.support.times import naive_utc
+from derivdata.tables.contracts import expiries
 from derivdata.units import HOURS_PER_YEAR
+
+OPTIONS = ("call", "put")
+EXPIRING = (*OPTIONS, "future")
+SIDES = (*EXPIRING, "perpetual", "spot")
+CONTRACTS = ("linear", "inverse")
+NO_EXPIRY_YEARS = 100.0
+"""Legs that are longer than this do not expire."""
+
+_NEVER = np.datetime64("2400-01-01", "us")
+
+
+class Instruments(NamedTuple):
+    """Instruments of the legs; all over ``leg``."""
+
+    expiry: xr.DataArray
+    """Naive UTC; far in the future for legs without an expiry."""
+    strike: xr.DataArray
+    option_side: xr.DataArray
+    """Side of each option, ``"call"`` of other legs."""
+    quantity: xr.DataArray
+    """Coins, or USD of an inverse future or perpetual."""
+    price: xr.DataArray
+    """Entry price [USD] of a future or perpetual, NaN if not given."""
+    is_option: xr.DataArray
+    is_spot: xr.DataArray
+    has_no_expiry: xr.DataArray
+    is_inverse: xr.DataArray
+    is_dated: xr.DataArray
+    """Whether the expiry was given as a date."""
+
+    @property
+    def options(self) -> Instruments:
+        """Return the options only."""
+        rows = np.flatnonzero(self.is_option.to_numpy())
+        return Instruments(*(values.isel(leg=rows) for values in self))
+
+
+def instruments(legs: pd.DataFrame) -> Instruments:
+    """Read and check a table of legs; see `derivdata.analysis.position`."""
+    require_columns(legs, "legs", ("quantity",), others=("side",))
+    if not len(legs):
+        raise ValueError("legs is empty: pass at least one leg")
+    side = legs["side"].astype(object)
+    unknown = ~side.isin(SIDES)
+    if unknown.any():
+        name = side[unknown].iloc[0]
+        raise ValueError(
+            f"the side of a leg must be one of {', '.join(SIDES)}, got "
+            f"{name!r}{did_you_mean(str(name), SIDES)}"
+        )
+    is_option = side.isin(OPTIONS)
+    if is_option.any():
+        require_columns(legs, "legs", ("strike",), any_kind=("expiry",))
+    quantity = legs["quantity"].astype(np.float64)
+    strike = _numbers(legs, "strike")
+    price = _numbers(legs, "price")
+    is_good = np.isfinite(quantity).all() and (strike[is_option] > 0).all()
+    if not is_good:
+        raise ValueError("legs must have a quantity in coins and a strike above 0 in each row")
+    if (strike.notna() & ~is_option).any():
+        name = side[strike.notna() & ~is_option].iloc[0]
+        raise ValueError(f"a leg with the side {name!r} must not have a strike: leave it empty")
+    if not (price.isna() | (price > 0)).all():
+        raise ValueError("the column 'price' of legs must be above 0 USD, or empty")
+    is_inverse = _inverse(legs, side)
+    expires = side.isin(EXPIRING)
+    stamps, is_dated = _expiries(legs, side, expires)
+    columns = {
+        "expiry": stamps,
+        "strike": strike.where(is_option).to_numpy(),
+        "option_side": side.where(is_option, "call").to_numpy(dtype=object),
+        "quantity": quantity.to_numpy(),
+        "price": price.where(~is_option).to_numpy(),
+        "is_option": is_option.to_numpy(dtype=bool),
+        "is_spot": (side == "spot").to_numpy(dtype=bool),
+        "has_no_expiry": ~expires.to_numpy(dtype=bool),
+        "is_inverse": is_inverse.to_numpy(dtype=bool),
+        "is_dated": is_dated,
+    }
+    return Instruments(**{name: xr.DataArray(values, dims="leg") for name, values in columns.items()})
+
+
+def _numbers(legs: pd.DataFrame, name: str) -> pd.Series:
+    if name not in legs:
+        return pd.Series(np.nan, index=legs.index)
+    try:
+        return pd.to_numeric(legs[name]).astype(np.float64)
+    except (ValueError, TypeError):
+        raise ValueError(f"the column {name!r} of legs must have numbers, got {legs[name].dtype}") from None
+
+
+def _inverse(legs: pd.DataFrame, side: pd.Series) -> pd.Series:
+    """Return a mask of inverse contracts, whose quantity is in USD."""
+    if "contract" not in legs:
+        return pd.Series(False, index=legs.index)
+    contract = legs["contract"].astype(object)
+    unknown = contract.notna() & ~contract.isin(CONTRACTS)
+    if unknown.any():
+        raise ValueError(
+            f"the contract of a leg must be 'linear' or 'inverse', got {contract[unknown].iloc[0]!r}"
+        )
+    is_inverse = contract == "inverse"
+    wrong = is_inverse & ~side.isin(("future", "perpetual"))
+    if wrong.any():
+        raise ValueError(
+            f"a leg with the side {side[wrong].iloc[0]!r} must not have the contract 'inverse': only futures "
+            "and perpetuals have a quantity in USD. The dim currency of results has the coin value of options"
+        )
+    return is_inverse
+
+
+def _expiries(legs: pd.DataFrame, side: pd.Series, expires: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return the expiry of each leg, a distant day without one, and a mask of dates."""
+    stamps = np.full(len(legs), _NEVER)
+    is_dated = np.zeros(len(legs), dtype=bool)
+    if not expires.any():
+        return stamps, is_dated
+    require_columns(legs, "legs", any_kind=("expiry",))
+    rows = expires.to_numpy(dtype=bool)
+    if not rows.all() and legs["expiry"][~rows].notna().any():
+        name = side[~rows & legs["expiry"].notna().to_numpy()].iloc[0]
+        raise ValueError(
+            f"a leg with the side {name!r} must not have an expiry: leave it empty, or set the side to "
+            "'future'"
+        )
+    read, dated = expiries(legs["expiry"][rows], "the column 'expiry' of legs")
+    stamps[rows] = naive_utc(read).to_numpy("datetime64[us]")
+    is_dated[rows] = dated
+    return stamps, is_dated
+
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
 CURRENCIES = ("usd", "coin")

@@ -3,9 +3,293 @@
 `evaluate` defines the format of a fit. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
 """
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.labelling import applied, named
+from derivdata.analysis.panels import require_decimal_volatility, require_same
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.evaluate import butterfly_check, from_raw, iv, total_variance
-from derivdata.analysis.smile.fitting import fit
+from derivdata.analysis.smile.essvi import fit_ssvi
+from derivdata.analysis.smile.evaluate import (
+    FACTS,
+    RAW,
+    Method,
+    assemble,
+    butterfly_check,
+    certified,
+    check_slices,
+    from_raw,
+    iv,
+    total_variance,
+)
+from derivdata.analysis.smile.quotes import (
+    SmileQuotes,
+    in_rows,
+    labelled,
+    off_quotes,
+    prepare,
+    with_covariance,
+)
+from derivdata.analysis.smile.search import Minimum
+from derivdata.analysis.smile.svi import Raw, at_index
+from derivdata.analysis.smile.svi_search import fit_svi
+from derivdata.analysis.status import Status
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats, Indices
 
 __all__ = ["butterfly_check", "fit", "from_raw", "iv", "svi", "total_variance"]
 __dir__ = __all__.copy
+
+
+_NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.LINE: 2, Method.FLAT: 1, Method.NONE: 0}
+_LADDER = (Method.SVI, Method.SSVI, Method.LINE, Method.FLAT)
+_FREEDOM = np.array([{**_NEEDED, Method.LINE: np.inf}[each] for each in Method])
+_STEEPEST = 1.0 - 1e-9
+_ROUNDS = 20
+
+
+class FittedSlices(NamedTuple):
+    """Fitted slices; `notes` are status bits that the fit itself gave."""
+
+    raw: Raw
+    method: NDArray[np.int8]
+    notes: NDArray[np.int32]
+    nfev: NDArray[np.int32]
+    rmse_vol: Floats
+
+
+def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
+    """Fit every slice by the best rung of the ladder that its strikes can carry, from `start` if given."""
+    count = len(quotes.k)
+    rungs = np.zeros(count, dtype=np.int8)
+    for rung in _LADDER:
+        free = (rungs == Method.NONE) & (quotes.distinct >= _NEEDED[rung])
+        rungs[free & np.isfinite(quotes.k_min)] = rung
+    raw = Raw(*np.full((5, count), np.nan))
+    fitted = FittedSlices(raw, rungs, np.zeros(count, np.int32), np.zeros(count, np.int32), np.empty(count))
+    for rung in _LADDER:
+        rows = np.flatnonzero(rungs == rung)
+        if rows.size:
+            _fit_rung(fitted, quotes, start, rows, rung)
+    fitted.notes[rungs != Method.SVI] |= Status.TOO_FEW_STRIKES
+    fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
+    suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
+    ends = quotes.k_min[suspect], quotes.k_max[suspect]
+    guilty = suspect[~check_slices(at_index(raw, suspect), *ends).ok]
+    fitted.notes[guilty] |= Status.BUTTERFLY
+    # Slices without time have no quotes either, and the reason is the time.
+    unknown = ~np.isfinite(quotes.t)
+    over = quotes.t <= 0.0
+    fitted.notes[unknown] = Status.BAD_INPUT
+    fitted.notes[over] = Status.EXPIRED
+    fitted.rmse_vol[:] = _rms_error(fitted, quotes)
+    return fitted
+
+
+def _fit_rung(
+    fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
+) -> None:
+    own = quotes.rows(rows)
+    ended = None
+    if rung == Method.SVI:
+        raw, ended = fit_svi(own, None if start is None else at_index(start, rows))
+    elif rung == Method.SSVI:
+        raw, ended = fit_ssvi(own)
+    else:
+        raw = _line(own)
+    # A slice without a finite variance in the middle of its quotes is not a fit.
+    failed = ~np.isfinite(svi.total_variance((own.k_min + own.k_max) / 2.0, raw))
+    fitted.method[rows[failed]] = Method.NONE
+    for target, value in zip(fitted.raw, raw, strict=True):
+        target[rows] = np.where(failed, np.nan, value)
+    if isinstance(ended, Minimum):
+        fitted.nfev[rows] += ended.nfev.astype(np.int32)
+        fitted.notes[rows[~ended.converged]] |= Status.NOT_CONVERGED
+
+
+def _line(quotes: SmileQuotes) -> Raw:
+    """Fit a line through the means at two strikes, constant beyond the lower one, or flat through one."""
+
+    def mean_at(k: Floats) -> Floats:
+        here = quotes.used & (quotes.k == k[:, None])
+        return np.asarray(np.where(here, quotes.w, 0.0).sum(axis=1) / here.sum(axis=1))
+
+    k0 = quotes.k_min
+    k1 = quotes.k_max
+    w0 = mean_at(k0)
+    w1 = mean_at(k1)
+    slope = np.divide(w1 - w0, k1 - k0, out=np.zeros_like(w0), where=k1 > k0)
+    falls = slope < 0.0
+    b = np.minimum(np.abs(slope) / 2.0, _STEEPEST)
+    return Raw(np.where(falls, w1, w0), b, np.sign(slope), np.where(falls, k1, k0), np.zeros_like(b))
+
+
+def _rms_error(fitted: FittedSlices, quotes: SmileQuotes) -> Floats:
+    """Return the root mean square error in volatility; NaN with no more quotes than parameters."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = _volatility(fitted.raw, quotes) - quotes.iv
+        square = np.where(quotes.used, np.square(error), 0.0).sum(axis=1) / quotes.used.sum(axis=1)
+    enough = (quotes.distinct > _FREEDOM[fitted.method]) & (fitted.method != Method.NONE)
+    return np.where(enough, np.sqrt(square), np.nan)
+
+
+def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
+    w = svi.total_variance(quotes.k, at_index(raw, np.s_[:, None]))
+    return np.asarray(np.sqrt(w / quotes.t[:, None]))
+
+
+def fit_between(
+    fitted: FittedSlices, quotes: SmileQuotes, weight: Floats, bid: Floats, ask: Floats
+) -> FittedSlices:
+    """Fit again in place, to the points between bid and ask nearest to the previous fit; see `smile.fit`."""
+    # A crossed market has no place between its sides: the quote itself stays there.
+    crossed = bid > ask
+    low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
+    high = np.where(
+        np.isfinite(ask) & ~crossed, ask, np.where(np.isfinite(bid) & ~crossed, np.inf, quotes.iv)
+    )
+    sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
+    target, least = _nearest(fitted.raw, quotes, weight, low, high)
+    begin = Raw(*(values.copy() for values in fitted.raw))
+    rows = np.flatnonzero(sided & (least > 0.0))
+    for _ in range(_ROUNDS):
+        if not rows.size:
+            break
+        places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
+        again = fit_slices(places, at_index(begin, rows))
+        fitted.nfev[rows] += again.nfev
+        # The next round starts from this fit, also where it is not the best one.
+        for values, new in zip(begin, again.raw, strict=True):
+            values[rows] = new
+        target[rows], loss = _nearest(again.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
+        better = loss < least[rows]
+        least[rows[better]] = loss[better]
+        results = zip((*fitted.raw, *fitted[1:3]), (*again.raw, *again[1:3]), strict=True)
+        for values, new in results:
+            values[rows[better]] = new[better]
+        rows = rows[loss > 0.0]
+    fitted.rmse_vol[:] = _rms_error(fitted, quotes)
+    return fitted
+
+
+def _nearest(
+    raw: Raw, quotes: SmileQuotes, weight: Floats, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    """Return the points from `low` to `high` nearest to the slices, NaN without a quote, and losses."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        model = _volatility(raw, quotes)
+        valued = np.isfinite(model)
+        target = np.where(valued, np.clip(model, low, high), quotes.iv)
+        outside = np.where(valued, model - target, np.inf)
+        loss = np.where(quotes.used, weight * outside**2, 0.0).sum(axis=1)
+    return np.where(quotes.used, target, np.nan), loss
+
+
+_ROWS = 8192
+_TYPES = dict.fromkeys(RAW, np.float64) | {"method": np.int8} | FACTS
+
+
+@typed
+def fit(
+    log_moneyness: Numbers,
+    iv: Numbers,
+    year_fraction: Numbers,
+    *,
+    dim: str = "strike",
+    weights: Any = None,
+    iv_bid: Numbers | None = None,
+    iv_ask: Numbers | None = None,
+    forward: Numbers | None = None,
+) -> xr.Dataset:
+    """Fit raw SVI smiles to the quotes of all slices in one call, each slice separately.
+
+    Slices may have butterflies, which are flagged: `derivdata.analysis.surface.fit` excludes them, also for a
+    single expiry. A slice needs 5 different strikes. With fewer it uses a simpler model: an SSVI slice (3), a
+    line through two quotes, flat; its status shows this and ``method`` names the model.
+
+    Parameters
+    ----------
+    log_moneyness
+        ``ln(K/F)`` of the quotes, over `dim` and any dims of the slices.
+    iv
+        Implied volatility [decimal, per √year]. NaN, infinite and non-positive values drop a quote.
+    year_fraction
+        Time to expiry [years], over the slices' dims.
+    dim
+        The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
+        dim ``slice``, of more ``slice_0``, ``slice_1``, ….
+    weights
+        Weights of squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half the
+        squared spread, which makes residuals half spreads (slices with neither use vega). ``"vega"``;
+        ``"price"``: vega squared, which makes them residuals of price; ``"equal"``: 1, so that the many far
+        strikes of a chain count like those at the money; ``"variance"``: makes them residuals of total
+        variance. Or an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+    iv_bid, iv_ask
+        Volatilities of bid and ask like `iv`, NaN if missing. With them only the distance outside counts: a
+        fit between all bids and asks has no loss.
+    forward
+        Forward of each slice, returned as a coordinate.
+
+    Returns
+    -------
+    Dataset over the slices' dims, as `derivdata.analysis.smile.evaluate` describes it
+        NaN and a reason in ``status`` where a slice cannot be fitted; ``OFF_QUOTES`` where it misses its
+        quotes in one direction, as a concave smile's, whose shape no slice has. Lazy if the input is; `dim`
+        is then made one chunk.
+
+    Raises
+    ------
+    ValueError
+        An unknown weighting; a missing dim; volatilities whose median is above 15, which must be in percent
+        (lazy input is not checked).
+    TypeError
+        A bare array next to labelled ones whose dims are not plain from theirs.
+
+    Notes
+    -----
+    Raw SVI minimises linearised volatility residuals ``(w − w_i) / (2 iv_i T)`` inside Lee's bound, all
+    slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
+
+    Slices with bid and ask are fitted to `iv` and then up to twenty times again, each time to the points
+    between bid and ask that are nearest to the previous fit, until the loss is zero. Of the fits of each
+    slice, the one with the smallest squared distance outside is returned, so it is never worse than the fit
+    to `iv`. This is a local search: it may end outside although some smile is between all bids and asks.
+    """
+    quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, core=(dim,), lead="slice")
+    forwards = None
+    if forward is not None:
+        forwards = named(forward, [str(name) for name in quotes.iv.dims if name != dim], "forward")
+        require_same({"forward": forwards}, quotes.iv, "iv")
+    if quotes.iv.chunks is None:
+        require_decimal_volatility(quotes.iv)
+    outputs = applied(
+        lambda *blocks: in_rows(_fit_rows, blocks[:5], blocks[5:], core=1, most=_ROWS),
+        *quotes,
+        core=[[dim]] * 5 + [[]],
+        out=[[]] * len(_TYPES),
+        types=list(_TYPES.values()),
+    )
+    variables = dict(zip(_TYPES, outputs, strict=True))
+    weighting = weights if isinstance(weights, str) else "given" if weights is not None else "default"
+    fit = assemble(variables, quotes.t, forward=forwards, fit="svi", weights=weighting)
+    return with_covariance(fit, quotes, dim, RAW)
+
+
+def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats) -> tuple[Any, ...]:
+    quotes = prepare(k, iv, t, weight)
+    fitted = fit_slices(quotes)
+    if np.isfinite(bid).any() or np.isfinite(ask).any():
+        fitted = fit_between(fitted, quotes, weight, bid, ask)
+    w = svi.total_variance(k, at_index(fitted.raw, np.s_[:, None]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        model = np.sqrt(w / t[:, None])
+    off = off_quotes(model, k, np.where(quotes.used, iv, np.nan), t, bid, ask)
+    fitted.notes[off] |= Status.OFF_QUOTES
+    n = quotes.used.sum(axis=1).astype(np.int32)
+    facts = (fitted.method, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max, fitted.notes)
+    return *fitted.raw, *facts

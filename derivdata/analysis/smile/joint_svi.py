@@ -16,7 +16,7 @@ slowly.
 
 After the first search only the places nearest to their margins are evaluated, until the next multipliers. The
 grids guide the search but prove nothing. The result is checked without them: slices by
-`derivdata.analysis.smile.butterfly` (a polynomial of degree 10) or by a search of the whole line, neighbours
+`derivdata.analysis.smile.evaluate` (a polynomial of degree 10) or by a search of the whole line, neighbours
 by the roots of a quartic (`never_below`). Surfaces that fail are searched again with more force and a wider
 margin. If a surface fails the last round, the caller uses the eSSVI surface.
 
@@ -31,7 +31,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.butterfly import certified, check_slices, product
+from derivdata.analysis.smile.evaluate import certified, check_slices, product
 from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.search import Banded, Index, Linearised, minimise
 from derivdata.analysis.smile.svi import (

@@ -21,11 +21,13 @@ from derivdata.analysis.labelling import bare, elementwise, origin_attrs, where,
 from derivdata.analysis.panels import require_variables
 from derivdata.analysis.smile.svi import density_factor, total_variance
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.clock import YEAR_US, Clock, origin_us
 from derivdata.analysis.surface.maturity import (
+    YEAR_US,
+    Clock,
     Extrapolation,
     Maturity,
     at_maturity,
+    origin_us,
     slices_of_pair,
     volatility,
 )

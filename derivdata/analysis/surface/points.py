@@ -26,8 +26,8 @@ from derivdata.analysis.labelling import (
 from derivdata.analysis.panels import require_variables
 from derivdata.analysis.smile.svi import Raw, parameter_names, slice_of, total_variance
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.maturity import (
+    Clock,
     Extrapolation,
     Maturity,
     at_expiries,

@@ -49,7 +49,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from derivdata.analysis.black76.inversion import deviation, time_value
+from derivdata.analysis.black76.kernels import deviation, time_value
 from derivdata.sources.sample import noise, universe
 from derivdata.sources.sample.noise import ANCHOR_DAY, DAY_US, HOUR_US, STEP_US, STEPS, Keys, instants
 from derivdata.sources.sample.universe import symbols

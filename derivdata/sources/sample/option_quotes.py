@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from derivdata.analysis.black76 import inversion as black
+from derivdata.analysis.black76 import kernels as black
 from derivdata.analysis.black76.kernels import implied_volatility
 from derivdata.sources.sample import noise, option_model
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, STEP_US, instants
