@@ -19,7 +19,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client.bundle import Entry, request_of, response_of
-from derivdata.client.bundle.reading import Bundle, info, verify
+from derivdata.client.bundle.files import Bundle, info, verify
 from derivdata.client.bundle.recording import record, replay
 from derivdata.client.transport import SESSION, Response
 from derivdata.client.transport.session import Replacements

@@ -1,4 +1,4 @@
-"""Command line, one module per group of commands.
+"""Command line: the parser, exit codes, and completion.
 
 Exit codes: 0; 1 for a failed job, with one line on stderr; 2 for wrong usage; 130 if interrupted. Commands
 import their modules when they run, so that ``derivdata --help`` starts immediately.
@@ -12,17 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from derivdata import __version__
-from derivdata.cli.archives import add_audit, add_export, add_fetch, add_import, add_info, add_serve
-from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
-from derivdata.cli.options import notify, say
-from derivdata.cli.reports import add_bundle, add_notebook, add_report, add_rerun
-from derivdata.support.text import import_extra
+from derivdata.cli import archives, reports
+from derivdata.support.text import import_extra, notify, say
 
 __all__ = ["main"]
 
-
 _FILES = ("source", "to", "key_file", "files")
 """Options that name a file or a folder without being declared as a path."""
+
+
+_COMMANDS = (
+    ("report", reports.add_report, "figures and tables of a source in one HTML file"),
+    ("serve", archives.add_serve, "the documented API over an archive or the sample"),
+    ("import", archives.add_import, "import CSV, JSON, Parquet or Feather files into an archive"),
+    ("info", archives.add_info, "tables, rows and span of an archive"),
+    ("audit", archives.add_audit, "find faults in stored rows, and repair them"),
+    ("fetch", archives.add_fetch, "one table into an archive, a file or the terminal"),
+    ("bundle", reports.add_bundle, "show or verify a recording"),
+    ("rerun", reports.add_rerun, "compute the result of a card again and compare its figures"),
+    ("export", archives.add_export, "the tables of a recording as Parquet or CSV files"),
+    ("notebook", reports.add_notebook, "check a notebook before it is published"),
+    ("collect", archives.add_collect, "collect data of the venues continuously, without a key"),
+    ("backfill", archives.add_backfill, "fetch histories of the venues, without a key"),
+    ("status", archives.add_status, "rows, lag, gaps and errors of each venue"),
+    ("venues", archives.add_venues, "tables and endpoints of each venue, and a check of them"),
+)
+"""Commands in the order of ``derivdata --help``: name, function that adds the options, and help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,22 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     debug = "show the traceback of a failed job"
     parser.add_argument("--debug", action="store_true", help=debug)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
-    add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
-    add_import(
-        commands.add_parser("import", help="import CSV, JSON, Parquet or Feather files into an archive")
-    )
-    add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
-    add_audit(commands.add_parser("audit", help="find faults in stored rows, and repair them"))
-    add_fetch(commands.add_parser("fetch", help="one table into an archive, a file or the terminal"))
-    add_bundle(commands.add_parser("bundle", help="show or verify a recording"))
-    add_rerun(commands.add_parser("rerun", help="compute the result of a card again and compare its figures"))
-    add_export(commands.add_parser("export", help="the tables of a recording as Parquet or CSV files"))
-    add_notebook(commands.add_parser("notebook", help="check a notebook before it is published"))
-    add_collect(commands.add_parser("collect", help="collect data of the venues continuously, without a key"))
-    add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
-    add_status(commands.add_parser("status", help="rows, lag, gaps and errors of each venue"))
-    add_venues(commands.add_parser("venues", help="tables and endpoints of each venue, and a check of them"))
+    for name, add_options, summary in _COMMANDS:
+        add_options(commands.add_parser(name, help=summary))
     completion = commands.add_parser("completion", help="the script that completes these commands")
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     completion.set_defaults(run=lambda arguments: _completion(parser, arguments.shell))

@@ -14,10 +14,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import derivdata
-from derivdata.cli.options import FeesAction, say
+from derivdata.support.text import say
 
 _REPORT = ("symbols", "window", "venues", "fee_bps", "expiries", "sections", "source_text")
 """Options of the command that are arguments of the report. They are stored in a recording."""
+
+
+class _FeesAction(argparse.Action):
+    """Parse costs by venue, such as ``4 binance=2.5``; the bare number applies to all other venues."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        """Store the costs."""
+        try:
+            pairs = [(name, float(fee)) for name, _, fee in (word.rpartition("=") for word in values)]
+        except ValueError:
+            parser.error(f"--fee-bps must be numbers [bps] or VENUE=BPS, got {' '.join(values)!r}")
+        setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +58,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fee-bps",
         nargs="+",
-        action=FeesAction,
+        action=_FeesAction,
         metavar="BPS",
         help="cost of one trade in bps: a number for all venues, VENUE=BPS for one (default: 5)",
     )

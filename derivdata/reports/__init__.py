@@ -13,7 +13,7 @@ import pandas as pd
 
 import derivdata
 from derivdata.cards import card_of_report
-from derivdata.client.bundle.reading import Bundle
+from derivdata.client.bundle.files import Bundle
 from derivdata.client.bundle.recording import Replay
 from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded

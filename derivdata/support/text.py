@@ -1,4 +1,4 @@
-"""Messages: escaping of foreign text, similar names, warnings at the caller, missing packages."""
+"""Messages: escaping of foreign text, similar names, warnings at the caller, lines on the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from derivdata.errors import DataNotice
 
@@ -149,3 +149,18 @@ def import_extra(module: str, extra: str, use: str) -> Any:
         raise ImportError(
             f"{use} needs {package}, which is not installed: pip install 'derivdata[{extra}]'"
         ) from problem
+
+
+def say(result: Any) -> None:
+    """Print a result. Characters that the terminal cannot encode are printed as escapes."""
+    _print(escape_controls(str(result), keep="\n"), sys.stdout)
+
+
+def notify(message: str, program: str = "derivdata") -> None:
+    """Print a notice about a result, or the error of a command, on stderr in one line."""
+    _print(f"{program}: {escape_controls(message)}", sys.stderr)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)

@@ -12,7 +12,7 @@ import pytest
 
 from derivdata import bundle, errors
 from derivdata.client import transport
-from derivdata.client.bundle.writing import MAGIC
+from derivdata.client.bundle.files import MAGIC
 from tests.bundle.conftest import Service
 
 NOON = pd.Timestamp("2026-06-30T12:00:00Z")
@@ -105,7 +105,7 @@ def test_one_more_answer_costs_that_answer_alone(
         return write(file, data)
 
     with bundle.record(path):
-        monkeypatch.setattr("derivdata.client.bundle.writing.os.write", counted)
+        monkeypatch.setattr("derivdata.client.bundle.files.os.write", counted)
         for n in range(200):
             transport.raw(f"/x/{n:04}")
         monkeypatch.undo()
@@ -146,10 +146,10 @@ def test_a_full_disk_leaves_no_recording_without_answers(
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("derivdata.client.bundle.writing.os.write", full)
+    monkeypatch.setattr("derivdata.client.bundle.files.os.write", full)
     with pytest.raises(errors.BundleError, match="No space left on device"):
         transport.raw("/x/0")
-    monkeypatch.setattr("derivdata.client.bundle.writing.zipfile.ZipFile", full)
+    monkeypatch.setattr("derivdata.client.bundle.files.zipfile.ZipFile", full)
     with pytest.raises(errors.BundleError, match="free space there"):
         recording.close()
     assert not path.exists()

@@ -346,7 +346,7 @@ def test_a_full_disk_leaves_what_was_there(
         dd.funding.history("BTC", "2h")
         size = path.stat().st_size
         with monkeypatch.context() as patch:
-            patch.setattr("derivdata.client.bundle.writing.os.write", full)
+            patch.setattr("derivdata.client.bundle.files.os.write", full)
             with pytest.raises(errors.BundleError, match="No space left"):
                 dd.funding.history("ETH", "2h")
         assert path.stat().st_size == size
@@ -364,7 +364,7 @@ def test_a_disk_that_is_full_from_the_first_response_on_leaves_no_bundle(
 
     recording = bundle.record(path)
     with monkeypatch.context() as patch:
-        patch.setattr("derivdata.client.bundle.writing.os.write", full)
+        patch.setattr("derivdata.client.bundle.files.os.write", full)
         with pytest.raises(errors.BundleError, match="No space left"):
             dd.funding.history("ETH", "2h")
     with pytest.raises(errors.BundleError, match="No space left"):

@@ -6,7 +6,7 @@
     answers.json       one entry per response, sorted by request; a request's responses in order of arrival
     bodies/<sha256>    the raw bodies
 
-During the recording the file is a journal (see `writing`), which can be read like a bundle.
+During the recording the file is a journal (see `files`), which can be read like a bundle.
 """
 
 from __future__ import annotations

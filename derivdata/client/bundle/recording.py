@@ -15,8 +15,7 @@ from typing import Any, Self
 import pandas as pd
 
 from derivdata.client.bundle import Entry, differences, entry_of, entry_text, request_of, response_of
-from derivdata.client.bundle.reading import Bundle
-from derivdata.client.bundle.writing import ChildWriter, Writer
+from derivdata.client.bundle.files import Bundle, ChildWriter, Writer
 from derivdata.client.transport import SESSION, Response
 from derivdata.client.transport.session import Replacements
 from derivdata.errors import BundleError, NotConnected, NotRecorded
