@@ -89,7 +89,9 @@ def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Deco
     try:
         return decoder.decode(raw)
     except msgspec.MsgspecError as error:
-        message = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        message = str(error)
+        if "`$" not in message:
+            message += " - at `$`"
         raise transport.unreadable(answer.request, message.replace("`$", f"`{place}")) from None
 
 
@@ -151,7 +153,7 @@ def series(
     sizes = [arrays["y"].size for arrays in venues]
     columns = {}
     for name in numbers:
-        columns[name] = np.concatenate([arrays[name] for arrays in venues]) if venues else np.empty(0)
+        columns[name] = np.concatenate([np.empty(0), *(arrays[name] for arrays in venues)])
     places = np.arange(len(venues), dtype=np.min_scalar_type(len(venues)))
     joined_stamps = np.concatenate([np.empty(0, np.int64), *(arrays["timestamp"] for arrays in venues)])
     return columns | {
@@ -185,7 +187,9 @@ class CheckedAnswer:
         lists = {n: frozenset(self.requested[n].split(",")) for n in _NAME_LISTS if n in self.requested}
         single = {n: frozenset({self.requested[n]}) for n in _SINGLE_NAMES if n in self.requested}
         self.requested_names = single | {n: listed for n, listed in lists.items() if "all" not in listed}
-        self.stated = body if isinstance(body, Mapping) else msgspec.structs.asdict(body)
+        self.stated = body
+        if isinstance(body, msgspec.Struct):
+            self.stated = msgspec.structs.asdict(body)
         self.time_us = self.micros("time")
         self.words: dict[str, list[str]] = {}  # of each text column, and of those that name a subject
         for name, values in columns.items():
@@ -194,20 +198,29 @@ class CheckedAnswer:
             elif name in _SUBJECTS:
                 distinct = pd.unique(values)
                 self.words[name] = [str(word) for word in distinct if word is not None and word == word]
-        # The step of the rows: as stated in the response, else as requested.
-        names = [self.stated.get("resolution"), *map(self.requested.get, ("resolution", "interval"))]
-        steps = [_STEPS_US[name] for name in names if isinstance(name, str) and name in _STEPS_US]
-        self.step_us = steps[0] if steps else _UNSTATED_STEP_US
-        # 1 if the response's resolution is coarser than requested, -1 if it is finer.
-        by_name = {"raw": 0, **_STEPS_US}
-        requested_step = by_name.get(self.requested.get("resolution", ""))
-        stated_step = by_name.get(str(names[0]))
-        self.coarseness = 0
-        if requested_step is not None and stated_step is not None:
-            self.coarseness = (stated_step > requested_step) - (stated_step < requested_step)
-        date = answer.as_of
-        self.as_of_us = None if date is pd.NaT else int(date.asm8.astype("datetime64[us]").view(np.int64))
+        self.step_us = self._step()
+        self.as_of_us: int | None = None
+        if answer.as_of is not pd.NaT:
+            self.as_of_us = times.us(answer.as_of)
         self.window_us = self._window()
+
+    def _step(self) -> int:
+        """Return the step of the rows [µs]: as stated in the response, else as requested."""
+        stated = str(self.stated.get("resolution"))
+        for name in (stated, *map(self.requested.get, ("resolution", "interval"))):
+            if name in _STEPS_US:
+                return _STEPS_US[name]
+        return _UNSTATED_STEP_US
+
+    @property
+    def coarseness(self) -> int:
+        """1 if the response's resolution is coarser than requested, −1 if it is finer, else 0."""
+        by_name = {"raw": 0, **_STEPS_US}
+        requested = by_name.get(self.requested.get("resolution", ""))
+        stated = by_name.get(str(self.stated.get("resolution")))
+        if requested is None or stated is None:
+            return 0
+        return (stated > requested) - (stated < requested)
 
     def _window(self) -> tuple[int, int] | None:
         """Return the requested window [µs]. A range counts back from ``Date``, plus one bucket."""
@@ -224,7 +237,9 @@ class CheckedAnswer:
         if "range" not in requested or self.table is None:
             return None
         back = times.lookback(requested["range"])
-        return None if back is None else (now - times.us(back) - self.step_us, now + 1)
+        if back is None:
+            return None
+        return now - times.us(back) - self.step_us, now + 1
 
     @property
     def size(self) -> int:
@@ -253,18 +268,20 @@ class CheckedAnswer:
     def series(self, *ignored: str) -> Array:
         """Return a series number per row. Rows of a series agree in the table's key, without `ignored`."""
         codes = np.zeros(self.size, dtype=np.int64)
-        key = () if self.table is None else self.table.key
-        for name in key:
-            if name not in ignored:
-                words = self.columns[name]
-                values = words.codes if isinstance(words, pd.Categorical) else pd.factorize(words)[0]
-                codes = codes * (int(values.max(initial=0)) + 1) + values
+        if self.table is None:
+            return codes
+        for name in self.table.key:
+            if name in ignored:
+                continue
+            column = self.columns[name]
+            values = column.codes if isinstance(column, pd.Categorical) else pd.factorize(column)[0]
+            codes = codes * (int(values.max(initial=0)) + 1) + values
         return codes
 
     def micros(self, name: str) -> Array | None:
         """Return the times of a column [µs since 1970]; None if the response does not have it."""
-        values: Any = self.columns.get(name)
-        return np.asarray(values.asi8) if hasattr(values, "asi8") else None
+        stamps = getattr(self.columns.get(name), "asi8", None)
+        return None if stamps is None else np.asarray(stamps)
 
 
 def related(e: CheckedAnswer, *, name: str, relations: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
@@ -306,35 +323,55 @@ def figure(e: CheckedAnswer, name: str) -> Array | None:
     """
     if name not in e.figures:
         how, _, column = name.partition(" ")
-        values = figure(e, column) if column else _named(e, name)
-        if column:
-            how, _, by = how.partition(":")
-            if values is not None and values.size and e.table is not None:
-                values = _OF[how](e, values, by or column)
-            else:
-                values = None
-        e.figures[name] = values
+        e.figures[name] = _statistic(e, how, column) if column else _named(e, name)
     return e.figures[name]
+
+
+def _statistic(e: CheckedAnswer, how: str, column: str) -> Array | None:
+    """Return a statistic of a column, by its prefix: ``median``, or ``next:rank`` with another column."""
+    values = figure(e, column)
+    if values is None or not values.size or e.table is None:
+        return None
+    prefix, _, by = how.partition(":")
+    return _OF[prefix](e, values, by or column)
 
 
 def _named(e: CheckedAnswer, name: str) -> Array | None:
     """Return figures whose name has no prefix of `_OF`."""
-    values: Any = e.columns.get(name)
-    if values is not None:
-        # In a payload without a documented schema, text columns are not figures.
-        is_figure = (
-            e.table is not None or hasattr(values, "asi8") or getattr(values, "dtype", "") == np.float64
-        )
-        return e.numbers(name) if is_figure else None
+    if name in e.columns:
+        return e.numbers(name) if _is_figure(e, name) else None
     column, is_word, word = name.partition("=")
     if is_word:
-        return np.asarray(e.columns[column] == word) if column in e.columns else None
+        if column not in e.columns:
+            return None
+        return np.asarray(e.columns[column] == word)
     if name[0] == "#" and name[1:] in e.columns:
         return np.array([word.count(",") + bool(word) for word in e.columns[name[1:]]], dtype=np.float64)
     if name == "hours_apart" and e.table is not None and e.time_us is not None:
         return (e.time_us - _neighbour(e.time_us, e.time_us, e.series("time"), before=True)) / HOUR_US
+    if name[0] == "@":
+        return np.ones(1) if _is_met(e, name[1:]) else None
     number = _single_figure(e, name)
-    return np.array([float(number)]) if isinstance(number, int | float) else None
+    if not isinstance(number, int | float):
+        return None
+    return np.array([float(number)])
+
+
+def _is_figure(e: CheckedAnswer, column: str) -> bool:
+    """Return whether a column has figures: text columns of a payload without a schema do not."""
+    values: Any = e.columns[column]
+    return e.table is not None or hasattr(values, "asi8") or getattr(values, "dtype", "") == np.float64
+
+
+def _is_met(e: CheckedAnswer, condition: str) -> bool:
+    """Return whether a response meets a condition, ``regular``, ``settled`` or the name of its table."""
+    if e.table is None:
+        return False
+    if condition == "regular":
+        return e.endpoint is not None and not e.endpoint.local and e.table.name not in SPARSE
+    if condition == "settled":
+        return "settled" in e.words.get("kind", ())
+    return e.table.name == condition
 
 
 def _single_figure(e: CheckedAnswer, name: str) -> Any:
@@ -346,18 +383,15 @@ def _single_figure(e: CheckedAnswer, name: str) -> Any:
     if e.table is None:
         return None
     if name == "step_hours":
-        words = (e.stated.get("resolution"), e.requested.get("resolution"))
-        return e.step_us / HOUR_US if any(word in times.RESOLUTIONS for word in words) else None
-    if name == "@regular":
-        is_hosted = e.endpoint is not None and not e.endpoint.local
-        return 1.0 if is_hosted and e.table.name not in SPARSE else None
-    if name == "@settled":
-        return 1.0 if "settled" in e.words.get("kind", ()) else None
-    if name[0] == "@":
-        return 1.0 if e.table.name == name[1:] else None
-    field, _, inner = name.removeprefix("$").partition(".")
-    stated = e.stated.get(field) if name[0] == "$" else None
-    return stated.get(inner) if inner and isinstance(stated, dict) else stated
+        resolutions = {e.stated.get("resolution"), e.requested.get("resolution")}
+        return None if resolutions.isdisjoint(times.RESOLUTIONS) else e.step_us / HOUR_US
+    if name[0] != "$":
+        return None
+    field, _, inner = name[1:].partition(".")
+    stated = e.stated.get(field)
+    if inner and isinstance(stated, dict):
+        return stated.get(inner)
+    return stated
 
 
 def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False) -> Array:
@@ -369,9 +403,11 @@ def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False)
         neighbours[order] = _neighbour(values[order], by[order], groups[order], before=before)
         return neighbours
     neighbours = np.full(values.size, np.nan)
-    last = max(values.size - 1, 0)
-    rows, sources = (slice(1, None), slice(last)) if before else (slice(last), slice(1, None))
-    neighbours[rows] = np.where(steps == 0, values[sources], np.nan)
+    same_group = steps == 0
+    if before:
+        neighbours[1:] = np.where(same_group, values[:-1], np.nan)
+    else:
+        neighbours[:-1] = np.where(same_group, values[1:], np.nan)
     return neighbours
 
 
@@ -381,14 +417,20 @@ def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
     if places is None:
         return None
     # A rank orders symbols and venues, which are then not part of the group.
-    groups = e.series("time", by, *(("symbol", "exchange") if by == "rank" else ()))
-    stamps = np.zeros(values.size) if e.time_us is None else e.time_us
-    return _neighbour(values, places, groups * values.size + pd.factorize(stamps)[0])
+    ignored = ["time", by]
+    if by == "rank":
+        ignored += ["symbol", "exchange"]
+    groups = e.series(*ignored)
+    if e.time_us is not None:
+        groups = groups * values.size + pd.factorize(e.time_us)[0]
+    return _neighbour(values, places, groups)
 
 
 def _usual(e: CheckedAnswer, values: Array, column: str) -> Array:
     """Return the median of each row's series, over all venues for prices; NaN in series of up to 3 rows."""
-    ignored = ("time", "days_ago", "expiry", *(("exchange",) if column == "price_usd" else ()))
+    ignored = ["time", "days_ago", "expiry"]
+    if column == "price_usd":
+        ignored.append("exchange")
     series = pd.Series(values).groupby(e.series(*ignored))
     return np.asarray(series.transform("median").where(series.transform("count") > 3))
 
@@ -399,13 +441,20 @@ def _of_series(statistic: str, e: CheckedAnswer, values: Array, _: str) -> Array
 
 def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
     """Return the figure at the first level of a side of an order book."""
-    rows = np.flatnonzero(e.columns["side"] == side) if "level" in e.columns else ()
-    return values[rows[:1]] if len(rows) else None
+    if "level" not in e.columns:
+        return None
+    rows = np.flatnonzero(e.columns["side"] == side)
+    return values[rows[:1]] if rows.size else None
+
+
+def _median(e: CheckedAnswer, values: Array, _: str) -> Array | None:
+    finite = values[~np.isnan(values)]
+    return np.array([np.median(finite)]) if finite.size else None
 
 
 _OF: dict[str, Callable[[CheckedAnswer, Array, str], Array | None]] = {
     "sum": lambda e, values, _: np.array([values.sum()]),
-    "median": lambda e, values, _: None if np.isnan(values).all() else np.array([np.nanmedian(values)]),
+    "median": _median,
     "count": lambda e, values, _: np.array([np.isfinite(values).sum()]),
     "usual": _usual,
     "typical": partial(_of_series, "median"),

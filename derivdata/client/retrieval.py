@@ -11,7 +11,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -69,12 +68,13 @@ class _Listed(msgspec.Struct):
 
 def names(value: str | Sequence[str], argument: str) -> list[str]:
     """Return one or several names as a list."""
-    is_list = isinstance(value, Iterable) and not isinstance(value, str)
-    listed: list[Any] = list(value) if is_list else [value]
+    listed: list[Any] = [value]
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        listed = list(value)
     if not all(isinstance(name, str) and name for name in listed):
         raise TypeError(f"{argument} must be a name or a list of names, got {value!r}")
-    if any("," in name for name in listed):
-        separate = [name.strip() for text in listed for name in text.split(",")]
+    if "," in "".join(listed):
+        separate = [name.strip() for name in ",".join(listed).split(",")]
         raise ValueError(f"{argument}={value!r} has several names in one text: pass a list, {separate!r}")
     if not listed or len(set(listed)) < len(listed):
         raise ValueError(f"{argument} must be at least one name, without duplicates, got {listed!r}")
@@ -95,10 +95,11 @@ def venue_names(value: Any, argument: str = "venues") -> Any:
     """Return the slugs of one or several venues. None and values of other types are returned unchanged."""
     if value is None:
         return None
-    listed = value.split(",") if isinstance(value, str) else value
-    if not isinstance(listed, Iterable):
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, Iterable):
         return value
-    return [venue_of(name, argument) if isinstance(name, str) else name for name in listed]
+    return [venue_of(name, argument) if isinstance(name, str) else name for name in value]
 
 
 def pieces(
@@ -114,8 +115,11 @@ def pieces(
     """
     if resolution is None:
         return [window]
-    listed = venues.split(",") if isinstance(venues, str) else venues
-    count = _VENUES if listed is None or "all" in listed else max(len(set(listed)), 1)
+    if isinstance(venues, str):
+        venues = venues.split(",")
+    count = _VENUES
+    if venues is not None and "all" not in venues:
+        count = max(len(set(venues)), 1)
     step = times.RESOLUTIONS.get(resolution, _RAW_STEP)
     step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * count
     return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))
@@ -125,9 +129,14 @@ def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
     """Split the window at multiples of `span` since 1970."""
     epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
     first = (window.start - epoch) // span + 1
-    last = -((epoch - window.end) // span)
-    cuts = [window.start, *(epoch + span * n for n in range(int(first), int(last))), window.end]
-    return [times.Window(a, b) for a, b in pairwise(cuts) if a < b]
+    spans = []
+    start = window.start
+    end = epoch + span * first
+    while end < window.end:
+        spans.append(times.Window(start, end))
+        start = end
+        end += span
+    return [*spans, times.Window(start, window.end)]
 
 
 def get_windows(
@@ -158,7 +167,8 @@ def _covered(
 ) -> Iterator[Answer[T]]:
     """Yield the responses to a query over the spans that the tier covers."""
     queries = [{**query, "start": span.start, "end": span.end} for span in reversed(spans)]
-    answers = transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries], quiet=True)
+    ends = [span.end for span in reversed(spans)]
+    answers = transport.get_each(endpoint, queries, into=into, until=ends, quiet=True)
     empty: list[tuple[endpoints.Request, str]] = []
     count = 0
     try:
@@ -169,8 +179,8 @@ def _covered(
     except TierError as error:
         if not count:
             raise
-        end = queries[count]["end"]
-        transport.notify(error.path, f"left out {times.iso(spans[0].start)} to {times.iso(end)}: {error}")
+        skipped = f"{times.iso(spans[0].start)} to {times.iso(ends[count])}"
+        transport.notify(error.path, f"left out {skipped}: {error}")
     if empty and len(empty) == count:
         transport.notify(*empty[-1])
 
@@ -296,8 +306,7 @@ def _reader_name(table: Table, columns: Callable[..., Any]) -> str:
     code = getattr(columns, "__code__", None)
     if code is None or code.co_freevars:
         return ""
-    place = f"{columns.__module__}:{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}"
-    return " ".join([table.name, f"{place}:{code.co_firstlineno}", *words])
+    return " ".join([table.name, f"{columns.__module__}:{code.co_qualname}:{code.co_firstlineno}", *words])
 
 
 def _requested_window(e: CheckedAnswer, within: times.Window | None) -> RequestedWindow | None:
@@ -315,11 +324,14 @@ def _requested_window(e: CheckedAnswer, within: times.Window | None) -> Requeste
         start = max(start, times.us(within.start))
         end = min(end, times.us(within.end))
     if e.as_of_us is not None:
-        late = _PAID_LATE_US if name == PAYMENTS else 0
-        end = min(end, e.as_of_us - late)
+        end = min(end, e.as_of_us)
+        if name == PAYMENTS:
+            end = min(end, e.as_of_us - _PAID_LATE_US)
+    if start >= end:
+        return None
     step = e.step_us if is_stated else HOUR_US
     is_hosted = e.endpoint is not None and not e.endpoint.local
-    return RequestedWindow(start, end, step, is_hosted) if start < end else None
+    return RequestedWindow(start, end, step, is_hosted)
 
 
 def _notify_missing(
@@ -346,13 +358,12 @@ def _notify_missing(
     # 2. Compare the rows of each query with its window, and add the notices to its newest response.
     incomplete: set[int] = set()
     for places in queries.values():
-        columns = [readings[place].columns for place in places]
+        query_readings = [readings[place] for place in places]
+        columns = [reading.columns for reading in query_readings]
         answer = seen[places[0]]
         missing = _absent_venues(answer, columns)
-        if is_cut or not _is_known_complete([readings[place] for place in places]):
-            spans = [window for place in places if (window := readings[place].window) is not None]
-            span = spans[0]._replace(start=min(w.start for w in spans), end=max(w.end for w in spans))
-            missing += missing_row_sentences(table, columns, span)
+        if is_cut or not _is_known_complete(query_readings):
+            missing += missing_row_sentences(table, columns, _hull(query_readings))
         for notice in missing:
             answer = replace(answer, notices=(*answer.notices, notice))
             transport.notify(answer.request, notice)
@@ -360,6 +371,14 @@ def _notify_missing(
         if missing or is_cut or len(places) > 1:
             incomplete.update(places)
     return incomplete
+
+
+def _hull(readings: Sequence[Reading]) -> RequestedWindow:
+    """Return the window from the first start to the last end of the readings' windows."""
+    windows = [reading.window for reading in readings if reading.window is not None]
+    start = min(window.start for window in windows)
+    end = max(window.end for window in windows)
+    return windows[0]._replace(start=start, end=end)
 
 
 def _is_known_complete(readings: Sequence[Reading]) -> bool:
@@ -424,14 +443,16 @@ def _require_listed(
             listed = listed_symbols()
         except DerivdataError:  # the tier, the recording or the archive does not have the list
             return
-        if listed and symbol not in listed:
-            near = nearest_symbols(symbol, listed)
-            raise NotFound(
-                seen[0].request.path,
-                f"unknown symbol {symbol!r}: it has no rows in this window, and is not among the "
-                f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}"
-                + (f"; did you mean {', '.join(near)}?" if near else ""),
-            )
+        if not listed or symbol in listed:
+            continue
+        message = (
+            f"unknown symbol {symbol!r}: it has no rows in this window, and is not among the "
+            f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}"
+        )
+        near = ", ".join(nearest_symbols(symbol, listed))
+        if near:
+            message += f"; did you mean {near}?"
+        raise NotFound(seen[0].request.path, message)
 
 
 @functools.cache
@@ -466,9 +487,11 @@ def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> li
         except NotFound as error:  # an archive without funding has no list of symbols
             transport.notify(endpoint.path, f"other contracts of the coins are unknown: {error}")
             listed = []
-        contracts = [_contracts(symbol, listed) or [symbol] for symbol in symbols]
-        return list(dict.fromkeys(name for names in contracts for name in names))
-    suspects = [symbol for symbol in symbols if _has_several_contracts(symbol)]
+        contracts: dict[str, None] = {}  # in order and without duplicates
+        for symbol in symbols:
+            contracts |= dict.fromkeys(_contracts(symbol, listed) or [symbol])
+        return list(contracts)
+    suspects = list(filter(_has_several_contracts, symbols))
     if suspects:
         try:
             listed = listed_symbols()
@@ -495,7 +518,7 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     choices = next(p.choices for p in endpoint.params if p.name == "range")
     if window is None or (isinstance(window, str) and window in choices):
         return window
-    length = times.lookback(window) if isinstance(window, str) else None
+    length = times.lookback(window)
     if length is None:
         try:
             length = times.asof() - times.instant(window, "window")

@@ -102,10 +102,13 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
     """
     if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
         raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, got {value!r}")
+    problem = f"{name} must be a time such as '2026-01-31T08:00'{also}, got {value!r}"
+    if isinstance(value, str) and not _ISO.match(value):  # pandas alone would accept "now" and "today"
+        raise ValueError(problem)
     try:
-        stamp = pd.Timestamp(value if not isinstance(value, str) or _ISO.match(value) else "not ISO")
+        stamp = pd.Timestamp(value)
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} must be a time such as '2026-01-31T08:00'{also}, got {value!r}") from None
+        raise ValueError(problem) from None
     if stamp is pd.NaT:
         raise ValueError(f"{name} is missing: pass a time such as '2026-01-31T08:00'")
     stamp = utc(stamp)
@@ -120,8 +123,9 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
 
 def utc(values: T) -> T:
     """Convert a Timestamp, an index or a column of times to UTC; times without a zone are UTC."""
-    accessor: Any = values.dt if isinstance(values, pd.Series) else values
-    converted: T = accessor.tz_localize("UTC") if accessor.tz is None else accessor.tz_convert("UTC")
+    times = _accessor(values)
+    convert = times.tz_localize if times.tz is None else times.tz_convert
+    converted: T = convert("UTC")
     return converted
 
 
@@ -131,19 +135,32 @@ def naive_utc(values: T) -> T:
     Only this function drops a zone: ``tz_localize(None)`` would keep the wall time of another zone, which is
     another time in UTC.
     """
-    accessor: Any = values.dt if isinstance(values, pd.Series) else values
-    naive: T = values if accessor.tz is None else accessor.tz_convert(None)
+    times = _accessor(values)
+    if times.tz is None:
+        return values
+    naive: T = times.tz_convert(None)
     return naive
 
 
 def has_zone(values: Any) -> bool:
     """Return whether a column, an index or an array of pandas has times with a zone."""
-    accessor = values.dt if isinstance(values, pd.Series) and values.dtype.kind == "M" else values
-    return getattr(accessor, "tz", None) is not None
+    if isinstance(values, pd.Series) and values.dtype.kind != "M":
+        return False
+    return getattr(_accessor(values), "tz", None) is not None
 
 
-def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
-    """Return the length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"2w"``); None for other text."""
+def _accessor(values: Any) -> Any:
+    """Return the object with the methods of times: ``.dt`` of a column, a Timestamp or an index itself."""
+    return values.dt if isinstance(values, pd.Series) else values
+
+
+def lookback(text: Any, name: str = "window") -> pd.Timedelta | None:
+    """Return the length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"2w"``).
+
+    None for other text, and for values of other types.
+    """
+    if not isinstance(text, str):
+        return None
     match = _LOOKBACK.fullmatch(text.strip())
     if match is None:
         return None
@@ -156,12 +173,10 @@ def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
 def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
     """Return a length of time, from ``"90s"``, ``"4h"``, ``"30d"`` and the like or a Timedelta."""
     try:
-        result = lookback(value) if isinstance(value, str) else value
+        result = value if isinstance(value, pd.Timedelta) else lookback(value)
         if result is None:
-            text = str(value)
-            if text.endswith(("d", "w")):
-                text = text[:-1] + text[-1].upper()  # pandas spells days and weeks D and W
-            result = pd.Timedelta(text)
+            # pandas spells days and weeks D and W
+            result = pd.Timedelta(re.sub("[dw]$", lambda unit: unit[0].upper(), str(value)))
     except (ValueError, OverflowError):
         result = pd.NaT
     if not result >= pd.Timedelta(0):
@@ -171,7 +186,7 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
 
 def window(start: Instant, end: Instant | None = None) -> Window:
     """Return a half-open window from two times, or from a lookback such as ``"30d"`` and its end."""
-    back = lookback(start, "start") if isinstance(start, str) else None
+    back = lookback(start, "start")
     last = asof() if end is None else instant(end, "end")
     first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
     if first >= last:
@@ -188,7 +203,7 @@ def window(start: Instant, end: Instant | None = None) -> Window:
 
 def since(start: Instant, name: str = "since") -> pd.Timestamp:
     """Return the start of a window that ends now, from a time or a lookback from `asof`."""
-    back = lookback(start, name) if isinstance(start, str) else None
+    back = lookback(start, name)
     result = instant(start, name, _OR_LOOKBACK) if back is None else asof() - back
     if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
         raise ValueError(f"{name} must be from the year {_EPOCH_YEAR} to {_LAST_YEAR}, got {start!r}")
@@ -224,11 +239,12 @@ def micros(texts: Any) -> Array:
     uniform = _uniform(texts)
     if uniform is not None:
         return uniform
-    listed = texts.to_pylist() if isinstance(texts, pa.ChunkedArray) else texts
-    for text in listed:
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.to_pylist()
+    for text in texts:
         if isinstance(text, str) and text and not _WIRE.fullmatch(text):
             raise ValueError(f"{text[:60]!r} is not a date such as 2026-01-31, with or without a time of day")
-    parsed = pd.to_datetime(pd.Index(listed, dtype=object), format="ISO8601", utc=True)
+    parsed = pd.to_datetime(pd.Index(texts, dtype=object), format="ISO8601", utc=True)
     return np.asarray(pd.DatetimeIndex(parsed).as_unit("us").asi8)
 
 
@@ -248,10 +264,13 @@ def year_fraction(start: Any, end: Any) -> Any:
 
 def _uniform(texts: Any) -> Array | None:
     """Parse texts of one wire format with Arrow; return None if Arrow cannot read them."""
-    zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
+    is_zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
     try:
-        arrow = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.string())
-        stamps = arrow.cast(_ZONED if zoned else _NAIVE)
+        if not isinstance(texts, pa.ChunkedArray):
+            texts = pa.array(texts, pa.string())
+        stamps = texts.cast(_ZONED if is_zoned else _NAIVE)
     except (pa.ArrowInvalid, TypeError):
         return None
-    return None if stamps.null_count else np.asarray(stamps).astype(np.int64)
+    if stamps.null_count:
+        return None
+    return np.asarray(stamps).astype(np.int64)
