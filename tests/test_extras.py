@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.sources.archive import open_archive
-from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.venue_feeds import VenueStream
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.text import import_extra
 

@@ -142,5 +142,5 @@ def connect(bucket: Bucket, patch: pytest.MonkeyPatch) -> dict[str, str]:
             """Do nothing; requests needs the method."""
 
     patch.setattr("os.fsync", lambda handle: None)
-    patch.setattr("derivdata.sources.collect.venue_files.KeylessSession", Session)
+    patch.setattr("derivdata.sources.collect.file_histories.KeylessSession", Session)
     return dict.fromkeys(("binance", "okx", "gateio", "kucoin"), "http://files.test")

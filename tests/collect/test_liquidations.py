@@ -13,7 +13,7 @@ from derivdata import tables
 from derivdata.sources import venues
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import has_two_paths
+from derivdata.sources.collect.history_rows import has_two_paths
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.times import Window

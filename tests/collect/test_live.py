@@ -23,10 +23,9 @@ import derivdata as dd
 from derivdata.errors import DataNotice
 from derivdata.sources import venues
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.polling import until_next_minute
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import MachineClock
-from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.venue_feeds import VenueStream, until_next_minute
 from derivdata.sources.venues.reading import Context
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.support.times import Window
@@ -423,7 +422,7 @@ def _told(
 ) -> tuple[list[float], list[tuple[float, float, str]]]:
     """Return the rates that were read, and the windows [s] with their errors."""
     script = Scripted(drains)
-    monkeypatch.setattr("derivdata.sources.collect.polling.VenueStream", lambda *_, **__: script)
+    monkeypatch.setattr("derivdata.sources.collect.venue_feeds.VenueStream", lambda *_, **__: script)
     updates: list[Any] = []
     feed = dd.live(RATES, "okx", clock=script, most=most)
     with warnings.catch_warnings(record=True) as caught:

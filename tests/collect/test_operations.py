@@ -23,9 +23,9 @@ from derivdata.cli import _parser
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
-from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import Minute, StatusLine, late, status
+from derivdata.sources.collect.state import Poll
 from derivdata.sources.service.http import pages
 from tests.archive.rates import rates
 from tests.archive.test_writers import named_files

@@ -21,7 +21,7 @@ from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.importing import import_files
 from derivdata.sources.collect import Collector
-from derivdata.sources.collect.questions import LastPolls, hold_list
+from derivdata.sources.collect.plausibility import LastPolls, hold_list
 from derivdata.sources.venues.endpoint import Paging, walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from tests.collect.fakes import SYMBOLS, Fakes

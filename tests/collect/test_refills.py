@@ -19,7 +19,7 @@ import pytest
 
 from derivdata.errors import ArchiveError, VenueError
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect import polling
+from derivdata.sources.collect import collector as collecting
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import MachineClock, Shared, Stopped, VenueSession
@@ -136,7 +136,7 @@ def test_what_goes_wrong_in_a_refill_arrives(collected, threads, monkeypatch) ->
     def refused(*_: object, **__: object) -> None:
         raise ArchiveError("market: nothing was appended: No space left on device")
 
-    monkeypatch.setattr(polling, "backfill", refused)
+    monkeypatch.setattr(collecting, "backfill", refused)
     with pytest.raises(ArchiveError, match="No space left on device"):
         collected(20, "bybit")
     assert threads.now() < BEFORE_THE_HOUR + pd.Timedelta(6, "min")
@@ -147,7 +147,7 @@ def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(collected
     def broken(*_: object, **__: object) -> None:
         raise KeyError("fundingTime")
 
-    monkeypatch.setattr(polling, "backfill", broken)
+    monkeypatch.setattr(collecting, "backfill", broken)
     found = collected(8, "bybit")
     assert len(found) == 8
     assert "bybit: KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
@@ -186,7 +186,7 @@ class Shifted(MachineClock):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_a_refill_ends_it_cleanly(number, refilling, archive, fakes, monkeypatch) -> None:
     """The end does not wait for a request without a response: its thread is a daemon."""
-    monkeypatch.setattr(polling, "END_SECONDS", 0.05)
+    monkeypatch.setattr(collecting, "END_SECONDS", 0.05)
     never, clock = threading.Event(), Shifted()
     fakes.held["bybit/v5/market/funding"], fakes._clock = never, clock.utc
 

@@ -17,9 +17,9 @@ from websockets.server import ServerProtocol
 from websockets.sync.server import ServerConnection, serve
 
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect import sockets
+from derivdata.sources.collect import venue_feeds
 from derivdata.sources.collect.session import Clock, MachineClock
-from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.venue_feeds import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from tests.collect.fakes import SimulatedClock
@@ -302,7 +302,7 @@ def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, wai
 
 
 def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(venue_feeds, "LOOK_SECONDS", 0.05)
     listed, server = [BTC], Pushing([], 1)
     stream = _bybit(MachineClock(), server.address, lambda: listed)
     stream.start()

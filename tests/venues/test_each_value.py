@@ -23,7 +23,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.archive.audit import refuse_impossible
-from derivdata.sources.collect import questions
+from derivdata.sources.collect import plausibility
 from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.row_checks import row_faults
@@ -69,7 +69,7 @@ class Told:
         found = frames(self.venue, records, names, at=times.us(self.now))
         for name in self.endpoint.tables:
             found[name] = found[name].drop_duplicates([*tables.TABLES[name].key], ignore_index=True)
-            if name in questions.OF_SERIES and not records.states:
+            if name in plausibility.OF_SERIES and not records.states:
                 found[name] = found[name][found[name]["time"] <= self.now]  # the window ends now
         return found
 
@@ -102,16 +102,16 @@ class Told:
 
     def _is_doubted(self, records: Records, told: dict[str, pd.DataFrame]) -> bool:
         """Whether a collector omits something, after a minute in which the venue was correct."""
-        questions.require_current(self.endpoint, records, self.now)
+        plausibility.require_current(self.endpoint, records, self.now)
         if self.asked is not None:
             require_contract(self.endpoint, records, self.asked)
-        polls, later = questions.LastPolls(self.venue), self.now + _MINUTE
+        polls, later = plausibility.LastPolls(self.venue), self.now + _MINUTE
         before, after = self.honest.merged(), records.merged()
         polls.hold(before.states, self.now)
         polls.hold_chain(before.options, self.now)
         _, failed, doubtful = polls.hold(after.states, later)
         doubtful += polls.hold_chain(after.options, later)[1]
-        held, news = questions.hold_list(
+        held, news = plausibility.hold_list(
             self.honest, replace(records, instruments=[*records.instruments]), {}
         )
         fills = self.tables.get("liquidations_fills")
@@ -124,10 +124,10 @@ class Told:
                 refuse_impossible(tables.TABLES[name], rows)
                 for fault in row_faults(name, rows):
                     raise SchemaError(fault)
-            if name in questions.OF_SERIES and not records.states:
+            if name in plausibility.OF_SERIES and not records.states:
                 for symbol, part in rows.groupby("symbol", observed=True):
                     own = self.tables[name]["symbol"] == symbol
-                    questions.require_like(name, self.tables[name][own], part)
+                    plausibility.require_like(name, self.tables[name][own], part)
         return bool(failed or doubtful or held or news)
 
 

@@ -1,4 +1,7 @@
-"""Continuous collection: one thread per venue polls each minute, and each minute is written at once."""
+"""Continuous collection: one thread per venue polls each minute, and each minute is written at once.
+
+`Refills` are the workers that request the histories of some symbols each hour.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,168 @@ from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import LIQUIDATIONS, Poll, has_two_paths, without_other_path
 from derivdata.sources.collect.contracts import changed
-from derivdata.sources.collect.polling import Refills, VenuePolls, until_next_minute
+from derivdata.sources.collect.histories import Backfilled, backfill
+from derivdata.sources.collect.history_rows import LIQUIDATIONS, NAMED_ONLY, has_two_paths, without_other_path
 from derivdata.sources.collect.reporting import Alerts, Minute
 from derivdata.sources.collect.session import QUARANTINE, Clock, MachineClock, Quarantine, Stopped
-from derivdata.sources.collect.sockets import VenueStream
-from derivdata.sources.collect.state import BOOKS, INSTRUMENTS
+from derivdata.sources.collect.state import BOOKS, INSTRUMENTS, Poll
+from derivdata.sources.collect.venue_feeds import VenuePolls, VenueStream, until_next_minute
 from derivdata.sources.venues.registry import VENUES
+
+_REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
+_REFILLED = ("funding_settlements", "oi_history")
+_DAY = pd.Timedelta(1, "D")
+"""Reach of refills of liquidations: lists of all trades take many requests."""
+END_SECONDS = 30.0
+"""Seconds to wait at the end for refills in the middle of a request; written rows are kept."""
+_MINUTE = pd.Timedelta(1, "min")
+
+
+class Refills:
+    """Workers that request the histories of some symbols, one worker per venue.
+
+    Histories are completed for `since`, or from the start of the archive's ledger, but not beyond `keep`.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        polls: VenuePolls,
+        symbols: Sequence[str],
+        *,
+        since: pd.Timedelta,
+        keep: pd.Timedelta | None,
+    ) -> None:
+        self.workers: dict[str, threading.Thread] = {}
+        self._archive = archive
+        self._polls = polls
+        self._symbols = list(symbols)
+        self._clock = polls.clock
+        self._since = since
+        self._keep = keep
+        available = _REFILLED if polls.names is None else (*_REFILLED, *NAMED_ONLY)
+        self._tables = [name for name in available if polls.keeps(name)]
+        self._started: dict[str, pd.Timestamp] = {}
+        self._reported: dict[str, pd.Timestamp] = {}
+        self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
+        self._running: set[str] = set()
+        self._ended = threading.Condition()
+
+    def start_due(self, venues: Sequence[str]) -> None:
+        """Start the workers of an hour, except for venues whose previous refill is still running."""
+        now = self._clock.utc()
+        hour = now.floor("h")
+        if now - hour < _REFILL_AT:
+            return
+        for name in venues:
+            last = self._started.get(name, hour - _DAY)
+            if last < hour and name not in self._running:
+                self._started[name] = hour
+                self._start(name)
+            elif last < hour and self._reported.get(name) != hour:
+                self._reported[name] = hour
+                self._enter_slow(name, last, hour)
+
+    def _enter_slow(self, name: str, started: pd.Timestamp, hour: pd.Timestamp) -> None:
+        """Enter a failed hour in the ledger because the venue's worker was busy."""
+        why = f"the refill of {started:%Y-%m-%d %H:%M} is still under way"
+        self._done.put(Backfilled(failed=[f"{name}: {why}"]))
+        for table in self._tables:
+            requests = [LedgerEntry(name, symbol, started, hour, why) for symbol in self._symbols]
+            self._archive.merge(table, tables.TABLES[table].empty(), requests=requests)
+
+    def once(self, venues: Sequence[str]) -> None:
+        """Refill now, and wait for all venues."""
+        for name in venues:
+            self._start(name)
+        with self._ended:
+            self._ended.wait_for(lambda: not self._running)
+
+    def end(self) -> None:
+        """Wait some time for the workers, whose own waits end when the clock is stopped."""
+        with self._ended:
+            self._ended.wait_for(lambda: not self._running, END_SECONDS)
+
+    def count(self, minute: Minute) -> None:
+        """Add the refills since the last call to a minute; raise `ArchiveError` of a failed write."""
+        while not self._done.empty():
+            done = self._done.get()
+            if isinstance(done, ArchiveError):
+                raise done
+            for (_, table), rows in done.written.items():
+                minute.rows[table] = minute.rows.get(table, 0) + rows
+            count = sum(label.startswith("history ") for label in minute.failed)
+            for number, text in enumerate(done.failed, count):
+                minute.failed[f"history {number}"] = text
+
+    def _start(self, name: str) -> None:
+        if not self._symbols:
+            return
+        # Daemon threads, as for all requests to venues, so that a slow venue does not delay the exit.
+        title = f"derivdata-refill-{name}"
+        worker = threading.Thread(target=self._run, args=(name,), name=title, daemon=True)
+        self.workers[name] = worker
+        self._running.add(name)  # before the start: the worker may be done when it returns
+        try:
+            worker.start()
+        except RuntimeError:  # without a thread, nothing else would remove the name
+            with self._ended:
+                self._running.discard(name)
+                self._ended.notify_all()
+            self._started.pop(name, None)
+            raise
+
+    def _run(self, name: str) -> None:
+        try:
+            self._done.put(self._refilled(name))
+        except Stopped:
+            pass
+        except ArchiveError as problem:  # ends the collector, in its own thread
+            self._done.put(problem)
+        except Exception as problem:  # an adapter's error: polls continue, and the next hour retries
+            self._done.put(Backfilled(failed=[f"{name}: {problem!r}"]))
+        finally:
+            with self._ended:
+                self._running.discard(name)
+                self._ended.notify_all()
+
+    def _refilled(self, name: str) -> Backfilled:
+        """Request the missing histories of the symbols from a venue."""
+        now = self._clock.utc()
+        hour = now.floor("h")
+        first = self._first(now)
+        # Payments are stamped at the full hour, and the end of a window is exclusive.
+        listed = (now - _REFILL_AT).floor("h") + _MINUTE
+        windows = {t: (first, listed if t == "funding_settlements" else hour) for t in self._tables}
+        if self._polls.keeps(LIQUIDATIONS):
+            windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
+        done = Backfilled()
+        for table, window in windows.items():
+            filled = backfill(
+                self._archive,
+                self._symbols,
+                *window,
+                venues=[name],
+                names=[table],
+                clock=self._clock,
+                addresses=self._polls.addresses,
+                shared=self._polls.shared,
+                unconfirmed=self._polls.unconfirmed,
+            )
+            done.add(filled)
+        return done
+
+    def _first(self, now: pd.Timestamp) -> pd.Timestamp:
+        """Return the start of the histories to complete, which includes the gap of a long interruption."""
+        ledger = self._archive.requests()
+        answered = ledger["table"].isin(self._tables) & ledger["answered"] & (ledger["source"] == "request")
+        earliest = ledger.loc[answered, "start"].min()
+        first = now.floor("h") - self._since
+        if earliest is not pd.NaT:
+            first = min(first, earliest)
+        return first if self._keep is None else max(first, (now - self._keep).ceil("D"))
+
 
 _WEEK = pd.Timedelta(7, "D")
 _DEADLINE_SECONDS = 50.0

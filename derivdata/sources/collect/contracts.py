@@ -16,7 +16,7 @@ from derivdata.client.transport.adapter import Unreachable
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.questions import hold_list
+from derivdata.sources.collect.plausibility import hold_list
 from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession, is_collected
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State

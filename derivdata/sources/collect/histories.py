@@ -12,27 +12,28 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import (
-    LIQUIDATIONS,
-    answered_requests,
-    covers_all,
-    has_two_paths,
-    liquidations,
-    walks_of,
-    without_other_path,
-)
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.history_rows import (
+    LIQUIDATIONS,
     OF_KINDS,
     TABLES,
     History,
     PartialPage,
+    Surroundings,
+    answered_requests,
+    covers_all,
     entries,
+    has_step,
+    has_two_paths,
     history,
+    joined,
+    liquidations,
     refilling,
+    summary,
+    walks_of,
+    without_other_path,
 )
-from derivdata.sources.collect.missing_rows import Surroundings, doubts, has_step, joined, summary
-from derivdata.sources.collect.questions import require_plausible
+from derivdata.sources.collect.plausibility import doubts, require_plausible
 from derivdata.sources.collect.session import (
     QUARANTINE,
     Clock,

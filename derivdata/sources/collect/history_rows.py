@@ -1,25 +1,41 @@
-"""One history of one contract: the requests that return it, and the rows of a window."""
+"""Rows of histories in a window: the requests that return them, their pages, and missing rows.
+
+`history` returns the rows of one contract, `liquidations` those of lists of one or all contracts. A stream of
+liquidations has another ID, price and clock for the same event. If a venue's path changes between stream and
+requests, the same event has equal contract, side and coins in both, and times within a second.
+
+`Surroundings` finds missing rows at the step of a series: the resolution of the rows, or the interval of each
+payment. A window with missing rows is incomplete: it is requested again, until a second response lacks the
+same rows (see the ledger).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from derivdata import tables
 from derivdata.errors import SchemaError
+from derivdata.sources import Query
+from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
-from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.collect.session import Contracts, VenueSession
 from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint, walk
-from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.row_checks import implied_price_doubts
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
+from derivdata.support.times import Window
 from derivdata.tables.history_rows import is_off_grid, shown_time, step_text
+from derivdata.tables.payments import confirmed_runs, is_valid
 
 TABLES = {
     "funding_settlements": ("settlements",),
@@ -345,3 +361,371 @@ def _of_window(
         why = f"{table} of {item.name} is in coins, without prices of the same minutes"
         raise SchemaError(f"{endpoint.where}: {why}")
     return tables.TABLES[table].conform(frame[inside])
+
+
+INCOMPLETE = "incomplete"
+"""First word of the text about a window with missing rows."""
+
+_PAYMENTS = "funding_settlements"
+_REACH = pd.Timedelta(2, "D")
+"""Time around a window in which stored rows are read: two of the longest steps."""
+_JOINED_WITHIN = pd.Timedelta(1, "D")
+_LISTED_WITHIN = pd.Timedelta(1, "D")
+"""Maximum time until venues list a row."""
+_FIRST_STEPS = 2
+"""Steps after the listing of a contract within which its first row is due."""
+_MICROSECOND = pd.Timedelta(1, "us")
+_HOUR_US = 3_600_000_000
+
+
+def has_step(table: str) -> bool:
+    """Return whether rows of a table have a step."""
+    return table == _PAYMENTS or "resolution" in tables.TABLES[table].columns
+
+
+def joined(windows: Sequence[times.Window]) -> list[times.Window]:
+    """Join windows that are less than a day apart, so that one request covers them."""
+    result: list[times.Window] = []
+    for window in windows:
+        if result and window.start - result[-1].end < _JOINED_WITHIN:
+            result[-1] = times.Window(result[-1].start, window.end)
+        else:
+            result.append(window)
+    return result
+
+
+class Surroundings:
+    """The stored rows in and around a window of one series."""
+
+    def __init__(
+        self, archive: Archive, exchange: str, table: str, symbol: str, window: times.Window
+    ) -> None:
+        keyed = tables.TABLES[table]
+        self.table = table
+        self.window = window
+        self._archive = archive
+        self._exchange = exchange
+        self._symbol = symbol
+        self._groups = [name for name in keyed.key if name not in ("symbol", "exchange", "time")]
+        self._groups += ["resolution"] if table != _PAYMENTS and "resolution" not in self._groups else []
+        step_columns = ["interval_hours", "interval_source"] if table == _PAYMENTS else []
+        self._columns = ["time", *step_columns, *self._groups]
+        start = window.start - _REACH
+        end = window.end + _REACH
+        self._rows = archive.rows(Query(table, start, end, [symbol], [exchange], self._columns))
+
+    def with_next_row(self) -> times.Window:
+        """Return the window extended to the next stored row, which a response must have, too."""
+        following = self._rows.loc[self._rows["time"] >= self.window.end, "time"]
+        if following.empty:
+            return self.window
+        return times.Window(self.window.start, following.min() + _MICROSECOND)
+
+    def missing(
+        self,
+        rows: pd.DataFrame,
+        window: times.Window,
+        now: pd.Timestamp,
+        *,
+        is_active: bool,
+        listed: int | None = None,
+    ) -> list[PartialPage]:
+        """Return the sections of a window in which neither a response nor the archive has rows.
+
+        After the last row, rows of a traded contract are missing until the end of the window; before the
+        first row, they are missing since the contract was `listed` [µs].
+        """
+        present = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
+        sections: dict[times.Window, PartialPage] = {}
+        if present.empty:  # a contract without rows may be without payments
+            return []
+        groups = present.groupby(self._groups, observed=True) if self._groups else [((), present)]
+        for _, group in groups:
+            for section in self._of_series(group, window, now, is_active=is_active, listed=listed):
+                sections.setdefault(section.window, section)
+        return list(sections.values())
+
+    def late_start(self, rows: pd.DataFrame, window: times.Window) -> str:
+        """Return a text with the first row of a series that begins late in a window, else an empty text."""
+        present = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
+        if present.empty:
+            return ""
+        first = present.loc[present["time"].idxmin()]
+        if self.table == _PAYMENTS:
+            hours = first["interval_hours"]
+            step = None if pd.isna(hours) else pd.Timedelta(float(hours), "h")
+        else:
+            step = times.RESOLUTIONS.get(str(first["resolution"]))
+        if step is None:
+            return ""
+        absent = int((first["time"] - window.start) // step)
+        if absent < 1 + _FIRST_STEPS:
+            return ""
+        return f"{self._symbol} from {times.iso(first['time'])} ({absent} rows)"
+
+    def missing_before(
+        self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp
+    ) -> list[LedgerEntry]:
+        """Return ledger entries for rows that are missing before a window in windows marked as answered.
+
+        An interval that later payments confirm may show that earlier payments are missing.
+        """
+        before = times.Window(window.start - _REACH, window.start)
+        sections = self.missing(rows, before, now, is_active=False)
+        if not sections:
+            return []
+        ledger = self._archive.requests()
+        is_own = (ledger["table"] == self.table) & (ledger["exchange"] == self._exchange)
+        is_own &= ledger["answered"] & (ledger["source"] == "request")
+        is_own &= ledger["symbol"].isna() | (ledger["symbol"] == self._symbol)
+        answered = ledger[is_own]
+        result = []
+        for section in sections:
+            start, end = section.window
+            if ((answered["start"] <= start) & (answered["end"] >= end)).any():
+                result.append(LedgerEntry(self._exchange, self._symbol, start, end, section.error, None, now))
+        return result
+
+    def _of_series(
+        self,
+        series: pd.DataFrame,
+        window: times.Window,
+        now: pd.Timestamp,
+        *,
+        is_active: bool,
+        listed: int | None,
+    ) -> Iterable[PartialPage]:
+        """Yield the sections of a window with missing rows of one series."""
+        series = series.drop_duplicates("time").sort_values("time")
+        stamps = series["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
+        if self.table == _PAYMENTS:
+            steps = _known_hours(series, stamps) * _HOUR_US
+        else:
+            length = times.RESOLUTIONS.get(str(series["resolution"].iloc[0]))
+            if length is None:  # rows of polls
+                return
+            steps = np.full(len(stamps), float(times.us(length)))
+        first = times.us(window.start)
+        end = times.us(window.end)
+        last = int(stamps[-1])
+        step = float(steps[-1])
+        # 1. Gaps between rows, with the number of missing rows in each.
+        befores = stamps[:-1]
+        afters = stamps[1:]
+        of_gaps = steps[1:]
+        counts = np.rint((afters - befores) / of_gaps) - 1.0  # NaN where the step is unknown
+        # 2. The gap after the last row. A payment is listed by the end of the window, other rows up to a step
+        # later.
+        within = step if self.table == _PAYMENTS else 2.0 * step
+        is_sure = self.table != _PAYMENTS or len(stamps) == 1 or stamps[-1] - stamps[-2] == step
+        if is_active and is_sure and end > last + within:
+            befores = np.append(befores, last)
+            afters = np.append(afters, end)
+            of_gaps = np.append(of_gaps, step)
+            counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
+        # 3. The gap before the first row.
+        due = max(first, first if listed is None else listed)
+        lead = float(steps[0])
+        absent = 0.0
+        if listed is not None and not np.isnan(lead):
+            absent = np.floor((int(stamps[0]) - due) / lead)
+        if absent >= 1.0 + _FIRST_STEPS:  # the first step may be partial
+            text = (
+                f"{int(absent)} rows missing before {times.iso(_time(int(stamps[0])))} "
+                f"at a step of {_length(lead)}"
+            )
+            yield PartialPage(times.Window(_time(due), _time(int(stamps[0]))), text, int(absent))
+        for place in np.flatnonzero(counts >= 1.0).tolist():
+            before = int(befores[place])
+            count = int(counts[place])
+            start = max(before + int(of_gaps[place]), first)
+            stop = min(int(afters[place]), end)
+            if start < stop:
+                text = (
+                    f"{count} rows missing after {times.iso(_time(before))} "
+                    f"at a step of {_length(float(of_gaps[place]))}"
+                )
+                is_open = place == len(stamps) - 1 and window.end > now - _LISTED_WITHIN
+                yield PartialPage(times.Window(_time(start), _time(stop)), text, count, is_open)
+
+
+def _known_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the interval of each payment; NaN where the gap before it may be a new interval.
+
+    The interval is known if it is stated, if later payments confirm it, or if the gap is not an interval that
+    venues use.
+    """
+    hours = series["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
+    gaps = np.append(np.nan, np.rint(np.diff(stamps) / _HOUR_US))
+    is_confirmed = confirmed_runs(np.append(False, gaps[1:] == gaps[:-1])) & (gaps == hours)
+    is_followed = np.logical_or.accumulate(is_confirmed[::-1])[::-1]
+    is_stated = series["interval_source"].isin(["row", "list"]).to_numpy()
+    is_known = is_stated | is_followed | ~is_valid(gaps)
+    return np.where(is_known, hours, np.nan)
+
+
+def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
+    """Return one text for all incomplete windows of a response."""
+    texts = [entry.error for entry in incomplete]
+    if not texts:
+        return []
+    more = f", and more in {len(texts) - 1} other windows" if len(texts) > 1 else ""
+    return [f"{INCOMPLETE}: {texts[0]}{more}"]
+
+
+def _time(micros: int) -> pd.Timestamp:
+    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
+
+
+def _length(micros: float) -> str:
+    hours = micros / _HOUR_US
+    return f"{hours:g} h" if hours >= 1 else f"{hours * 60:g} min"
+
+
+LIQUIDATIONS = "liquidations_fills"
+_OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation some seconds later
+_APART = pd.Timedelta(1, "s")
+_SAME_COINS = 1e-6
+
+
+class ListWalk(NamedTuple):
+    """A list to walk: request, value of its parameter `symbol`, and the contract if it is about one."""
+
+    endpoint: VenueEndpoint
+    name: str
+    item: Instrument | None
+
+
+class WalkedRows(NamedTuple):
+    """The liquidations of a window, and the time from which they are complete."""
+
+    rows: pd.DataFrame
+    complete_from: pd.Timestamp
+    partial: list[PartialPage]  # pages with omitted rows
+
+
+def covers_all(endpoint: VenueEndpoint) -> bool:
+    """Return whether a request is about all contracts, or those of a currency, and not about one."""
+    return not endpoint.symbol or bool(endpoint.each)
+
+
+def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[ListWalk]:
+    """Return the lists with the liquidations of all contracts of a symbol, or of all symbols (None)."""
+    if symbol is None:
+        return [ListWalk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
+    walks = []
+    for item in contracts.items:
+        if item.symbol == symbol and item.perpetual and item.active:
+            covering = [e for e in endpoints if not covers_all(e) and e.covers(item)]
+            walks += [ListWalk(e, contract_name(e, item), item) for e in covering[:1]]
+    return walks
+
+
+def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
+    """Walk lists over a window, with the rows shortly before it; their IDs do not depend on the window."""
+    first = times.us(window.start - _OVERLAP)
+    last = times.us(window.end)
+    rows: list[Liquidation] = []
+    complete_from = first
+    partial = list[PartialPage]()
+    for list_walk in walks:
+        listed, reached, incomplete = _walked(session, list_walk, first, last)
+        partial += incomplete
+        rows += [row for row in listed if first <= row.time < last]
+        complete_from = max(complete_from, reached)
+    name = session.venue.exchange
+    frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
+    since = pd.Timestamp(complete_from, unit="us", tz="UTC").as_unit("us")
+    return WalkedRows(frame, max(window.start, since), partial)
+
+
+def _walked(
+    session: VenueSession, walk: ListWalk, first: int, last: int
+) -> tuple[list[Liquidation], int, list[PartialPage]]:
+    """Return the rows of all pages, the time [µs] from which they are complete, and incomplete pages.
+
+    Equal rows with one time are different fills. Pages by time overlap, so the maximum count of a row in one
+    page is used: a page whose edge does not cut the rows has all of them. Pages by cursor do not overlap.
+    """
+    endpoint = walk.endpoint
+    rows = Counter[Liquidation]()
+    context = None if walk.item is None else {"instrument": walk.item.name}
+    limit = endpoint.paging.limit if endpoint.paging else 0
+    by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
+    page = Records()
+    partial = list[PartialPage]()
+    window = Window(*pd.to_datetime([first, last], unit="us", utc=True).as_unit("us"))
+    given = {endpoint.symbol: walk.name} if walk.name else {}
+    for page in pages(session, endpoint, first, last, given, context=context):
+        if limit and len(page.times) >= limit and min(page.times) == max(page.times):
+            why = f"all {limit} rows of a page have the same time, so more may be missing"
+            raise SchemaError(f"{endpoint.where}: {why}")
+        if (incomplete := PartialPage.of(page, window)) is not None:
+            partial.append(incomplete)
+        counts = Counter(page.liquidations)
+        rows = rows + counts if by_cursor else rows | counts  # | is the maximum of counts
+    descending = endpoint.paging is not None and endpoint.paging.descending
+    is_cut = descending and limit and len(page.times) >= limit and min(page.times) > first
+    # The end of a list may cut equal rows with its oldest time, so rows begin after it.
+    rows = Counter({row: 1 if row.order_id else count for row, count in rows.items()})
+    return [*rows.elements()], min(page.times) + 1 if is_cut else first, partial
+
+
+def answered_requests(
+    exchange: str, symbol: str | None, window: Window, fills: WalkedRows
+) -> list[LedgerEntry]:
+    """Return the ledger entries of a window that is covered from some time on."""
+    complete_from = fills.complete_from
+    if complete_from >= window.end:
+        return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]
+    answered = entries(exchange, symbol, Window(complete_from, window.end), fills.partial)
+    if complete_from > window.start:
+        error = f"the venue's list begins at {complete_from:%Y-%m-%d %H:%M:%S}"
+        answered.append(LedgerEntry(exchange, symbol, window.start, complete_from, error))
+    return answered
+
+
+def has_two_paths(venue: Venue) -> bool:
+    """Return whether a venue has liquidations both by a stream and by request."""
+    return venue.stream is not None and any(
+        endpoint.what == "liquidations" and endpoint.method != "WS" for endpoint in venue.endpoints
+    )
+
+
+def without_other_path(
+    archive: Archive, exchange: str, rows: pd.DataFrame, own: Collection[str] = ()
+) -> pd.DataFrame:
+    """Return the fills of one venue without those that the archive has by the venue's other path.
+
+    `own` has the IDs of earlier fills by the same path, which are other events even if they look equal. Each
+    stored row matches at most one of `rows`, since equal fills with one time are different events.
+    """
+    if rows.empty:
+        return rows
+    first = rows["time"].min() - _APART
+    last = rows["time"].max() + _APART
+    stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), venues=[exchange])
+    ids = stored["order_id"].astype(str)
+    stored_ids = set(ids) & set(rows["order_id"].astype(str))
+    others: dict[tuple[str, str], list[tuple[pd.Timestamp, float]]] = defaultdict(list)
+    for row in stored[~ids.isin(stored_ids.union(own))].itertuples():
+        others[str(row.symbol), str(row.side)].append((row.time, row.quantity))
+    if not others:
+        return rows
+    is_new = []
+    for row in rows.itertuples():
+        candidates = others[str(row.symbol), str(row.side)]
+        match = None
+        if row.order_id not in stored_ids:
+            match = next((candidate for candidate in candidates if _is_same(row, *candidate)), None)
+        if match is not None:
+            candidates.remove(match)
+        is_new.append(match is None)
+    return rows[is_new]
+
+
+def _is_same(row: object, time: pd.Timestamp, quantity: float) -> bool:
+    """Return whether a stored row may be the same event; its quantity is of the order or of the fill."""
+    coins = (row.quantity, row.filled_quantity)  # type: ignore[attr-defined]
+    near = abs(row.time - time) <= _APART  # type: ignore[attr-defined]
+    return near and any(isclose(count, quantity, rel_tol=_SAME_COINS) for count in coins)

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import LIQUIDATIONS
 from derivdata.sources.collect.histories import chosen_venues
-from derivdata.sources.collect.polling import VenuePolls, chosen_contracts, until_next_minute
+from derivdata.sources.collect.history_rows import LIQUIDATIONS
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import Clock, MachineClock, Stopped
-from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS, VenueState
+from derivdata.sources.collect.venue_feeds import VenuePolls, VenueStream, chosen_contracts, until_next_minute
 from derivdata.sources.venues.endpoint import Stream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES

@@ -13,14 +13,13 @@ import pandas as pd
 from derivdata.errors import NetworkError
 from derivdata.sources import Query
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.collect.bulk import CHAINS, LIQUIDATIONS
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.histories import backfill
+from derivdata.sources.collect.history_rows import INCOMPLETE, LIQUIDATIONS
 from derivdata.sources.collect.history_rows import TABLES as HISTORIES
-from derivdata.sources.collect.missing_rows import INCOMPLETE
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import Clock, MachineClock, data_folder
-from derivdata.sources.collect.state import BOOKS, STATE
+from derivdata.sources.collect.state import BOOKS, CHAINS, STATE
 from derivdata.sources.venues.endpoint import DATED
 from derivdata.support.forking import renew_in_child
 

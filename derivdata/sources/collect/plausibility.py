@@ -1,5 +1,8 @@
 """Checks of well-formed rows of venues that may be wrong: too old, in another unit, of another size.
 
+`require_current`, `require_plausible` and `LastPolls` reject rows. `doubts` reports rows that do not change,
+are 0, or differ from other venues: they are stored, with a notice.
+
 An import prompts the user (`derivdata.sources.archive.audit`). The collector cannot prompt, so doubtful
 values are omitted or raise an error, and are requested again.
 """
@@ -11,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables, units
@@ -20,7 +24,15 @@ from derivdata.sources.archive.audit import Question, audit
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
-from derivdata.sources.venues.row_checks import FACTOR, row_faults, stated_cap
+from derivdata.sources.venues.row_checks import (
+    FACTOR,
+    LEVELS,
+    PAYMENTS,
+    STEADY,
+    row_faults,
+    series_doubts,
+    stated_cap,
+)
 from derivdata.support import times
 
 _AGE = pd.Timedelta(10, "min")
@@ -306,3 +318,106 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
             f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "
             "not the unit that the venue is known to use"
         )
+
+
+_RATE = "rate_bps_8h"
+_COMPARED_ROWS = 12
+_LASTING_FACTOR = 6.0
+_ROW_FACTOR = 5.0
+_LEAST_BPS = 0.3
+_LARGE_BPS = 2.0
+_LEAST_ROWS = 6
+_LEAST_SHARE = 0.1
+_OPPOSITE_SHARE = 0.95
+
+
+def doubts(
+    archive: Archive, exchange: str, table: str, rows: pd.DataFrame, usual_hours: float | None
+) -> list[str]:
+    """Return a sentence, with the first doubtful row, for each doubt about the rows of one contract."""
+    if rows.empty:
+        return []
+    texts = list(series_doubts(exchange, table, rows, usual_hours))
+    if table == PAYMENTS:
+        ordered = rows.sort_values("time")
+        texts += _unlike_peers(archive, exchange, ordered)
+    elif table in STEADY:
+        texts += _unlike_stored(archive, exchange, table, rows.sort_values("time"))
+    return [f"{exchange} {table} {rows['symbol'].iloc[0]}: {text}" for text in texts]
+
+
+_STORED_SPAN = pd.Timedelta(1, "D")
+_STORED_ROWS = 12
+_STORED_FACTOR = {"oi_history": 3.0, "prices_history": 1.3}
+"""Factor by which a day's last and first rows of one series may differ."""
+
+
+def _unlike_stored(archive: Archive, exchange: str, table: str, rows: pd.DataFrame) -> list[str]:
+    """Return a doubt about levels of another size than the rows that the archive has of the day before."""
+    if exchange not in archive.exchanges(table):
+        return []
+    name = LEVELS[table]
+    symbol = str(rows["symbol"].iloc[0])
+    start = rows["time"].iloc[0]
+    stored = archive.read(table, start - _STORED_SPAN, start, symbols=[symbol], venues=[exchange])
+    keys = [key for key in ("kind", "quote") if key in rows]
+    for key in keys:
+        stored = stored[(stored[key] == rows[key].iloc[0]).to_numpy(dtype=bool)]
+        rows = rows[(rows[key] == rows[key].iloc[0]).to_numpy(dtype=bool)]
+    before = float(stored.sort_values("time")[name].tail(_STORED_ROWS).median())
+    now = float(rows[name].head(_STORED_ROWS).median())
+    factor = _STORED_FACTOR[table]
+    if len(stored) < _LEAST_ROWS or not (before > 0 and now > 0) or before / factor <= now <= before * factor:
+        return []
+    return [
+        f"{name} is {now:.4g} from {_shown(rows, 0)} on and was {before:.4g} in the stored rows before: "
+        "another unit, or the market moved by as much in a day"
+    ]
+
+
+def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[str]:
+    """Return a doubt about rates that differ from other venues at the same times and intervals."""
+    if not set(archive.exchanges(PAYMENTS)) - {exchange}:
+        return []
+    start = rows["time"].iloc[0]
+    end = rows["time"].iloc[-1] + _MICROSECOND
+    stored = archive.read(PAYMENTS, start, end, symbols=[str(rows["symbol"].iloc[0])])
+    stored = stored[(stored["exchange"] != exchange).to_numpy()]
+    keys: list[Any] = ["time", "interval_hours"]
+    peers = stored.groupby(keys, observed=True)[_RATE].median().rename("peer").reset_index()
+    both = rows.merge(peers, on=keys, how="inner").sort_values("time", ignore_index=True)
+    if len(both) < _COMPARED_ROWS:
+        return []
+    own, peer = (both[column].to_numpy(dtype=np.float64) for column in (_RATE, "peer"))
+    larger = np.fmax(np.abs(own), np.abs(peer))
+    is_judged = (own != 0) & (peer != 0)
+    ratio = np.where(is_judged, np.abs(own) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
+    of_runs = pd.DataFrame({"ratio": ratio, "larger": larger}).rolling(_COMPARED_ROWS).median()
+    lasting = of_runs["ratio"].to_numpy()
+    size = of_runs["larger"].to_numpy()
+    with np.errstate(invalid="ignore"):
+        is_off = ((lasting >= _LASTING_FACTOR) | (lasting <= 1 / _LASTING_FACTOR)) & (size >= _LEAST_BPS)
+    if is_off.any():
+        place = int(np.argmax(is_off))
+        return [_sentence(both, place - _COMPARED_ROWS + 1, f"{lasting[place]:.3g} times")]
+    is_other = ((ratio >= _ROW_FACTOR) | (ratio <= 1 / _ROW_FACTOR)) & (larger >= _LARGE_BPS)
+    if is_other.sum() >= max(_LEAST_ROWS, _LEAST_SHARE * len(both)):
+        place = int(np.argmax(is_other))
+        return [_sentence(both, place, f"in {int(is_other.sum())} rows {ratio[place]:.3g} times")]
+    is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _LEAST_BPS) & is_judged)
+    share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()
+    if (share[_COMPARED_ROWS - 1 :] >= _OPPOSITE_SHARE - 0.35).any() and is_opposite.sum() >= _COMPARED_ROWS:
+        place = int(np.flatnonzero(is_opposite)[0])
+        return [_sentence(both, place, "of the other sign than")]
+    return []
+
+
+def _sentence(rows: pd.DataFrame, place: int, relation: str) -> str:
+    return (
+        f"{_RATE} is {relation} the median of other venues from {_shown(rows, place)} on "
+        f"({rows[_RATE].iloc[place]:g} against {rows['peer'].iloc[place]:g})"
+    )
+
+
+def _shown(rows: pd.DataFrame, place: int) -> str:
+    return times.iso(rows["time"].iloc[place])

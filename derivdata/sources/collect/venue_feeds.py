@@ -1,6 +1,7 @@
-"""Pushed rows of venues: WebSockets of a channel, reconnected when one breaks.
+"""Venues polled in parallel, and their channels, which push rows over WebSockets.
 
-States of contracts are completed, thinned to one per second, and compared with earlier ones.
+A channel is connected again after it breaks. Pushed states of contracts are completed, thinned to one per
+second, and compared with earlier ones.
 """
 
 from __future__ import annotations
@@ -11,22 +12,34 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import msgspec
 import pandas as pd
 
 from derivdata import tables
-from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.sources import venues
-from derivdata.sources.collect.questions import LastPolls
-from derivdata.sources.collect.session import Clock, Quarantine
+from derivdata.sources.collect.histories import chosen_venues
+from derivdata.sources.collect.history_rows import LIQUIDATIONS
+from derivdata.sources.collect.plausibility import LastPolls
+from derivdata.sources.collect.session import (
+    Clock,
+    Contracts,
+    Quarantine,
+    Stopped,
+    VenueSession,
+    shared_by_host,
+)
+from derivdata.sources.collect.state import BOOKS, Poll, VenueState
 from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
 from derivdata.sources.venues.reading import Context
 from derivdata.sources.venues.record_types import Instrument, Records, State, filled
+from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
-from derivdata.support.text import import_extra
+from derivdata.support.text import did_you_mean, import_extra
 from derivdata.support.times import Window
 from derivdata.tables.venue_facts import fact_value
 
@@ -410,3 +423,173 @@ class VenueStream:
 def _is_text(body: bytes) -> bool:
     """Return whether a frame is text: JSON, or a word such as pong."""
     return body.lstrip()[:1] in (b"{", b"[", b"") or body.isalpha()
+
+
+_STEP = pd.Timedelta(1, "min")
+_AFTER = pd.Timedelta(5, "s")  # of each minute
+_SHOWN = 3
+
+
+def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
+    """Return the streams of liquidations that are a venue's default, or whose venue is in `named`."""
+    for name in named:
+        if name not in VENUES or VENUES[name].stream is None:
+            raise ValueError(f"streams: {name!r} does not have a stream of liquidations")
+    streams = {name: stream for name in venues if (stream := VENUES[name].stream) is not None}
+    return {name: stream for name, stream in streams.items() if stream.is_default or name in named}
+
+
+def until_next_minute(now: pd.Timestamp) -> float:
+    """Return how long to wait until the next poll of a minute [s]."""
+    return float(((now - _AFTER).floor("min") + _STEP + _AFTER - now).total_seconds())
+
+
+def chosen_contracts(
+    items: list[Instrument], symbols: Sequence[str] | None, *, is_state: bool = True
+) -> list[Instrument]:
+    """Return the contracts of some symbols or all; with `is_state` only the preferred one of each symbol."""
+    items = [*Contracts(items).by_symbol.values()] if is_state else items
+    return [item for item in items if symbols is None or item.symbol in symbols]
+
+
+class VenuePolls:
+    """State of each venue, and the venues that block this address; options as in `Collector`.
+
+    Tables in `pushed`, by venue, are not polled. `open_interest` is from before the first poll, by venue and
+    symbol in USD.
+    """
+
+    def __init__(
+        self,
+        venues: Sequence[str] | None,
+        clock: Clock,
+        *,
+        symbols: Sequence[str],
+        names: Sequence[str] | None,
+        depth: Sequence[str] = (),
+        streams: Sequence[str] = (),
+        share_seconds: float | None = None,
+        all_contracts: bool = False,
+        addresses: Mapping[str, str] | None = None,
+        sockets: Mapping[str, str] | None = None,
+        unconfirmed: bool = False,
+        quarantine: Quarantine | None = None,
+        pushed: Mapping[str, Collection[str]] | None = None,
+        open_interest: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
+        for name in names or ():
+            if name not in tables.TABLES:
+                raise ValueError(f"tables: unknown table {name!r}{did_you_mean(name, tables.TABLES)}")
+        self.names = names
+        self.gone = dict[str, str]()
+        self._symbols = symbols
+        self.clock = clock
+        self.addresses = addresses or {}
+        self.unconfirmed = unconfirmed
+        self._sockets = sockets or {}
+        self.pushed = pushed or {}
+        exchanges = chosen_venues(venues, unconfirmed=unconfirmed)
+        self.listened = _listened_to(exchanges, streams) if self.keeps(LIQUIDATIONS) else {}
+        self.shared = shared_by_host((VENUES[name] for name in exchanges), quarantine)
+        needed = {name: {*(names or ())} - {*self.pushed.get(name, ())} for name in exchanges}
+        for name in exchanges if self.keeps(LIQUIDATIONS) else ():
+            if any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[name].endpoints):
+                needed[name].add("prices_history")  # liquidations are compared with prices
+        self.states = {
+            name: VenueState(
+                VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
+                unconfirmed=unconfirmed,
+                symbols=symbols if self.keeps(LIQUIDATIONS) else None,
+                is_listened=name in self.listened,
+                depth=depth if any(map(self.keeps, BOOKS)) else (),
+                first=symbols,
+                seconds=share_seconds,
+                all_contracts=all_contracts,
+                names=None if names is None else [*needed[name]],
+                open_interest=(open_interest or {}).get(name),
+            )
+            for name, shared in self.shared.items()
+        }
+
+    def keeps(self, table: str) -> bool:
+        """Return whether a table is collected."""
+        return self.names is None or table in self.names
+
+    def here(self) -> list[str]:
+        """Return the venues that do not block this address."""
+        return [name for name in self.states if name not in self.gone]
+
+    def ask_again(self) -> None:
+        """Forget the venues and requests that blocked this address, so that they are tried again."""
+        self.gone.clear()
+        for shared in self.shared.values():
+            shared.refused.clear()
+
+    def stand_in(self, name: str, names: Sequence[str]) -> VenueState:
+        """Return a state that polls some tables of a venue while its channels cannot be read."""
+        session = VenueSession(
+            VENUES[name], self.clock, address=self.addresses.get(name), shared=self.shared[name]
+        )
+        symbols = self._symbols if LIQUIDATIONS in names else None
+        return VenueState(
+            session, unconfirmed=self.unconfirmed, symbols=symbols, first=self._symbols, names=[*names]
+        )
+
+    def poll(self, name: str, state: VenueState | None = None) -> Poll:
+        """Poll a venue; an error of its adapter affects only this poll.
+
+        Raises `Stopped` or `ArchiveError`, which end all polls.
+        """
+        state = state or self.states[name]
+        try:
+            poll = state.poll()
+        except (Stopped, ArchiveError):
+            raise
+        except Exception as problem:  # an adapter's error is stored in the poll and in the ledger
+            poll = state.lost(problem)
+        state.session.expected = 0  # only the requests made count from now on
+        if poll.gone:
+            self.gone[name] = next(iter(poll.failed.values()), "it blocks this address")
+        return poll
+
+    def line(self, running: Collection[str]) -> str:
+        """Return a line with finished and expected venues and requests, and the slowest venues."""
+        sessions = {name: state.session for name, state in self.states.items()}
+        done = sum(session.requests for session in sessions.values())
+        expected = sum(max(session.requests, session.expected) for session in sessions.values())
+        slowest = sorted(running, key=lambda name: -sessions[name].answer_seconds())[:_SHOWN]
+        waiting = f"; waiting for {', '.join(slowest)}" if slowest else ""
+        finished = len(sessions) - len(running)
+        return f"{finished} of {len(sessions)} venues, {done} of {expected} requests{waiting}"
+
+    def stream(self, name: str, stream: Stream, contracts: Listed | None = None) -> VenueStream:
+        """Return a channel of a venue about some contracts or all; it is not started."""
+        state = self.states[name]
+        return VenueStream(
+            state.session.venue,
+            stream,
+            contracts or state.listed,
+            self.clock,
+            address=self._sockets.get(name),
+            quarantine=self.shared[name].quarantine,
+        )
+
+    def state_streams(self, symbols: Sequence[str]) -> list[VenueStream]:
+        """Return the channels of collected tables about some symbols; they are not started."""
+        if not find_spec("websockets"):
+            return []
+        collected = []
+        for name, state in self.states.items():
+
+            def contracts(state: VenueState = state) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
+                items, context = state.listed()
+                return chosen_contracts(items, symbols), context
+
+            streams = [self.stream(name, stream, contracts) for stream in STATE_STREAMS.get(name, ())]
+            collected += [stream for stream in streams if any(map(self.keeps, stream.tables))]
+        return collected
+
+    def close(self) -> None:
+        """Close every connection."""
+        for state in self.states.values():
+            state.session.close()
