@@ -13,7 +13,7 @@ def test_books_that_are_not_there(ask: Caller) -> None:
         == "unknown symbol 'NOPE'"
     )
     assert (
-        "no book of BTC on okx now"
+        "no order book of BTC on okx now"
         in ask.error("/orderbook/book", 404, symbol="BTC", exchange="okx")["error"]
     )
     ask.error("/orderbook/book", 400, symbol="BTC", exchange="nasdaq")
@@ -28,7 +28,7 @@ def test_a_book_is_of_a_time(ask: Caller) -> None:
     earlier = ask.body("/orderbook/book", end="2026-06-30T11:57Z", **PAIR)
     assert earlier["timestamp"] == "2026-06-30 11:30:00"
     before = ask.error("/orderbook/book", 404, end="2026-06-30T11:29Z", **PAIR)["error"]
-    assert before == "no book of BTC on binance in the hour before 2026-06-30T11:29:00Z"
+    assert before == "no order book of BTC on binance in the hour before 2026-06-30T11:29:00Z"
     refused = ask.error("/orderbook/book", 400, start="2026-06-30T11:00Z", **PAIR)["error"]
     assert refused == "start is not supported: a book has one time; use end"
     old = ask.error("/orderbook/book", 403, tier="dev", end="2026-05-31T12:00Z", **PAIR)

@@ -122,7 +122,7 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
             service.start(store, port=port)
     with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid port 0"):
         service.start(store, host="nowhere.invalid")
-    with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1 port 99999: a port is a number"):
+    with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1 port 99999: a port must be from"):
         service.start(store, port=99999)
 
 

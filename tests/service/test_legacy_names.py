@@ -67,16 +67,16 @@ def test_legacy_paths_serve_their_successors(ask: Caller, family: str) -> None:
     assert response.json() == ask.body(f"/{family}/BTC/timeseries", range="1d")
     assert (response.headers["Deprecation"], response.headers["Sunset"]) == ("true", SUNSET)
     assert response.headers["Link"] == f'</{family}/BTC/timeseries>; rel="successor-version"'
-    assert "coin is required once" in ask.error(f"/{family}/coin", 400)["error"]
+    assert "coin must be passed once" in ask.error(f"/{family}/coin", 400)["error"]
     assert "unknown symbol 'NOPE'" in ask.error(f"/{family}/coin", 404, coin="NOPE")["error"]
     assert ask.error(f"/{family}/coin", 403, tier="free", coin="BTC")["required_tier"] == "dev"
 
 
 def test_one_parameter_under_both_names_is_refused(ask: Caller) -> None:
     both = ask.error("/liquidations/aggregates", 400, period="4h", range="4h")["error"]
-    assert both == "range (also as period) is given 2 times: pass range once"
+    assert both == "range (also as period) was sent 2 times: pass range once"
     mixed = ask.error("/oi/BTC/timeseries", 400, period="7d", start="2026-06-20")["error"]
-    assert "range and start exclude each other" in mixed
+    assert "range cannot be combined with start" in mixed
 
 
 @pytest.mark.parametrize(("path", "old", "new", "advice"), PARAMETERS)

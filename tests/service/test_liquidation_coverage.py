@@ -75,7 +75,7 @@ def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
     assert _plain(coverage["observed"]) == [_span(6, 0)], "when all of them were"
     assert coverage["missed"] == []
     (said,) = [text for text in notices if "were requested or streamed" in text]
-    assert "for a part only: okx 25%; for some symbols only: gateio (BTC); not at all: binance" in said
+    assert "for part of the window: okx 25%; for some symbols: gateio (BTC); not at all: binance" in said
     assert said.endswith("(an empty result does not mean that there were none)")
     assert any("were requested or streamed" in text for text in dd.provenance(orders)["notices"])
 
@@ -113,18 +113,18 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
         assert _plain(dd.provenance(rows)["coverage"]["asked"]["gateio"]) == spans
         said = [text for text in notices if "were requested or streamed" in text]
         assert len(said) == (part is not None)
-        assert all(f"for a part only: gateio {part} (" in text for text in said)
+        assert all(f"for part of the window: gateio {part} (" in text for text in said)
 
 
 def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
     _, notices = noticed(dd.liquidations.history, None, NOW - 48 * HOUR, NOW, resolution="1h")
-    assert any("bybit 62%, okx 12%; for some symbols only: gateio (BTC); not" in text for text in notices), (
+    assert any("bybit 62%, okx 12%; for some symbols: gateio (BTC); not" in text for text in notices), (
         notices
     )
     _, notices = noticed(dd.liquidations.aggregates, "6h")
     assert any(
-        "okx 50%; for some symbols only: gateio (BTC); not at all: binance (" in text for text in notices
+        "okx 50%; for some symbols: gateio (BTC); not at all: binance (" in text for text in notices
     )
 
 

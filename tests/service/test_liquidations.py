@@ -104,13 +104,13 @@ def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
             ("09", 100.0, 0.0),
             ("10", 0.0, 20.0),
         ]
-        assert body["notices"] == ["3.00 USD of liquidations without a side are left out"]
+        assert body["notices"] == ["liquidations without a side were omitted (3.00 USD)"]
         body = sided.body(
             "/liquidations/history", start="2026-06-30T09:00Z", end="2026-06-30T10:00Z", resolution="raw"
         )
         assert body["resolution"] == "1m"
         assert body["notices"] == [
-            "resolution=raw is not available: the finest step of sums of liquidations is 1m"
+            "resolution=raw is not available: the finest step of liquidation sums is 1m"
         ]
 
 
@@ -151,4 +151,4 @@ def test_stored_sums_of_days_are_not_those_of_hours() -> None:
         body = ask.body("/liquidations/history", start="2026-06-28T00:00Z", end=MIDNIGHT, resolution="1h")
         assert body["resolution"] == "1d"
         assert [row["date"] for row in body["data"]] == ["2026-06-28T00:00:00Z", "2026-06-29T00:00:00Z"]
-        assert "1d apart" in body["notices"][0]
+        assert "have a step of 1d: resolution=1d is used" in body["notices"][0]

@@ -206,7 +206,7 @@ def test_arguments_that_are_too_long_or_no_unicode_are_refused_by_the_tool() -> 
     long = {"symbols": ",".join(["BTC"] * 300_000)}
     half = {"symbols": "\ud800"}
     many = {"symbols": ["\ud800"]}
-    for arguments, why in ((long, "the arguments have"), (half, "surrogate"), (many, "surrogate")):
+    for arguments, why in ((long, "the arguments must have"), (half, "surrogate"), (many, "surrogate")):
         refusal = mcp_server_module._unreadable("oi_history", arguments)
         assert refusal is not None
         assert why in refusal

@@ -55,6 +55,15 @@ def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
     assert len({d["get"]["operationId"] for d in document["paths"].values()}) == len(document["paths"])
 
 
+def test_ranges_over_90_days_are_described_as_valid(ask: Caller) -> None:
+    path = "/options/atm-history"
+    described = ask("/openapi.json", tier=None).json()["paths"][path]["get"]["parameters"]
+    schema = next(p["schema"] for p in described if p["name"] == "range")
+    for text, status in (("1d", 200), ("120d", 200), ("0d", 400), ("99999d", 400)):
+        assert ask(path, symbol="BTC", exchange="deribit", range=text).status_code == status
+        assert bool(problems(text, schema)) == (status == 400)
+
+
 def test_the_page_needs_nothing_from_elsewhere_and_shows_changes_of_direction_in_words(ask: Caller) -> None:
     answer = ask("/docs", tier=None)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"

@@ -57,7 +57,7 @@ def test_kinds_are_separate_and_raw_rows_are_as_they_came(ask: Caller) -> None:
     last = prices(ask, kind="last")
     assert (last["series"], last["notices"]) == ({}, ["no data in this range"])
     assert (
-        "kind='mid' is not one of mark, index, last"
+        "kind must be one of mark, index, last"
         in ask.error(PATH, 400, symbol="BTC", kind="mid")["error"]
     )
 
@@ -97,7 +97,7 @@ def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> No
     found = [(p["timestamp"][11:16], p["instrument_name"], p["price_usd"]) for p in dated["deribit"]]
     assert sorted(found) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
     assert dated["okx"][0]["index_price_usd"] is None
-    assert finer["notices"] == ["rows by 1h are left out: they are longer than buckets of 30m"]
+    assert finer["notices"] == ["rows of resolution 1h were omitted: they are longer than the buckets of 30m"]
 
 
 def test_single_rows_are_shown_as_they_are_up_to_the_clock(ask: Caller) -> None:

@@ -81,7 +81,7 @@ def test_largest_symbols_of_a_venue_and_ratio_windows_by_tier(ask: Caller) -> No
     assert one["symbols"] == ["BTC"]
     assert set(one["timeseries"][0]) == {"timestamp", "BTC"}
     assert (
-        "range='1d' is not one of"
+        "range must be one of"
         in ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="binance", range="1d")["error"]
     )
     ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="nasdaq")

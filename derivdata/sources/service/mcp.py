@@ -90,7 +90,7 @@ def best_pairs(symbol: str, since: str = "30d", fee_bps: float = 5.0, top: int =
         "earned_after_fees_bps": f"the same after four trades of {fee_bps:g} bps",
         "days_to_pay_fees": "days at the mean spread",
     }
-    note = "Means of the past, not forecasts. Venues with rates in less than half of the window are left out."
+    note = "Means of the past, not forecasts. Venues with rates in less than half of the window are omitted."
     return _result(rows, units, note, rates)
 
 
@@ -108,7 +108,7 @@ def carry_forecast(
         "probability_net_positive",
         "decisions",
     ]
-    figures = forecast[names].drop_indexes(["long", "short"])  # to_dataframe leaves out indexed coordinates
+    figures = forecast[names].drop_indexes(["long", "short"])  # to_dataframe omits indexed coordinates
     rows = figures.to_dataframe().reset_index()[["long", "short", *names]]
     units = dict.fromkeys(names[:4], f"bps of one leg's notional over {hold}") | {
         "probability_net_positive": "fraction",
@@ -546,9 +546,9 @@ def _unreadable(name: str, given: Mapping[str, Any]) -> str | None:
     try:
         size = len(json.dumps([name, given], ensure_ascii=False).encode())
     except UnicodeEncodeError:
-        return "an argument has half of a surrogate pair: expected Unicode text"
+        return "the arguments must be valid Unicode, got a lone surrogate"
     if size > _MOST_ARGUMENTS:
-        return f"the arguments have {size:,} bytes: at most {_MOST_ARGUMENTS:,}; request fewer names at once"
+        return f"the arguments must have at most {_MOST_ARGUMENTS:,} bytes, got {size:,}; request fewer names at once"
     return None
 
 

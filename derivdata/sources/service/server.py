@@ -202,7 +202,7 @@ def _keep_running(
                 failures = 0
             if failures >= _MOST_FAILURES:
                 code = worker.exitcode
-                raise OSError(f"workers of the service end as soon as they start (exit code {code})")
+                raise OSError(f"{failures} workers of the service ended at their start (exit code {code})")
 
 
 @contextmanager
@@ -259,7 +259,7 @@ def _end_with_parent(server: uvicorn.Server) -> None:
 
 
 _PATIENCE = 30.0
-_OPEN = "  a key is not required: every request counts as Team"
+_OPEN = "  no key is required: every request counts as Team"
 
 
 class RunningService:
@@ -446,7 +446,7 @@ class _Server:
             time.sleep(0.005)
         if not self._server.started:
             self.stop()
-            raise OSError("the service did not start")
+            raise OSError(f"the service did not start within {_PATIENCE:g} s")
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -471,7 +471,7 @@ def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on a host and port; raise `OSError` with both in the message."""
     try:
         if not 0 <= port < 1 << 16:
-            raise OSError("a port is a number from 0 to 65535")
+            raise OSError("a port must be from 0 to 65535")
         family, kind, proto, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
         # asyncio sets TCP_NODELAY only on sockets whose protocol is TCP; with protocol 0 small packets wait.
         listener = socket.socket(family, kind, proto)

@@ -197,7 +197,7 @@ def symbol_stats(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/{symbol}/stats``: the symbol's row of the leaderboard; Free sees BTC and ETH."""
     symbol = context.params["symbol"]
     if context.tier == "free" and symbol not in FREE_SYMBOLS:
-        error = f"Free covers {' and '.join(FREE_SYMBOLS)}, not {symbol}"
+        error = f"the Free tier covers {' and '.join(FREE_SYMBOLS)}, got {symbol}"
         raise Refusal(403, error, required_tier="dev", docs=DOCS)
     context.view.need("oi_history", "markets_symbol_exchanges")
     board = market.board(market.pairs(context.view))
@@ -281,7 +281,7 @@ def book(context: RequestContext) -> dict[str, Any]:
     levels = view.latest("orderbook_book", at, windows.HOLD, *pair)
     if levels.empty:
         when = "now" if params["end"] is None else f"in the hour before {times.iso(at)}"
-        raise not_found(f"no book of {params['symbol']} on {params['exchange']} {when}")
+        raise not_found(f"no order book of {params['symbol']} on {params['exchange']} {when}")
     newest = levels["time"].max()
     levels = levels[levels["time"] == newest].sort_values("level")
     body = {**_pair(params), "timestamp": encoding.stamp(newest)}

@@ -116,7 +116,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     snapshots = encoding.split(encoding.objects(frame[names]), pd.Series(stamps, dtype=object))
     notices = list(window.notices)
     if step != "1h":
-        notices.append(f"the surface of a range of {context.params['range']} has a step of {step}, not 1h")
+        notices.append(f"for a range of {context.params['range']} the surface has a step of {step} instead of 1h")
     return _envelope(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
@@ -240,7 +240,7 @@ def _days(context: RequestContext) -> int:
 
 def _window(context: RequestContext) -> AnswerWindow:
     if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
-        why = f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro or higher"
+        why = f"a range over {_CAP_DAYS}d requires Pro or higher, got {context.params['range']}"
         raise Refusal(403, why, required_tier="pro", docs=DOCS)
     return context.window()
 

@@ -328,7 +328,7 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     if days > _MOST_DAYS:
         raise bad_request(f"window_days must be from 1 to {_MOST_DAYS}, got {days}")
     if context.tier == "dev" and days > _DEV_DAYS:
-        error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
+        error = f"on the Dev tier window_days must be at most {_DEV_DAYS}, got {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
     window = context.window()
     venues = context.params["exchanges"]
@@ -412,12 +412,12 @@ def history(context: RequestContext) -> dict[str, Any]:
     used = params["resolution"] or ("1h" if window.requested < _DAY else "1d")
     notices = []
     if used == "raw":
-        notices = [f"resolution=raw is not available: the finest step of sums of liquidations is {_FINEST}"]
+        notices = [f"resolution=raw is not available: the finest step of liquidation sums is {_FINEST}"]
         used = _FINEST
     stored = _stored_sums(view, window, params["symbol"])
     finest = _step_of(stored)
     if times.RESOLUTIONS[finest] > times.RESOLUTIONS[used]:
-        notices.append(f"the stored sums of liquidations are {finest} apart: resolution={finest} is used")
+        notices.append(f"the stored sums of liquidations have a step of {finest}: resolution={finest} is used")
         used = finest
     sums = _history(view, window, used, params["symbol"])
     if len(stored):
@@ -425,7 +425,7 @@ def history(context: RequestContext) -> dict[str, Any]:
         sums = sums.sort_values(["time", "exchange"], ignore_index=True)
     without_side = sums["unknown_usd"].sum()
     if without_side > 0:
-        notices.append(f"{without_side:.2f} USD of liquidations without a side are left out")
+        notices.append(f"liquidations without a side were omitted ({without_side:.2f} USD)")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
     venues = encoding.objects(sums[["long_usd", "short_usd"]])
     named = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), venues, strict=True)))

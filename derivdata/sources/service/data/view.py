@@ -387,7 +387,7 @@ def left_out(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows to be added up that are longer than a bucket, and return notices about them."""
     long = windows.longer(frame[windows.ends(frame) > window.start], step) if column.added else []
-    notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
+    notices = [f"rows of resolution {name} were omitted: they are longer than the buckets of {step}" for name in long]
     if long:
         frame = frame[~frame["resolution"].isin(long)]
     return frame, notices
@@ -478,10 +478,10 @@ def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Ti
     never = [name for name, time in covered.items() if time == zero and name not in coverage.some]
     gaps = []
     if partly:
-        gaps.append("for a part only: " + _listed(partly))
+        gaps.append("for part of the window: " + _listed(partly))
     if coverage.some:
         of_symbols = [f"{name} ({_listed(symbols)})" for name, symbols in coverage.some.items()]
-        gaps.append("for some symbols only: " + _listed(of_symbols))
+        gaps.append("for some symbols: " + _listed(of_symbols))
     if never:
         gaps.append("not at all: " + _listed(never))
     if not gaps:

@@ -44,9 +44,9 @@ class Keys:
         tiers = HiddenKeys(tiers)
         unknown = [shown_tier(tier) for tier in sorted(set(tiers.values()) - set(endpoints.TIERS))]
         if unknown:
-            raise ValueError(f"tier {unknown[0]} is not one of {', '.join(endpoints.TIERS)}")
+            raise ValueError(f"tier must be one of {', '.join(endpoints.TIERS)}, got {unknown[0]}")
         if not all(tiers):
-            raise ValueError("a key is empty: set a key for each tier")
+            raise ValueError("an API key is empty: set a key for each tier")
         self._tiers = [(_digest(key), tier) for key, tier in tiers.items()]
         self._keyless = keyless
 
@@ -68,7 +68,7 @@ class Keys:
     def admit(tier: str, needed: str) -> None:
         """Raise `Refusal` (403) if a tier is below the needed tier."""
         if not endpoints.allows(tier, needed):
-            error = f"this endpoint needs {needed.title()} or higher; the key's tier is {tier.title()}"
+            error = f"this endpoint requires {needed.title()} or higher; the key's tier is {tier.title()}"
             raise Refusal(403, error, required_tier=needed, docs=DOCS)
 
 
@@ -106,7 +106,7 @@ class RateLimit:
             recent.popleft()
         if len(recent) >= self._limit:
             wait = recent[0] + self._seconds - now
-            message = f"at most {self._limit} requests in {self._seconds:g} s for each key; wait {wait:.3f} s"
+            message = f"at most {self._limit} requests in {self._seconds:g} s per key; wait {wait:.3f} s"
             headers = {"Retry-After": str(math.ceil(wait)), **self._headers(0)}
             about = {"message": message, "retry_after": math.ceil(wait)}
             raise Refusal(429, "rate limit exceeded", headers=headers, **about)
@@ -180,7 +180,7 @@ class Guard:
         host = request.headers.get("Host", "")
         name = _name(host)
         if not (name == "localhost" or name in self._allowed or _is_address(name)):
-            error = f"host {host[:100]!r} is not allowed: start the service with --allow-host for that name"
+            error = f"host {host[:100]!r} is not allowed: start the service with --allow-host NAME"
             raise Refusal(421, error)
 
     def _check_origin(self, request: Request) -> None:
@@ -190,7 +190,7 @@ class Guard:
         host = urlsplit(origin).netloc
         is_own = host != "" and host == request.headers.get("Host")
         if not is_own and _name(host) not in self._allowed:
-            raise Refusal(403, f"pages of {origin[:100]!r} may not read this service")
+            raise Refusal(403, f"requests from web pages of {origin[:100]!r} are not allowed")
 
     async def _drain(self, request: Request, receive: Receive) -> None:
         """Read and discard the body, which no endpoint uses; raise `Refusal` if it is large or slow."""
@@ -209,7 +209,8 @@ class Guard:
                         raise _too_large()
         except TimeoutError:
             headers = {"Connection": "close"}
-            raise Refusal(408, "the body of the request did not arrive", headers=headers) from None
+            error = f"the request body did not arrive within {self._body_seconds:g} s"
+            raise Refusal(408, error, headers=headers) from None
 
 
 def _is_address(name: str) -> bool:
@@ -230,7 +231,7 @@ def _name(host: str) -> str:
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, f"a body has at most {_BODY_BYTES} bytes", headers={"Connection": "close"})
+    return Refusal(413, f"the request body exceeds {_BODY_BYTES} bytes", headers={"Connection": "close"})
 
 
 def _bodiless(receive: Receive) -> Receive:
@@ -311,7 +312,7 @@ def _require_single(pairs: Sequence[tuple[str, str]], legacy: Sequence[str]) -> 
     """Raise `Refusal` if a parameter is repeated or empty."""
     for name, count in Counter(name for name, _ in pairs).items():
         if count > 1:
-            raise bad_request(f"{_as_sent(name, legacy)} is given {count} times: pass {name} once")
+            raise bad_request(f"{_as_sent(name, legacy)} was sent {count} times: pass {name} once")
     for name, value in pairs:
         if not value.strip():
             raise bad_request(f"{name} is empty: omit it or set a value")
@@ -347,13 +348,14 @@ def parse(
     """Return the values of all parameters, with defaults; raise `Refusal` for invalid or missing ones."""
     for name, other in endpoint.exclusive:
         if name in texts and other in texts:
-            raise bad_request(f"{name} and {other} exclude each other: pass one of them")
+            raise bad_request(f"{name} cannot be combined with {other}: pass one of them")
     values: dict[str, Any] = {}
     for p in endpoint.params:
         if p.name in texts:
             values[p.name] = value = _READERS[p.kind](p.name, texts[p.name])
             if p.choices and value not in p.choices:
-                raise bad_request(f"{p.name}={texts[p.name]!r} is not one of {', '.join(p.choices)}")
+                choices = ", ".join(p.choices)
+                raise bad_request(f"{p.name} must be one of {choices}, got {texts[p.name]!r}")
             if p.name in _SLUGS and not p.in_path and endpoint.path not in _OTHER_NAMES:
                 values[p.name] = _slugs(p.name, value, exchanges)
         elif p.required:
@@ -370,38 +372,37 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
     slugs = [value] if isinstance(value, str) else value
     unknown = [slug for slug in slugs if slug not in exchanges]
     if unknown:
-        if unknown[0] == unknown[0].lower():
-            others = "dd.markets.exchanges() lists them"
-        else:
-            others = "slugs are lower case, like 'binance'"
-        near = did_you_mean(unknown[0], exchanges, f"; {others}")
-        raise bad_request(f"{name}: {unknown[0]!r} is not an exchange of this source{near}")
+        advice = "; dd.markets.exchanges() lists them"
+        if unknown[0] != unknown[0].lower():
+            advice = "; slugs are lower case, like 'binance'"
+        near = did_you_mean(unknown[0], exchanges, advice)
+        raise bad_request(f"{name} must be an exchange of this source, got {unknown[0]!r}{near}")
     return value
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:
     items = text.split(",")
     if not all(item.strip() for item in items):
-        raise bad_request(f"{name}={text!r} has an empty item: join values by single commas")
+        raise bad_request(f"{name} must be values separated by single commas, got {text!r}")
     return tuple(dict.fromkeys(items))
 
 
 def _integer(name: str, text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 1 <= int(text) <= LARGEST:
-        raise bad_request(f"{name}={text!r} is not a whole number from 1 to {LARGEST}")
+        raise bad_request(f"{name} must be an integer from 1 to {LARGEST}, got {text!r}")
     return int(text)
 
 
 def _number(name: str, text: str) -> float:
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
-        raise bad_request(f"{name}={text!r} is not a number")
+        raise bad_request(f"{name} must be a finite number, got {text!r}")
     return value
 
 
 def _instant(name: str, text: str) -> pd.Timestamp:
     if not _ISO.fullmatch(text):
-        raise bad_request(f"{name}={text!r} is not an ISO 8601 time such as 2026-01-31T08:00:00Z")
+        raise bad_request(f"{name} must be an ISO 8601 time such as 2026-01-31T08:00:00Z, got {text!r}")
     try:
         return times.instant(text.replace(",", "."), name)
     except ValueError as problem:
@@ -410,13 +411,13 @@ def _instant(name: str, text: str) -> pd.Timestamp:
 
 def _millis(name: str, text: str) -> pd.Timestamp:
     if not re.fullmatch(r"\d{1,13}", text, re.ASCII):
-        raise bad_request(f"{name}={text!r} is not a Unix time in milliseconds")
+        raise bad_request(f"{name} must be a Unix time in milliseconds, got {text!r}")
     return _EPOCH + pd.Timedelta(int(text), "ms")
 
 
 def _days(name: str, text: str) -> str:
     if not re.fullmatch(r"[1-9]\d{0,3}d", text, re.ASCII):
-        raise bad_request(f"{name}={text!r} is not a number of days such as 30d")
+        raise bad_request(f"{name} must be a number of days such as 30d, got {text!r}")
     return text
 
 

@@ -176,7 +176,7 @@ class _Service:
             pairs = request.query_params.multi_items()
             symbols = [value for name, value in pairs if name == "coin"]
             if len(symbols) != 1 or not symbols[0].strip():
-                raise bad_request(f"coin is required once: {path}?coin=BTC")
+                raise bad_request(f"coin must be passed once: {path}?coin=BTC")
             requested = access.given(endpoint, pairs, self._view.now)
             successor = quote(endpoint.path.replace("{symbol}", symbols[0]), safe="/")
             headers |= access.legacy_headers(requested.legacy) | access.legacy_path_headers(successor)

@@ -292,7 +292,7 @@ _KINDS: dict[endpoints.ParamKind, Schema] = {
     endpoints.ParamKind.NUMBER: {"type": "number"},
     endpoints.ParamKind.INSTANT: {"type": "string", "format": "date-time"},
     endpoints.ParamKind.MILLIS: {"type": "integer", "minimum": 0, "maximum": 9_999_999_999_999},
-    endpoints.ParamKind.DAYS: {"type": "string", "pattern": "^[1-9][0-9]?d$"},
+    endpoints.ParamKind.DAYS: {"type": "string", "pattern": "^[1-9][0-9]{0,3}d$"},
 }
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
