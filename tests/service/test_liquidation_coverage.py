@@ -119,13 +119,9 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
 def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
     _, notices = noticed(dd.liquidations.history, None, NOW - 48 * HOUR, NOW, resolution="1h")
-    assert any("bybit 62%, okx 12%; for some symbols: gateio (BTC); not" in text for text in notices), (
-        notices
-    )
+    assert any("bybit 62%, okx 12%; for some symbols: gateio (BTC); not" in text for text in notices), notices
     _, notices = noticed(dd.liquidations.aggregates, "6h")
-    assert any(
-        "okx 50%; for some symbols: gateio (BTC); not at all: binance (" in text for text in notices
-    )
+    assert any("okx 50%; for some symbols: gateio (BTC); not at all: binance (" in text for text in notices)
 
 
 def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:

@@ -56,10 +56,7 @@ def test_kinds_are_separate_and_raw_rows_are_as_they_came(ask: Caller) -> None:
     assert index["series"] == {"binance": [{"timestamp": "2026-06-30T10:59:05Z", "y": 100.5}]}
     last = prices(ask, kind="last")
     assert (last["series"], last["notices"]) == ({}, ["no data in this range"])
-    assert (
-        "kind must be one of mark, index, last"
-        in ask.error(PATH, 400, symbol="BTC", kind="mid")["error"]
-    )
+    assert "kind must be one of mark, index, last" in ask.error(PATH, 400, symbol="BTC", kind="mid")["error"]
 
 
 def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> None:

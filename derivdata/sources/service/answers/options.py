@@ -116,7 +116,9 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     snapshots = encoding.split(encoding.objects(frame[names]), pd.Series(stamps, dtype=object))
     notices = list(window.notices)
     if step != "1h":
-        notices.append(f"for a range of {context.params['range']} the surface has a step of {step} instead of 1h")
+        notices.append(
+            f"for a range of {context.params['range']} the surface has a step of {step} instead of 1h"
+        )
     return _envelope(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,

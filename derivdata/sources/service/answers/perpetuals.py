@@ -417,7 +417,9 @@ def history(context: RequestContext) -> dict[str, Any]:
     stored = _stored_sums(view, window, params["symbol"])
     finest = _step_of(stored)
     if times.RESOLUTIONS[finest] > times.RESOLUTIONS[used]:
-        notices.append(f"the stored sums of liquidations have a step of {finest}: resolution={finest} is used")
+        notices.append(
+            f"the stored sums of liquidations have a step of {finest}: resolution={finest} is used"
+        )
         used = finest
     sums = _history(view, window, used, params["symbol"])
     if len(stored):

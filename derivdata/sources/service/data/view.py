@@ -387,7 +387,9 @@ def left_out(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows to be added up that are longer than a bucket, and return notices about them."""
     long = windows.longer(frame[windows.ends(frame) > window.start], step) if column.added else []
-    notices = [f"rows of resolution {name} were omitted: they are longer than the buckets of {step}" for name in long]
+    notices = [
+        f"rows of resolution {name} were omitted: they are longer than the buckets of {step}" for name in long
+    ]
     if long:
         frame = frame[~frame["resolution"].isin(long)]
     return frame, notices
