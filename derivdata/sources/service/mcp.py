@@ -548,7 +548,8 @@ def _unreadable(name: str, given: Mapping[str, Any]) -> str | None:
     except UnicodeEncodeError:
         return "the arguments must be valid Unicode, got a lone surrogate"
     if size > _MOST_ARGUMENTS:
-        return f"the arguments must have at most {_MOST_ARGUMENTS:,} bytes, got {size:,}; request fewer names at once"
+        limit = f"at most {_MOST_ARGUMENTS:,} bytes"
+        return f"the arguments must have {limit}, got {size:,}; request fewer names at once"
     return None
 
 
