@@ -293,6 +293,7 @@ _VENUE_ALIASES = {
     "kucoinfutures": "kucoin",
     "krakenfutures": "kraken",
     "coinbaseinternational": "coinbase",
+    "coinbaseintx": "coinbase",
     "cryptocomexchange": "cryptocom",
     "orderly": "woofipro",
     "orderlynetwork": "woofipro",

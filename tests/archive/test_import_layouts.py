@@ -46,6 +46,21 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "value_usd": 4001.0,
         }
     },
+    # 5,200.5 coins at 67,000.5 USD.
+    "bitfinex status of derivatives": {
+        "funding_history": {
+            "symbol": "BTC", "exchange": "bitfinex", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,
+        },
+        "prices_history": {"kind": "mark", "price_usd": 67000.5},
+        "oi_history": {"symbol": "BTC", "oi_usd": 348436100.25},
+    },
+    # A long position of 0.5 coins was taken over at 67,000.
+    "bitfinex liquidations": {
+        "liquidations_fills": {
+            "symbol": "BTC", "side": "long", "time": "2026-03-01T00:00Z", "quantity": 0.5,
+            "fill_price_usd": 67000.0, "value_usd": 33500.0,
+        }
+    },
     "candlefeed get_funding_rates": {
         "funding_settlements": {"symbol": "BTC", "exchange": "binance", "rate_bps_8h": 1.0}
     },

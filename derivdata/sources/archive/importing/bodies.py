@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
@@ -50,7 +51,7 @@ class Records:
 
 def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
     """Yield the records of a file some at a time."""
-    first = stream.readline().removeprefix(b"\xef\xbb\xbf")
+    first = _as_json(stream.readline().removeprefix(b"\xef\xbb\xbf"))
     while first and not first.strip():
         first = stream.readline()
     second = stream.readline()
@@ -60,11 +61,25 @@ def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
         lines = itertools.chain([first, second], stream)
         yield from _lines(lines, rows)
         return
-    text = first + second + stream.read()
+    text = _as_json(first + second + stream.read())
     check_json(text, {})
     records = records_of(msgspec.json.decode(text))
     numbers = range(1, len(records.rows) + 1)
     yield from _in_chunks(records, numbers, rows)
+
+
+_PYTHON = re.compile(rb"\s*[\[({]*\s*\{\s*'")
+"""Beginnings of dictionaries as Python prints them."""
+
+
+def _as_json(text: bytes) -> bytes:
+    """Return dictionaries and lists as Python prints them as JSON; other text unchanged."""
+    if _PYTHON.match(text) is None:
+        return text
+    try:
+        return json.dumps(ast.literal_eval(text.decode())).encode()
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
 
 
 def _is_whole(line: bytes) -> bool:
@@ -84,6 +99,7 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
         if not line.strip():
             continue
         try:
+            line = _as_json(line)
             check_json(line, {})
         except NotJson as problem:
             new: list[Any] = [f"no record: {problem}"]
@@ -344,7 +360,9 @@ def _flat(rows: Sequence[Any]) -> list[Any]:
     result: list[Any] = []
     for row in rows:
         if not isinstance(row, dict):
-            result.append(row)
+            # Bitfinex has a list around each of its liquidations.
+            has_list = isinstance(row, list) and len(row) == 1 and isinstance(row[0], list)
+            result.append(row[0] if has_list else row)
             continue
         history = _history(row)
         if history is None:

@@ -270,6 +270,24 @@ def _amounts_of_ccxt(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(**{REASON: reasons})
 
 
+def _signed_amounts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Set sides of Bitfinex's liquidations from the signs of amounts, which are positive for a long position.
+
+    A position has a row when it is triggered, and one when the market takes it over: only the latter counts.
+    """
+    amount = frame["filled_quantity"]
+    coins = amount.abs()
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[(frame["is_match"] != 1).to_numpy()] = "it is the trigger of a liquidation that has a row"
+    return frame.assign(
+        side=np.where(amount > 0, "long", "short"),
+        quantity=coins,
+        filled_quantity=coins,
+        value_usd=coins * frame["fill_price_usd"],
+        **{REASON: reasons},
+    )
+
+
 def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
     """Correct payments that are labelled by the time of the next one: each was paid one interval before."""
     stamps = frame.sort_values(["contract_name", "time"])[["contract_name", "time"]]
@@ -515,6 +533,7 @@ ADJUST: dict[str, Adjust] = {
     "amounts": _amounts,
     "amounts_once": _amounts_once,
     "amounts_of_ccxt": _amounts_of_ccxt,
+    "signed_amounts": _signed_amounts,
     "paid_before": _paid_before,
     "interest_by_venue": _interest_by_venue,
     "running_rates": _running_rates,

@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.instants import instants
-from derivdata.sources.archive.importing.market_names import names_in_path, plain_name
+from derivdata.sources.archive.importing.market_names import names_in_path, pays_hourly, plain_name
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
-from derivdata.tables.contracts import VENUES
 
 _SETTLED = re.compile(r"settle|paid|payment|realized|applied|fundingratehistory|funding_rate_history", re.I)
 _FORCED = re.compile(r"liq|forceorder|force_order", re.I)
@@ -80,8 +79,8 @@ def _other_kind(name: str, head: Chunk) -> bool:
     return False
 
 
-def guessed_table(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
-    """Return the table that a file fills, by its columns; raise a question for several."""
+def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> list[str]:
+    """Return the tables that a file fills, by its columns; raise a question for none."""
     tables = _tables_of_rows(source, head, by_meaning)
     if not tables:
         if "rate" in by_meaning:
@@ -94,23 +93,50 @@ def guessed_table(source: Source, head: Chunk, by_meaning: Mapping[str, str], gi
         tables = ["prices_history"]
     if not tables and "volume_usd" in by_meaning:
         tables = ["volume_history"]
-    if len(tables) == 1:
+    if tables:
         if "time" not in {*by_meaning, *given.map, *given.set}:
             raise _no_time(source, head, tables[0])
-        return tables[0]
-    if len(tables) > 1:
-        raise Unclear(
-            f"{source}: its columns fill {' and '.join(tables)}: select one with "
-            f"{' or '.join(f'--table {name}' for name in tables)}",
-            "--table",
-            tables,
-        )
+        return tables
+    _refuse_bare_volumes(source, head)
+    _refuse_timeless_orders(source, head)
     raise Unclear(
         f"{source}: its columns are not recognised: state the table with --table NAME, and its columns with "
         f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
         "--table",
         archive_tables(),
     )
+
+
+_BARE_VOLUMES = (
+    {"buyvol", "buyvolume", "takerbuyvol", "takerbuyvolume"},
+    {"sellvol", "sellvolume", "takersellvol", "takersellvolume"},
+)
+
+
+def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
+    """Raise for volumes of buyers and sellers without a unit, such as the coins of Binance."""
+    named = [[name for name in head.columns if plain_name(name) in words] for words in _BARE_VOLUMES]
+    if all(len(names) == 1 for names in named):
+        (buy,), (sell,) = named
+        raise Unclear(
+            f"{source}: {buy} and {sell} may be in USD, coins or contracts: pass --table volume_taker "
+            f"--map buy_usd={buy} --map sell_usd={sell} if they are USD, or multiply them by the price first",
+            "--table",
+            ["volume_taker"],
+        )
+
+
+_OF_BITMEX = frozenset({"table", "action", "orderid", "leavesqty"})
+
+
+def _refuse_timeless_orders(source: Source, head: Chunk) -> None:
+    """Raise for messages of BitMEX's feed of liquidations, which have no time."""
+    if {plain_name(name) for name in head.columns} >= _OF_BITMEX:
+        raise ArchiveError(
+            f"{source}: the messages of BitMEX's feed of liquidations have no time, and say what remains of "
+            "an order: write the first message of each order as a row of the time at which it came, symbol, "
+            "side and value_usd"
+        )
 
 
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
@@ -393,12 +419,7 @@ def _is_hourly(source: Source, head: Chunk, by_meaning: Mapping[str, str], given
     if not venue and "exchange" in by_meaning:
         texts = encoded(head.columns[by_meaning["exchange"]]).texts
         venue = texts[0].lower() if len(texts) == 1 else ""
-    listed = VENUES.get(venue)
-    return venue in _HOURLY or (listed is not None and listed.interval_hours == 1.0)
-
-
-_HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex"})
-"""Venues that pay each hour and that the API does not list (their documentation, 2022 to 2026)."""
+    return pays_hourly(venue)
 
 
 def _stamps(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:

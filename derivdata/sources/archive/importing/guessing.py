@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.finishing import ADJUST, amount_of
-from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
-from derivdata.sources.archive.importing.instants import instants
+from derivdata.sources.archive.importing.guessed_tables import guessed_tables, own_table
+from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
 from derivdata.sources.archive.importing.market_names import (
     CURRENCIES,
     market_of,
@@ -57,7 +57,12 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
 
 def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the one column with the words of a rate, a time or open interest, where no name means it."""
-    for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
+    nearest = {
+        "rate": _near_rate(head),
+        "time": _near_time(head),
+        "interval_hours": _near(head, _NEAR_INTERVAL, _OF_OTHER_INTERVALS),
+    }
+    for meaning, near in nearest.items():
         if meaning not in by_meaning and near is not None:
             by_meaning[meaning] = near
     if not {"oi_usd", "oi_coins"} & by_meaning.keys():
@@ -145,10 +150,45 @@ def _take_short_candles(plain: Mapping[str, str], by_meaning: dict[str, str]) ->
             by_meaning.setdefault("symbol", plain["s"])
 
 
-def _near_rate(head: Chunk) -> str | None:
-    """Return the only column whose name has the words of a funding rate."""
-    near = [name for name in head.columns if _NEAR_RATE.search(name) and not _NOT_A_RATE.search(name)]
+_NEAR_INTERVAL = re.compile(r"interval.*hour|hour.*interval|funding.*(interval|period)", re.I)
+_OF_OTHER_INTERVALS = re.compile(r"expected|source|elapsed|until|next|change", re.I)
+
+
+def _near(head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str]) -> str | None:
+    """Return the only column whose name has some words, and no others."""
+    near = [name for name in head.columns if words.search(name) and not other_words.search(name)]
     return near[0] if len(near) == 1 else None
+
+
+def _near_rate(head: Chunk) -> str | None:
+    """Return the only column whose name has the words of a funding rate.
+
+    Of several that are one rate in the units that their names state, it is that of the shortest period.
+    """
+    near = [name for name in head.columns if _NEAR_RATE.search(name) and not _NOT_A_RATE.search(name)]
+    if len(near) > 1 and _are_one_rate(near, head):
+        return min(near, key=lambda name: _HOURS[_scale_and_period(name)[1]])
+    return near[0] if len(near) == 1 else None
+
+
+def _are_one_rate(names: list[str], head: Chunk) -> bool:
+    """Return whether columns have the same rates in the units that their names state."""
+    stated = [_rates_per_hour(head, name) for name in names]
+    rates = [values for values in stated if values is not None]
+    first = rates[0] if rates else np.empty(0)
+    return len(rates) == len(names) and all(
+        np.allclose(first, other, rtol=1e-3, atol=1e-9, equal_nan=True) for other in rates
+    )
+
+
+def _rates_per_hour(head: Chunk, name: str) -> Array | None:
+    """Return rates as fractions of an hour if their name states the scale and period, else None."""
+    scale, period = _scale_and_period(name)
+    if not scale or not period:
+        return None
+    per = 1e4 if scale == "bps" else 100.0
+    rates = numbers(head.columns[name], name, Rejections(len(head)), suffix="%")
+    return np.asarray(rates / per / _HOURS[period])
 
 
 def _near_interest(head: Chunk) -> dict[str, str]:
@@ -161,13 +201,32 @@ def _near_interest(head: Chunk) -> dict[str, str]:
 
 
 def _near_time(head: Chunk) -> str | None:
-    """Return the only column of timestamps, or else of times whose name has the word time."""
+    """Return the only column of timestamps, or else of times whose name has the word time.
+
+    Of several that have the same instants, in other formats and zones, it is one in UTC.
+    """
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
+    if len(near) > 1:
+        near = [name for name in near if not _OTHER_TIME.search(name)]
     if not near:
         named = [name for name in head.columns if _NEAR_TIME.search(name) and not _OTHER_TIME.search(name)]
         near = [name for name in named if _has_times(head.columns[name])]
         near = [name for name in near if not _are_of_listings(name, head.columns[name])]
+    if len(near) > 1 and _are_equal_times(near, head):
+        return next((name for name in near if "utc" in plain_name(name)), near[0])
     return near[0] if len(near) == 1 else None
+
+
+def _are_equal_times(names: list[str], head: Chunk) -> bool:
+    """Return whether columns of times have the same instants; a name may state the zone."""
+    stamps = []
+    for name in names:
+        try:
+            tz = zone(zone_in_name(name) or "UTC")
+        except ValueError:
+            return False
+        stamps.append(instants(head.columns[name], "time", Rejections(len(head)), tz=tz).floor("s"))
+    return all(stamps[0].equals(other) for other in stamps[1:])
 
 
 _LONGEST_SNAPSHOT = pd.Timedelta(1, "h")
@@ -314,9 +373,9 @@ def column_of_words(head: Chunk, words: frozenset[str]) -> str:
 _SCALE = re.compile(r"pct|percentage|percent|bps?(?=8h|1h|h|$)|bps")
 _PERIODS = (
     (re.compile(r"(apr|apy|annual(ized|ised)?|peryear|yearly)$|^(annual(ized|ised)?|yearly)"), "year"),
-    (re.compile(r"(daily|perday|1d|24h)$"), "day"),
+    (re.compile(r"(daily|perday|1d|24h)$|^daily"), "day"),
     (re.compile(r"8h$"), "8h"),
-    (re.compile(r"(1h|hourly|perhour)$"), "hour"),
+    (re.compile(r"(1h|hourly|perhour)$|^hourly"), "hour"),
 )
 """Prefixes and suffixes of a rate's name with its period."""
 _HOURS = {"year": 8_760.0, "day": 24.0, "8h": 8.0, "hour": 1.0}
@@ -437,22 +496,65 @@ def unit_of_volatility(source: Source, head: Chunk, by_meaning: Mapping[str, str
     )
 
 
-def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -> ImportPlan:
-    """Return the plan for a file with the library's column names, or unambiguous names."""
+def guessed_plans(
+    source: Source, head: Chunk, table: str | None, given: Given
+) -> tuple[list[ImportPlan], tuple[str, ...]]:
+    """Return the plans for a file with the library's column names, or unambiguous names, and notices.
+
+    Of several tables that a file fills, those are read whose units and words its columns state; a notice
+    has the question about each of the others.
+    """
     exact = own_table(source, head, table, given)
     if exact is not None:
-        return make_plan(exact, given)
+        return [make_plan(exact, given)], ()
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
+    _take_value(source, head, table, by_meaning)
+    tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
+    if len(tables) == 1:
+        return [_plan(source, head, tables[0], by_meaning, given)], ()
+    return _plans_of_several(source, head, tables, by_meaning, given)
+
+
+def _take_value(source: Source, head: Chunk, table: str | None, by_meaning: dict[str, str]) -> None:
+    """Take a column named ``value`` as the quantity that rows, the table or the file name state."""
     if by_meaning.get("value") == by_meaning.get("time"):
         by_meaning.pop("value", None)  # data is Italian for date
     if "value" in by_meaning and not QUANTITIES & by_meaning.keys():
         quantity = _quantity_in_rows(source, head) or quantity_of(source, table)
         if quantity is not None:
             by_meaning[quantity] = by_meaning["value"]
-    if table is None:
-        return _plan(source, head, guessed_table(source, head, by_meaning, given), by_meaning, given)
-    return _plan(source, head, table, by_meaning, given)
+
+
+def _plans_of_several(
+    source: Source, head: Chunk, tables: list[str], by_meaning: Mapping[str, str], given: Given
+) -> tuple[list[ImportPlan], tuple[str, ...]]:
+    """Return the plans for those of several tables about which there is no question, and the questions."""
+    plans: list[ImportPlan] = []
+    notices: list[str] = []
+    for name in tables if given.unit is None else []:  # a unit is of one of the tables
+        try:
+            plan = _plan(source, head, name, by_meaning, given)
+            _refuse_lacking(plan, head)
+            plans.append(plan)
+        except ArchiveError as question:
+            why = str(question).removeprefix(f"{source}: ")
+            notices.append(f"not imported as {name} (--table {name}): {why}")
+    if plans:
+        return plans, tuple(notices)
+    raise Unclear(
+        f"{source}: its columns fill {' and '.join(tables)}: select one with "
+        f"{' or '.join(f'--table {name}' for name in tables)}",
+        "--table",
+        tables,
+    )
+
+
+def _refuse_lacking(plan: ImportPlan, head: Chunk) -> None:
+    """Raise for a table of which a file lacks a column, other than the names of the market."""
+    for name in plan.table.columns:
+        if name not in ("symbol", "exchange") and plan.required(name) and plan.raw(name, head) is None:
+            plan.refuse_missing(name, head)
 
 
 _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
@@ -498,6 +600,9 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
         unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
         _take_price(by_meaning, mapped, stated, unit)
     fixed = _take_kind_of_price(source, by_meaning, mapped, has) if table == "prices_history" else {}
+    words: dict[str, Mapping[str, str]] = {}
+    if table == "positioning_history" and "kind" not in has:
+        fixed = _take_kind_of_ratio(source, head, by_meaning, mapped, words)
     if "fill_price_usd" in columns:
         _take_price_of_fills(by_meaning, mapped, has)
     extra: dict[str, Kind] = {}
@@ -511,6 +616,7 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
         map={**mapped, **given.map},
         extra=extra,
         set={**_path_words(source, head, mapped, columns, stated), **fixed, **given.set},
+        values={**words, **given.values},
         unit=unit,
     )
     if table == "orderbook_book":
@@ -519,7 +625,19 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
     _refuse_repeated_times(source, head, table, whole)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
-    return make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+    plan = make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+    return plan._replace(ignored=_of_other_words(table, head, stated))
+
+
+def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]:
+    """Return the optional columns of a table whose words in the file are not those of the table."""
+    optional = archive_table(table).optional & {*head.columns} - stated
+    columns = archive_table(table).columns
+    return frozenset(
+        name
+        for name in optional
+        if columns[name].allowed and not {*encoded(head.columns[name]).texts} <= {*columns[name].allowed}
+    )
 
 
 _KEYS_OF_SERIES = ("time", "symbol", "exchange", "kind", "resolution")
@@ -688,6 +806,46 @@ def _take_kind_of_price(
     mapped["price_usd"] = column
     kinds = [name for name in ("mark", "index") if by_meaning.get(name) == column]
     return {} if "kind" in has else {"kind": kinds[0] if kinds else _kind_in_path(source)}
+
+
+def _kind_of_ratio(words: str) -> str | None:
+    """Return whose ratio some words name, such as ``topLongShortPositionRatio``; None for other words."""
+    plain = plain_name(words)
+    has_top = "top" in plain or "elite" in plain
+    named = [kind for word, kind in _KINDS_OF_RATIOS.items() if word in plain]
+    if has_top:
+        return f"top_{named[0]}" if len(named) == 1 else None
+    if "global" in plain and not named:
+        return "accounts"
+    return named[0] if len(named) == 1 and "taker" not in plain else None
+
+
+_KINDS_OF_RATIOS = {"account": "accounts", "position": "positions"}
+
+
+def _take_kind_of_ratio(
+    source: Source,
+    head: Chunk,
+    by_meaning: Mapping[str, str],
+    mapped: dict[str, str],
+    words: dict[str, Mapping[str, str]],
+) -> dict[str, str]:
+    """Return the kind that the ratio's column or the file names, or add the column of kinds and its words."""
+    for column, values in head.columns.items():
+        if not pa.types.is_string(values.type) or column in mapped.values():
+            continue
+        texts = encoded(values).texts
+        kinds = {text: _kind_of_ratio(text) for text in texts}
+        if kinds and None not in kinds.values():
+            mapped["kind"] = column
+            words["kind"] = {text: kind for text, kind in kinds.items() if kind is not None}
+            return {}
+    named = [by_meaning[name] for name in ("long_short_ratio", "long_share") if name in by_meaning]
+    for name in (*named, source.name.rsplit("/", 1)[-1]):
+        kind = _kind_of_ratio(name)
+        if kind is not None:
+            return {"kind": kind}
+    return {}
 
 
 def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:

@@ -254,6 +254,7 @@ def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
         yield chunk, Rows(task.frame.assign(**{ORIGIN: np.arange(size)}), Rejections(size))
         return
     for chunk in chunks(task.source, task.plan.header):
+        chunk.notices = (*chunk.notices, *task.notices)
         with _naming(task.source):
             converted = rows(chunk, task.plan)
         yield chunk, converted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 import zoneinfo
 from collections.abc import Sequence
@@ -52,6 +53,9 @@ _LATEST = 4_200_000_000
 _FIRST_DATE_AND_HOUR = 2_000_010_100
 """2000-01-01 00 in digits only: smaller numbers of ten digits are seconds since 1970."""
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
+_TICKS = (632_600_000_000_000_000, 662_700_000_000_000_000)
+"""2005-08 and 2101-01 as .NET stores times: units of 100 ns since the year 1."""
+_TICKS_AT_1970 = 621_355_968_000_000_000
 _MISSING = np.datetime64("NaT", "us")
 _SERIAL_DAYS = (36_526.0, 62_000.0)
 """2000-01-01 and 2069-09-29 as spreadsheets store dates: days since 1899-12-30."""
@@ -235,6 +239,8 @@ def _whole_epochs(amounts: Array) -> Array:
         some = amounts[rows]
         micros = some * (1_000_000 // scale) if scale <= 1_000_000 else some // (scale // 1_000_000)
         result[rows] = micros.view("datetime64[us]")
+    is_ticks = (amounts >= _TICKS[0]) & (amounts < _TICKS[1])
+    result[is_ticks] = ((amounts[is_ticks] - _TICKS_AT_1970) // 10).view("datetime64[us]")
     return result
 
 
@@ -298,6 +304,8 @@ def _in_iso_order(texts: list[str]) -> list[str]:
     slashed = [match for match in map(_SLASHED.fullmatch, texts) if match is not None]
     can_be_day_first = all(int(match[2]) <= 12 for match in slashed)
     can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
+    if can_be_day_first and can_be_month_first:
+        can_be_day_first, can_be_month_first = _even_orders(slashed)
     is_known = can_be_day_first != can_be_month_first
     result = []
     for text in texts:
@@ -310,6 +318,25 @@ def _in_iso_order(texts: list[str]) -> list[str]:
         day, month = (match[1], match[2]) if is_day_first else (match[2], match[1])
         result.append(f"{match[3]}-{int(month):02}-{int(day):02}{_clock(match[4])}")
     return result
+
+
+_LEAST_DATES = 2
+_MOST_DAYS_APART = 7
+
+
+def _even_orders(dates: Sequence[re.Match[str]]) -> tuple[bool, bool]:
+    """Return whether dates are no more than a week apart as days first, and as months first.
+
+    In the other order, the first days of a month are months apart. Months of reports begin on the first.
+    """
+    results = []
+    for day, month in ((1, 2), (2, 1)):
+        days = sorted({dt.date(int(date[3]), int(date[month]), int(date[day])) for date in dates})
+        gaps = [(later - earlier).days for earlier, later in itertools.pairwise(days)]
+        may_be_monthly = not any(date[4] for date in dates) and {int(date[month]) for date in dates} == {1}
+        is_even = len(days) >= _LEAST_DATES and max(gaps) <= _MOST_DAYS_APART
+        results.append(is_even and not may_be_monthly)
+    return results[0], results[1]
 
 
 _YEARS = range(11, 41)

@@ -15,7 +15,13 @@ from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.importing.finishing import amount_of
-from derivdata.sources.archive.importing.market_names import Market, cme_expiry, made_name, market_of
+from derivdata.sources.archive.importing.market_names import (
+    Market,
+    cme_expiry,
+    made_name,
+    market_of,
+    pays_hourly,
+)
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
     RATE_UNITS,
@@ -384,6 +390,11 @@ _ROUNDING = 1.5
 """Percentage points by which two rounded shares may miss 100."""
 
 
+def _are_hourly(venues: Words | None) -> bool:
+    """Return whether all venues of rows pay each hour, so that rates without an interval are of an hour."""
+    return venues is not None and bool(venues.texts) and all(map(pays_hourly, venues.texts))
+
+
 def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     rate = columns["rate_bps_8h"]
     if plan.unit in (None, "bps_8h"):
@@ -393,6 +404,8 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     if hours is None and plan.is_spaced:
         own = SPACED_HOURS  # until the interval is known from the spacing of all rows
     elif hours is None:
+        if "interval_hours" not in columns and _are_hourly(columns.get("exchange")):
+            columns["interval_hours"] = np.ones(len(rate))
         if "interval_hours" not in columns:
             raise ArchiveError(
                 f"--unit {plan.unit} is per the venue's own interval, which the file does not state: pass "

@@ -205,6 +205,16 @@ def venue_of_word(word: str) -> str:
     return slug
 
 
+def pays_hourly(venue: str) -> bool:
+    """Return whether a venue pays each hour on all contracts."""
+    listed = VENUES.get(venue)
+    return venue in _HOURLY or (listed is not None and listed.interval_hours == 1.0)
+
+
+_HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex"})
+"""Venues that pay each hour and that the API does not list (their documentation, 2022 to 2026)."""
+
+
 def _option(text: str) -> Market | None:
     match = _OPTION.fullmatch(text)
     expiry = None if match is None else _expiry(match["date"])
@@ -273,19 +283,44 @@ _FOLDERS = 4
 
 
 def names_in_path(path: str) -> dict[str, str]:
-    """Return the one venue and the one contract that the names of a file and its folders state."""
+    """Return the one venue and the one contract that the names of a file and its folders state.
+
+    The folder nearest to the file counts for the contract where the name of the file has none.
+    """
     folders = path.split("/")[-_FOLDERS:]
     words = {word.lower() for folder in folders for word in _WORD.split(folder)}
     venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
     venues &= KNOWN_VENUES
     stem = folders[-1].split(".")[0]
-    pairs = re.findall(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])", stem)
-    symbols = {contract(pair.replace("_", "-")).symbol for pair in pairs}
-    if not symbols and not CURRENCIES & {*_WORD.split(stem.upper())}:
-        names = {_COINS_BY_NAME.get(word, word.upper()) for word in _WORD.split(stem)}
-        symbols = {word for word in names if word in _COINS}
+    symbols = _symbols_in(stem)
+    if not any(_MAYBE_COIN.fullmatch(word) and word not in _NO_COINS for word in _WORD.split(stem)):
+        for folder in reversed(folders[:-1]):
+            symbols = symbols or _symbols_in(folder)
     named = {"exchange": venues, "symbol": symbols}
-    return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(folders[:-1])
+    return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(
+        path.split("/")[:-1]
+    )
+
+
+_MAYBE_COIN = re.compile(r"(?=.*[A-Z])[A-Z0-9]{2,10}")
+_NO_COINS = frozenset(
+    "OI FR LSR USD USDT USDC UTC API CSV JSON OHLCV PERP SWAP 1M 5M 15M 1H 4H 8H 1D".split()
+)
+"""Words in capitals in names of files that are no coins."""
+_PAIR = re.compile(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])")
+_BITFINEX_PAIR = re.compile(r"t(?P<base>[A-Z0-9]+?)F0[-_:]?USTF0")
+_LOWER_PAIR = re.compile(r"[a-z0-9]{2,}?(?:usdt|usdc)|(?:btc|eth|sol|xrp|xbt)usd")
+
+
+def _symbols_in(name: str) -> set[str]:
+    """Return the contracts, or else the coins, in the name of a file or folder."""
+    words = _WORD.split(name)
+    pairs = [f"{base}USDT" for base in _BITFINEX_PAIR.findall(name)]
+    pairs += [*_PAIR.findall(name), *filter(_LOWER_PAIR.fullmatch, words)]
+    symbols = {contract(pair.upper().replace("_", "-")).symbol for pair in pairs}
+    if symbols or CURRENCIES & {*_WORD.split(name.upper())}:
+        return symbols
+    return {_COINS_BY_NAME.get(word, word.upper()) for word in words} & _COINS
 
 
 _PARTITION = re.compile(r"(?P<name>[a-z_]+)=(?P<value>[^=]+)", re.IGNORECASE)

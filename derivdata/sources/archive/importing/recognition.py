@@ -21,7 +21,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.answers import read_answer
 from derivdata.sources.archive.importing.finishing import ADJUST
 from derivdata.sources.archive.importing.guessing import (
-    guessed_plan,
+    guessed_plans,
     quantity_of,
     unit_of_interest,
     unit_of_rates,
@@ -341,7 +341,7 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         raise ValueError(f"from={writer!r} is not one of {', '.join(names)}{did_you_mean(writer, names)}")
     head = head_of(source)
     if table is not None and writer is None and given.map:
-        return [Task(source, guessed_plan(source, head, table, given), "columns as named")]
+        return _guessed(source, head, table, given, "columns as named")
     fitting = _fitting(source, head, table, writer)
     if fitting:
         layout, said = _one_of(source, fitting, table)
@@ -366,7 +366,14 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         raise _no_layout(source, head, table, writer)
     if writer in VENUES and "exchange" not in {*given.set, *given.map}:
         given = given._replace(set={**given.set, "exchange": writer})
-    return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
+    return _guessed(source, head, table, given, "names of the columns")
+
+
+def _guessed(source: Source, head: Chunk, table: str | None, given: Given, label: str) -> list[Task]:
+    """Return the tables of a file without a declared layout; the first has the notices."""
+    plans, notices = guessed_plans(source, head, table, given)
+    first, *others = [Task(source, plan, label) for plan in plans]
+    return [first._replace(notices=notices), *others]
 
 
 def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
