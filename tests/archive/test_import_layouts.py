@@ -86,6 +86,13 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "strike": 70000.0, "side": "call", "iv": 0.525, "bid_coin": 0.031,
         }
     },
+    # The order sold, so that it closed a long.
+    "coinglass liquidation/order": {
+        "liquidations_fills": {
+            "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00:00.123Z", "side": "long",
+            "fill_price_usd": 67000.0, "value_usd": 33500.0,
+        }
+    },
     "coinmetrics market-funding-rates": {
         "funding_settlements": {"symbol": "BTC", "exchange": "binance", "rate_bps_8h": 1.0}
     },

@@ -216,14 +216,22 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
         if name == "interval_hours":
             columns[name] = interval_hours(column, rejections)
             continue
-        suffix = _suffix(name, column, plan)
-        columns[name] = values = numbers(column, name, rejections, suffix=suffix)
-        if suffix:
-            _refuse_without_suffix(name, column, values, suffix, rejections)
+        if chunk.marks is not None:
+            column = chunk.marks.plain(plan.source_of(name, chunk.columns) or "", column)
+        columns[name] = values = _numbers_of(name, column, plan, rejections)
         if kinds.get(name) in (Kind.COUNT, Kind.RANK):
             broken = np.isfinite(values) & (values != np.round(values))
             rejections.reject(broken, partial(_shown_with, name, values, "is not a whole number"))
     return columns
+
+
+def _numbers_of(name: str, column: pa.ChunkedArray, plan: ImportPlan, rejections: Rejections) -> Array:
+    """Return the numbers of a column in its unit; cells without the suffix of the others are rejected."""
+    suffix = _suffix(name, column, plan)
+    values = numbers(column, name, rejections, suffix=suffix)
+    if suffix:
+        _refuse_without_suffix(name, column, values, suffix, rejections)
+    return np.round(values * plan.scales[name], 9) if name in plan.scales else values
 
 
 def _shown_with(name: str, values: Array, why: str, row: int) -> str:

@@ -97,6 +97,8 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         if "time" not in {*by_meaning, *given.map, *given.set}:
             raise _no_time(source, head, tables[0])
         return tables
+    if {"price_usd", "side"} <= by_meaning.keys():
+        _refuse_trades(source, head, by_meaning)
     _refuse_bare_volumes(source, head)
     _refuse_timeless_orders(source, head)
     raise Unclear(
@@ -211,15 +213,24 @@ def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
 
 def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Ask for the side of rows of liquidations, whose prices look like those of a series."""
-    sides = [name for name in head.columns if plain_name(name).endswith("side")]
     words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(head.columns)}"
-    if "quantity" in by_meaning and len(sides) == 1 and _FORCED.search(words):
+    if by_meaning.get("last", "").lower() in ("open", "o") or not _FORCED.search(words):
+        return
+    sides = [name for name in head.columns if plain_name(name).endswith("side")]
+    if "quantity" in by_meaning and len(sides) == 1:
         raise Unclear(
             f"{source}: its rows may be liquidations: pass --map side={sides[0]} if that column is the side "
             "of the closed position or of its order, or --table prices_history",
             "--map",
             [f"side={sides[0]}"],
         )
+    raise Unclear(
+        f"{source}: its rows may be liquidations, and no column is recognised as the side: name that of the "
+        "closed position or of its order with --map side=COLUMN, or pass --table prices_history to take the "
+        f"prices alone; the file has {', '.join(head.columns)[:300]}",
+        "--table",
+        ["prices_history"],
+    )
 
 
 _OF_TRADES = frozenset(
@@ -229,10 +240,15 @@ _OF_TRADES = frozenset(
 """Names of columns of files of trades."""
 
 
+def are_trades(head: Chunk) -> bool:
+    """Return whether columns have names of files of trades."""
+    return bool(_OF_TRADES & {plain_name(column) for column in head.columns})
+
+
 def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Raise a question about the table of trades, whose prices look like those of a series."""
-    has_other_prices = {"mark", "index", "last"} & by_meaning.keys()
-    if has_other_prices or not _OF_TRADES & {plain_name(column) for column in head.columns}:
+    has_other_prices = {"mark", "index", "last"} & by_meaning.keys() and "side" not in by_meaning
+    if has_other_prices or not are_trades(head):
         return
     raise Unclear(
         f"{source}: its rows are trades, which no table holds: pass --table prices_history to take the price "

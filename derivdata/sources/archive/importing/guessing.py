@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.finishing import ADJUST, amount_of
-from derivdata.sources.archive.importing.guessed_tables import guessed_tables, own_table
+from derivdata.sources.archive.importing.guessed_tables import are_trades, guessed_tables, own_table
 from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
 from derivdata.sources.archive.importing.market_names import (
     CURRENCIES,
@@ -23,6 +23,7 @@ from derivdata.sources.archive.importing.market_names import (
     names_by_meaning,
     names_in_path,
     plain_name,
+    scale_in_name,
     venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source
@@ -62,6 +63,8 @@ def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
         "time": _near_time(head),
         "interval_hours": _near(head, _NEAR_INTERVAL, _OF_OTHER_INTERVALS),
     }
+    for meaning, name in _scaled_amounts(head).items():
+        by_meaning.setdefault(meaning, name)
     for meaning, near in nearest.items():
         if meaning not in by_meaning and near is not None:
             by_meaning[meaning] = near
@@ -158,6 +161,20 @@ def _near(head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str]) -> 
     """Return the only column whose name has some words, and no others."""
     near = [name for name in head.columns if words.search(name) and not other_words.search(name)]
     return near[0] if len(near) == 1 else None
+
+
+_OF_USD = frozenset("oi_usd long_usd short_usd buy_usd sell_usd volume_usd value_usd".split())
+
+
+def _scaled_amounts(head: Chunk) -> dict[str, str]:
+    """Return the columns of amounts in thousands, millions or billions of USD, as their names say."""
+    scaled: dict[str, str] = {}
+    for name in head.columns:
+        rest, scale = scale_in_name(name)
+        meaning = meaning_of(rest)
+        if scale != 1.0 and meaning in _OF_USD:
+            scaled.setdefault(meaning, name)
+    return scaled
 
 
 def _near_rate(head: Chunk) -> str | None:
@@ -599,7 +616,7 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
         mapped["oi_usd"] = by_meaning["oi_coins"]
         unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
         _take_price(by_meaning, mapped, stated, unit)
-    fixed = _take_kind_of_price(source, by_meaning, mapped, has) if table == "prices_history" else {}
+    fixed = _take_kind_of_price(source, head, by_meaning, mapped, has) if table == "prices_history" else {}
     words: dict[str, Mapping[str, str]] = {}
     if table == "positioning_history" and "kind" not in has:
         fixed = _take_kind_of_ratio(source, head, by_meaning, mapped, words)
@@ -626,7 +643,11 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
     plan = make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
-    return plan._replace(ignored=_of_other_words(table, head, stated))
+    scales = {name: scale_in_name(column)[1] for name, column in whole.map.items() if name in _OF_USD}
+    return plan._replace(
+        ignored=_of_other_words(table, head, stated),
+        scales={name: scale for name, scale in scales.items() if scale != 1.0 and name not in given.map},
+    )
 
 
 def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]:
@@ -795,11 +816,12 @@ def _take_price(by_meaning: Mapping[str, str], mapped: dict[str, str], stated: s
 
 
 def _take_kind_of_price(
-    source: Source, by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]
 ) -> dict[str, str]:
     """Add the mark, index or last price; return the kind if a column or the path has it."""
     if "price_usd" in {*mapped, *has}:
-        return {}
+        is_of_trades = "kind" not in has and are_trades(head)
+        return {"kind": "last"} if is_of_trades else {}
     column = next((by_meaning[name] for name in ("mark", "index", "last") if name in by_meaning), None)
     if column is None:
         return {}

@@ -621,7 +621,10 @@ def _zone(tasks: Sequence[Task]) -> str:
 def _sources(tasks: Sequence[Task]) -> list[str]:
     """Return each column's source: a column of the file, or a value."""
     plan = tasks[0].plan
-    words = [f"{name} = {source}" for name, source in plan.sources.items()]
+    words = []
+    for name, source in plan.sources.items():
+        times_scale = f" × {plan.scales[name]:,.0f}" if name in plan.scales else ""
+        words.append(f"{name} = {source}{times_scale}")
     for name in plan.constants:
         if name == "interval_hours" and plan.is_spaced:
             continue

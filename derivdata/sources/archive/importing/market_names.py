@@ -369,3 +369,36 @@ def _meanings() -> dict[str, str]:
 def meaning_of(name: str) -> str | None:
     """Return the meaning of a column's name; None for another name."""
     return _meanings().get(plain_name(name))
+
+
+_SCALES = {
+    "thousand": 1e3,
+    "k": 1e3,
+    "million": 1e6,
+    "mln": 1e6,
+    "mn": 1e6,
+    "m": 1e6,
+    "billion": 1e9,
+    "bn": 1e9,
+}
+_SCALES |= {"mm": 1e6, "mil": 1e6, "b": 1e9, "thousands": 1e3, "millions": 1e6, "billions": 1e9}
+_SCALED = re.compile(
+    r"(?<![a-z])(?P<long>thousands?|millions?|billions?|mln|mil|mm|mn|bn)(?![a-z])"
+    r"|(?P<mark>\$|(?<![a-z])usd)[ _]?(?P<short>[kmb])(?![a-z])"
+    r"|(?<![a-z])(?P<before>[kmb])(?=[ _]?(?:\$|usd(?![a-z])))",
+    re.IGNORECASE,
+)
+"""``open_interest_mln_usd``, ``OI ($M)``, ``Liquidations (USD, millions)``."""
+
+
+def scale_in_name(name: str) -> tuple[str, float]:
+    """Return the name of a column of USD without thousands, millions or billions, and what 1 is in it."""
+    match = _SCALED.search(name)
+    if match is None:
+        return name, 1.0
+    word = match["long"] or match["short"] or match["before"]
+    if re.search(r"usd|\$|dollar", name, re.IGNORECASE) is None:
+        return name, 1.0
+    rest = f"{name[: match.start()]} {name[match.end() :]}"
+    rest = re.sub(r"\$|usd|dollars?", " ", rest, flags=re.IGNORECASE)
+    return f"{rest} usd", _SCALES[word.lower()]

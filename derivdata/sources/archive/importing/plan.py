@@ -99,6 +99,7 @@ class ImportPlan(NamedTuple):
     makes: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     is_zone_assumed: bool = False  # the file has no zone, and UTC was assumed
+    scales: Mapping[str, float] = {}  # what 1 is in columns whose names say so, such as in millions
 
     @property
     def kinds(self) -> dict[str, Kind]:

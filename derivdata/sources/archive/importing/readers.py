@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -115,6 +116,8 @@ class Chunk:
     notices: tuple[str, ...] = ()
     cut: str = ""
     """Why the last row is rejected: the file ends inside of it."""
+    marks: Marks | None = None
+    """Marks in numbers of the whole file, if it has further chunks."""
 
     def __len__(self) -> int:
         return self.size
@@ -123,8 +126,72 @@ class Chunk:
 def chunks(source: Source, header: Header | None = None, *, rows: int | None = None) -> Iterator[Chunk]:
     """Yield the rows of a CSV, JSON, Parquet or Feather file in chunks of `rows`; wide tables as rows."""
     rows = CHUNK_ROWS if rows is None else rows
-    for chunk in _as_stored(source, header, rows):
-        yield _long(chunk)
+    marks = Marks(source, header, rows)
+    for number, stored in enumerate(_as_stored(source, header, rows)):
+        has_others = number > 0 or len(stored) >= rows
+        chunk = _long(stored)
+        chunk.marks = marks if has_others else None
+        yield chunk
+
+
+_UNCLEAR = r"^\s*[-+]?([1-9]\d{0,2}[.,]\d{3}|\d{1,3})\s*$"
+"""``500.000`` may be a fraction or thousands, and so may ``500,000``; numbers without a mark are either."""
+_WITH_THOUSANDS = {".": r"\d\.\d{3}\.\d{3}|\d\.\d{3},\d", ",": r"\d,\d{3},\d{3}|\d,\d{3}\.\d"}
+_WITH_DECIMALS = {
+    ".": r"^\s*[-+]?(\d*\.(\d{1,2}|\d{4,})|0\.\d+)\s*%?\s*$",
+    ",": r"^\s*[-+]?(\d*,(\d{1,2}|\d{4,})|0,\d+)\s*%?\s*$",
+}
+
+
+class Marks:
+    """Meaning of dots and commas in the numbers of a file with several chunks.
+
+    A chunk in which every number may be read in two ways is read as the whole file shows.
+    """
+
+    def __init__(self, source: Source, header: Header | None, rows: int) -> None:
+        self._source = source
+        self._header = header
+        self._rows = rows
+        self._meanings: dict[tuple[str, str], str] = {}
+
+    def plain(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return a column without marks of thousands, and with decimal points, if its chunk is unclear."""
+        mark = _unclear_mark(column)
+        if not mark:
+            return column
+        if (name, mark) not in self._meanings:
+            self._meanings[name, mark] = self._meaning(name, mark)
+        meaning = self._meanings[name, mark]
+        if meaning == "thousands":
+            return pc.replace_substring(column, mark, "")
+        return pc.replace_substring(column, mark, ".") if meaning == "decimals" else column
+
+    def _meaning(self, name: str, mark: str) -> str:
+        """Return what a mark means in a column, by the first number of the file that shows it."""
+        for chunk in chunks(self._source, self._header, rows=self._rows):
+            cells = chunk.columns.get(name)
+            if cells is None or not pa.types.is_string(cells.type):
+                continue
+            for meaning, patterns in (("thousands", _WITH_THOUSANDS), ("decimals", _WITH_DECIMALS)):
+                if pc.any(pc.match_substring_regex(cells, patterns[mark])).as_py():
+                    return meaning
+        return ""
+
+
+def _unclear_mark(column: pa.ChunkedArray) -> str:
+    """Return the dot or comma of a column of texts whose numbers may all be read in two ways; else empty."""
+    if not pa.types.is_string(column.type):
+        return ""
+    some = column.slice(0, _SOME_CELLS)
+    marks = [mark for mark in ".," if pc.any(pc.match_substring(some, mark)).as_py()]
+    for cells in (some, column):
+        if len(marks) != 1 or pc.all(pc.match_substring_regex(cells, _UNCLEAR)).as_py() is False:
+            return ""
+    return marks[0]
+
+
+_SOME_CELLS = 100
 
 
 def _long(chunk: Chunk) -> Chunk:

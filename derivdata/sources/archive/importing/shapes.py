@@ -95,9 +95,15 @@ def _wide_column(name: str) -> WideColumn | None:
     text = LEVELS.join(match.groups()) if match is not None else name
     if meaning_of(text) is not None:
         return None
+    series = _SERIES.fullmatch(text)
+    if series is not None:
+        return _labelled(series["name"], dict(_LABEL.findall(series["labels"])))
     entity = _entity(text)
-    if entity is not None:
-        return WideColumn(entity, "")
+    return WideColumn(entity, "") if entity is not None else _with_field(text)
+
+
+def _with_field(text: str) -> WideColumn | None:
+    """Return the market and the quantity of a name such as ``BTC_funding_rate``; None for other names."""
     if text.startswith(_OF_OBJECTS) and is_venue(text.removeprefix(_OF_OBJECTS)):
         return WideColumn(Entity("", venue_of_word(text.removeprefix(_OF_OBJECTS))), "")
     for place in _SEPARATORS.finditer(text):
@@ -110,6 +116,23 @@ def _wide_column(name: str) -> WideColumn | None:
             if entity is not None and (meaning_of(field) is not None or plain_name(field) in _OF_CANDLES):
                 return WideColumn(entity, field)
     return None
+
+
+_SERIES = re.compile(r"(?P<name>\w*)\{(?P<labels>.+)\}")
+_LABEL = re.compile(r"(\w+)=\"([^\"]*)\"")
+"""``funding_rate{exchange="bybit", symbol="BTCUSDT"}``: how Grafana names the series of Prometheus."""
+
+
+def _labelled(name: str, labels: Mapping[str, str]) -> WideColumn | None:
+    """Return the market and the quantity of a series with labels; None for another one."""
+    words = {meaning_of(label): word for label, word in labels.items()}
+    if not name:
+        name = labels.get("__name__", "")
+    symbol = words.get("symbol") or ""
+    venue = words.get("exchange") or ""
+    if not (symbol or venue) or (symbol and not is_market(symbol)):
+        return None
+    return WideColumn(Entity(symbol, venue_of_word(venue) if venue else ""), name)
 
 
 _OF_OBJECTS = "o."

@@ -331,6 +331,8 @@ def unservable(table: Table, rows: pd.DataFrame, archive: Archive) -> dict[int, 
     reasons |= _outside_range(table, rows)
     if table.name == "funding_settlements":
         reasons |= _paid_twice(rows, archive)
+    if table.name == "oi_history":
+        reasons |= _lone_zeros(rows)
     if {"level", "side", "price_usd"} <= {*table.columns}:
         reasons |= _unsorted_books(rows)
     if "iv" in rows.columns and len(rows):
@@ -340,6 +342,30 @@ def unservable(table: Table, rows: pd.DataFrame, archive: Archive) -> dict[int, 
     if {"start", "end"} <= {*rows.columns}:
         ended = np.flatnonzero((rows["start"] >= rows["end"]).to_numpy())
         reasons |= dict.fromkeys(ended.tolist(), "it ends before it starts")
+    return reasons
+
+
+_LARGE_INTEREST = 1e6
+_AT_END = 3
+"""Zeros at the end of a series from which its contract may have ended."""
+
+
+def _lone_zeros(rows: pd.DataFrame) -> dict[int, str]:
+    """Find zeros among large open interest, which programs write where a value is missing."""
+    reasons: dict[int, str] = {}
+    if not (rows["oi_usd"] == 0).any():
+        return reasons
+    places = pd.Series(np.arange(len(rows)), rows.index)
+    for _, series in places.groupby([rows["symbol"], rows["exchange"]], observed=True):
+        own = rows.iloc[series].assign(place=series).sort_values("time")
+        values = own["oi_usd"].to_numpy(dtype=np.float64)
+        is_zero = values == 0
+        after_last = len(values) - 1 - int(np.max(np.flatnonzero(~is_zero), initial=-1))
+        if after_last >= _AT_END:
+            is_zero[-after_last:] = False
+        if is_zero.any() and np.median(values) > _LARGE_INTEREST:
+            why = "oi_usd=0 among values above a million: the value is missing"
+            reasons |= dict.fromkeys(own["place"].to_numpy()[is_zero].tolist(), why)
     return reasons
 
 
