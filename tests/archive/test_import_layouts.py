@@ -93,6 +93,18 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "fill_price_usd": 67000.0, "value_usd": 33500.0,
         }
     },
+    # 0.1 coins, of which the order sold a long position.
+    "htx liquidation orders": {
+        "liquidations_fills": {
+            "symbol": "BTC", "exchange": "huobi", "time": "2026-03-01T00:00Z", "side": "long",
+            "filled_quantity": 0.1, "value_usd": 6700.0,
+        }
+    },
+    "okx funding rates of okxr": {
+        "funding_settlements": {
+            "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,
+        }
+    },
     "coinmetrics market-funding-rates": {
         "funding_settlements": {"symbol": "BTC", "exchange": "binance", "rate_bps_8h": 1.0}
     },

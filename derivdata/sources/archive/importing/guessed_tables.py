@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
@@ -163,10 +164,14 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     ):
         has_trades = any(plain_name(column) in ("tradeid", "tradeseq") for column in head.columns)
         return ["options_trades" if has_trades else "options_snapshot"]
-    if {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning):
+    words = f"{source.name} {' '.join(head.columns)}"
+    is_of_accounts = bool(_OF_ACCOUNTS & {plain_name(column) for column in head.columns})
+    has_levels = {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
+    if has_levels and is_of_accounts:
+        _refuse_fills(source)
+    if has_levels and not are_trades(head):
         _refuse_changes(source, head, by_meaning)
         return ["orderbook_book"]
-    words = f"{source.name} {' '.join(head.columns)}"
     if "side" in by_meaning and {"quantity", "filled_quantity"} & by_meaning.keys() and _FORCED.search(words):
         return ["liquidations_fills"]
     return []
@@ -186,6 +191,19 @@ def _tables_of_series(by_meaning: Mapping[str, str]) -> list[str]:
     if "index_pct" in by_meaning:
         tables.append("volatility_index_published")
     return tables
+
+
+_OF_ACCOUNTS = frozenset("user users dir hash liquidateduser closedpnl startposition crossed".split())
+"""Names of columns of files of Hyperliquid's fills, whose sides are A and B as those of books are."""
+
+
+def _refuse_fills(source: Source) -> None:
+    """Raise for fills of accounts: each trade has a row for its buyer and one for its seller."""
+    raise ArchiveError(
+        f"{source}: its rows are fills of accounts, one for each side of a trade, which no table holds: pass "
+        "--table prices_history --set kind=last to take their prices, or for liquidations write the rows of "
+        "the liquidated accounts with the side of the closed position, long or short"
+    )
 
 
 _BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
@@ -373,10 +391,23 @@ def _kind_by_interval(head: Chunk, by_meaning: Mapping[str, str], given: Given, 
     stated = _stated_hours(head, by_meaning, given)
     if stated is None:
         return ""
+    is_stated_by_rows = "interval_hours" in by_meaning and "interval_hours" not in given.set
+    if is_stated_by_rows and _is_each_paid(head, by_meaning, given):
+        return "funding_settlements"
     if apart < 0.9 * stated:
         return "funding_history"
-    is_stated_by_rows = "interval_hours" in by_meaning and "interval_hours" not in given.set
     return "funding_settlements" if is_stated_by_rows and apart < 1.1 * stated else ""
+
+
+def _is_each_paid(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether the rows of every series are apart by the interval that they state."""
+    hours = interval_hours(head.columns[by_meaning["interval_hours"]], Rejections(len(head)))
+    rows = pd.DataFrame(
+        {"stamp": _stamps(head, by_meaning, given), "series": _series(head, by_meaning), "hours": hours}
+    ).sort_values(["series", "stamp"])
+    apart = rows.groupby("series")["stamp"].diff() / 3.6e9
+    ratios = (apart[apart > 0] / rows["hours"]).groupby(rows["series"]).median().dropna()
+    return bool(len(ratios)) and bool(ratios.between(0.9, 1.1).all())
 
 
 def _kind_by_spacing(source: Source, apart: float, *, is_paid: bool) -> str:
@@ -402,13 +433,17 @@ _OBSERVED = frozenset(
 
 def _hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
     """Return the typical time between rows of a series; None if unknown."""
-    stamps = _stamps(head, by_meaning, given)
-    series = np.zeros(len(stamps), dtype=np.int64)
+    return _typical_hours(_stamps(head, by_meaning, given), _series(head, by_meaning))
+
+
+def _series(head: Chunk, by_meaning: Mapping[str, str]) -> Array:
+    """Return the number of each row's series, by its symbol and venue."""
+    series = np.zeros(len(head), dtype=np.int64)
     for name in ("symbol", "exchange"):
         if name in by_meaning:
             codes = encoded(head.columns[by_meaning[name]]).codes.astype(np.int64)
             series = series * (int(np.max(codes, initial=0)) + 2) + codes + 1
-    return _typical_hours(stamps, series)
+    return series
 
 
 _MOST_HOURS = 12.5

@@ -22,12 +22,20 @@ from derivdata.sources.archive.importing.market_names import (
     meaning_of,
     names_by_meaning,
     names_in_path,
+    pays_hourly,
     plain_name,
     scale_in_name,
     venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source
-from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, Unclear, make_plan
+from derivdata.sources.archive.importing.plan import (
+    IN_COINS,
+    RATE_UNITS,
+    Given,
+    ImportPlan,
+    Unclear,
+    make_plan,
+)
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
 from derivdata.sources.archive.schemas import archive_table
@@ -46,6 +54,8 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
             candidates = _times_first(candidates, head)
         if candidates:
             by_meaning[meaning] = candidates[0]
+    if [*head.columns] == ["0", "1"] and _has_times(head.columns["0"]):
+        by_meaning |= {"time": "0", "value": "1"}
     _take_short_candles(plain, by_meaning)
     _take_numbers_of_candles(head, plain, by_meaning)
     _take_near_names(head, by_meaning)
@@ -92,6 +102,7 @@ def _plain_columns(head: Chunk) -> dict[str, str]:
         plain.setdefault(plain_name(column), column)
     for column in head.columns:
         plain.setdefault(plain_name(column.rsplit(".", 1)[-1]), column)
+        plain.setdefault(plain_name(column.replace("%", "pct")), column)
     return plain
 
 
@@ -340,7 +351,7 @@ _QUANTITY_OF_NAME = (
     (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_coins"),
     (re.compile(r"dvol|volatility.?index", re.I), "index_pct"),
     (re.compile(r"mark.?price|(?<![a-z])mark(?![a-z])", re.I), "mark"),
-    (re.compile(r"index.?price", re.I), "index"),
+    (re.compile(r"(?<![a-z])index(?![a-z])", re.I), "index"),
     (re.compile(r"price|(?<![a-z])close", re.I), "last"),
 )
 """Words in the file name that identify its only column of numbers."""
@@ -639,6 +650,7 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
     if table == "orderbook_book":
         return _plan_of_book(by_meaning, whole, head)
     _refuse_unknown_sizes(source, head, whole, table)
+    _refuse_unknown_interval(source, head, whole, table)
     _refuse_repeated_times(source, head, table, whole)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
@@ -783,6 +795,24 @@ def _refuse_unknown_sizes(source: Source, head: Chunk, given: Given, table: str)
             "--set",
             ["contract_size=1"] if amount.is_usd else [f"contract_size={amount.size:g}", "contract_size=1"],
         )
+
+
+def _refuse_unknown_interval(source: Source, head: Chunk, given: Given, table: str) -> None:
+    """Ask for the interval of samples whose unit is per the venue's own, unless all venues pay each hour."""
+    has_interval = "interval_hours" in {*given.map, *given.set, *head.columns}
+    if table != "funding_history" or has_interval or given.unit not in _OF_INTERVALS:
+        return
+    venues = [venue_of_word(word) for word in _words_of("exchange", head, given)]
+    if venues and not all(map(pays_hourly, venues)):
+        raise Unclear(
+            f"{source}: --unit {given.unit} is per the venue's own interval, which the file does not state: "
+            "pass --set interval_hours=8 or --map interval_hours=COLUMN",
+            "--set",
+            ["interval_hours=8", "interval_hours=4", "interval_hours=1"],
+        )
+
+
+_OF_INTERVALS = [unit for unit, (_, hours) in RATE_UNITS.items() if hours is None]
 
 
 def _words_of(name: str, head: Chunk, given: Given) -> list[str]:
