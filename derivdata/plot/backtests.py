@@ -25,13 +25,15 @@ _GAIN = PALETTE[0]
 _LOSS = PALETTE[1]
 _TERMS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
 _REASONS = {
-    "rule": (PALETTE[0], "left by the rule"),
+    "rule": (PALETTE[0], "closed by the rule"),
     "liquidation": (PALETTE[1], "liquidated"),
-    "end": (GREY, "end of the data"),
+    "end": (GREY, "open at the end of the data"),
 }
 _MAX_ROWS = 40
 _LINE = 9.5
 """Height of a line in a bar [points]."""
+_FEW_BARS = 12
+"""Bars of turnover up to this number have their costs."""
 _NAMED = 2
 """Positions that are named at either end."""
 
@@ -59,8 +61,8 @@ def backtest(
         and by position; a row per symbol, at most the 40 that were held longest.
         ``"trades"``: P&L of each position after costs [bps] by days held, coloured by reason of exit, with
         the names of the two best and the two worst.
-        ``"turnover"``: notional traded [USD] by day, week or month, so that there are at most 40 bars; below
-        it fees and slippage [USD].
+        ``"turnover"``: notional traded [USD] by day, week or month, so that there are at most 40 bars; up to
+        12 bars are labelled with their fees and slippage [USD].
         ``"capacity"``: P&L [USD] by size of a leg, before and after slippage, with the most profitable size;
         below it the net P&L per leg's notional [bps]. Sizes at which the books fill only part of the trades
         are marked; sizes without fills are omitted.
@@ -97,7 +99,8 @@ def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     upper.axhline(0, color=GREY, lw=0.8)
     apr = float(result["apr"])
     deepest = float(result["max_drawdown"])
-    title = f"The rule made {apr:+.2%} a year after costs; deepest drawdown {deepest:.2%}"
+    made = f"{gain[-1]:+,.0f} USD after costs, {apr:+.2%} a year"
+    title = f"The rule made {made}; deepest drawdown {deepest:.2%}"
     style.dress(upper, title=title, y=f"gain on {style.number(capital)} [USD]", form="number")
     lower.fill_between(times, -drawdown, 0.0, color=_LOSS, alpha=0.5, lw=0)
     style.dress(lower, y="drawdown\n[% of peak]", form="percent")
@@ -111,13 +114,14 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     held = table["days"].groupby(table["symbol"]).sum().sort_values(ascending=False)
     symbols = list(held.index[:_MAX_ROWS])
     net = table.groupby("symbol")["net_usd"].sum()
-    ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.4)
+    ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.55)
     times = result["time"].to_numpy()
     span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     named = False
     figure = ax.get_figure(root=True)
     assert figure is not None
-    lines = int(0.6 * 0.7 * 72.0 * figure.get_figheight() / len(symbols) / _LINE)
+    axes_height = (0.45 if style.is_narrow(ax) else 0.6) * 72.0 * figure.get_figheight()
+    lines = int(0.7 * axes_height / len(symbols) / _LINE)
     for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
         positions = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
         if positions.empty:
@@ -168,9 +172,10 @@ def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     for reason, (color, words) in _REASONS.items():
         of_reason = table["reason"] == reason
         if of_reason.any():
-            look: dict[str, Any] = {"ms": 5, "color": color, "alpha": 0.9, "mec": "none", "label": words}
+            look: dict[str, Any] = {"ms": 7, "color": color, "alpha": 0.9, "mec": "none", "label": words}
             ax.plot(days[of_reason], net[of_reason], "o", **look)
     ax.axhline(0, color=GREY, lw=1.0)
+    ax.margins(y=0.1)  # space for a name below the lowest position
     _name_extremes(ax, table, days, net)
     title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
     title += f"; median {net.median():+.1f} bps"
@@ -196,8 +201,9 @@ def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Serie
         is_covered = days.between(days[place], days[place] + length, inclusive="right")
         is_covered &= (points - points[place]).abs() < _LINE
         is_late = days[place] > 0.55 * days.max() or (is_covered.any() and days[place] > length)
-        # 2. Above the name below it.
-        below = max(points[place], below + _LINE)
+        # 2. Above the name below it; below a position with others on both sides.
+        lowest = points[place] - (1.2 * _LINE if is_covered.any() and not is_late else 0.0)
+        below = max(lowest, below + _LINE)
         look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center"}
         look |= {
             "xytext": (-6 if is_late else 6, below - points[place]),
@@ -215,27 +221,27 @@ def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     net = total["funding_usd"] + total["price_usd"] - costs
     lines = (
         ("funding", total["funding_usd"], PALETTE[2], "-"),
-        ("price of the legs", total["price_usd"], PALETTE[3], "-"),
+        ("price", total["price_usd"], PALETTE[3], "-"),
         ("fees", -total["fees_usd"], PALETTE[1], "-"),
         ("slippage", -total["slippage_usd"], PALETTE[4], "--"),
         ("net", net, PALETTE[0], "-"),
     )
     for words, line, color, stroke in lines:
-        label = f"{words} {line[-1]:+,.0f}"
-        ax.plot(times, line, color=color, ls=stroke, lw=2.2 if words == "net" else 1.3, label=label)
+        ax.plot(times, line, color=color, ls=stroke, lw=2.2 if words == "net" else 1.3, label=words)
     ax.axhline(0, color=GREY, lw=0.8)
     funding = float(total["funding_usd"][-1])
     price = float(total["price_usd"][-1])
-    title = f"Funding {funding:+,.0f} and price {price:+,.0f} USD, for costs of {costs[-1]:,.0f} USD"
+    title = f"Net {net[-1]:+,.0f} USD: funding {funding:+,.0f}, price {price:+,.0f}, costs {-costs[-1]:+,.0f}"
     style.dress(ax, title=title, y="cumulative [USD]", form="number")
-    style.legend(ax, "right")
+    ends = [(float(line[-1]), f"{words} {line[-1]:+,.0f}", color) for words, line, color, _ in lines]
+    style.label_ends(ax, ends)
     style.utc_axis(ax)
     return finish(ax, {"time": times, **total, "net_usd": net}, result, source=source)
 
 
 def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
-    upper, lower = style.strips(ax, 2.0, 1.0)
+    ax = style.axes(ax)
     traded = result["traded_usd"].sum("symbol").to_series()
     spent = (result["fees_usd"] + result["slippage_usd"]).sum("symbol").to_series()
     days = (traded.index[-1] - traded.index[0]) / pd.Timedelta(1, "D")
@@ -249,19 +255,25 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     sums = traded.resample(step, **options).sum()
     costs_by_step = spent.resample(step, **options).sum()
     width = pd.Timedelta({"D": 1, "W-MON": 7, "MS": 28}[step] * 0.85, "D")
-    for strip, values, color in ((upper, sums, PALETTE[0]), (lower, costs_by_step, PALETTE[1])):
-        style.bars(strip, values.index, values, width, centred=False, color=color)
-        strip.axhline(0, color=GREY, lw=0.8)
-    upper.set_xlim(sums.index[0], max(traded.index[-1], sums.index[-1] + width))
+    style.bars(ax, sums.index, sums, width, centred=False, color=PALETTE[0])
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.set_xlim(sums.index[0], max(traded.index[-1], sums.index[-1] + width))
+    if len(sums) <= _FEW_BARS:
+        for start, value in sums[sums > 0.0].items():
+            look: dict[str, Any] = {"ha": "center", "fontsize": 8, "textcoords": "offset points"}
+            cost = f"{costs_by_step[start]:,.0f}"
+            ax.annotate(cost, (start + width / 2, value), (0, 3), **look)
+        ax.margins(y=0.1)
     total = float(traded.sum())
     cost = float(spent.sum())
-    costs = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""
+    costs = f"; costs {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of it" if total > 0.0 else ""
     title = f"Traded {float(result['turnover']):.3g} times the capital a year{costs}"
-    style.dress(upper, title=title, y=f"traded a {words}\n[USD]", form="number", grid="y")
-    style.dress(lower, y="costs\n[USD]", form="number", grid="y")
-    style.utc_axis(lower)
+    style.dress(ax, title=title, y=f"traded a {words} [USD]", form="number", grid="y")
+    if len(sums) <= _FEW_BARS:
+        style.note(ax, f"number at a bar: costs of the {words} [USD]")
+    style.utc_axis(ax)
     table = {"time": sums.index, "traded_usd": sums.to_numpy(), "costs_usd": costs_by_step.to_numpy()}
-    return finish(upper, table, result, source=source, lowest=lower)
+    return finish(ax, table, result, source=source)
 
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:

@@ -102,12 +102,13 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax.axvline(0, color=GREY, lw=1.0)
     holds = rows["hold_hours"].unique()
     held = f" held {holds[0] / 24:.3g} days" if len(holds) == 1 else ""
-    clear = int((rows["net_bps"] > 0).sum())
+    clear = int((rows["net_bps"] > 0).sum()) or "None"
     title = f"{clear} of {len(rows)}{of_one} pairs{held} are forecast to clear their costs, {of}"
+    ax.annotate("P(> 0)", (1.0, -0.6), (4, 3), **at_right, **(look | {"va": "bottom"}))
     style.dress(
         ax,
         title=title,
-        x=f"simple APR of one leg [% per year], {of}; right: P(> 0)",
+        x=f"simple APR of one leg [% per year], {of}",
         y="long / short venue",
         grid="x",
     )
@@ -135,20 +136,22 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     _limit_to_means(ax, days, low, high, np.r_[0.0, gross, net])
     for day, value in zip(days, net, strict=True):
         look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
-        ax.annotate(f"{value:+.1f}", (day, value), (7, -7), color=style.ink(), **look)
+        ax.annotate(f"{value:+.1f}", (day, value), (7, -8), color=style.ink(), **look)
     cost = float(rows["gross_bps"].iloc[-1] - net[-1])
     even = breakeven_days(days, net)
-    paid = f"not paid within {days[-1]:.3g} days"
+    paid = f"does not pay the costs of {cost:.3g} bps within {days[-1]:.3g} days"
     if np.isfinite(even):
-        paid = f"paid after {even:.3g} days" if even > days[0] else f"paid within {even:.3g} days"
-        ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=paid)
-    title = f"{rows['name'].iloc[0]} (long / short): costs of {cost:.3g} bps are {paid}, {of}"
+        time = f"{'after' if even > days[0] else 'within'} {even:.3g} days"
+        paid = f"pays the costs of {cost:.3g} bps {time}"
+        ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=time)
+    title = f"{rows['name'].iloc[0]} (long / short): the mean forecast {paid}"
     style.dress(ax, title=title, x="holding time [days], log scale", y=f"carry, {of}\n[bps of one leg]")
     ax.set_xscale("log")
     ax.set_xlim(days[0] / 1.35, days[-1] * 1.5)
     ax.set_xticks(days, [f"{day:.3g}" for day in days])
     ax.minorticks_off()
-    style.legend(ax, "above")
+    style.note(ax, f"bars: {share} of outcomes" + "; dotted: costs are paid" * bool(np.isfinite(even)))
+    style.label_ends(ax, [(gross[-1], "before costs", PALETTE[1]), (net[-1], "after costs", PALETTE[0])])
     return ax
 
 
@@ -214,8 +217,7 @@ def cumulative_funding(
     -------
     Axes
         The upper axes; with payments, the lower axes show integral minus payments, and the title and the
-        legend give the sums at the last payment that has a sample. Gaps are skipped in all lines. The naive
-        sum may exceed the limits of the axes.
+        labels give the sums at the last payment that has a sample. Gaps are skipped in all lines.
 
     Raises
     ------
@@ -232,28 +234,29 @@ def cumulative_funding(
     end = _last_of_both(accrued, paid)
     total = _last(accrued.sel(time=slice(None, end)))
     upper, lower = (style.axes(ax), None) if paid is None else style.strips(ax, 3.0, 1.2)
-    upper.plot(times, accrued, color=PALETTE[0], lw=2.2, label=f"integral of the samples: {total:+.1f} bps")
+    upper.plot(times, accrued, color=PALETTE[0], lw=2.2, label="samples × time")
+    ends = [(total, f"samples × time {total:+.1f}", PALETTE[0])]
     if paid is not None and lower is not None:
-        label = f"sum of the payments: {_last(paid.sel(time=slice(None, end))):+.1f} bps"
-        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.1, "label": label}
+        payments = _last(paid.sel(time=slice(None, end)))
+        ends.append((payments, f"payments {payments:+.1f}", PALETTE[1]))
+        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.1, "label": "payments"}
         upper.step(paid["time"].values, paid, **look)
         lines["payments_bps"] = paid.to_series()
         _difference(lower, lines)
     if naive:
         added = rates.cumsum("time").where(rates.notnull())
         most = float(accrued.max())
-        excess = f" ({float(added.max()) / most:.2g} × as much)" if most > 0 else ""
-        low, high = upper.get_ylim()  # the limits of the correct lines; the naive sum may exceed them
-        label = f"naive sum, not money: {_last(added.sel(time=slice(None, end))):+.1f}{excess}"
-        upper.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
-        upper.set_ylim(low, high + 0.15 * (high - low))
+        excess = f"\n({float(added.max()) / most:.2g} × too much)" if most > 0 else ""
+        wrong = _last(added.sel(time=slice(None, end)))
+        upper.plot(times, added, color=GREY, lw=1.4, ls="--", label="naive sum")
+        ends.append((wrong, f"naive sum {wrong:+,.1f}{excess}", GREY))
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     days = (end - times[0]) / np.timedelta64(1, "D")
     did = "paid" if total >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
-    style.dress(upper, title=title, y="paid by a long\n[bps]")
-    style.legend(upper, "above")
+    style.dress(upper, title=title, y="paid by a long\n[bps]", form="number")
+    style.label_ends(upper, ends)
     lowest = upper if lower is None else lower
     style.utc_axis(lowest)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
@@ -268,7 +271,7 @@ def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
     difference = both["integral_bps"] - both["payments_bps"]
     ax.plot(difference.index, difference, color=PALETTE[2], lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
-    style.dress(ax, y="integral −\nsum [bps]", form="number")
+    style.dress(ax, y="samples −\npayments\n[bps]", form="number")
 
 
 def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:

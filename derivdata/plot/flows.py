@@ -63,7 +63,7 @@ def positioning(
     funding
         Table ``funding_history`` or its panel [bps/8h], whose median over venues is drawn. None omits it.
     change
-        Length of time for the ratio's change.
+        Length of time for the ratio's change in the data of the figure.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
@@ -72,7 +72,7 @@ def positioning(
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
         rate. Labels have the newest ratio and, if the lanes are high enough, its percentile among earlier
-        ratios and its change. The title states the rank correlation of the median ratio and the funding rate.
+        ratios. The title states the rank correlation of the median ratio and the funding rate.
 
     Raises
     ------
@@ -102,21 +102,18 @@ def positioning(
     for venue in venues:
         history = ratios.sel(exchange=venue).dropna("time")
         rank = float(places.sel(exchange=venue, time=history["time"][-1]))
-        relative_change = moved[venue].loc[history["time"].values[-1]]
         words = [f"{venue} {float(history[-1]):.2f}"]
         if not np.isnan(rank):
             words.append(f"percentile {100 * rank:.0f}")
-        if not np.isnan(relative_change):
-            words.append(f"{100 * relative_change:+.0f} % in {_written(change)}")
-        labels.append("\n".join(words[: max(lines, 1)]))
+        labels.append("\n".join(words[: 1 + (lines > 1)]))
     logs = np.log(ratio)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
-    title = f"{symbol}: {newest[most]:.2f} longs per short on {most}"
-    style.dress(upper, title=title, y="longs per short [1]", grid="x")
+    title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
+    style.dress(upper, title=title, y="longs per short, log scale", grid="x")
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
@@ -212,15 +209,23 @@ def taker_volume(
     sums = [side.sum("exchange", skipna=False).rolling(time=steps).sum() for side in (buy, sell)]
     recent = taker.imbalance(*(side.assign_attrs(units="USD") for side in sums)).to_series()
     strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
+    ends = []
     for place, venue in enumerate(delta):
-        strip[0].plot(delta.index, delta[venue] / _MILLION, lw=1.3, label=str(venue), **style.look(place))
+        look = style.look(place)
+        strip[0].plot(delta.index, delta[venue] / _MILLION, lw=1.0, label=str(venue), **look)
+        last = float(delta[venue].ffill().iloc[-1]) / _MILLION
+        ends.append((last, f"{venue} {last:+.0f}", str(look["color"])))
+    net = float(delta.ffill().iloc[-1].sum())
+    if delta.shape[1] > 1:
+        total = delta.ffill().sum(axis=1) / _MILLION
+        strip[0].plot(total.index, total, lw=1.8, color=style.ink(), label="all venues")
+        ends.append((net / _MILLION, f"all {net / _MILLION:+.0f}", style.ink()))
     strip[0].axhline(0.0, color=GREY, lw=0.8)
-    net = delta.ffill().iloc[-1].sum()
     did = "bought" if net >= 0 else "sold"
     title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they "
     title += "sold" if net >= 0 else "bought"
-    style.dress(strip[0], title=title, y="cumulative volume delta\n[million USD]", form="number")
-    style.legend(strip[0], "above")
+    style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
+    style.label_ends(strip[0], ends)
     strip[1].fill_between(recent.index, recent, color=PALETTE[0], alpha=0.5, lw=0)
     strip[1].axhline(0.0, color=GREY, lw=0.8)
     style.dress(strip[1], y=f"imbalance\nof {_written(window)} [%]", form="percent")
@@ -244,7 +249,7 @@ def option_flow(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw options bought and sold by takers, by strike.
+    """Draw options that takers bought minus those that they sold, by strike.
 
     Parameters
     ----------
@@ -258,9 +263,9 @@ def option_flow(
     Returns
     -------
     Axes
-        Bought upwards, sold downwards [coins], calls and puts stacked; diamonds are bought minus sold. Blocks
-        and legs of packages are only in the title. The strikes with 99.5 % of the total are shown, in bins if
-        there are more than 45.
+        Bought minus sold of calls and of puts [coins]: upwards takers bought more, downwards they sold more.
+        Blocks and legs of packages are not in the bars. ``dd.plot.data(ax)`` has both sides. The strikes with
+        99.5 % of the total are shown, in bins if there are more than 45.
 
     Raises
     ------
@@ -281,35 +286,24 @@ def option_flow(
     middles, binned = strike_bins(totals)
     flows["strike"] = flows["strike"].map(middles)
     table = flows.groupby(["strike", "side"], as_index=False)[["bought", "sold", "net"]].sum()
-    wide = table.pivot(index="strike", columns="side", values=["bought", "sold"]).fillna(0.0)
+    wide = table.pivot(index="strike", columns="side", values="net").fillna(0.0)
     ax = style.axes(ax)
     ax.use_sticky_edges = False
-    width = bar_width(wide.index[wide.sum(axis=1) > 0].to_numpy())
-    labels = {}
-    for side in ("call", "put"):
-        of_side = flows[flows["side"] == side]
-        bought, sold = (style.number(float(of_side[name].sum())) for name in ("bought", "sold"))
-        labels[side] = f"{side}s: {bought} bought, {sold} sold [{symbol}]"
-    for name, sign in (("bought", 1.0), ("sold", -1.0)):
-        below = np.zeros(len(wide))
-        for side, color in (("call", LONG), ("put", SHORT)):
-            coins = wide[name].get(side, pd.Series(0.0, wide.index)).to_numpy()
-            label = labels[side] if name == "bought" else "_sold"
-            ax.bar(wide.index, sign * coins, width, sign * below, color=color, alpha=0.9, label=label)
-            below += coins
-    net = table.groupby("strike")["net"].sum()
-    ax.plot(
-        net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="bought minus sold"
-    )
+    width = bar_width(wide.index.to_numpy())
+    start = np.zeros(len(wide))
+    nets = {}
+    for side, color in (("call", LONG), ("put", SHORT)):
+        coins = wide.get(side, pd.Series(0.0, wide.index)).to_numpy()
+        nets[side] = float(coins.sum())
+        # Stacked where both have one sign, else in opposite directions.
+        bottom = np.where(start * coins > 0.0, start, 0.0)
+        ax.bar(wide.index, coins, width, bottom, color=color, label=f"{side}s {nets[side]:+,.0f} {symbol}")
+        start = coins
     strike_axis(ax, totals, float(trades["index_price_usd"].median()))
-    premium = float(sums["premium_usd"].sum()) / 1e6
-    block = float(sums["block"].sum())
-    spent = f"paid {style.number(premium)}" if premium > 0 else f"received {style.number(-premium)}"
-    title = f"{symbol} options: takers {spent} million USD of premium"
-    title += f"; {style.number(block)} {symbol} in blocks" if block > 0 else ""
+    bought = " and ".join(f"{net:,.0f} {symbol} of {side}s" for side, net in nets.items())
+    title = f"Takers' purchases minus sales: {bought}"
     x = f"strike [USD{binned}], 99.5 % shown"
-    y = f"sold (down), bought (up) [{symbol}]"
-    style.dress(ax, title=title, x=x, y=y, form="size")
+    style.dress(ax, title=title, x=x, y=f"bought minus sold [{symbol}]", form="number")
     ax.axhline(0, color=GREY, lw=0.8)
     style.legend(ax, "above")
     return finish(ax, table, trades, source=source)

@@ -28,6 +28,8 @@ from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
 STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
@@ -52,6 +54,7 @@ def funding_history(
     venues: list[str] | None = None,
     highlight: int = 4,
     step: str | pd.Timedelta | None = None,
+    limits: tuple[float, float] | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
     figsize: Size | None = None,
@@ -72,6 +75,8 @@ def funding_history(
     step
         Length of time over which rates are averaged. None selects the shortest step that is not shorter than
         the interval of any venue and gives at most 120 points.
+    limits
+        Lowest and highest rate of a lane [bps/8h], to compare two figures; None uses those of the data.
     source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
@@ -85,7 +90,8 @@ def funding_history(
     Raises
     ------
     ValueError
-        The symbol or a venue is not in the data, no venue has a rate, or `step` is 0.
+        The symbol or a venue is not in the data, no venue has a rate, `step` is 0, or 0 is not within
+        `limits`.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     cells, hours = _averaged(rates, step, _POINTS)
@@ -96,7 +102,10 @@ def funding_history(
     others = f"80 % of {len(means)} venues"
     names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in drawn_venues}
     lines = cells[drawn_venues]
-    limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
+    if limits is None:
+        limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
+    elif not limits[0] <= 0.0 <= limits[1] or limits[0] == limits[1]:
+        raise ValueError(f"limits must be rates below and above 0 [bps/8h], got {limits}")
     title = f"{symbol} funding: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
@@ -123,10 +132,20 @@ def funding_history(
     if usual is not None:
         key.append(f"dotted: median of {len(means)} venues")
     if outside:
-        key.append(f"▲▼: {outside:,} outside")
+        key.append(f"▲▼: {outside:,} means beyond the lane")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
+
+
+def history_limits(panels: Sequence[xr.DataArray], highlight: int) -> tuple[float, float]:
+    """Return limits of lanes [bps/8h] for figures of several symbols at one scale."""
+    values = []
+    for rates in panels:
+        cells, _ = _averaged(rates, None, _POINTS)
+        means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
+        values.append(cells[_drawn_venues(means, None, highlight)].to_numpy(dtype=np.float64).ravel())
+    return lane_limits(np.concatenate(values), min_range=0.5, base=0.0)
 
 
 @figure_function

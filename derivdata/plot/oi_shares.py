@@ -111,7 +111,8 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     finite = hhi.dropna()
     concentration = ""
     if len(finite):
-        concentration = f"; HHI {finite.iloc[-1]:,.0f} of 10,000, {finite.iloc[0]:,.0f} at the start"
+        equal, before = (f"{10_000 / finite.iloc[place]:.1f}" for place in (-1, 0))
+        concentration = f"; as concentrated as {equal} equal venues, {before} at the start"
     title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest{concentration}"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 _SIDES = (("long", LONG), ("short", SHORT))
 _SHIFTS = dict(zip(_SIDES, (0.16, -0.16), strict=True))  # longs below shorts, as in the bars
 _PRICE = "price\n[USD]"
-_LARGEST = 160.0
-_SMALLEST = 5.0
+_LARGEST = 200.0
+_SMALLEST = 7.0
 """Areas of the largest and of the smallest dot [square points]."""
 _MANY = 500
 """Number of orders from which on a dot is the sum of a step, because dots of orders would overlap."""
-_DOTS = 32
+_DOTS = 24
 """Approximate number of such steps in the window."""
 _DOT_MINUTES = (1, 2, 5, 10, 15, 30, *(60 * hours for hours in (1, 2, 3, 4, 6, 8, 12)))
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 _FLATTENS = 3.0
 """A bar that is this many times as high as the next is cut."""
-_STEPS = ((1.0, 1), (3.0, 5), *((170.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
-"""Maximum length of the window [h] and step of the bars [minutes], for at most 170 bars."""
+_STEPS = ((1.0, 1), (3.0, 5), *((72.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
+"""Maximum length of the window [h] and step of the bars [minutes], for at most 72 bars."""
 
 
 @figure_function
@@ -75,9 +75,9 @@ def liquidations(
     -------
     Axes, or a plotly Figure
         The axes of the dots, shorts above longs, whose area grows as the square root of the order's value;
-        from 500 orders on a dot is the sum of a side over about a thirtieth of the window. Above them is the
+        from 500 orders on a dot is the sum of a side over about a 24th of the window. Above them is the
         price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
-        are at most 170 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
+        are at most 72 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
         for unobserved times. With matplotlib, a bar over three times as high as the next one is cut and has
         its value. Some venues throttle their feeds, so levels cannot be compared across venues.
 
@@ -88,7 +88,7 @@ def liquidations(
     """
     events = _orders(events)
     first, last = _span(events, start, end)
-    heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
+    heights = (3.6, 2.4, 0.3) if price is None else (1.3, 3.2, 2.2, 0.3)
     height = 6.0 if price is None else 7.2
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     value = float(events["value_usd"].sum())
@@ -122,7 +122,7 @@ def liquidations(
     style.dress(raster, title="" if upper else title, y=label)
     style.legend(raster, "above", handletextpad=0.2)
     raster.set_yticks(range(len(names)), names)
-    raster.set(ylim=(len(names) - 0.4, -0.6), xlim=limits)
+    raster.set(ylim=(len(names) - 0.4, -0.9), xlim=limits)
     for highest, line in zip(upper, lines, strict=True):
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
         style.dress(highest, title=title, y=_PRICE, form="number")
@@ -375,18 +375,37 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         rows = sides[side]
         distance = BPS * (rows["price_usd"] / mid - 1.0)
         depth = (rows["price_usd"] * rows["size"]).cumsum() / 1e6
-        label = f"{side}s: {style.number(depth.iloc[-1])} M USD"
+        label = f"{side}s\n{style.number(depth.iloc[-1])} M USD"
         tables.append(pd.DataFrame({"side": side, "distance_bps": distance, "cumulative_usd": 1e6 * depth}))
         # From 0 at the best price.
         x = np.r_[distance.iloc[0], distance]
-        ax.step(x, np.r_[0.0, depth], where="post", color=color, lw=1.5, label=label)
+        ax.step(x, np.r_[0.0, depth], where="post", color=color, lw=1.5, label=f"{side}s")
+        away = 14 if side == "bid" else -14
+        near: dict[str, Any] = {"ha": "left" if side == "bid" else "right", "va": "top", "fontsize": 8.5}
+        ax.annotate(
+            label, (x[-1], depth.iloc[-1]), (away, 0), textcoords="offset points", color=color, **near
+        )
     ax.axvline(0, color=GREY, lw=0.8)
     spread = BPS * (best["ask"] - best["bid"]) / mid
-    title = f"{name}: mid price {style.number(mid)} USD, spread {spread:.2g} bps"
+    table = pd.concat(tables, ignore_index=True)
+    # The cost of an order of the largest power of ten that both sides fill.
+    largest = table.groupby("side")["cumulative_usd"].max().min()
+    size = 10.0 ** np.floor(np.log10(largest))
+    cost = {side: _cost(rows, size) for side, rows in table.groupby("side")}
+    orders = (
+        f"{style.number(size / 1e6)} M USD cost {cost['ask']:.2g} bps to buy and {cost['bid']:.2g} to sell"
+    )
+    ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
+    title = f"{name}: {orders}; spread {spread:.2g} bps"
     style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
     ax.set_ylim(0, None)
-    style.legend(ax)
-    return pd.concat(tables, ignore_index=True)
+    return table
+
+
+def _cost(side: pd.DataFrame, size: float) -> float:
+    """Return the mean distance from the mid price at which an order of a size [USD] is filled [bps]."""
+    filled = side["cumulative_usd"].clip(upper=size).diff().fillna(side["cumulative_usd"].clip(upper=size))
+    return float((filled * side["distance_bps"].abs()).sum() / size)
 
 
 def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -394,18 +413,25 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         if data[column].dtype.kind not in "fiu":
             raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
     distances = sorted(data["depth_bps"].unique())
-    for color, distance in zip(style.shades(len(distances)), distances, strict=True):
+    ends = []
+    for number, distance in enumerate(distances):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         x = _times(rows)
-        ax.plot(x, rows["ask_depth_usd"] / 1e6, color=color, lw=1.2, label=f"{distance:g} bps")
-        ax.plot(x, -rows["bid_depth_usd"] / 1e6, color=color, lw=1.2)
-    ax.axhline(0, color=GREY, lw=0.8)
-    # The widest distance: the depth within the others may be too small to be seen.
+        look = style.look(number)
+        ax.plot(x, rows["ask_depth_usd"] / 1e6, label=f"{distance:g} bps", lw=1.4, **look)
+        ax.plot(x, rows["bid_depth_usd"] / 1e6, lw=1.0, color=look["color"], ls=":")
+        last = float(rows[["ask_depth_usd", "bid_depth_usd"]].iloc[-1].mean()) / 1e6
+        ends.append((last, f"{distance:g} bps {style.number(round(last, 2))}", str(look["color"])))
+    ax.set_yscale("log")
     wide = data[data["depth_bps"] == distances[-1]].sort_values("time")
     both = (wide["bid_depth_usd"] + wide["ask_depth_usd"]) / 1e6
     now, low, high = (style.number(float(value)) for value in (both.iloc[-1], both.min(), both.max()))
     words = f"{now} M USD within {distances[-1]:g} bps, {low} to {high} over the window"
-    style.dress(ax, title=f"{name}: {words}", y="bids (down) and asks (up) [million USD]", form="size")
-    style.legend(ax, "right", title="within", reverse=True)
+    style.dress(ax, title=f"{name}: {words}", y="depth of a side [million USD], log scale", form="number")
+    style.note(ax, "within a distance of the mid price; solid: asks, dotted: bids")
+    ax.yaxis.set_minor_formatter("")
+    low, high = ax.get_ylim()
+    logs = [(float(np.log(value)), label, color) for value, label, color in ends]
+    style.label_ends(ax, logs, limits=np.log([low, high]))
     style.utc_axis(ax)
     return data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

@@ -30,6 +30,7 @@ from derivdata.plot.fits import (
 )
 from derivdata.plot.frames import Chain, Expiries, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, PALETTE
+from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,14 +81,13 @@ def smile(
     Returns
     -------
     Axes
-        Volatility over the forward delta of the option out of the money: puts at the left, the
-        forward in the middle, calls at the right, from 5 delta on. The upper axis has the strikes of
-        the middle expiry at these deltas. Quotes below 2 delta without a bid are faded. The title
-        gives the difference of puts and calls at 25 delta [points] and volatility at the forward of the
-        middle expiry. Red parts of a fit have a butterfly arbitrage: Durrleman's g is below zero
-        there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span bid and ask where the quotes
-        have them. The legend says by how much the fit of a surface misses the quotes at the money,
-        with a star where that is more than half their spread; a narrow figure has no space for it.
+        Volatility over the forward delta of the option out of the money: puts at the left, the forward in the
+        middle, calls at the right, from 5 delta on. The upper axis has the strikes of the middle expiry at
+        these deltas. Quotes below 2 delta without a bid are faded. The title gives the difference of puts and
+        calls at 25 delta of the middle expiry [points]. Red parts of a fit have a butterfly arbitrage:
+        Durrleman's g is below zero there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span bid and ask
+        where the quotes have them. A star at an expiry means that the fit of a surface misses the quotes at
+        the money by more than half their spread.
 
     Raises
     ------
@@ -114,26 +114,45 @@ def smile(
     chosen = listed[chosen_expiries(listed, expiries, limit)]
     table = _table(points, curve, past, chosen)
     ax = style.axes(ax)
-    # A narrow figure has no space for the errors of the fit.
-    errors = None if style.is_narrow(ax) else curve
-    for place, expiry in enumerate(chosen):
-        rows = table[table["expiry"] == expiry]
-        _one(ax, rows, _label(shown, errors, expiry), style.look(place)["color"], alone=curve is None)
+    ends = _curves(ax, table, shown, curve, chosen)
     title = f"{name_of(shown)}: {_finding(curve, chosen)}{_arbitrage(table)}"
     style.dress(ax, title=title, y="implied volatility [% a year]", form="percent")
     _delta_axis(ax, table)
-    if past is not None:
-        label = f"fit of {instant_of(past):%Y-%m-%d %H:%M}"
-        ax.plot([], [], ls="--", color=GREY, lw=1.2, label=label)
-    if table["iv_bid"].notna().any():
-        ax.plot([], [], "|", ms=9, color=GREY, label="bid to ask")
-    has_errors = errors is not None and "atm_error_vol" in errors
-    words = "expiry, fit − quote\nat the money [points]" if has_errors else "expiry"
-    words = "" if style.is_narrow(ax) else words
-    _strikes_on_top(ax, shown, table, chosen)
-    style.legend(ax, "right", title=words, lift=24.0)  # above the strikes where the figure is narrow
+    _strikes_on_top(ax, shown, table, chosen, _key(table, past, ends))
+    style.label_ends(ax, ends)
     kept = table.drop(columns="traded").dropna(axis=1, how="all")
     return finish(ax, kept, quotes, fit, source=source)
+
+
+def _curves(
+    ax: Axes, table: pd.DataFrame, shown: xr.Dataset, curve: xr.Dataset | None, chosen: pd.DatetimeIndex
+) -> list[tuple[float, str, str]]:
+    """Draw each expiry; return the volatility at the right end of its line, its label and its colour."""
+    ends = []
+    for place, expiry in enumerate(chosen):
+        rows = table[table["expiry"] == expiry]
+        label = _label(shown, curve, expiry)
+        color = str(style.look(place)["color"])
+        _one(ax, rows, label, color, alone=curve is None)
+        line = rows[rows["kind"] == "fit"]
+        line = rows[rows["kind"] == "quote"] if line.empty else line
+        line = line[line["delta"] <= 1.0 - _SHOWN_DELTA]
+        if len(line):
+            ends.append((float(line.loc[line["delta"].idxmax(), "iv"]), label, color))
+    return ends
+
+
+def _key(table: pd.DataFrame, past: xr.Dataset | None, ends: list[tuple[float, str, str]]) -> str:
+    """Return what dots, lines and stars are, as far as the figure has them."""
+    words = []
+    if {"quote", "fit"} <= set(table["kind"]):
+        bids = " with bid to ask" if table["iv_bid"].notna().any() else ""
+        words.append(f"dots: quotes{bids}; lines: fit")
+    if past is not None:
+        words.append(f"dashed: fit of {instant_of(past):%Y-%m-%d %H:%M}")
+    if any(label.endswith("*") for _, label, _ in ends):
+        words.append("*: fit off the quotes at the money")
+    return "; ".join(words)
 
 
 def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
@@ -156,18 +175,22 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     ax.set_xlabel("delta [%]: puts (P), calls (C)")
 
 
-def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd.DatetimeIndex) -> None:
-    """Write the strikes of the middle expiry at the labelled deltas above the axes."""
+def _strikes_on_top(
+    ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd.DatetimeIndex, key: str
+) -> None:
+    """Write the strikes of the middle expiry at the labelled deltas above the axes, and the key over them."""
     expiry = chosen[len(chosen) // 2]
     forward = shown["forward"] if "forward" in shown.coords else None
     rows = table[(table["expiry"] == expiry) & (table["kind"] == "fit")]
     rows = table[(table["expiry"] == expiry) & (table["kind"] == "quote")] if rows.empty else rows
     if forward is None or len(rows) < 2:
+        style.note(ax, key)
         return
     level = float(np.asarray(forward.sel(expiry=expiry)).max())
     rows = rows.sort_values("delta")
     low, high = ax.get_xlim()
-    style.note(ax, f"strikes of {expiry:%d %b %Y} [USD]\n")
+    above = f"{key}\n" if key else ""
+    style.note(ax, f"{above}strikes of {expiry.day} {expiry:%b %Y} [USD]:\n")
     for place in _DELTAS:
         if max(low, rows["delta"].iloc[0]) <= place <= min(high, rows["delta"].iloc[-1]):
             strike = level * np.exp(np.interp(place, rows["delta"], rows["log_moneyness"]))
@@ -178,11 +201,8 @@ def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd
 
 
 def _arbitrage(table: pd.DataFrame) -> str:
-    """Return a description of a fitted smile's butterfly arbitrage."""
-    g = table["g"].dropna()
-    if g.empty:
-        return ""
-    return "; red: butterfly arbitrage" if (g < 0.0).any() else "; no butterfly arbitrage"
+    """Return a description of a fitted smile's butterfly arbitrage; empty without any."""
+    return "; red: butterfly arbitrage" if (table["g"] < 0.0).any() else ""
 
 
 def _table(
@@ -224,17 +244,17 @@ def _table(
 
 
 def _finding(curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> str:
-    """Return a description of skew at 25 delta and of ATM volatility of the middle expiry."""
+    """Return a description of the skew at 25 delta of the middle expiry, or of its ATM volatility."""
     expiry = chosen[len(chosen) // 2]
     if curve is None or "forward" not in curve.coords or expiry not in curve.indexes["expiry"]:
         return "implied volatility by expiry"
     points = points_at_expiries(curve.sel(expiry=[expiry]), ("atm", "rr25")).isel(expiry=0)
     atm, reversal = (100 * float(points[name]) for name in ("atm", "rr25"))
-    level = f"ATM {atm:.1f} % on {expiry:%Y-%m-%d}"
+    when = f"{expiry.day} {expiry:%b %Y}"
     if not np.isfinite(reversal):
-        return f"25 delta beyond the quotes, {level}"
+        return f"ATM volatility {atm:.1f} % on {when}, 25 delta is beyond the quotes"
     more, less = ("puts", "calls") if reversal < 0 else ("calls", "puts")
-    return f"{more} cost {abs(reversal):.1f} points more than {less} at 25 delta, {level}"
+    return f"25-delta {more} cost {abs(reversal):.1f} points more than {less} on {when}"
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
@@ -244,15 +264,13 @@ def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
 
 
 def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) -> str:
-    """Return an expiry's label, with fit minus quote at the money [points]; a star marks large errors."""
+    """Return an expiry's label; a star marks a large error of its fit at the money."""
     label = f"{float(days(shown.sel(expiry=expiry))):.3g} days"
     if "forward" in shown.coords or "underlying_price" in shown:  # a bare slice has a placeholder date
-        label = f"{expiry:%Y-%m-%d}"
+        label = f"{expiry.day} {expiry:%b %y}"
     fit = _at(curve, expiry)
-    if fit is None or "atm_error_vol" not in fit or not np.isfinite(fit["atm_error_vol"]):
-        return label
-    star = "*" if int(fit["status"]) & Status.OFF_AT_THE_MONEY else ""
-    return f"{label} {round(100 * float(fit['atm_error_vol']), 2) + 0.0:+.2f}{star}"  # no −0.00
+    is_off = fit is not None and bool(int(fit["status"]) & Status.OFF_AT_THE_MONEY)
+    return label + "*" * is_off
 
 
 def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
@@ -264,12 +282,12 @@ def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -
             look: dict[str, Any] = {"color": color, "lw": 1.0, "alpha": 0.5 * alpha}
             ax.vlines(group["delta"], group["iv_bid"], group["iv_ask"], **look)
         name = label if traded and alone else "_quotes"
-        size = 3.5 if len(group) > _FEW else 6.0
+        size = 5.5 if len(group) > _FEW else 8.0
         ax.plot(group["delta"], group["iv"], ".", ms=size, color=color, alpha=alpha, label=name)
     if len(past):
         ax.plot(past["delta"], past["iv"], color=color, lw=1.1, ls="--", label="_before")
     if len(fit):
-        ax.plot(fit["delta"], fit["iv"], color=color, lw=1.5, label=label)
+        ax.plot(fit["delta"], fit["iv"], color=color, lw=1.2, label=label)
         below = fit["iv"].where(fit["g"] < 0.0)
         if below.notna().any():
             ax.plot(fit["delta"], below, color=_ARBITRAGE, lw=3.5, alpha=0.8, label="_arbitrage")
@@ -318,14 +336,15 @@ def implied_density(
     forwards = np.broadcast_to(fit["forward"].to_numpy(), len(listed))
     ax = style.axes(ax)
     tables = []
+    has_wings = False
     for index, place in enumerate(places):
         table, inside = _density(fit.isel(expiry=[int(place)]), float(forwards[place]))
         color = PALETTE[index % len(PALETTE)]
         density = 100 * table["density_per_pct"]
-        label = f"{listed[place]:%Y-%m-%d}: {style.number(float(forwards[place]))}"
+        label = f"{listed[place].day} {listed[place]:%b %Y}"
         ax.plot(table["price_usd"], density.where(inside), color=color, lw=1.6, label=label)
-        ax.axvline(float(forwards[place]), color=color, lw=0.9, ls=":")
         ax.plot(table["price_usd"], density.where(~inside), color=color, lw=1.0, ls="--")
+        has_wings = has_wings or not inside.all()
         tables.append(table)
     densities = pd.concat(tables, ignore_index=True)
     is_shown = densities["density_per_pct"] > 0.01 * densities["density_per_pct"].max()
@@ -334,13 +353,36 @@ def implied_density(
     ax.set_ylim(min(0.0, 100 * float(densities["density_per_pct"].min())), None)
     middle = tables[len(tables) // 2]
     ends = np.interp([0.05, 0.95], middle["distribution"], middle["price_usd"]).tolist()
-    low, high, when = *map(style.number, ends), f"{middle['expiry'].iloc[0]:%Y-%m-%d}"
-    title = f"{name_of(fit)}: 90 % between {low} and {high} USD on {when}"
+    within = middle[middle["price_usd"].between(*ends)]
+    color = PALETTE[len(tables) // 2 % len(PALETTE)]
+    ax.fill_between(within["price_usd"], 100 * within["density_per_pct"], color=color, alpha=0.2, lw=0)
+    low, high = map(style.number, ends)
+    when = middle["expiry"].iloc[0]
+    title = f"{name_of(fit)}: 90 % probability between {low} and {high} USD on {when.day} {when:%b %Y}"
     style.dress(ax, title=title, x="price at expiry [USD]", y="probability per 1 % of the price [%]")
     style.write(ax.xaxis, "number")
     ax.locator_params(axis="x", nbins=6)
-    style.legend(ax, title="expiry: forward, dotted [USD]")
+    _name_densities(ax, tables, forwards[np.asarray(places)])
+    style.note(ax, "shaded: 90 %" + "; dashed: beyond the quotes" * has_wings)
     return finish(ax, densities, data, source=source)
+
+
+def _name_densities(ax: Axes, tables: list[pd.DataFrame], forwards: Array) -> None:
+    """Write expiry and forward where a density is furthest above the others, right of its peak."""
+    prices = np.linspace(*ax.get_xlim(), _DENSITY_POINTS)
+    levels = [
+        np.interp(prices, table["price_usd"], 100 * table["density_per_pct"], left=0.0, right=0.0)
+        for table in tables
+    ]
+    for place, (table, forward) in enumerate(zip(tables, forwards, strict=True)):
+        others = np.max([*levels[:place], *levels[place + 1 :], np.zeros(len(prices))], axis=0)
+        is_right = prices > 1.01 * prices[np.argmax(levels[place])]
+        best = int(np.argmax(np.where(is_right, levels[place] - others, -np.inf)))
+        when = table["expiry"].iloc[0]
+        words = f"{when.day} {when:%b %Y},\nforward {style.number(float(forward))}"
+        look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "bottom"}
+        color = PALETTE[place % len(PALETTE)]
+        ax.annotate(words, (prices[best], levels[place][best]), (5, 0), color=color, **look)
 
 
 def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:

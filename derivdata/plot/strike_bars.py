@@ -24,8 +24,6 @@ _BARS = 45
 _LABEL_WIDTH = 30.0
 """Width of the label of an expiry [points]."""
 _MAX_BINS = 60
-_STACKED = 1
-"""Number of expiries with a separate colour if all are stacked: more give thin slices."""
 
 
 @figure_function
@@ -49,14 +47,13 @@ def strikes(
         The table ``options_snapshot`` or a surface, of one symbol on one venue.
     kind
         ``"open_interest"`` or ``"volume"`` (of 24 hours): calls upwards, puts downwards [coins], at the right
-        in USD at the underlying's price. By strike, with that price and, for open interest, max pain. The
-        title counts options without a value. ``"gamma"``: of all expiries [million USD per 1 %], calls and
-        puts stacked by sign, with labels for the three largest strikes.
+        in USD at the underlying's price. By strike, with that price and, for open interest of one expiry, max
+        pain. The title counts options without a value. ``"gamma"``: of all expiries [million USD per 1 %],
+        calls and puts stacked by sign.
     by
         For open interest and volume: bars by ``"strike"``, the default, or by ``"expiry"``.
     expiry
-        For bars by strike: the expiry. None stacks all expiries, with a separate colour for the largest, and
-        draws max pain of the largest.
+        For bars by strike: the expiry. None sums all expiries.
     dealer
         For gamma: sign of the dealers' position by side, such as ``{"call": 1, "put": -1}``. Their net by
         strike and the price at which the total changes sign are then marked. None counts all options as +1.
@@ -109,10 +106,9 @@ def _sides(
     ax = style.axes(ax)
     totals = rows.groupby(by)["open_interest"].sum()
     coins = float(totals.sum())
-    stacked = by == "strike" and len(expiries) > 1
     if by == "expiry":
         place = expiries.get_indexer(rows["expiry"])
-        table = _stack(ax, rows.assign(place=place, group=""), 0.8, symbol).drop(columns="expiry")
+        table = _both_sides(ax, rows.assign(place=place), 0.8, symbol)
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
         labels = [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries]
         is_vertical = len(labels) * _LABEL_WIDTH >= 0.75 * style.cell_width(ax)
@@ -123,31 +119,27 @@ def _sides(
         most = f"on {_date(totals.idxmax())}"
     else:
         bins, binned = strike_bins(totals)
-        named = _groups(rows) if stacked else dict.fromkeys(expiries, _date(expiries[0]))
-        rows = rows.assign(place=rows["strike"].map(bins), group=rows["expiry"].map(named))
-        table = _stack(ax, rows, bar_width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
+        rows = rows.assign(place=rows["strike"].map(bins))
+        table = _both_sides(ax, rows, bar_width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
         label = f"strike [USD{binned}], 99.5 % shown"
         most = f"at {style.number(totals.idxmax())} USD"
         strike_axis(ax, totals, price)
-        if kind == "open_interest":
-            largest = rows.groupby("expiry")["open_interest"].sum().idxmax()
-            of = f" {_date(largest)}" if stacked else ""
+        if kind == "open_interest" and len(expiries) == 1:
             pains = exposure.max_pain(chain, contract_size=contract_size)["max_pain"]
-            pain = float(pains.sel(expiry=largest))
+            pain = float(pains.sel(expiry=expiries[0]))
             if np.isfinite(pain):
-                words = f"max pain{of}: {style.number(pain)}{'' if of else ' USD'}"
-                ax.axvline(pain, color=style.ink(), lw=1.4, ls=":", label=words)
+                words = f"max pain: {style.number(pain)} USD"
+                ax.axvline(pain, color=style.ink(), lw=1.4, ls=":", zorder=0.5, label=words)
     missing = int(rows["missing"].sum())
     lack = f" ({missing} options without {what})" if missing else ""
-    worth = f", {style.number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
-    which = f"{len(expiries)} expiries" if len(expiries) > 1 else _date(expiries[0])
-    words = f"{style.number(coins)} {symbol} {did}{worth}, most {most}, {which}{lack}"
-    title = f"{symbol}: {words}" if symbol == "coin" else words
+    worth = f" ({style.number(coins * price / 1e6)} M USD)" if np.isfinite(price) else ""
+    which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"to {_date(expiries[0])}"
+    title = f"{symbol} options: most {did} {most}; {style.number(coins)} {symbol}{worth} {which}{lack}"
     style.dress(ax, title=title, x=label, y=f"puts (down), calls (up) [{symbol}]", form="size")
     ax.axhline(0, color=GREY, lw=0.8)
     if np.isfinite(price):
         _usd_axis(ax, price)
-    style.legend(ax, "above", title=f"expiry: calls and puts [{symbol}]" if stacked else "")
+    style.legend(ax, "above")
     return ax, table
 
 
@@ -175,7 +167,6 @@ def _gamma(
         label = f"{side}s: {style.number(float(gamma[side].sum()))} M USD"
         style.bars(ax, bars.index, bars[side], width, start=bottom, color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
-    _name_largest(ax, net, np.maximum(calls, beneath + puts).clip(lower=0.0))
     strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
     if dealer is not None:
         ax.plot(net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="net")
@@ -183,30 +174,14 @@ def _gamma(
         if np.isfinite(turn):
             label = f"zero gamma: {style.number(turn)} USD"
             ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=label)
-    whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
+    whose = "all open options" if dealer is None else "dealers' assumed options"
     total = style.number(float(net.sum()))
-    title = f"{_symbol(exposures)}: gamma {total} M USD per 1 % move, {whose}"
+    title = f"{_symbol(exposures)}: the delta of {whose} changes by {total} M USD per 1 % move"
     label = f"strike [USD{binned}], 99.5 % shown"
     style.dress(ax, title=title, x=label, y="gamma [million USD per 1 %]", form="number")
     style.legend(ax, "above")
     table = pd.DataFrame({"calls_musd": calls, "puts_musd": puts, "gamma_musd": net})
     return ax, table.rename_axis("strike").reset_index()
-
-
-def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
-    """Write the strike above the three largest bars, in a narrow figure above the largest."""
-    narrow = style.is_narrow(ax)
-    ground = {"facecolor": style.paper(), "edgecolor": "none", "pad": 1.0}  # covers the line of the price
-    for strike in values.abs().nlargest(1 if narrow else 3).index:
-        above: dict[str, Any] = {
-            "rotation": 0 if narrow else 90,
-            "ha": "center",
-            "va": "bottom",
-            "bbox": ground,
-        }
-        above |= {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 8}
-        ax.annotate(style.number(strike), (strike, tops[strike]), **above)
-    ax.margins(y=0.15 if narrow else 0.45)  # space for seven rotated letters in a low figure
 
 
 def _one_chain(result: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
@@ -222,44 +197,19 @@ def _symbol(result: xr.Dataset) -> str:
 
 
 def _date(expiry: Any) -> str:
-    return f"{pd.Timestamp(expiry):%Y-%m-%d}"
+    return f"{pd.Timestamp(expiry).day} {pd.Timestamp(expiry):%b %Y}"
 
 
-def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFrame:
-    """Draw stacked bars of each group's coins by position; return the values of the bars."""
-    places = np.unique(rows["place"])
-    groups = list(dict.fromkeys(rows.sort_values("expiry")["group"]))
-    others = [group for group in groups if group.endswith(" others")]
-    bottoms = np.zeros((2, places.size))
+def _both_sides(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFrame:
+    """Draw calls upwards and puts downwards by position; return the values of the bars."""
     tables = []
-    for number, group in enumerate([*(group for group in groups if group not in others), *others]):
-        of_group = rows[rows["group"] == group]
-        for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
-            cells = of_group[of_group["side"] == name].groupby("place")["open_interest"].sum()
-            coins = cells.reindex(places, fill_value=0.0).to_numpy()
-            look: dict[str, Any] = {"label": f"{name}s: {style.number(float(coins.sum()))} {symbol}"}
-            if len(groups) > 1:
-                total = style.number(float(of_group["open_interest"].sum()))
-                # The side is up or down, so the colour is free for the expiry.
-                color = PALETTE[5] if group in others else PALETTE[number]
-                look["label"] = "_puts" if side else f"{group}: {total}"
-            # Only positions with coins; without any, all positions, so that the legend has the group.
-            at = (coins > 0.0) == (coins > 0.0).any()
-            below = sign * bottoms[side][at]
-            style.bars(ax, places[at], sign * coins[at], width, start=below, color=color, **look)
-            bottoms[side] += coins
-            columns = {"expiry": group, "side": name, "strike": places, "open_interest": coins}
-            tables.append(pd.DataFrame(columns))
-    table = pd.concat(tables, ignore_index=True)
-    return table[table["open_interest"] > 0].reset_index(drop=True)
-
-
-def _groups(rows: pd.DataFrame) -> dict[Any, str]:
-    """Return the group of each expiry: the largest by date, all others together."""
-    sizes = rows.groupby("expiry")["open_interest"].sum().sort_values(ascending=False, kind="stable")
-    separate = len(sizes) if len(sizes) <= _STACKED + 1 else _STACKED
-    rest = f"{len(sizes) - separate} others"
-    return {expiry: _date(expiry) if place < separate else rest for place, expiry in enumerate(sizes.index)}
+    for name, sign, color in (("call", 1.0, LONG), ("put", -1.0, SHORT)):
+        coins = rows[rows["side"] == name].groupby("place")["open_interest"].sum()
+        label = f"{name}s: {style.number(float(coins.sum()))} {symbol}"
+        coins = coins[coins > 0.0]
+        style.bars(ax, coins.index.to_numpy(), sign * coins.to_numpy(), width, color=color, label=label)
+        tables.append(pd.DataFrame({"side": name, "strike": coins.index, "open_interest": coins.to_numpy()}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:

@@ -240,12 +240,12 @@ def dress(
 
 
 def _thin_ticks(ax: Axes) -> None:
-    """Reduce linear axes with automatic ticks to at most five ticks."""
+    """Reduce linear axes with automatic ticks to at most six ticks."""
     from matplotlib.ticker import AutoLocator, MaxNLocator
 
     for axis in (ax.xaxis, ax.yaxis):
         if type(axis.get_major_locator()) is AutoLocator:
-            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
 
 def title_lines(title: str, max_length: int) -> list[str]:
@@ -323,14 +323,19 @@ def legend(
     ax.legend(handles, names, **{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
 
 
-def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any = None) -> None:
     """Write labels right of the axes at the heights of values, at least a line apart.
 
-    `ends` holds value, label and colour; a coloured square connects a label with its line.
+    `ends` holds value, label and colour; a coloured square connects a label with its line. `limits` are
+    those of the axes, or their logarithms if the values are logarithms.
     """
     ordered = sorted(ends)
-    low, high = ax.get_ylim()
-    line = 10.5 / max(height_of(ax), 10.5)
+    low, high = ax.get_ylim() if limits is None else limits
+    height = height_of(ax)
+    figure = ax.get_figure(root=True)
+    if figure is not None and figure.get_figheight() < 3.0 and height > 80.0:
+        height -= 40.0  # titles and labels take much of a low figure
+    line = 10.5 / max(height, 10.5)
     # 1. Move labels up until they are a line apart.
     places = [(value - low) / (high - low) for value, _, _ in ordered]
     for i in range(1, len(places)):

@@ -81,7 +81,7 @@ def surface(
         comparable. Time to expiry has a logarithmic scale. Each column is a listed expiry and extends half
         way to the next; nothing is interpolated between expiries or drawn outside the quotes. Values are
         written into the columns [%]; a narrow figure has them in place of a colour scale. The title has
-        volatility at the forward and the 25-delta risk reversal [points].
+        volatility at the forward, and puts minus calls at 25 delta [points].
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
             value = iv[row, column]
             if np.isfinite(value):
                 dark = drawn.norm(value) < 0.6
-                size = 8.0 if points[column] >= 13.0 else 7.0
+                size = 8.0 if points[column] >= 14.0 else 6.3
                 look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
                 ink = "#fcfcfc" if dark else "#101010"
                 ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
@@ -165,11 +165,14 @@ def _levels(fit: xr.Dataset, tenors: Array) -> str:
     atm, reversal = (100.0 * np.asarray(points[name]) for name in ("atm", "rr25"))
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
     places = [near] if near == len(tenors) - 1 else [near, len(tenors) - 1]
-    words = []
-    for place in places:
-        skew = f", RR25 {reversal[place]:+z.1f}" if np.isfinite(reversal[place]) else ""
-        words.append(f"ATM {atm[place]:.1f} %{skew} in {tenors[place]:.3g} days")
-    return "; ".join(words)
+    levels = [f"{atm[place]:.1f} % in {tenors[place]:.3g} days" for place in places]
+    words = f"{' and '.join(levels)} at the forward"
+    skews = reversal[places]
+    if np.isfinite(skews).all():
+        richer = "calls" if np.mean(skews) > 0 else "puts"
+        points = (skews if richer == "calls" else -skews) + 0.0
+        words += f"; 25-delta {richer} {' and '.join(f'{value:.1f}' for value in points)} points richer"
+    return words
 
 
 @figure_function

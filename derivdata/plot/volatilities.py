@@ -14,6 +14,7 @@ from derivdata.analysis.panels import require_unit_if_stated, require_variables
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     EXPIRY,
+    apart,
     at_the_money,
     days,
     expiry_axis,
@@ -186,17 +187,26 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
         look = {"color": PALETTE[1], "mec": style.paper(), "ms": 7, "label": "implied"}
         ax.plot(list(implied), list(implied.values()), "D", **look)
     middle = _named_window(days, implied)
-    words = _rank(latest[middle], values[:, middle], quantiles)
-    title = f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}"
     level = implied.get(float(days[middle]))
-    if level is not None:
-        title += f"; implied {100 * level:.1f} %"
+    now = f"realised volatility {100 * latest[middle]:.1f} %"
+    if level is None:
+        title = f"{days[middle]:g}-day {now}, {_rank(latest[middle], values[:, middle], quantiles)} windows"
+    else:
+        words = _rank(level, values[:, middle], quantiles)
+        title = (
+            f"{days[middle]:g}-day implied volatility {100 * level:.1f} %, {words} realised windows; {now}"
+        )
     y = "volatility [% annualised]"
-    x = "window, time to expiry [days]"
+    x = "window, time to expiry [days], log scale"
     if implied and max(implied) > np.max(days):
         x += f"; no windows beyond {np.max(days):g} days"
     style.dress(ax, title=title, x=x, y=y, form="percent")
-    style.legend(ax, "right")
+    ax.set_xscale("log")
+    ticks = sorted({float(day) for day in (*days, *implied)})
+    ticks = [ticks[place] for place in apart(np.log(ticks), 0.1 * np.log(ticks[-1] / ticks[0]))]
+    ax.set_xticks(ticks, [f"{day:g}" for day in ticks])
+    ax.minorticks_off()
+    style.legend(ax, "above")
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
     table = pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1)
     return finish(ax, table, cone, source=source)
@@ -212,11 +222,11 @@ def _named_window(days: Array, implied: Mapping[float, float]) -> int:
 
 
 def _rank(value: float, levels: Array, quantiles: Array) -> str:
-    """Return a description of the rank of a value among quantiles."""
+    """Return a description of the rank of a value among quantiles of past windows."""
     if value < levels[0]:
-        return f"below {100 * (1.0 - quantiles[0]):.0f} % of its past"
+        return f"below {100 * (1.0 - quantiles[0]):.0f} % of past"
     rank = np.interp(value, levels, quantiles)
-    return f"above {100 * rank:.0f} % of its past" if np.isfinite(rank) else "not known"
+    return f"above {100 * rank:.0f} % of past" if np.isfinite(rank) else "not known for"
 
 
 def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes | None) -> Axes:
@@ -300,8 +310,11 @@ if TYPE_CHECKING:
 
 _INDEX_DAYS = 30.0
 _NARROW = 300.0
-_FORWARD = "forward, from expiry to expiry"
-_BOUNDS = "model-free, bounds"
+_FORWARD = "between two expiries"
+_AT_FORWARD = "to expiry, at the money"
+_MAX_BOUND = 1.5
+"""Bounds of model-free volatility are drawn up to this multiple of the highest volatility."""
+_BOUNDS = "from all strikes, with bounds"
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
@@ -340,8 +353,8 @@ def term_structure(
     Returns
     -------
     Axes, or a plotly Figure
-        For volatility the upper axes. The lower axes end a tenth above the highest volatility; an arrowhead
-        marks a bound above them.
+        For volatility the upper axes. The lower axes end at most at one and a half times the highest
+        volatility; an arrowhead marks a bound above them.
 
     Raises
     ------
@@ -362,22 +375,24 @@ def term_structure(
     table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": atm, "forward_vol": vol})
     if before is not None:
         past, when = _before(before, fit)
-        earlier = f"at the forward, {when:%Y-%m-%d %H:%M}"
+        earlier = f"to expiry, {when:%Y-%m-%d %H:%M}"
         table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
     model_free = np.asarray(free["vol"])
     table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
     finite = np.flatnonzero(np.isfinite(atm))
-    ends = [f"{100 * atm[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in finite[[0, -1]]]
-    title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
+    ends = [
+        f"{100 * atm[place]:.1f} % to {dates[place].day} {dates[place]:%b %Y}" for place in finite[[0, -1]]
+    ]
+    title = f"{name_of(fit)}: at the money {', '.join(dict.fromkeys(ends))}"
     index = _index(free)
-    y = ("volatility\n[% a year]", "model-free\n[% a year]")
+    y = ("volatility\n[% a year]", "of all strikes\n[% a year]")
     levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
     centre = (levels.max() + levels.min()) / 2
     reach = 1.1 * (levels.max() - levels.min()) / 2
     # At least two points of volatility, so that a flat line does not look steep.
     limits = (centre - 0.01, centre + 0.01) if reach < 0.01 else None
     if engine == "plotly":
-        lines = [_steps_of(tenors, vol), _line_of(table, "atm", "at the forward")]
+        lines = [_steps_of(tenors, vol), _line_of(table, "atm", _AT_FORWARD)]
         if before is not None:
             lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
         bars = {"symmetric": False, "array": high - model_free, "arrayminus": model_free - low}
@@ -389,11 +404,11 @@ def term_structure(
         lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
     ax = style.axes(ax, size=(8.0, 5.5))
-    above, below = style.strips(ax, 2.0, 1.3, gap=0.26 if style.is_narrow(ax) else 0.13)  # for a legend
+    above, below = style.strips(ax, 1.8, 1.5, gap=0.26 if style.is_narrow(ax) else 0.13)  # for a legend
     above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
     if before is not None:
         above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
-    above.plot(tenors, atm, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
+    above.plot(tenors, atm, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=_AT_FORWARD)
     if limits is not None:
         above.set_ylim(limits)
     style.dress(above, title=title, y=y[0], form="percent")
@@ -444,7 +459,8 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     growth = np.asarray(curve["forward_carry"])
     dates = pd.DatetimeIndex(curve["expiry"].to_numpy())
     shape = "contango" if apr[-1] > 0 else "backwardation"
-    title = f"{name_of(curve)}: {100 * apr[-1]:+.2f} % a year to {dates[-1]:%Y-%m-%d}, {shape}"
+    to = f"{dates[-1].day} {dates[-1]:%b %Y}"
+    title = f"{name_of(curve)}: forward to {to} {100 * apr[-1]:+.2f} % a year over spot, {shape}"
     y = "basis [% per year, simple]"
     name = "forward over spot"
     table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
@@ -460,6 +476,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     if low * high > 0.0 and high - low < 0.5 * max(high, -low):  # on an axis with 0 the curve would look flat
         margin = max(0.3 * (high - low), 0.002)
         ax.set_ylim(low - margin, high + margin)
+        y += ",\naxis does not begin at 0"
     else:
         ax.axhline(0, color=GREY, lw=0.8)
     style.dress(ax, title=title, y=y, form="percent")
@@ -501,10 +518,10 @@ def _index(free: xr.Dataset) -> dict[str, float]:
 
 
 def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
-    """Return limits that include all volatilities, and bounds up to a tenth above the highest of them."""
+    """Return limits that include all volatilities, and bounds up to one and a half times the highest."""
     if not np.isfinite(vol).any():
         return None
-    top = min(np.nanmax(np.r_[vol, high]), 1.1 * np.nanmax(vol))
+    top = min(np.nanmax(np.r_[vol, high]), _MAX_BOUND * np.nanmax(vol))
     bottom = np.nanmin(np.r_[vol, low])
     margin = max(0.08 * (top - bottom), 0.005)
     return bottom - margin, top + margin

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _IMAGE_DPI = 140
 """Dots an inch of embedded images."""
 
-_MARGIN = 2.0
+_MARGIN = 5.0
 """Space around a panel [points]."""
 
 _RULES: dict[Any, Any] = {
@@ -135,6 +135,7 @@ def _shortened(text: str, title: str, name: str) -> str:
     text = re.sub(r"(fill|stroke): ?#(000000|262626)", r"\1: currentColor", text)
     for color, variable in (
         ("ffffff", "paper"),
+        ("0072b2", "blue"),
         ("7f3c8d", "violet"),
         ("542788", "below"),
         ("b35806", "above"),

@@ -91,20 +91,20 @@ def test_volatilities_are_those_of_the_table_in_percent() -> None:
     np.testing.assert_allclose(np.array(cells.z)[np.isin(cells.y, expected.index)], 100 * expected)
     figure = plot.term_structure(made.chain(), before=made.earlier(), engine="plotly")
     table, drawn = plot.data(figure), traces(figure)
-    np.testing.assert_allclose(drawn["at the forward"].y, table["atm"])
-    np.testing.assert_allclose(drawn["at the forward"].x, table["days"])
-    bars = drawn["model-free, bounds"]
+    np.testing.assert_allclose(drawn["to expiry, at the money"].y, table["atm"])
+    np.testing.assert_allclose(drawn["to expiry, at the money"].x, table["days"])
+    bars = drawn["from all strikes, with bounds"]
     np.testing.assert_allclose(bars.y, table["model_free"])
     np.testing.assert_allclose(bars.y + bars.error_y.array, table["model_free_high"])
     np.testing.assert_allclose(bars.y - bars.error_y.arrayminus, table["model_free_low"])
-    earlier = next(trace for name, trace in drawn.items() if name.startswith("at the forward, "))
+    earlier = next(trace for name, trace in drawn.items() if name.startswith("to expiry, 2"))
     np.testing.assert_allclose(earlier.y, table["atm_before"].dropna())
     level = plot.term_structure(made.chain(), engine="plotly")
     assert level.layout.yaxis.range == pytest.approx((0.49, 0.51), abs=1e-4), "no step of rounding is steep"
     figure = plot.term_structure(made.basis(), "basis", engine="plotly")
     table, drawn = plot.data(figure), traces(figure)
     np.testing.assert_allclose(drawn["forward over spot"].y, table["basis_apr"])
-    np.testing.assert_allclose(drawn["forward, from expiry to expiry"].y[1::3], table["forward_carry"])
+    np.testing.assert_allclose(drawn["between two expiries"].y[1::3], table["forward_carry"])
 
 
 @pytest.mark.parametrize("coverage", [WATCHED, None])

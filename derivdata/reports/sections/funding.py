@@ -10,8 +10,9 @@ import xarray as xr
 
 from derivdata import plot, tables, units
 from derivdata.analysis import funding
+from derivdata.plot.funding_rates import history_limits
 from derivdata.reports.data import Data
-from derivdata.reports.page import WIDE, Panel, Section, pct, rate
+from derivdata.reports.page import WIDE, Section, pct, rate
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
 
@@ -52,8 +53,14 @@ def funding_section(data: Data) -> Section:
         symbol: history.panel.sel(symbol=symbol).dropna("exchange", how="all")
         for symbol in map(str, history.panel["symbol"].values)
     }
+    limits = history_limits(list(by_symbol.values()), _HIGHLIGHT)
+    panels = []
+    for symbol, rates in by_symbol.items():
+        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.5)}
+        look |= {"highlight": _HIGHLIGHT, "limits": limits, "source": history.table}
+        panels.append(section.panel(plot.funding_history, rates, **look))
     section.figure(
-        [_history_panel(section, history.table, rates, symbol) for symbol, rates in by_symbol.items()],
+        panels,
         "Each lane is a venue, all at one scale; the venues with the highest and the lowest mean are shown. "
         "Orange: longs pay; purple: shorts pay; the dotted line is the median of all venues. A position that "
         "is long on a low lane and short on a high lane earns the difference.",
@@ -73,12 +80,6 @@ def funding_section(data: Data) -> Section:
         if symbol not in by_symbol:
             section.add_missing_note(f"The source has no funding rates of {symbol} for this window.")
     return section
-
-
-def _history_panel(section: Section, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> Panel:
-    title = f"{symbol} funding rate by venue over time"
-    look: dict[str, Any] = {"title": title, "size": (WIDE, 3.5), "highlight": _HIGHLIGHT, "source": table}
-    return section.panel(plot.funding_history, rates, **look)
 
 
 def _rates_now(section: Section, data: Data) -> None:

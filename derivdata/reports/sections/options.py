@@ -75,7 +75,8 @@ def history_panel(section: Section, data: Data, symbol: str, venue: str, now: An
         )
     title = f"{symbol} volatility index and skew over time on {venue}"
     look: dict[str, Any] = {"title": title, "size": (WIDE, 4.0)}
-    return section.panel(plot.volatility, history, symbol=symbol, source=chains, **look)
+    levels = history[["strip_index", "atm", "rr25"]].assign_attrs(history.attrs)  # a butterfly would be dense
+    return section.panel(plot.volatility, levels, symbol=symbol, source=chains, **look)
 
 
 def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Timestamp) -> xr.Dataset:
@@ -173,15 +174,22 @@ def realised_panel(section: Section, level: Level) -> Panel:
 
 def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     """Draw ATM volatility of each symbol and, dashed, realised volatility."""
+    ends = []
+    gaps = []
     for place, level in enumerate(levels):
         color = style.PALETTE[place]
-        for name, line, stroke in (("30-day ATM", level.implied, "-"), ("realised", level.realised, "--")):
-            last = 100.0 * float(line.dropna("time")[-1])
-            label = f"{level.symbol} {name} {last:.1f} %"
-            ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=label)
-    title = f"30-day ATM and {levels[0].days:.3g}-day realised volatility"
+        last = []
+        for name, line, stroke in (("implied", level.implied, "-"), ("realised", level.realised, "--")):
+            last.append(float(line.dropna("time")[-1]))
+            ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=name)
+            ends.append((last[-1], f"{level.symbol} {name} {100.0 * last[-1]:.1f} %", color))
+        gap = 100.0 * (last[0] - last[1])
+        side = "above" if gap > 0 else "below"
+        gaps.append(f"{level.symbol} {abs(gap):.1f} points {side}")
+    title = f"30-day implied volatility: {', '.join(gaps)} {levels[0].days:.3g}-day realised"
     style.dress(ax, title=title, y="volatility\n[% annualised]", form="percent")
-    style.legend(ax, "above")
+    style.note(ax, "solid: implied; dashed: realised")
+    style.label_ends(ax, ends)
     style.utc_axis(ax)
     style.footer(ax, *(level.table for level in levels), source=source)
     return ax
@@ -302,19 +310,18 @@ _READINGS = {
         "likely at every expiry."
     ),
     "term": (
-        "Rising: calm now, more expected later; falling: stress now. The steps are the forward volatility "
-        "between two expiries; dashed is a day earlier. Below, squares are the volatility of the complete "
-        "smile; their bars show the uncertainty from strikes that are not listed."
+        "Rising: calm now, more expected later; falling: stress now. The steps are the volatility between "
+        "two expiries; dashed is a day earlier. Below, squares are the volatility from all strikes; bars "
+        "show the uncertainty from strikes that are not listed."
     ),
     "history": (
         "On top the strip index and ATM volatility by time to expiry, labelled with the latest values. Below "
-        "the volatility of 25-delta calls minus puts (below zero, protection against a fall costs more) and "
-        "of both minus ATM (the butterfly). eSSVI fits of up to 32 chains of the window."
+        "the volatility of 25-delta calls minus puts (below zero, protection against a fall costs more). "
+        "eSSVI fits of up to 32 chains of the window."
     ),
     "strikes": (
-        "Calls upwards, puts downwards, in coins, with a colour for the largest expiry. Tall bars are "
-        "strikes at which many positions gain or lose value; which side is long is unknown. Max pain is the "
-        "price at which the options that expire then have the smallest total value."
+        "Calls upwards, puts downwards, in coins, of all expiries. Tall bars are strikes at which many "
+        "positions gain or lose value; which side is long is unknown."
     ),
 }
 """Figures of the section in order, and how to read each."""
@@ -459,7 +466,7 @@ def _term_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
         before=_day_before(data, book),
         source=book.chain,
         title=f"{book.symbol} term structure on {book.venue}",
-        size=(WIDE, 4.5),
+        size=(WIDE, 5.0),
     )
 
 
