@@ -77,9 +77,9 @@ HELD = settlements().drop(columns=["rate_bps_8h", "interval_hours", "kind"]).ass
         (
             OI,
             HELD.assign(oi_usd=90_171.0),
-            "okx BTC holds 90,171, which may be in coins or contracts, not USD",
+            "the median of okx BTC is 90,171: possibly coins or contracts, not USD",
         ),
-        (OI, HELD.assign(oi_usd=5.2e12), "BTC holds 5,200,000,000,000, which may be in another currency"),
+        (OI, HELD.assign(oi_usd=5.2e12), "BTC is 5,200,000,000,000: possibly another currency"),
     ],
 )
 def test_units_are_asked_about(archive: Archive, table: str, frame: pd.DataFrame, told: str) -> None:

@@ -61,9 +61,7 @@ def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
 
 def test_a_venue_or_a_table_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
     before = read(archive)
-    with pytest.raises(
-        ArchiveError, match="nothing was corrected: funding_history does not have matching rows"
-    ):
+    with pytest.raises(ArchiveError, match="nothing was corrected: no row of funding_history matches"):
         archive.delete(FUNDING, {"symbol": "LTC"})
     archive.delete(FUNDING, {"exchange": "okx"})
     assert archive.exchanges(FUNDING) == ("binance",)

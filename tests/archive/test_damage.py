@@ -92,7 +92,7 @@ def test_the_damage_of_a_copy_is_not_told_of_the_other(archive: Archive, tmp_pat
     files = copy._entry(table).files
     for file in files:
         (copy.path / file.path).write_bytes(b"nothing")
-    with engine() as one, one.door.serving(copy._storage, files):
+    with engine() as one, one.files.serving(copy._storage, files):
         with pytest.raises(ArchiveError, match=r"copy/.*: the file is damaged"):
             copy.read(table.name, *EVER)
         with pytest.raises(ArchiveError, match="mine: DuckDB cannot read: Binder Error"):

@@ -125,7 +125,7 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
     assert objects_of(places[1]) == named(places[1])
     paths = {str(path.relative_to(places[0].path)) for path in places[0].path.rglob("*") if path.is_file()}
     assert paths - {".lock"} == named(places[0])
-    with pytest.raises(ArchiveError, match="needs an archive in a local folder"):
+    with pytest.raises(ArchiveError, match="requires an archive in a local folder"):
         _ = places[1].path
 
 
@@ -215,13 +215,13 @@ def test_a_store_without_conditional_writes_is_refused(
     monkeypatch.setattr(ObjectStore, "_put", put)
     archive = open_archive(f"s3://{bucket}/derivs")
     for _ in range(2):
-        with pytest.raises(ArchiveError, match=rf"this store ignores conditions of a put \({header}\)"):
+        with pytest.raises(ArchiveError, match=rf"this store ignores {header} of a put"):
             archive.append(FUNDING, rates())
         assert files().find(bucket) == []
     open_archive(tmp_path / "derivs").append(FUNDING, rates(["BTC"]))
     files().put(str(tmp_path / "derivs"), f"{bucket}/", recursive=True)
     copied = objects_of(archive)
-    with pytest.raises(ArchiveError, match="this store ignores conditions"):
+    with pytest.raises(ArchiveError, match="this store ignores If"):
         archive.append(FUNDING, rates(["ETH"]))
     assert (objects_of(archive), len(archive.read(FUNDING, *EVER))) == (copied, 192)
     monkeypatch.undo()
@@ -256,7 +256,7 @@ def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pyt
         open_archive(f"s3://{bucket}/notes")
     with pytest.raises(ArchiveError, match=r"nothing was appended, and the archive is unchanged: .*bucket"):
         open_archive("s3://nobody-s/derivs").append(FUNDING, rates())
-    with pytest.raises(ArchiveError, match="name a bucket"):
+    with pytest.raises(ArchiveError, match="got no bucket"):
         open_archive("s3://")
     assert list(tmp_path.iterdir()) == []
 
@@ -274,7 +274,7 @@ def test_other_addresses_make_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ArchiveError, match="cannot be opened, only folders and s3://bucket/path: copy it"):
+    with pytest.raises(ArchiveError, match="expected a folder or s3://bucket/path, got .*: copy the archive"):
         open_archive(address)
     assert list(tmp_path.iterdir()) == []
 

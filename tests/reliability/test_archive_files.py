@@ -130,7 +130,7 @@ CASES = {
     "marker of another program": Case(of_another_program, "does not belong to", "does not belong to"),
     "marker gone": Case(marker_gone, "not an archive: ", "not an archive: "),
     "marker that leads away": Case(
-        marker_leads_away, "is not a valid place of a file", "is not a valid place of a file"
+        marker_leads_away, "is not a valid path of an archive", "is not a valid path of an archive"
     ),
 }
 
@@ -363,7 +363,7 @@ def test_an_older_file_that_cannot_be_this_table_is_named_and_kept(
     version(monkeypatch, archive, older, totals("aevo").drop(columns="total_oi_usd"))
     before = contents(archive.path)
     told = (
-        r"\.parquet: the file was written by another version of derivdata: it lacks the column total_oi_usd"
+        r"\.parquet: another version of derivdata wrote this file \(it lacks the column total_oi_usd"
     )
     for attempt in (lambda: read_totals(archive), lambda: archive.append(NOW.name, totals("aevo"))):
         with pytest.raises(ArchiveError, match=told):
@@ -378,7 +378,7 @@ def test_a_number_that_this_version_cannot_hold_is_named(
     kinds = NOW.columns
     older = replace(NOW, columns=kinds | {"symbol_count": replace(kinds["symbol_count"], kind=Kind.NUMBER)})
     version(monkeypatch, archive, older, totals("aevo", symbol_count=[3.5, 1.0]))
-    with pytest.raises(ArchiveError, match=r"\.parquet: the file was written by another version .*3\.5"):
+    with pytest.raises(ArchiveError, match=r"\.parquet: another version of derivdata wrote this file .*3\.5"):
         read_totals(archive)
 
 

@@ -62,7 +62,7 @@ def open_archive(
         credentials and, where it is not Amazon's, the store's address: ``AWS_ENDPOINT_URL``). Nothing is
         written before the first `Archive.append`.
     create
-        Whether an absent or empty place becomes a new archive; otherwise it is an error.
+        Whether a missing or empty place becomes a new archive; with False it is an error.
     lock_timeout
         Seconds that an append waits for other writers.
 
@@ -75,8 +75,8 @@ def open_archive(
     ValueError
         `path` cannot be a path.
     ArchiveError
-        No archive is there, the place holds something else or cannot be reached, the manifest is damaged, or
-        the archive was written by a newer version; or addresses of this kind are not supported.
+        The archive does not exist, the place contains something else or cannot be reached, the manifest is
+        damaged, a newer version wrote the archive, or addresses of this kind are not supported.
     ImportError
         The extra ``derivdata[s3]`` is not installed.
 

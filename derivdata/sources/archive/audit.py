@@ -233,7 +233,7 @@ def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
     if isinstance(values.dtype, pd.CategoricalDtype) and all(
         isinstance(word, str) and change(word) == word for word in values.cat.categories
     ):
-        return None  # no need to look which of them occur: that would read every row
+        return None  # without a look at which categories occur, which would read every row
     words = values.dropna().unique()
     if not all(isinstance(word, str) for word in words):
         return None
@@ -425,8 +425,8 @@ _NEAR_FLOOR = 10.0
 def _refuse_mixed_units(rows: pd.DataFrame) -> None:
     """Refuse series that mix percent and fractions.
 
-    The floor of such rows is exactly 100 times, or a hundredth of, what it is. Either it is the rule in a
-    series, or several rows of it follow each other with no row at the true floor between them.
+    In such rows the floor is exactly 100 times, or a hundredth of, the true floor. Either most rows of a
+    series are at the moved floor, or several of them follow each other with none at the true floor between.
     """
     rates = rows["rate_bps_8h"].to_numpy(dtype=np.float64, na_value=np.nan)
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
@@ -542,10 +542,12 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
         for factor, what in _FACTORS.items():
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
             near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
-            # Markets differ, so one symbol proves nothing, but of the two large factors.
+            # Markets differ, so a single symbol is evidence only for the two large factors.
             enough = len(ratios) >= (1 if factor >= 100 else _LEAST_SYMBOLS)
             if enough and near.mean() > 0.5:
-                size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
+                size = f"{ratio:.3g} times"
+                if ratio <= 1:
+                    size = f"1/{1 / ratio:.3g} of"
                 raise Question(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
                     f"{', '.join(map(str, those[near][:5]))}",
@@ -589,7 +591,7 @@ def _refuse_coins(some: pd.DataFrame) -> None:
         if small or median > _HUGE_OI_USD:
             guess = "coins or contracts" if small else "another currency or unit"
             raise Question(
-                f"oi_usd: {exchange} {symbol} holds {median:,.0f}, which may be in {guess}, not USD",
+                f"oi_usd: the median of {exchange} {symbol} is {median:,.0f}: possibly {guess}, not USD",
                 "pass --unit coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by "
                 "the price or the contract's size first, or pass --accept unit (accept=['unit']) for USD",
             )

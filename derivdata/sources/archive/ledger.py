@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -30,7 +30,7 @@ CONFIRMED_FOR = pd.Timedelta(30, "D")
 """How long a confirmed gap is not requested again."""
 
 CONFIRMED_GAP = "confirmed_gap"
-"""The source of such a window in `requests_frame`."""
+"""The `source` of a confirmed gap in `requests_frame`."""
 
 _ALL = "*"
 _DIGITS = re.compile(r"\d+")
@@ -38,7 +38,7 @@ _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error", 
 
 
 class LedgerFile(NamedTuple):
-    """A venue's file that was read: its name, the SHA-256 and size [bytes] of it, and when it was written."""
+    """A venue's file that was read: its name, SHA-256, size [bytes] and time of last change."""
 
     name: str
     sha256: str
@@ -50,8 +50,8 @@ class LedgerEntry(NamedTuple):
     """One request: its venue, symbol (None for all) and window.
 
     `error` is the reason of a failure, `file` the bulk file of the rows, None for a request. `incomplete_at`
-    is the time of a response that lacks rows of the window; with `is_open` no row follows yet, so the rows
-    may be late and are not a confirmed gap.
+    is the time of a response that lacks rows of the window. With `is_open` there is no later row yet: the
+    missing rows may only be late, so they are not a confirmed gap.
     """
 
     exchange: str
@@ -65,7 +65,7 @@ class LedgerEntry(NamedTuple):
 
 
 Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.Instant, times.Instant]
-"""An entry, or its parts without an error as a user writes them."""
+"""An entry, or its first four fields as a plain tuple."""
 
 
 class _Windows(msgspec.Struct, omit_defaults=True):
@@ -87,8 +87,8 @@ class _Windows(msgspec.Struct, omit_defaults=True):
 
     def enter_incomplete(self, start: int, end: int, error: str, at: int, *, is_open: bool) -> None:
         """Enter a window without rows: a gap is confirmed if the previous response lacked the same rows."""
-        before = [*self.incomplete, *(gap[:3] for gap in self.confirmed)]
-        is_confirmed = not is_open and any(gap[:2] == (start, end) for gap in before)
+        gaps = [(first, last) for first, last, *_ in (*self.incomplete, *self.confirmed)]
+        is_confirmed = not is_open and (start, end) in gaps
         self.answered = _without(self.answered, [(start, end)])
         self.failed = _outside(self.failed, [(start, end)])
         self.incomplete = [gap for gap in self.incomplete if gap[1] <= start or gap[0] >= end]
@@ -97,6 +97,21 @@ class _Windows(msgspec.Struct, omit_defaults=True):
             self.confirmed = sorted([*self.confirmed, (start, end, error, at)])
         else:
             self.incomplete = sorted([*self.incomplete, (start, end, error)])
+
+    def forget_before(self, cut: int) -> None:
+        """Remove the time before `cut` from all windows."""
+        self.answered = [(max(a, cut), b) for a, b in self.answered if b > cut]
+        self.failed = [(max(a, cut), b, why) for a, b, why in self.failed if b > cut]
+        self.incomplete = [(max(a, cut), b, why) for a, b, why in self.incomplete if b > cut]
+        self.confirmed = [(max(a, cut), b, why, at) for a, b, why, at in self.confirmed if b > cut]
+        self.files = {name: (max(a, cut), b, file) for name, (a, b, file) in self.files.items() if b > cut}
+
+    def spans(self) -> Iterator[tuple[str, bool, list[tuple[int, int, str]]]]:
+        """Yield source, success and windows with their errors, as `requests_frame` lists them."""
+        yield "request", True, [(a, b, "") for a, b in self.answered]
+        yield "request", False, sorted([*self.failed, *self.incomplete])
+        yield CONFIRMED_GAP, True, [gap[:3] for gap in self.confirmed]
+        yield "file", True, [(a, b, "") for a, b in self.filed]
 
 
 _Ledger = dict[str, dict[str, dict[str, _Windows]]]
@@ -137,11 +152,10 @@ def enter_requests(
         entered = windows.known
         windows.failed = _spans(_outside(dict.fromkeys(windows.failed), entered))
         windows.incomplete = _outside(windows.incomplete, entered)
-        windows.confirmed = [
-            (first, last, why, at)
-            for a, b, why, at in windows.confirmed
-            for first, last in _without([(a, b)], entered)
-        ]
+        confirmed = []
+        for first, last, why, at in windows.confirmed:
+            confirmed += [(a, b, why, at) for a, b in _without([(first, last)], entered)]
+        windows.confirmed = confirmed
     return _write(storage, name, ledger), news
 
 
@@ -153,16 +167,14 @@ def forget_requests(
     Dropped rows must not look like a successful window without rows.
     """
     ledger = _load(storage, name)
+    if not ledger:
+        return name
     for table, exchanges in ledger.items():
         cut = micros(cuts.get(table, otherwise))
-        for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
-            windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
-            windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
-            windows.incomplete = [(max(a, cut), b, why) for a, b, why in windows.incomplete if b > cut]
-            windows.confirmed = [(max(a, cut), b, why, at) for a, b, why, at in windows.confirmed if b > cut]
-            recent = {name: filed for name, filed in windows.files.items() if filed[1] > cut}
-            windows.files = {name: (max(a, cut), b, file) for name, (a, b, file) in recent.items()}
-    return _write(storage, name, ledger) if ledger else name
+        for symbols in exchanges.values():
+            for windows in symbols.values():
+                windows.forget_before(cut)
+    return _write(storage, name, ledger)
 
 
 def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
@@ -181,7 +193,7 @@ def _digest(text: bytes) -> str:
 
 
 def content_of(name: str) -> str:
-    """Return the part of a ledger's name that its text gives; in a store of objects the rest is random."""
+    """Return the part of a ledger's name that is its digest; in an object store the rest is random."""
     return name[: len("ledger-") + 16]
 
 
@@ -191,19 +203,14 @@ def _is_named_by(name: str, digest: str) -> bool:
 
 def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     """Return the ledger as a table: one row per table, venue, symbol (missing: all) and window."""
-    rows = [
-        (table, exchange, None if symbol == _ALL else symbol, first, end, is_answered, _shown(error), source)
-        for table, exchanges in sorted(_load(storage, name).items())
-        for exchange, symbols in sorted(exchanges.items())
-        for symbol, windows in sorted(symbols.items())
-        for source, is_answered, spans in (
-            ("request", True, [(a, b, "") for a, b in windows.answered]),
-            ("request", False, sorted([*windows.failed, *windows.incomplete])),
-            (CONFIRMED_GAP, True, [gap[:3] for gap in windows.confirmed]),
-            ("file", True, [(a, b, "") for a, b in windows.filed]),
-        )
-        for first, end, error in spans
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for table, exchanges in sorted(_load(storage, name).items()):
+        for exchange, symbols in sorted(exchanges.items()):
+            for symbol, windows in sorted(symbols.items()):
+                series = (table, exchange, None if symbol == _ALL else symbol)
+                for source, is_answered, spans in windows.spans():
+                    for first, end, error in spans:
+                        rows.append((*series, first, end, is_answered, _shown(error), source))
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     for column in ("start", "end"):
         frame[column] = pd.to_datetime(frame[column], unit="us", utc=True).dt.as_unit("us")
@@ -251,7 +258,7 @@ def _load(storage: Storage, name: str) -> _Ledger:
         return {}
     try:
         text = storage.read(name)
-        if not _is_named_by(name, _digest(text)):  # the manifest, which names it, is sealed
+        if not _is_named_by(name, _digest(text)):  # the manifest with the name is sealed
             raise msgspec.DecodeError("it differs from the written one")
         return _LEDGERS.decode(text)
     except (OSError, msgspec.DecodeError) as problem:
@@ -287,7 +294,10 @@ def _outside(
     spans: Iterable[tuple[int, int, str]], union: list[tuple[int, int]]
 ) -> list[tuple[int, int, str]]:
     """Return the parts of windows with a text that are outside a union."""
-    return [(first, last, why) for a, b, why in spans for first, last in _without([(a, b)], union)]
+    outside = []
+    for first, last, why in spans:
+        outside += [(a, b, why) for a, b in _without([(first, last)], union)]
+    return outside
 
 
 def _without(intervals: Iterable[tuple[int, int]], union: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -4,8 +4,8 @@ Every change of an archive (an append, a correction, an entry in the ledger) wri
 replaces the manifest, the only file that ever changes. One replacement is one commit, so a storage only needs
 to read the manifest, write files, and replace the manifest if it is still the one that was read.
 
-Its last field is a seal, a keyed hash of all the text before it. A byte that changes on disk is an error
-then, and never a table, a name or a file less.
+Its last field is a seal, a keyed hash of all the text before it. If a byte changes on disk, reading the
+manifest raises an error; it never loses a table, a name or a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from derivdata.sources.archive.storage import LEDGER_FILE, MANIFEST, ManifestCha
 from derivdata.support.text import warn_caller
 
 BLOCK_BYTES = 1 << 18
-"""Files are checked in pieces of as many bytes: small next to a read of a file, large next to a checksum."""
+"""Bytes of a block with its own checksum: few compared with a file, many compared with a checksum."""
 
 _FORMAT = "derivdata-archive"
 _VERSION = 4
@@ -70,6 +70,11 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return name[:-3] if self.by_day else name
 
 
+def row_count(files: Iterable[DataFile]) -> int:
+    """Return the number of rows of some files."""
+    return sum(file.rows for file in files)
+
+
 class TableEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One table: its files, values of text columns, and venues' names of contracts by venue and symbol."""
 
@@ -103,8 +108,8 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     """State of an archive: its tables and their files, corrections, versions.
 
     `id` is created once. `identity` is a hash of all appends, corrections and requests in order, and `past`
-    its value after the last change of the past (`commits.past_after`). `commits` counts replacements.
-    `ledger` names the file of requests. `beside` is empty: format 4 has the field.
+    its value after the last change of the past (`past_after`). `commits` counts replacements.
+    `ledger` names the file of requests. `beside` is always empty: it is a field of format 4.
     """
 
     identity: str = ""
@@ -147,7 +152,7 @@ def empty_manifest() -> Manifest:
 
 
 def load(storage: Storage) -> Manifest | None:
-    """Return the manifest of an archive; None where the place is absent or empty."""
+    """Return the manifest of an archive; None if the place does not exist or is empty."""
     return load_with_version(storage)[0]
 
 
@@ -163,7 +168,7 @@ def load_with_version(storage: Storage) -> tuple[Manifest | None, Any]:
 
 
 def save(storage: Storage, manifest: Manifest, version: Any = None) -> None:
-    """Replace the manifest; it is stored for good when this returns."""
+    """Replace the manifest; it is durable when this returns."""
     storage.replace_manifest(sealed(msgspec.json.encode(manifest)), version)
 
 
@@ -216,14 +221,14 @@ def _inside(storage: Storage, manifest: Manifest) -> Manifest:
     if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
         places.append(manifest.ledger)
     if places:
-        why = f"{places[0]!r} is not a valid place of a file of an archive"
+        why = f"{places[0]!r} is not a valid path of an archive file"
         raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({why}): restore it from a copy")
     return manifest
 
 
 def _has_appeared(storage: Storage) -> bool:
     """Return whether another writer has just created a manifest; raise for a folder with other contents."""
-    try:  # one look: two would differ where another thread makes the folder between them
+    try:  # list once: between two listings another thread may create the folder
         names = storage.names()
     except FileNotFoundError:
         return False
@@ -231,7 +236,7 @@ def _has_appeared(storage: Storage) -> bool:
         raise ArchiveError(f"{storage}: must be a folder, got a file") from None
     except OSError as problem:
         raise _unreadable(storage, problem) from None
-    # A collector may keep a body that it could not read before there is a first row.
+    # A collector may store an unreadable body before the archive has its first row.
     foreign = next((name for name in names if not name.startswith(".") and name != "quarantine"), None)
     if foreign is not None and MANIFEST not in names:
         raise ArchiveError(
@@ -251,7 +256,7 @@ T = TypeVar("T")
 
 
 class Overtaken(ArchiveError):
-    """Other writers were faster at every attempt: nothing was written, and nothing will be."""
+    """Other writers were faster at every attempt; nothing was written."""
 
 
 class Change(NamedTuple, Generic[T]):
@@ -269,9 +274,9 @@ class Change(NamedTuple, Generic[T]):
 def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
     """Apply a change atomically, after the changes of other writers.
 
-    `change` gets the manifest and writes new files. Where no one else can be kept from writing, it is called
-    again with the new manifest whenever another writer was faster. A writer that dies leaves the old state,
-    and files that no manifest names. On return the data is stored for good.
+    `change` gets the manifest and writes new files. A store without locks cannot prevent other writes, so
+    `change` is called again with the new manifest whenever another writer was faster. A writer that dies
+    leaves the old state, and files that no manifest names. When this returns, the data is durable.
     """
     load(storage)
     until = time.monotonic() + timeout

@@ -33,7 +33,7 @@ from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import schemas
-from derivdata.sources.archive.manifest import BLOCK_BYTES, DataFile
+from derivdata.sources.archive.manifest import BLOCK_BYTES, DataFile, row_count
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Kind, Table
@@ -42,7 +42,7 @@ _SCHEME = "derivdata"
 _MEMORY = "4GB"
 _KEPT_BLOCKS = 64
 _INTERRUPT = re.compile(r"^KeyboardInterrupt\b", re.MULTILINE)
-"""How the traceback ends that DuckDB's error has for a text where Ctrl-C came in our file system."""
+"""Last line of the traceback in the text of DuckDB's error, if Ctrl-C came in our file system."""
 _WRITTEN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -54,7 +54,10 @@ def quoted(text: str) -> str:
 def checked_bytes(
     storage: Storage, file: DataFile, start: int, end: int, checked: dict[int, bytes] | None = None
 ) -> bytes:
-    """Return bytes of a file after its blocks were checked; those `kept`, by number, were checked before."""
+    """Return bytes of a file after its blocks were checked.
+
+    `checked` has blocks that were checked before, by number; new blocks are added to it.
+    """
     first = start // BLOCK_BYTES
     last = -(-end // BLOCK_BYTES)
     at = first * BLOCK_BYTES
@@ -105,29 +108,30 @@ def _require_checksum(file: DataFile, number: int, checksum: int) -> None:
 
 
 class _Served(NamedTuple):
-    """A file that is served; `kept` are checked blocks, of small files and where a read is a request."""
+    """A served file and its checked blocks, None for a large file in a folder: its blocks are read again."""
 
     storage: Storage
     file: DataFile
-    kept: dict[int, bytes] | None
+    checked: dict[int, bytes] | None
 
 
 class _OpenFile:
-    """One file as DuckDB reads it: several of its threads share a handle, so each has its own place."""
+    """One file as DuckDB reads it. Several of its threads share a handle, so each has its own position."""
 
     def __init__(self, path: str, served: _Served, failures: dict[str, OSError]) -> None:
         self._path = path
         self._failures = failures
-        self._storage, self._file, self._kept = served
+        self._storage, self._file, self._checked = served
         self._place = threading.local()
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Move this thread's place, and return it."""
-        self._place.at = offset + {0: 0, 1: getattr(self._place, "at", 0), 2: self._file.size}[whence]
+        """Move this thread's position, and return it."""
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: self._file.size}
+        self._place.at = offset + bases[whence]
         return int(self._place.at)
 
     def tell(self) -> int:
-        """Return this thread's place."""
+        """Return this thread's position."""
         return int(getattr(self._place, "at", 0))
 
     def read(self, size: int = -1) -> bytes:
@@ -135,7 +139,9 @@ class _OpenFile:
         start = self.tell()
         end = self._file.size if size < 0 else min(start + size, self._file.size)
         try:
-            data = checked_bytes(self._storage, self._file, start, end, self._kept) if end > start else b""
+            data = b""
+            if end > start:
+                data = checked_bytes(self._storage, self._file, start, end, self._checked)
         except OSError as problem:
             self._failures[self._path] = problem
             raise
@@ -149,8 +155,8 @@ class _OpenFile:
         """Do nothing: every read opens and closes the file itself."""
 
 
-class _Door(AbstractFileSystem):  # type: ignore[misc]
-    """DuckDB's file system; a path is the scheme, the number of a storage and a place."""
+class _ServedFiles(AbstractFileSystem):  # type: ignore[misc]
+    """DuckDB's file system; a path is the scheme, the number of a storage and the path of a file in it."""
 
     protocol = _SCHEME
     cachable = False
@@ -198,7 +204,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         if mode != "rb":
             raise PermissionError(
-                errno.EROFS, ("archives must be written by their methods, such as append and replace"), path
+                errno.EROFS, "archives must be written by their methods, such as append and replace", path
             )
         return _OpenFile(path, self._file(path), self.failures)
 
@@ -217,7 +223,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
         return {"name": path, "size": self.size(path), "type": "file"}
 
     def modified(self, path: str) -> datetime:
-        """Return the same for all: files are never changed, and their names are of their digests."""
+        """Return the same time for all files: they never change, and their digests are in their names."""
         return _WRITTEN
 
 
@@ -254,12 +260,12 @@ def _interruptible() -> Iterator[None]:
 
 
 class Engine:
-    """A database of DuckDB in memory, that has nothing but views of files of archives."""
+    """A DuckDB database in memory that contains only views of archive files."""
 
     def __init__(self, threads: int, memory: str = _MEMORY) -> None:
-        self.door = _Door()
+        self.files = _ServedFiles()
         self._connection = duckdb.connect(config={"threads": threads, "async_threads": 1})
-        self._connection.register_filesystem(self.door)
+        self._connection.register_filesystem(self.files)
         # The order matters: paths cannot be allowed once access is off, and nothing can be set once it is
         # locked. Footers are cached, because files never change; blocks are not, so memory stays constant.
         for statement in (
@@ -284,45 +290,47 @@ class Engine:
         self._connection.close()
 
     def leak(self) -> None:
-        """Keep it indefinitely: in a forked child it cannot be closed, as its threads are the parent's."""
+        """Keep the connection alive: a forked child cannot close it, because its threads are the parent's."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def select(self, sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
         """Return the result of a query over some files, whose list replaces ``{files}``."""
-        with self._asking(storage, files, f"{storage}: DuckDB cannot read", ArchiveError) as (cursor, paths):
+        with self._query(storage, files, f"{storage}: DuckDB cannot read", ArchiveError) as (cursor, paths):
             return cursor.sql(_over(sql, paths)).to_arrow_table()
 
     def statement(
         self, sql: str, views: Mapping[str, tuple[str, Sequence[DataFile]]], storage: Storage
     ) -> pa.Table:
         """Run one statement of a user, over views whose definitions have ``{files}`` for their files."""
-        files = [file for _, some in views.values() for file in some]
-        with self._asking(storage, files, "query", ValueError) as (cursor, paths):
-            at = 0
-            for name, (definition, some) in views.items():
-                cursor.execute(
-                    f'CREATE TEMP VIEW "{name}" AS {_over(definition, paths[at : at + len(some)])}'
-                )
-                at += len(some)
+        files: list[DataFile] = []
+        for _, files_of_view in views.values():
+            files += files_of_view
+        with self._query(storage, files, "query", ValueError) as (cursor, paths):
+            first = 0
+            for name, (definition, files_of_view) in views.items():
+                end = first + len(files_of_view)
+                cursor.execute(f'CREATE TEMP VIEW "{name}" AS {_over(definition, paths[first:end])}')
+                first = end
             statements = cursor.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise ValueError("query must be one SELECT; use append or replace to write to an archive")
             return cursor.sql(sql).to_arrow_table()
 
     @contextmanager
-    def _asking(
+    def _query(
         self, storage: Storage, files: Sequence[DataFile], what: str, kind: type[Exception]
     ) -> Iterator[tuple[Any, list[str]]]:
         """Serve some files, yield a cursor and their paths, and translate errors of both sides."""
         cursor = self._connection.cursor()
-        with self.door.serving(storage, files) as paths:
+        with self.files.serving(storage, files) as paths:
             try:
                 with _interruptible():
                     yield cursor, paths
             except duckdb.Error as problem:
                 for path, file in zip(paths, files, strict=True):
-                    if (met := self.door.failures.get(path)) is not None:
-                        raise damaged(storage, file, met) from None
+                    failure = self.files.failures.get(path)
+                    if failure is not None:
+                        raise damaged(storage, file, failure) from None
                 message = problem if kind is ValueError else str(problem).splitlines()[0]
                 raise kind(f"{what}: {message}") from None
             finally:
@@ -384,7 +392,7 @@ class _Process:
             self._engine = None
 
     def _before(self) -> None:
-        # A child has none of the threads that DuckDB waits for: an engine at rest is ended, in both.
+        # A child does not have DuckDB's threads, which it waits for, so an unused engine is closed first.
         self._held = self._lock.acquire(timeout=5.0)
         if self._held and self._engine is not None and not self._users:
             self.close()
@@ -425,7 +433,7 @@ EVER = TimeRange(-(2**63), 2**63 - 1)
 def read_filter(
     table: Table, symbols: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, frozenset[str]]:
-    """Return the requested symbols and venues, as values by column."""
+    """Return the requested symbols and venues by column, without columns that keep all values."""
     arguments = {"symbol": ("symbols", symbols), "exchange": ("venues", venues)}
     where = {}
     for column, (argument, values) in arguments.items():
@@ -452,7 +460,7 @@ class Selection(NamedTuple):
         return np.asarray(chosen)
 
     def narrowed(self, column: str, values: Collection[str]) -> Selection:
-        """Return the rows of it that have one of some values in a column."""
+        """Return the part of the selection with one of some values in a column."""
         allowed = frozenset(values) & frozenset(self.where.get(column, values))
         return Selection({**self.where, column: allowed}, self.window)
 
@@ -499,7 +507,7 @@ def stamp(value: int) -> pd.Timestamp:
 
 
 _SCALE = 1 << 20
-"""Sums are of whole numbers of 2⁻²⁰ USD: these are exact, so that no order of adding changes a bit."""
+"""Values are added up as integers of 2⁻²⁰ USD. These sums are exact, so the order of rows does not matter."""
 
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -541,8 +549,8 @@ def read(
         chosen = [name for name in table.columns if name in names and (columns is None or name in columns)]
         rows = f"SELECT {_listed(chosen)} FROM read_parquet({{files}}) {_where(group, selection)}"
         if newest:
-            # The rows are read a second time, only for the few newest times. In this form DuckDB builds its
-            # hash table of these few, not of the rows.
+            # The rows are read twice, the second time only for the few newest times. In this form DuckDB
+            # builds its hash table from these times instead of all rows.
             series = _listed([name for name in schemas.latest_by(table) if name in names])
             last = f"SELECT {series}, max(time) AS newest FROM rows GROUP BY ALL"
             rows = (
@@ -552,7 +560,7 @@ def read(
             )
         if order:
             rows += f" ORDER BY {_listed([name for name in order if name in names])}"
-        rows_of_group = _asked(rows, storage, group)
+        rows_of_group = _select(rows, storage, group)
         if len(rows_of_group):
             try:
                 tables.append(schemas.as_now(rows_of_group, table))
@@ -576,15 +584,16 @@ def sums(
         f"FROM read_parquet({{files}}) {_where(files, selection)} GROUP BY ALL ORDER BY ALL"
     )
     try:
-        sums_by_series = _asked(sql.replace("{whole}", "BIGINT", 1), storage, files)
-    except ArchiveError:  # a value beyond 8.8e12 needs 128 bits, at half as much more time
-        sums_by_series = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, files)
-    texts = {name: sums_by_series[name].dictionary_encode() for name in ("exchange", "resolution")}
-    return pa.table({name: texts.get(name, sums_by_series[name]) for name in _SUMS.names}).cast(_SUMS)
+        sums_by_series = _select(sql.replace("{whole}", "BIGINT", 1), storage, files)
+    except ArchiveError:  # values above 8.8e12 need 128 bits, which takes 50 % longer
+        sums_by_series = _select(sql.replace("{whole}", "HUGEINT", 1), storage, files)
+    for position, name in enumerate(("exchange", "resolution")):
+        sums_by_series = sums_by_series.set_column(position, name, sums_by_series[name].dictionary_encode())
+    return sums_by_series.cast(_SUMS)
 
 
 def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
-    """Return the definition of a view of a table's files; `Engine.statement` puts them for ``{files}``."""
+    """Return the definition of a view of a table's files; `Engine.statement` replaces ``{files}`` by them."""
     groups = _by_columns(storage, table, files)
     names: frozenset[str] = frozenset().union(*(stored for stored, _ in groups))
     options = ", union_by_name = true" if len(groups) > 1 else ""
@@ -594,26 +603,30 @@ def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
 def slices(
     storage: Storage, table: Table, files: Sequence[DataFile], selection: Selection, rows: int
 ) -> Iterator[Selection]:
-    """Divide a selection by values of the leading column, in order, into parts of about so many rows each."""
-    if sum(file.rows for file in files) <= rows:
+    """Divide a selection by values of the leading column, in order, into slices of about `rows` rows."""
+    if row_count(files) <= rows:
         yield selection
         return
     lead = schemas.sorting(table)[0]
     if table.columns[lead].kind is not Kind.TEXT:
-        yield selection  # otherwise each time would be a separate part
+        yield selection  # a slice for each time would be too small
         return
     counts: dict[str, int] = {}
     for _, group in _by_columns(storage, table, files):
         chosen_rows = f"read_parquet({{files}}) {_where(group, selection)}"
-        counted = _asked(f"SELECT {lead}, count(*) FROM {chosen_rows} GROUP BY {lead}", storage, group)
-        for name, size in zip(*(column.to_pylist() for column in counted.columns), strict=True):
+        counted = _select(f"SELECT {lead}, count(*) FROM {chosen_rows} GROUP BY {lead}", storage, group)
+        names, sizes = counted.columns
+        for name, size in zip(names.to_pylist(), sizes.to_pylist(), strict=True):
             counts[name] = counts.get(name, 0) + size
     chosen: list[str] = []
+    chosen_count = 0
     for name in sorted(counts):
         chosen.append(name)
-        if sum(counts[series] for series in chosen) >= rows:
+        chosen_count += counts[name]
+        if chosen_count >= rows:
             yield selection.narrowed(lead, chosen)
             chosen = []
+            chosen_count = 0
     if chosen:
         yield selection.narrowed(lead, chosen)
 
@@ -623,10 +636,11 @@ def distinct_values(
 ) -> dict[str, list[str]]:
     """Return the values of some text columns, sorted."""
     groups = _by_columns(storage, table, files)
-    return {
-        name: sorted(_distinct(storage, [group for stored, group in groups if name in stored], name))
-        for name in names
-    }
+    values = {}
+    for name in names:
+        with_column = [group for stored, group in groups if name in stored]
+        values[name] = sorted(_distinct(storage, with_column, name))
+    return values
 
 
 def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str]:
@@ -637,16 +651,22 @@ def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str
 
 def _distinct(storage: Storage, groups: Sequence[Sequence[DataFile]], term: str) -> set[str]:
     sql = f"SELECT DISTINCT {term} AS word FROM read_parquet({{files}}) WHERE word IS NOT NULL"
-    return {word for group in groups for word in _asked(sql, storage, group)["word"].to_pylist()}
+    words: set[str] = set()
+    for group in groups:
+        words.update(_select(sql, storage, group)["word"].to_pylist())
+    return words
 
 
 def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> list[DataFile]:
     """Return the files with every column of the table; files of a newer version may have more."""
-    groups = _by_columns(storage, table, files)
-    return [file for names, group in groups if names <= set(table.columns) for file in group]
+    readable: list[DataFile] = []
+    for names, group in _by_columns(storage, table, files):
+        if names <= set(table.columns):
+            readable += group
+    return readable
 
 
-def _asked(sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
+def _select(sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
     with engine() as connection:
         return connection.select(sql, storage, files)
 

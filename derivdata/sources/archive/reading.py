@@ -17,7 +17,7 @@ from derivdata.sources import Query
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import queries, schemas
 from derivdata.sources.archive.ledger import LedgerFile, ledger_files, requests_frame, unanswered_windows
-from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry, row_count
 from derivdata.sources.archive.queries import (
     EVER_ALL,
     Engine,
@@ -29,7 +29,7 @@ from derivdata.sources.archive.queries import (
     time_range,
 )
 from derivdata.sources.archive.schemas import archive_table, frame_of, sorting
-from derivdata.sources.archive.storage import Storage
+from derivdata.sources.archive.storage import MANIFEST, Storage
 from derivdata.sources.archive.writing import correction_notices, corrections_frame
 from derivdata.support import calls, times
 from derivdata.support.calls import ARCHIVE_READ
@@ -52,7 +52,7 @@ class ArchiveContents:
 
     @property
     def path(self) -> Path:
-        """The archive's folder; an ArchiveError where it is not in one."""
+        """The archive's folder; raises ArchiveError for an archive on S3."""
         return self._storage.folder
 
     @property
@@ -100,7 +100,7 @@ class ArchiveContents:
 
     @property
     def now(self) -> pd.Timestamp:
-        """Return the first whole minute after all rows: a window that ends there has every row."""
+        """First full minute after all rows: a window that ends there contains every row."""
         return stamp(max(file.last for file in self._files())).floor("min") + pd.Timedelta(1, "min")
 
     def tables(self) -> frozenset[str]:
@@ -108,11 +108,11 @@ class ArchiveContents:
         return frozenset(self._manifest().tables)
 
     def symbols(self, table: str) -> tuple[str, ...]:
-        """Return the symbols of a table, sorted; none where the table has no rows."""
+        """Return the symbols of a table, sorted; empty if the table has no rows."""
         return tuple(self._entry(archive_table(table)).values.get("symbol", ()))
 
     def exchanges(self, table: str) -> tuple[str, ...]:
-        """Return the venues of a table, sorted; none where the table has no rows."""
+        """Return the venues of a table, sorted; empty if the table has no rows."""
         return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
 
     def corrections(self) -> pd.DataFrame:
@@ -207,8 +207,7 @@ class ArchiveContents:
                     break
         else:
             raise ArchiveError(
-                f"{self._storage}: a writer replaced files during each of {_TRIES} attempts to read: read "
-                "again"
+                f"{self._storage}: a writer replaced files during all {_TRIES} attempts to read: read again"
             )
         if isinstance(fault, ArchiveError):
             raise fault
@@ -219,7 +218,7 @@ class ArchiveContents:
 
 def _summary(entry: TableEntry) -> list[Any]:
     return [
-        sum(file.rows for file in entry.files),
+        row_count(entry.files),
         stamp(min(file.first for file in entry.files)),
         stamp(max(file.last for file in entry.files)),
         len(entry.values.get("symbol", ())),
@@ -365,7 +364,7 @@ def _read(
                 f"a file of the archive is missing: {problem.filename}: restore it from a copy"
             ) from None
         raise ArchiveError(
-            f"{problem.filename}: was replaced: the archive was written to after this was planned, and these "
+            f"{problem.filename}: a writer replaced this file after lazy() or panel() was called, and its "
             "rows are now in another file: call lazy() or panel() again"
         ) from None
 
@@ -382,9 +381,9 @@ def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFr
 
 
 def _refuse_unlisted(table: Table, name: str, words: Sequence[Any]) -> None:
-    """Raise for rows with words that the manifest does not list, which would have no place."""
+    """Raise for rows with words that the manifest does not list: no category or label is theirs."""
     if len(words):
-        why = f"{name} {str(words[0])!r} is in a file, but not in the archive's list"
+        why = f"a file contains {name} {str(words[0])!r}, which {MANIFEST} does not list"
         raise ArchiveError(f"{table.name}: {why}: restore the archive from a copy")
 
 
@@ -392,7 +391,7 @@ SQL_MEMORY = "2GB"
 
 
 class ArchiveReader(ArchiveContents):
-    """The reading part of an `Archive`: it takes no lock, and sees the state after the last append."""
+    """The methods of an `Archive` that read: without a lock, in the state after the last append."""
 
     def read(
         self,
@@ -428,14 +427,13 @@ class ArchiveReader(ArchiveContents):
         first = times.FIRST if start is None else times.instant(start, "start")
         last = times.LAST if end is None else times.instant(end, "end")
         frame = self.rows(Query(table, first, last, symbols, venues, columns))
-        arguments = {
+        arguments: dict[str, Any] = {
             "table": table,
             "start": None if start is None else times.iso(first),
             "end": None if end is None else times.iso(last),
-            "symbols": None if symbols is None else list(symbols),
-            "venues": None if venues is None else list(venues),
-            "columns": None if columns is None else list(columns),
         }
+        for name, values in {"symbols": symbols, "venues": venues, "columns": columns}.items():
+            arguments[name] = None if values is None else list(values)
         frame.attrs[calls.ATTRIBUTE] = calls.record_text(ARCHIVE_READ, arguments)
         return frame
 
@@ -479,11 +477,12 @@ class ArchiveReader(ArchiveContents):
         notice = ""
         if is_chain:
             rows, notice = aligned(rows)
-        # Files of several versions of the table are queried apart, and each has its newest.
+        # Files of several versions of the table are queried separately, and each query has its newest rows.
         last = rows.groupby(schemas.latest_by(table), observed=True)["time"].transform("max")
         frame = rows[rows["time"] == last].reset_index(drop=True)
         provenance = self._provenance(table, chosen)
-        provenance["notices"] = [*provenance["notices"], *([notice] if notice else [])]
+        if notice:
+            provenance["notices"] = [*provenance["notices"], notice]
         frame.attrs["provenance"] = provenance
         return frame
 
@@ -491,8 +490,8 @@ class ArchiveReader(ArchiveContents):
         """Return the sums of a column over the symbols of each venue, by resolution and time.
 
         The sums are exact to 2⁻²⁰ of its unit: their bits are the same for any number of threads. Rows have
-        ``value`` (NaN where no symbol has one), ``symbols`` (how many have) and ``symbol_hash``, which is
-        equal where the same symbols have.
+        ``value`` (NaN if no symbol has a value), ``symbols`` (number of symbols with a value) and
+        ``symbol_hash``, which is equal for the same set of symbols.
         """
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
@@ -567,7 +566,7 @@ class ArchiveReader(ArchiveContents):
                 files = state.tables.get(name, TableEntry()).files
                 if files:
                     views[name] = queries.view(self._storage, schemas.archive_table(name), files), files
-            # A separate database per query, so that no state is shared.
+            # A separate database for each query, so that queries share no state.
             with closing(Engine(threads=1, memory=SQL_MEMORY)) as engine:
                 return engine.statement(query, views, self._storage)
 

@@ -61,27 +61,41 @@ def archive_tables() -> list[str]:
     return sorted(name for name, table in tables.TABLES.items() if "time" in table.columns)
 
 
+def text_columns(table: Table) -> list[str]:
+    """Return the columns whose text is stored as a dictionary."""
+    return [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
+
+
+def time_bounds(rows: pa.Table) -> tuple[int, int]:
+    """Return the first and the last time of rows [µs]."""
+    bounds = pc.min_max(rows["time"])
+    return bounds["min"].cast(pa.int64()).as_py(), bounds["max"].cast(pa.int64()).as_py()
+
+
 def sql_columns(table: Table, stored: Collection[str]) -> str:
     """Return the table's columns as SQL selects them from files that have some of them."""
-    given = {}
+    terms = []
     for name, column in table.columns.items():
-        given[name] = f'"{name}"' if name in stored else "NULL"
+        value = f'"{name}"' if name in stored else "NULL"
         if column.default:
-            given[name] = f"coalesce({given[name]}, '{column.default}')"
-    kinds = {name: _TYPES[column.kind][1] for name, column in table.columns.items()}
-    return ", ".join(f'CAST({given[name]} AS {kinds[name]}) AS "{name}"' for name in table.columns)
+            value = f"coalesce({value}, '{column.default}')"
+        _, sql_type = _TYPES[column.kind]
+        terms.append(f'CAST({value} AS {sql_type}) AS "{name}"')
+    return ", ".join(terms)
 
 
 def plain_frame(rows: pa.Table) -> pd.DataFrame:
     """Return the result of a user's query as a frame with UTC times."""
-    zoned = [(n, f.type) for n, f in zip(rows.column_names, rows.schema, strict=True)]
-    fields = [(n, INSTANT if pa.types.is_timestamp(kind) and kind.tz else kind) for n, kind in zoned]
+    fields = []
+    for field in rows.schema:  # a list, because a query may name two columns alike
+        is_zoned = pa.types.is_timestamp(field.type) and field.type.tz
+        fields.append(pa.field(field.name, INSTANT) if is_zoned else field)
     frame: pd.DataFrame = rows.cast(pa.schema(fields)).to_pandas(types_mapper=_NULLABLE.get)
     return frame
 
 
 def schema_digest(table: Table) -> str:
-    """Return what differs between versions of a table whose files differ in columns or types."""
+    """Return a digest of the columns and their types, which identifies the version of a table."""
     return hashlib.blake2b(str(schema_of(table)).encode(), digest_size=4).hexdigest()
 
 
@@ -112,8 +126,8 @@ def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
 
 
 def frame_of(table: Table, tables: list[pa.Table], names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return Arrow rows as the table, or some of its columns; what older files lack is missing."""
-    if not any(table_rows.num_rows for table_rows in tables):
+    """Return Arrow rows as the table, or some of its columns; NaN in columns that older files lack."""
+    if not any(map(len, tables)):
         return table.empty() if names is None else table.empty()[list(names)]
     rows = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if names is None:
@@ -130,8 +144,8 @@ def latest_by(table: Table) -> list[str]:
 def of_another_version(place: str, why: str) -> ArchiveError:
     """Return the error that a file is not of this version of its table."""
     return ArchiveError(
-        f"{place}: the file was written by another version of derivdata: {why}: read it with that version, "
-        "or import its rows into a new archive"
+        f"{place}: another version of derivdata wrote this file ({why}): read it with that version, or "
+        "import its rows into a new archive"
     )
 
 
@@ -145,16 +159,17 @@ def _arrow_array(values: pd.Series, kind: pa.DataType) -> pa.Array:
 
 
 GROUP_ROWS = 122_880
-"""Rows that are read together: DuckDB's own size, of which a file of a month has a hundred.
+"""Rows of a row group: DuckDB's own size. A file of a month has about a hundred groups.
 
-Smaller groups make one series cheaper to decode and footers dearer to read; 122,880 minimises the sum.
+With smaller groups one series is faster to decode, and footers take longer to read; 122,880 minimises the
+sum.
 """
 
 
 def write(
     storage: Storage, partition: str, table: Table, *sources: Iterable[pa.Table], level: int = 0
 ) -> DataFile:
-    """Write sorted rows as one new file of a partition; each part has separate row groups."""
+    """Write sorted rows as one new file of a partition; each source has separate row groups."""
     draft = storage.draft(partition)
     try:
         count, first, last = _write_rows(draft, table, sources)
@@ -180,33 +195,32 @@ def write(
 def _write_rows(path: Path, table: Table, sources: Sequence[Iterable[pa.Table]]) -> tuple[int, int, int]:
     """Write rows; return their number, and the first and the last time."""
     schema = schema_of(table)
-    texts = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     numbers = [field.name for field in schema if field.type in (pa.float64(), pa.int64())]
     count = 0
-    bounds = []
+    bounds: list[int] = []
     with pq.ParquetWriter(
         path,
         schema,
-        # LZ4 decompresses numbers three times as fast as zstd, for a fifth more bytes, which dominates reads
-        # of all series of a day or a quarter. Text and times are a few bytes a run with both.
+        # LZ4 decompresses numbers three times as fast as zstd and needs 20 % more bytes. Decompression
+        # dominates reads of all series of a day or a quarter. Runs of text or times need few bytes in both.
         compression={name: "lz4" if name in numbers else "zstd" for name in schema.names},
-        # The times of a table's series repeat: with a dictionary DuckDB compares each of them once.
-        use_dictionary=[*texts, "time"],
+        # All series have the same times: with a dictionary DuckDB compares each time once.
+        use_dictionary=[*text_columns(table), "time"],
         write_statistics=[name for name in _PRUNED if name in schema.names],
         write_page_checksum=True,
-        # Words that occur are counted again in each batch, of 1,024 rows by default.
+        # The writer rebuilds its dictionary in each batch, which has 1,024 rows by default.
         write_batch_size=GROUP_ROWS,
     ) as writer:
         for batch in chain.from_iterable(map(_in_groups, sources)):
-            # In one piece: Parquet's writer takes six times as long for thousands of runs of rows.
+            # combine_chunks, because the writer takes six times as long for thousands of chunks.
             writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
             count += len(batch)
-            bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
+            bounds += time_bounds(batch)
     return count, min(bounds), max(bounds)
 
 
 _PRUNED = ("symbol", "exchange", "order_id", "time")
-"""Columns that reads choose by, whose ranges in a row group rule out most of them."""
+"""Columns of filters: their ranges let a read skip most row groups."""
 
 
 def _in_groups(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -56,7 +56,7 @@ class FolderLock:
         return os.getpid() == self._process
 
     def acquire(self) -> None:
-        """Acquire the lock; raise `filelock.Timeout`, an OSError, if another process has it for too long."""
+        """Acquire the lock; raise `filelock.Timeout`, an OSError, if another process holds it too long."""
         self._lock.acquire()
 
     def release(self) -> None:
@@ -68,7 +68,7 @@ class FolderLock:
 MANIFEST = "archive.json"
 
 LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
-"""Prefix of the file names of the ledger."""
+"""Pattern of the file names of the ledger."""
 
 _OWN_FILE = re.compile(
     r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet)|" + LEDGER_FILE.pattern
@@ -85,8 +85,8 @@ _MERGED = ".merged"
 class LocalFolder:
     """A local or mounted folder that supports locks.
 
-    While files are written, `notes` lists them, and the files that the next manifest will no longer name. The
-    leftovers of a killed writer are recognised by these notes, and nothing else is ever removed.
+    While files are written, `notes` lists them, and the files that the next manifest will no longer name.
+    These notes identify the leftovers of a killed writer; no other file is ever removed.
     """
 
     folder: Path
@@ -111,7 +111,7 @@ class LocalFolder:
         return sorted(path.name for path in self.folder.iterdir())
 
     def manifest_mark(self, *, fresh: bool = False) -> Hashable:
-        """Return inode, time and size of the manifest: `fresh` makes no difference."""
+        """Return inode, time and size of the manifest, always current: `fresh` has no effect."""
         try:
             status = os.stat(f"{self.folder}/{MANIFEST}")
         except OSError:
@@ -119,11 +119,11 @@ class LocalFolder:
         return (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def read_manifest(self) -> tuple[bytes, Any]:
-        """Return the manifest; the lock makes a version needless."""
+        """Return the manifest; a version is not necessary under the lock."""
         return (self.folder / MANIFEST).read_bytes(), None
 
     def replace_manifest(self, data: bytes, version: Any) -> None:
-        """Write the manifest and replace the one before; it is on disk when this returns."""
+        """Write the manifest in place of the previous one; it is on disk when this returns."""
         draft = self.folder / f".{MANIFEST}.new"
         try:
             draft.unlink(missing_ok=True)
@@ -147,13 +147,13 @@ class LocalFolder:
         sync(self.folder / path)
 
     def read_pieces(self, path: str, bounds: Sequence[int]) -> list[bytes]:
-        """Return the bytes of a file between neighbouring bounds, or as many as there are."""
+        """Return the bytes of a file between consecutive bounds; fewer at the end of the file."""
         with open(f"{self.folder}/{path}", "rb", buffering=0) as file:
             file.seek(bounds[0])
             return [_read_whole(file, end - start) for start, end in pairwise(bounds)]
 
     def unique(self, digest: str) -> str:
-        """Return the digest: under the lock no other writer makes the same file."""
+        """Return the digest: under the lock no other writer creates the same file."""
         return digest
 
     def draft(self, partition: str) -> Path:
@@ -170,7 +170,7 @@ class LocalFolder:
         draft.replace(self.folder / path)
 
     def settle(self, new: Collection[str], gone: Collection[str]) -> None:
-        """Wait until new files and the folders that name them are on disk."""
+        """Wait until new files and their folders are on disk."""
         self._note(gone)
         for path in new:
             sync(self.folder / path)
@@ -179,7 +179,7 @@ class LocalFolder:
         sync(self.folder)
 
     def remove(self, path: str) -> bool:
-        """Remove a file, if it can be; return whether it is gone."""
+        """Remove a file if possible; return whether it is gone."""
         try:
             (self.folder / path).unlink(missing_ok=True)
         except OSError:
@@ -203,7 +203,7 @@ class LocalFolder:
             lock.release()
 
     def writing(self, timeout: float) -> FolderWriting:
-        """Return the writer's lock, to be taken by a ``with`` statement; see `FolderWriting`."""
+        """Return the writer's lock, for a ``with`` statement; see `FolderWriting`."""
         return FolderWriting(self, FolderLock(self.folder / _LOCK, timeout=timeout), timeout)
 
     def merging(self) -> FolderMerging:
@@ -211,9 +211,9 @@ class LocalFolder:
         return FolderMerging(self, FolderLock(self.folder / _MERGE_LOCK, timeout=0))
 
     def sweep(self, named: Collection[str]) -> bool:
-        """Remove noted files that the manifest does not name, except behind a linked folder.
+        """Remove noted files that the manifest does not name, except in linked folders.
 
-        Return whether all of it is gone; the rest stays noted.
+        Return whether all are gone; the others stay noted.
         """
         left = self._sweep(_WRITING, named)
         self._begin(_WRITING, left)
@@ -240,7 +240,7 @@ class LocalFolder:
         """Start notes with this process's id, and the paths noted before."""
         draft = self.folder / f"{notes}.new"
         try:
-            draft.unlink(missing_ok=True)  # a new file: nothing is written through a link
+            draft.unlink(missing_ok=True)  # so that nothing is written through a link
             with draft.open("x") as file:
                 file.writelines(f"{line}\n" for line in (os.getpid(), *paths))
             os.replace(draft, self.folder / notes)  # a writer that is killed here leaves the previous notes
@@ -267,9 +267,9 @@ class LocalFolder:
 
 
 class FolderWriting:
-    """The writer's lock: ``with`` gives whether a writer before was cut off, by the notes that it left.
+    """The writer's lock: ``with`` returns whether an earlier writer was interrupted, by its notes.
 
-    Whoever enters it calls `release` in a ``finally`` outside the ``with`` too, see `FolderLock`.
+    The caller also calls `release` in a ``finally`` outside the ``with``: see the module's docstring.
     """
 
     def __init__(self, place: LocalFolder, lock: FolderLock, timeout: float) -> None:
@@ -360,7 +360,7 @@ def _read_whole(file: FileIO, size: int) -> bytes:
 def _acquired(lock: FolderLock) -> bool:
     try:
         lock.acquire()
-    except (OSError, RuntimeError):  # another has it: a Timeout is an OSError
+    except (OSError, RuntimeError):  # another process holds it: a Timeout is an OSError
         return False
     return True
 
@@ -377,7 +377,7 @@ def sync(path: Path) -> None:
 
 
 _LOOK_SECONDS = 0.25
-"""How long one look at the manifest's version serves: a read of a table looks several times."""
+"""Seconds for which the manifest's version is cached: a read of a table needs it several times."""
 
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404")
 
@@ -402,11 +402,11 @@ class ObjectStore:
     def __init__(self, address: str) -> None:
         self._bucket, _, key = address.partition("://")[2].strip("/").partition("/")
         if not self._bucket:
-            raise ArchiveError(f"{address}: name a bucket, and a path in it: s3://bucket/path")
+            raise ArchiveError(f"{address}: expected s3://bucket/path, got no bucket")
         self._root = f"{self._bucket}/{key}".rstrip("/")
         self._prefix = f"{key}/" if key else ""
         self._look: tuple[float, Hashable] | None = None
-        self._puts = 0  # of manifests: a look that one of them may have overtaken is not kept
+        self._puts = 0  # of manifests: a version read before a put is not cached after it
         self._after_fork()
         _ = self._files  # raises with the name of the extra if it is missing
         renew_in_child(self)
@@ -449,7 +449,7 @@ class ObjectStore:
     @property
     def folder(self) -> Path:
         """Raise, because an object store has no folder."""
-        raise ArchiveError(f"{self}: this needs an archive in a local folder: copy it")
+        raise ArchiveError(f"{self}: this requires an archive in a local folder: copy it to one")
 
     def place(self, path: str) -> str:
         """Return the address of an object."""
@@ -463,7 +463,7 @@ class ObjectStore:
 
     def manifest_mark(self, *, fresh: bool = False) -> Hashable:
         """Return the ETag of the manifest."""
-        look = self._look  # once: another thread may replace it at any time
+        look = self._look  # read once, because another thread may replace it at any time
         if fresh or look is None or time.monotonic() - look[0] > _LOOK_SECONDS:
             began = time.monotonic()
             puts = self._puts
@@ -496,7 +496,7 @@ class ObjectStore:
             # A put whose response is lost is repeated: the second one then fails, although the first was
             # applied.
             if not _is_conflict(problem):
-                self._published.clear()  # whether it was, or will be, done is unknown: its files must stay
+                self._published.clear()  # the put may still be applied, so its files must stay
                 raise
             if self.read(MANIFEST) != data:
                 raise ManifestChanged from None
@@ -544,7 +544,7 @@ class ObjectStore:
         """Do nothing: an object is durable once its upload succeeded."""
 
     def remove(self, path: str) -> bool:
-        """Remove an object, if that can be done; return whether it is gone."""
+        """Remove an object if possible; return whether it is gone."""
         try:
             with _as_os_errors():
                 self._files.call_s3("delete_object", Bucket=self._bucket, Key=self._prefix + path)
@@ -560,7 +560,7 @@ class ObjectStore:
 
         Other processes are detected at the put.
         """
-        # The lock to release: a child that is forked in between has another.
+        # The lock is passed, because a child that is forked meanwhile has a new one.
         return StoreWriting(self, self._lock, timeout)
 
     def merging(self) -> StoreMerging:
@@ -599,15 +599,15 @@ class ObjectStore:
                         continue
                     raise
                 raise ArchiveError(
-                    f"{self}: this store ignores conditions of a put ({header}), so that writers could "
-                    "overwrite each other: use a store that has conditional writes"
+                    f"{self}: this store ignores {header} of a put, so writers could overwrite each other: "
+                    "use a store with conditional writes"
                 )
         finally:
             self.remove(probe)
 
 
 class StoreWriting:
-    """The lock of threads that write; `release` may be called twice, as of `FolderWriting`."""
+    """The lock of threads that write; `release` may be called twice, as in `FolderWriting`."""
 
     def __init__(self, store: ObjectStore, lock: threading.RLock, timeout: float) -> None:
         self._store = store
@@ -626,7 +626,7 @@ class StoreWriting:
         self.release()
 
     def keep_notes(self) -> None:
-        """Do nothing: a store of objects has no notes."""
+        """Do nothing: an object store has no notes."""
 
     def release(self) -> None:
         """Release the lock if this thread has it."""
@@ -635,7 +635,7 @@ class StoreWriting:
 
 
 class StoreMerging:
-    """The threads that merge months: ``with`` gives the store."""
+    """The threads that merge months: ``with`` returns the store."""
 
     def __init__(self, store: ObjectStore, threads: set[int]) -> None:
         self._store = store
@@ -660,7 +660,7 @@ def _as_os_errors() -> Iterator[None]:
         yield
     except OSError:
         raise
-    except Exception as problem:  # by package: a class could be named only where s3fs is installed
+    except Exception as problem:  # checked by package, because the classes exist only with s3fs
         if type(problem).__module__.partition(".")[0] not in ("botocore", "aiobotocore", "aiohttp"):
             raise
         raise ConnectionError(errno.EIO, " ".join(str(problem).split())) from None
@@ -693,7 +693,7 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
             raise ValueError(f"path={text!r} must be a valid folder name: {fault}") from None
     if address[1].lower() != "s3":
         raise ArchiveError(
-            f"{text}: archives on {address[1]} cannot be opened, only folders and s3://bucket/path: "
-            "copy it to one of these first"
+            f"{text}: expected a folder or s3://bucket/path, got {address[1]}: copy the archive to one of "
+            "these"
         )
     return ObjectStore(text)

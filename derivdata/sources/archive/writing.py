@@ -36,13 +36,14 @@ from derivdata.sources.archive.manifest import (
     TableEntry,
     commit,
     past_after,
+    row_count,
 )
 from derivdata.sources.archive.queries import EVER, EVER_ALL, Selection, TimeRange, micros, stamp
-from derivdata.sources.archive.schemas import frame_of, sorting, to_arrow
+from derivdata.sources.archive.schemas import frame_of, sorting, text_columns, time_bounds, to_arrow
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls, warn_caller
-from derivdata.tables.schema import Kind, Table
+from derivdata.tables.schema import Table
 
 _MERGE_COUNT = 8
 SMALL_ROWS = 32_768
@@ -74,8 +75,9 @@ def merge_files(
         level = 0
         while any(level <= file.level < _CLOSED_LEVEL for file in here):
             group = [file for file in here if file.level == level]
-            small = sum(file.rows for file in group) <= SMALL_ROWS
-            if len(group) >= (2 if small else _MERGE_COUNT):
+            small = row_count(group) <= SMALL_ROWS
+            minimum = 2 if small else _MERGE_COUNT
+            if len(group) >= minimum:
                 rows = _sorted(storage, table, group)
                 whole = schemas.write(storage, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
@@ -92,17 +94,17 @@ def closed_months(files: Sequence[DataFile], before: Sequence[DataFile]) -> list
     months: dict[str, list[DataFile]] = {}
     for file in files:
         months.setdefault(file.month, []).append(file)
-    return sorted(
-        month
-        for month, group in months.items()
-        if month < newest and len(group) > 1 and (just_over or _worth_merging(group))
-    )
+    closed = []
+    for month, group in sorted(months.items()):
+        if month < newest and len(group) > 1 and (just_over or _worth_merging(group)):
+            closed.append(month)
+    return closed
 
 
 def _worth_merging(group: Sequence[DataFile]) -> bool:
     largest = max(file.rows for file in group)
     by_day = any(file.by_day for file in group)  # a writer was killed before it merged them
-    return by_day or _LATE_SHARE * (sum(file.rows for file in group) - largest) >= largest
+    return by_day or _LATE_SHARE * (row_count(group) - largest) >= largest
 
 
 def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeout: float) -> None:
@@ -127,7 +129,7 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     group = queries.known_files(storage, table, group)
     if len(group) < 2:
         return
-    cuts = week_cuts(month) if sum(file.rows for file in group) > SLICE_ROWS else []
+    cuts = week_cuts(month) if row_count(group) > SLICE_ROWS else []
     spans = pairwise([EVER.start, *cuts, EVER.end])
     weeks = [_sorted(storage, table, group, TimeRange(*span)) for span in spans]
     whole = schemas.write(storage, f"{table.name}/{month}", table, *weeks, level=_CLOSED_LEVEL)
@@ -150,8 +152,8 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
         refused = True
         raise
     finally:
-        # It may be unknown whether a failed commit was applied. Only the manifest shows it. If a put whose
-        # response was lost may still be applied later, not even the manifest does, so the file stays.
+        # After a failed commit only the manifest shows whether it was applied. A put whose response was lost
+        # may even be applied later, so the file then stays.
         unknown = offered and storage.remote and not refused
         if not merged and not unknown and whole not in (manifests.load(storage) or Manifest()).files():
             storage.remove(whole.path)
@@ -225,16 +227,18 @@ def add_rows(
         if not added and ledger == manifest.ledger:
             return Change(manifest, counts, set())
         written: set[str] = set()
-        digests = [table.name, *(f.digest for f in added)]
-        digests += [content_of(ledger)] if ledger != manifest.ledger else []
+        digests = [table.name, *(file.digest for file in added)]
+        if ledger != manifest.ledger:
+            digests.append(content_of(ledger))
         identity = manifests.chained(manifest.identity, digests)
         past = past_after(manifest, identity, [*answered, *(file.first for file in added)])
         after = msgspec.structs.replace(manifest, ledger=ledger, identity=identity, past=past)
         if added:
             files = merge_files(storage, table, entry.files, added, written)
             over[:] = closed_months(files, entry.files)
-            text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
-            values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
+            values = {}
+            for name in text_columns(table):
+                values[name] = sorted({*entry.values.get(name, []), *frame[name].cat.categories})
             after = msgspec.structs.replace(
                 after,
                 synthetic=manifest.synthetic or synthetic,
@@ -248,7 +252,7 @@ def add_rows(
     counts = commit(storage, timeout, change)
     try:
         close_months(storage, table, over, timeout=timeout)
-    except ArchiveError as problem:  # the rows are there: only their files are more than they need be
+    except ArchiveError as problem:  # the rows are stored, only in more files than necessary
         warn_caller(
             f"{table.name}: {', '.join(over)} remain in several files until a later append: {problem}"
         )
@@ -267,21 +271,23 @@ def write_new_rows(
         for month, rows in _by_calendar(to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(storage, table, files, rows))
             differing += unequal
-            size = fresh.num_rows + sum(file.rows for file in files if file.month == month)
+            stored = row_count(file for file in files if file.month == month)
+            size = fresh.num_rows + stored
             by_day = month == open_month and size > MONTH_ROWS  # an open month that is large
             for name, chunk in _by_calendar(fresh, "D") if by_day else [(month, fresh)]:
                 if not chunk.num_rows:
                     continue
-                if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
+                if len(waiting) >= _WRITERS:  # bounds the number of months in memory
                     waiting[-_WRITERS].result()
                 # A large month is written week by week, like a merged one.
                 large = name == month and len(chunk) > SLICE_ROWS
-                weeks = _divided(chunk, np.array(week_cuts(month))) if large else [(0, chunk)]
-                weekly = [[week] for _, week in weeks]
+                weekly = [[chunk]]
+                if large:
+                    weekly = [[week] for _, week in _divided(chunk, np.array(week_cuts(month)))]
                 folder = f"{table.name}/{name}"
                 waiting.append(pool.submit(schemas.write, storage, folder, table, *weekly))
         added = [future.result() for future in waiting]
-    written = sum(file.rows for file in added)
+    written = row_count(added)
     return added, Appended(written, len(frame) - written - differing, differing)
 
 
@@ -289,8 +295,7 @@ def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of each calendar month or day, in order."""
     if not len(rows):
         return
-    ends = [v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values()]
-    first, last = np.array(ends).view("datetime64[us]").astype(f"datetime64[{unit}]")
+    first, last = np.array(time_bounds(rows)).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(first, last + np.timedelta64(1, unit))  # type: ignore[call-overload]
     for code, period in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)):
         yield str(calendar[code]), period
@@ -308,7 +313,9 @@ def _divided(rows: pa.Table, edges: Array) -> Iterator[tuple[int, pa.Table]]:
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
     """Return the bounds of runs of rows between the same edges, and the number of edges before each run."""
-    bounds, codes = [], []  # in batches: a code for every row needs as much memory as the largest column
+    bounds = []
+    codes = []
+    # In batches, because a code for every row needs as much memory as the largest column.
     for start in range(0, stamps.size, BATCH_ROWS):
         some = np.searchsorted(edges, stamps[start : start + BATCH_ROWS], side="right")
         firsts = np.concatenate([[0], np.flatnonzero(some[1:] != some[:-1]) + 1])
@@ -323,15 +330,15 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
     if lengths.sum() > _LONG_RUN * lengths.size:
         runs = zip(starts.tolist(), lengths.tolist(), strict=True)
         return pa.Table.from_batches([rows.slice(start, length) for start, length in runs])
-    # Row numbers of all runs without a loop: the j-th row taken, of run i, is row j + end_i − (rows up to and
-    # with run i).
+    # Row numbers of all runs without a loop. If the j-th row of the result is of run i, it is row
+    # j + end_i − (number of rows of the runs up to and including i).
     places = np.repeat(ends - lengths.cumsum(), lengths) + np.arange(lengths.sum())
     return pa.Table.from_batches([rows.take(pa.array(places))])
 
 
 def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:
     """Return the stored rows that may share a key with `rows`."""
-    first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
+    first, last = time_bounds(rows)
     window = TimeRange(first, last + 1) if "time" in table.key else EVER
     near = queries.plan(files, Selection({}, window))
     if not near:
@@ -343,7 +350,7 @@ def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Ta
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
     """Return the rows with new keys, and the number of other rows whose stored values differ."""
-    if not any(table_rows.num_rows for table_rows in existing):
+    if not any(map(len, existing)):
         return rows, 0
     old = frame_of(table, existing)
     new = frame_of(table, [rows])
@@ -364,7 +371,7 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 
 COMPLETED = "complete"
-"""Action of a correction that adds values that were not known before; reads give no notice of it."""
+"""Action of a correction that fills in missing values; reads give no notice of it."""
 _BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
@@ -421,18 +428,24 @@ def replace_keyed_rows(
     timeout: float,
 ) -> Corrected:
     """Replace the stored rows with the keys of a conformed frame, and those of `before`, by its rows."""
-    names = list(table.key)
-    frames = [frame[names]] if before is None else [frame[names], before[names]]
-    every = pd.concat([rows.astype(object) for rows in frames], ignore_index=True)
-    keys = pd.MultiIndex.from_frame(every)
+    rows_with_key = frame[list(table.key)].astype(object)
+    if before is not None:
+        rows_with_key = pd.concat([rows_with_key, before[list(table.key)].astype(object)], ignore_index=True)
+    keys = _keys_of(table, rows_with_key)
 
     def has_key(rows: pd.DataFrame) -> np.ndarray[Any, Any]:
-        return np.asarray(pd.MultiIndex.from_frame(rows[list(table.key)].astype(object)).isin(keys))
+        return np.asarray(_keys_of(table, rows).isin(keys))
 
     where = {name: sorted(set(frame[name].astype(object))) for name in table.key if name != "time"}
-    first, last = (times.us(instant) for instant in (every["time"].min(), every["time"].max()))
+    first = times.us(rows_with_key["time"].min())
+    last = times.us(rows_with_key["time"].max())
     draft = Correction(0, table.name, action, where, first, last + 1, reason)
     return commit(storage, timeout, lambda manifest: _apply(storage, table, manifest, draft, has_key, frame))
+
+
+def _keys_of(table: Table, frame: pd.DataFrame) -> pd.MultiIndex:
+    # As objects, because categories of two frames differ.
+    return pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
 
 
 def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
@@ -442,11 +455,10 @@ def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeo
         target = find_undoable(manifest, number)
         table = tables(target.table)
         added = _rows_of(storage, table, target.added)
-        keys = pd.MultiIndex.from_frame(added[list(table.key)].astype(object))
+        keys = _keys_of(table, added)
 
         def was_added(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
-            rows = pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
-            return np.asarray(rows.isin(keys))
+            return np.asarray(_keys_of(table, frame).isin(keys))
 
         reason = f"undo correction {number}"
         draft = msgspec.structs.replace(target, action="undo", reason=reason, undoes=number)
@@ -464,36 +476,35 @@ def _apply(
     mask: Mask,
     frame: pd.DataFrame | None,
 ) -> Change[Corrected]:
-    """Apply a correction whose number, files and contracts are not known yet."""
+    """Apply a correction; `draft` lacks its number, files and contracts."""
     entry = manifest.tables.get(table.name, TableEntry())
+    # 1. Rewrite the files without the rows. A series that becomes empty forgets its contract, so that rows of
+    # another contract may be stored; the log has the old one.
     files, removed = _remove_rows(storage, table, entry.files, selection_of(draft), mask)
     emptied: set[str] = set()
-    if entry.contracts:  # series of removed rows that are empty now
+    if entry.contracts:
         emptied = queries.series(storage, table, removed) & set(entry.contracts)
         emptied -= queries.series(storage, table, files)
-    left = {series: word for series, word in entry.contracts.items() if series not in emptied}
-    refuse_other_contracts(table, left, {series: word for series, word in draft.contracts.items() if word})
-    # The rest of a file may be merged into another one below, and no manifest names it then.
+    remaining = {series: word for series, word in entry.contracts.items() if series not in emptied}
+    refuse_other_contracts(table, remaining, _without_empty(draft.contracts))
+    # 2. Add the new rows. A rewritten file may be merged into another one, and no manifest names it then.
     written = {file.path for file in files if file not in entry.files}
     added: list[DataFile] = []
     if frame is not None and len(frame):
-        # The log refers to these files after they are merged into others below. Rows whose key existed
-        # already are excluded: an undo would otherwise remove the stored rows of those keys.
+        # The log refers to these files even after they are merged. Rows whose key exists already are
+        # excluded: an undo would otherwise remove the stored rows of those keys.
         added, _ = write_new_rows(storage, table, files, frame)
         files = merge_files(storage, table, files, added, written)
     if not removed and not added and draft.undoes is None:
-        raise ArchiveError(f"{storage}: nothing was corrected: {table.name} does not have matching rows")
-    # An empty series forgets its contract, so that rows of another one may be stored; the log has it.
-    refilled = emptied & queries.series(storage, table, added) if emptied else emptied
-    stated = left | {series: entry.contracts[series] for series in refilled} | draft.contracts
-    # An undo may restore no word
-    restored = {series: word for series, word in stated.items() if word}
+        raise ArchiveError(f"{storage}: nothing was corrected: no row of {table.name} matches")
+    # 3. Contracts of the series, and for the log the previous contract of each series that changed.
+    if emptied:
+        for series in emptied & queries.series(storage, table, added):
+            remaining[series] = entry.contracts[series]
+    restored = _without_empty(remaining | draft.contracts)  # an undo may restore a series without a contract
+    before = _previous_contracts(entry.contracts, restored)
+    # 4. The new manifest.
     number = len(manifest.corrections) + 1
-    before = {
-        series: entry.contracts.get(series, "")
-        for series in {**entry.contracts, **restored}
-        if restored.get(series) != entry.contracts.get(series)
-    }
     correction = msgspec.structs.replace(draft, number=number, removed=removed, added=added, contracts=before)
     tables = dict(manifest.tables)
     tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), restored)
@@ -508,21 +519,34 @@ def _apply(
         tables=tables,
         corrections=[*manifest.corrections, correction],
     )
-    counts = Corrected(number, sum(f.rows for f in removed), sum(f.rows for f in added))
-    return Change(after, counts, written)
+    return Change(after, Corrected(number, row_count(removed), row_count(added)), written)
+
+
+def _previous_contracts(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Return the previous contract of each series whose contract changes, empty if it had none."""
+    changed = [series for series in {**old, **new} if new.get(series) != old.get(series)]
+    return {series: old.get(series, "") for series in changed}
+
+
+def _without_empty(contracts: Mapping[str, str]) -> dict[str, str]:
+    return {series: word for series, word in contracts.items() if word}
 
 
 def _words(
     storage: Storage, table: Table, entry: TableEntry, files: list[DataFile], removed: list[DataFile]
 ) -> dict[str, list[str]]:
     """Return the values of each text column; all files are read only if a value may be gone."""
-    names = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
+    names = text_columns(table)
     touched = {file.partition for file in removed}
     near = [file for file in files if file.partition in touched or file not in entry.files]
-    went, there = (queries.distinct_values(storage, table, some, names) for some in (removed, near))
-    if any(set(went[name]) - set(there[name]) for name in names):
-        return queries.distinct_values(storage, table, files, names)
-    return {name: sorted({*entry.values.get(name, []), *there[name]}) for name in names}
+    in_removed = queries.distinct_values(storage, table, removed, names)
+    in_near = queries.distinct_values(storage, table, near, names)
+    values = {}
+    for name in names:
+        if not set(in_removed[name]) <= set(in_near[name]):
+            return queries.distinct_values(storage, table, files, names)
+        values[name] = sorted({*entry.values.get(name, []), *in_near[name]})
+    return values
 
 
 def _remove_rows(
@@ -539,17 +563,11 @@ def _remove_rows(
             continue
         if not queries.known_files(storage, table, [file]):
             raise ArchiveError(
-                f"{storage.place(file.path)}: a newer version of derivdata wrote columns that this one does "
-                "not know, and a correction would lose them: correct it with that version"
+                f"{storage.place(file.path)}: a newer version of derivdata wrote more columns to this file, "
+                "which a correction would lose: correct it with that version"
             )
-        removed.append(
-            schemas.write(
-                storage,
-                file.partition,
-                table,
-                [to_arrow(table, table.conform(frame)) for frame in selected if len(frame)],
-            )
-        )
+        rows_removed = [to_arrow(table, table.conform(frame)) for frame in selected if len(frame)]
+        removed.append(schemas.write(storage, file.partition, table, rows_removed))
         if count < file.rows:
             remaining = (frame[~mask(frame)] for frame in _frames(storage, table, file, EVER_ALL))
             rows = (to_arrow(table, frame) for frame in remaining if len(frame))
@@ -560,7 +578,9 @@ def _remove_rows(
 def _frames(storage: Storage, table: Table, file: DataFile, chosen: Selection) -> Iterator[pd.DataFrame]:
     """Yield the selected rows of a file, some symbols at a time."""
     near = queries.plan([file], chosen)
-    for rows in queries.slices(storage, table, near, chosen, _BATCH_ROWS) if near else ():
+    if not near:
+        return
+    for rows in queries.slices(storage, table, near, chosen, _BATCH_ROWS):
         yield frame_of(table, queries.read(storage, table, near, rows))
 
 
@@ -580,26 +600,24 @@ def undone_numbers(corrections: Sequence[Correction]) -> set[int]:
 def corrections_frame(manifest: Manifest) -> pd.DataFrame:
     """Return the log as a frame: one row per correction, in order."""
     undone = undone_numbers(manifest.corrections)
-    rows = [
-        (
-            c.number,
-            c.table,
-            c.action,
-            escape_controls(", ".join(_named(c))),
-            None if c.first == EVER.start else stamp(c.first),
-            None if c.end == EVER.end else stamp(c.end),
-            sum(file.rows for file in c.removed),
-            sum(file.rows for file in c.added),
-            escape_controls(c.reason),
-            c.number in undone,
-        )
-        for c in manifest.corrections
-    ]
+    rows = []
+    for c in manifest.corrections:
+        where = escape_controls(", ".join(_named(c)))
+        counts = row_count(c.removed), row_count(c.added)
+        reason = escape_controls(c.reason)
+        rows.append((c.number, c.table, c.action, where, *_limits(c), *counts, reason, c.number in undone))
     names = ["number", "table", "action", "where", "start", "end", "removed", "added", "reason", "undone"]
     frame = pd.DataFrame(rows, columns=names)
     for column in ("start", "end"):
         frame[column] = pd.to_datetime(frame[column], utc=True).dt.as_unit("us")
     return frame.set_index("number")
+
+
+def _limits(correction: Correction) -> tuple[pd.Timestamp | None, pd.Timestamp | None]:
+    """Return start and end of the corrected window, None where it is open."""
+    start = None if correction.first == EVER.start else stamp(correction.first)
+    end = None if correction.end == EVER.end else stamp(correction.end)
+    return start, end
 
 
 def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[str]:
@@ -610,12 +628,15 @@ def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[
         if c.table != table or c.number in undone or c.undoes is not None or c.action == COMPLETED:
             continue
         if read.overlaps(selection_of(c)):
-            went = sum(f.rows for f in c.removed)
-            came = sum(f.rows for f in c.added)
+            start, end = _limits(c)
             rows = _named(c)
-            rows += [] if c.first == EVER.start else [f"from {times.iso(stamp(c.first))}"]
-            rows += [] if c.end == EVER.end else [f"before {times.iso(stamp(c.end))}"]
-            done = f"{went} rows replaced by {came}" if c.action == "replace" else f"{went} rows deleted"
+            if start is not None:
+                rows.append(f"from {times.iso(start)}")
+            if end is not None:
+                rows.append(f"before {times.iso(end)}")
+            done = f"{row_count(c.removed)} rows deleted"
+            if c.action == "replace":
+                done = f"{row_count(c.removed)} rows replaced by {row_count(c.added)}"
             why = f": {c.reason}" if c.reason else ""
             notices.append(escape_controls(f"correction {c.number}: {done} ({', '.join(rows)}){why}"))
     return notices
@@ -658,7 +679,7 @@ def drop_old_partitions(
 
     def change(manifest: Manifest) -> Change[Dropped]:
         remaining = dict(manifest.tables)
-        dropped = []
+        dropped: list[DataFile] = []
         cuts = {}
         for name, entry in manifest.tables.items():
             if "time" not in tables(name).key:
@@ -666,21 +687,22 @@ def drop_old_partitions(
             old = [file for file in entry.files if _end(file) <= before]
             # The ledger of a remaining month stays, unless days within it were removed.
             cuts[name] = max([_month(before), *map(_end, old)])
-            if old:
-                dropped += [(name, file) for file in old]
-                left = [file for file in entry.files if file not in old]
-                # Names of symbols and venues stay, because finding the remaining ones would read all rows.
+            dropped += old
+            left = [file for file in entry.files if file not in old]
+            # Names of symbols and venues stay, because finding the remaining ones would read all rows.
+            if left:
                 remaining[name] = msgspec.structs.replace(entry, files=left)
+            else:
+                del remaining[name]
         ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
-        digests = ["dropped", content_of(ledger), *(f.digest for _, f in dropped)]
+        digests = ["dropped", content_of(ledger), *(file.digest for file in dropped)]
         identity = manifests.chained(manifest.identity, digests)
-        tables_left = {name: entry for name, entry in remaining.items() if entry.files}
         after = msgspec.structs.replace(
-            manifest, tables=tables_left, ledger=ledger, identity=identity, past=identity
+            manifest, tables=remaining, ledger=ledger, identity=identity, past=identity
         )
-        return Change(after, Dropped(sum(f.rows for _, f in dropped), len(dropped)), set())
+        return Change(after, Dropped(row_count(dropped), len(dropped)), set())
 
     return commit(storage, timeout, change)
 
@@ -688,7 +710,9 @@ def drop_old_partitions(
 def _end(file: DataFile) -> pd.Timestamp:
     name = file.partition.rpartition("/")[2]
     start = pd.Timestamp(name, tz="UTC")
-    return start + (pd.offsets.MonthBegin() if name.count("-") == 1 else pd.Timedelta(1, "D"))
+    if file.by_day:
+        return start + pd.Timedelta(1, "D")
+    return start + pd.offsets.MonthBegin()
 
 
 def _month(instant: pd.Timestamp) -> pd.Timestamp:
