@@ -274,7 +274,9 @@ def test_other_addresses_make_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ArchiveError, match="expected a folder or s3://bucket/path, got .*: copy the archive"):
+    with pytest.raises(
+        ArchiveError, match=r"expected a folder or s3://bucket/path, got .*: copy the archive"
+    ):
         open_archive(address)
     assert list(tmp_path.iterdir()) == []
 
