@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from derivdata import plot
+from derivdata.reports import about, positions
 from derivdata.reports.page import Panel, draw_panels
-from derivdata.reports.sections import about, open_interest
 from tests.plot import made
 
 
@@ -100,6 +100,6 @@ def test_findings_count_series_of_a_table_symbol_and_venue() -> None:
 def test_the_title_of_changes_of_share_explains_only_bars_that_are_drawn(sure: bool, key: str) -> None:
     changes = pd.DataFrame({"symbol": "BTC", "venue": ["alpha", "beta"], "change": [1.0, -1.0]})
     figure, ax = plt.subplots()
-    open_interest._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[], ax=ax, source="hand")
+    positions._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[], ax=ax, source="hand")
     assert " ".join(ax.get_title(loc="left").split()) == f"Largest changes of share ({key})"
     plt.close(figure)

@@ -19,9 +19,9 @@ from derivdata.analysis import funding, smile, surface, variance
 from derivdata.analysis.oi import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from derivdata.plot.carry_bars import breakeven_days
+from derivdata.plot.funding import breakeven_days
+from derivdata.reports import carry, positions
 from derivdata.reports.page import Section
-from derivdata.reports.sections import carry, open_interest
 from tests.plot import made
 from tests.support import known_archive
 from tests.support.rows import rows
@@ -374,8 +374,8 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
         },
         {"exchange": ["okx", "bybit"]},
     ).assign(status=("exchange", [0, int(TrendStatus.CANNOT_TELL)]))
-    assert open_interest._trends(trend, 30.0) == "; gaining: okx (+30.0 points)"
-    assert open_interest._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
+    assert positions._trends(trend, 30.0) == "; gaining: okx (+30.0 points)"
+    assert positions._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_carry_of_one_venue_or_of_hours_states_the_reason_of_nan(
 
 def test_a_venue_whose_price_is_another_coins_is_named() -> None:
     """Of 100, 100 and 0.91 USD the last is named, with its factor; 100, 101 and 102 agree."""
-    from derivdata.reports.sections import about
+    from derivdata.reports import about
 
     said: list[str] = []
     section: Any = SimpleNamespace(

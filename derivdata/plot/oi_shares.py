@@ -12,7 +12,7 @@ from derivdata.analysis import oi as analysis
 from derivdata.analysis.panels import require_unit_if_stated
 from derivdata.plot import style
 from derivdata.plot.frames import Rates, Size, Source, figure_function, finish, long_table, only_for
-from derivdata.plot.funding_rates import STEPS
+from derivdata.plot.funding import STEPS
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array

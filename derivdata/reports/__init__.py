@@ -17,15 +17,14 @@ from derivdata.client.bundle.files import Bundle
 from derivdata.client.bundle.recording import Replay
 from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
+from derivdata.reports import about
+from derivdata.reports.about import quality_section
+from derivdata.reports.carry import carry_section
 from derivdata.reports.data import Data, Fees, ReportOptions, parse_options
+from derivdata.reports.funding import funding_section
+from derivdata.reports.options import options_section
 from derivdata.reports.page import Section, render_page
-from derivdata.reports.sections import about
-from derivdata.reports.sections.about import quality_section
-from derivdata.reports.sections.carry import carry_section
-from derivdata.reports.sections.funding import funding_section
-from derivdata.reports.sections.liquidations import liquidations_section
-from derivdata.reports.sections.open_interest import oi_section
-from derivdata.reports.sections.options import options_section
+from derivdata.reports.positions import liquidations_section, oi_section
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.files import replace_file

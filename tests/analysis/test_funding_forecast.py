@@ -14,7 +14,7 @@ from derivdata.analysis.funding import forecast_errors
 from derivdata.analysis.funding.accrual import summed_history
 from derivdata.analysis.funding.carry_forecast import walks_of
 from derivdata.analysis.status import FundingStatus
-from derivdata.reports.sections import carry as carry_section
+from derivdata.reports import carry as carry_section
 from tests.analysis.funding_made import market, noisy
 from tests.measured import carry_forecast as measured
 from tests.support.recorded_funding import recorded_funding, recorded_marks

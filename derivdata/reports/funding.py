@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata import plot, tables, units
 from derivdata.analysis import funding
-from derivdata.plot.funding_rates import history_limits
+from derivdata.plot.funding import history_limits
 from derivdata.reports.data import Data
 from derivdata.reports.page import WIDE, Section, pct, rate
 from derivdata.support.times import naive_utc

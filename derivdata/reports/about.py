@@ -20,7 +20,7 @@ from derivdata.errors import BundleError
 from derivdata.plot import style
 from derivdata.reports.data import Data, FetchedTable
 from derivdata.reports.page import FLAT, Metric, Number, Section, count, linked, listing, pct, usd
-from derivdata.reports.sections.liquidations import is_full
+from derivdata.reports.positions import is_full
 from derivdata.tables.frames import OTHER_COIN
 from derivdata.tables.panels import panel
 

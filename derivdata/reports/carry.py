@@ -14,7 +14,7 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.status import FundingStatus
 from derivdata.plot import style
-from derivdata.plot.carry_bars import breakeven_days
+from derivdata.plot.funding import breakeven_days
 from derivdata.reports.data import FEE_BPS, OTHERS, Data, Rates, ReportOptions
 from derivdata.reports.page import FLAT, Panel, Section, count, pct, rate
 from derivdata.tables.panels import panel

@@ -1,1 +1,0 @@
-"""Sections of the report: each draws its figures, explains them, and names missing data."""
