@@ -154,6 +154,31 @@ _FILES = {
         "volume_taker",
         {"symbol": "BTC", "exchange": "binance", "buy_usd": 400000.5, "sell_usd": 270000.5},
     ),
+    "two rates": _File(
+        "a Postgres table of OKX's history, 2026: the rate that was announced and the one that was paid",
+        "okx_funding_history.csv",
+        _rows(
+            "inst_id,funding_time,funding_rate,realized_rate",
+            "BTC-USDT-SWAP,{at:%Y-%m-%d %H:%M:%S+00},0.0009,{rate:.8f}",
+        ),
+        "funding_settlements",
+        {**_PAYMENT, "exchange": "okx"},
+    ),
+    "venues and their sum": _File(
+        "CSV of a dashboard, 2025",
+        "BTC open interest USD.csv",
+        "Date,Binance,Bybit,All\n2026-03-02,6000000000.5,3000000000,9000000000.5\n"
+        "2026-03-03,6000000001.5,3000000001,9000000002.5\n",
+        "oi_history",
+        {"symbol": "BTC", "exchange": "binance", "oi_usd": 6000000000.5},
+    ),
+    "liquidations in USD": _File(
+        "a collector's CSV of Hyperliquid, 2026: times in UTC+8, which they state",
+        "hyperliquid_liquidations.csv",
+        "time,coin,side,usd_size,price\n2026-03-02T08:00:00+08:00,BTC,long,33500.5,67000\n",
+        "liquidations_fills",
+        {"symbol": "BTC", "side": "long", "time": "2026-03-02T00:00Z", "value_usd": 33500.5},
+    ),
     "index as lists": _File(
         "Deribit API v2, get_index_chart_data, 2026: [ms, price]",
         "deribit_btc_usd_index_chart.json",
@@ -199,6 +224,19 @@ def test_a_table_with_a_question_is_left_to_a_notice(tmp_path: Path) -> None:
 
 
 _REFUSED = {
+    "predictions": (
+        "okx_funding_events.csv",
+        "ticker,funding_time,funding_rate,rate_type\nBTC-PERP,1772409600,0.0001,settled\n"
+        "BTC-PERP,1772438400,0.00015,predicted\n",
+        "its column rate_type says of which kind a rate is",
+    ),
+    "repeated times": (
+        "okx_BTC.csv",
+        "time,basis,oi_usd\n" + "".join(
+            f"{1772409600 + row // 2 * 3600},{'a' if row % 2 else 'b'},{6e9 + row}\n" for row in range(8)
+        ),
+        "different rows have only 4 different combinations",
+    ),
     "fills of accounts": (
         "hypercore.liquidations_hyperliquid.csv",
         "timestamp,user,coin,side,dir,price,size\n1772409600000,0xaa,BTC,A,Close Long,66000,0.5\n"

@@ -35,6 +35,7 @@ from derivdata.sources.archive.importing.plan import (
     ImportPlan,
     Unclear,
     make_plan,
+    takes_unit,
 )
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
@@ -319,6 +320,8 @@ def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
 
     Open interest is not 0 in all rows either: feeds of backtrader fill their column of it with zeros.
     """
+    if meaning == "rate":
+        return values.null_count < len(values) or not len(values)
     if meaning not in (*_WORDS, *_AMOUNTS):
         return True
     rejections = Rejections(len(values))
@@ -560,9 +563,10 @@ def _plans_of_several(
     """Return the plans for those of several tables about which there is no question, and the questions."""
     plans: list[ImportPlan] = []
     notices: list[str] = []
-    for name in tables if given.unit is None else []:  # a unit is of one of the tables
+    for name in tables:
+        own = given if takes_unit(archive_table(name), given.unit) else given._replace(unit=None)
         try:
-            plan = _plan(source, head, name, by_meaning, given)
+            plan = _plan(source, head, name, by_meaning, own)
             _refuse_lacking(plan, head)
             plans.append(plan)
         except ArchiveError as question:
@@ -621,6 +625,7 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
     if "rate_bps_8h" in columns and "rate" in by_meaning and "rate_bps_8h" not in has:
         _refuse_two_ends(source, head, mapped)
         _refuse_unsigned_rates(source, head, by_meaning["rate"])
+        _refuse_predicted_rates(source, head)
         mapped["rate_bps_8h"] = by_meaning["rate"]
         unit = unit or unit_of_rates(source, head, by_meaning["rate"])
     if table == "oi_history" and "oi_usd" not in {*mapped, *has} and "oi_coins" in by_meaning:
@@ -678,7 +683,7 @@ _SERIES = frozenset(
     "funding_settlements funding_history oi_history prices_history positioning_history liquidations_history "
     "volume_history volume_taker volatility_index_published".split()
 )
-_LEAST_DISTINCT = 0.5
+_LEAST_DISTINCT = 0.8
 
 
 def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given) -> None:
@@ -743,6 +748,30 @@ def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
                 f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs, or pass "
                 f"--map rate_bps_8h={column} and its --unit if that column is something else"
             )
+
+
+_OF_PREDICTIONS = frozenset("predicted prediction estimated estimate next indicative forecast".split())
+
+
+def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
+    """Raise for rates of which a column says that some are predictions."""
+    column = next((name for name in head.columns if _has_predictions(head.columns[name])), None)
+    if column is not None:
+        texts = encoded(head.columns[column]).texts
+        raise ArchiveError(
+            f"{source}: its column {column} says of which kind a rate is ({', '.join(texts[:5])}): write a "
+            "file of the settled rates, without this column"
+        )
+
+
+def _has_predictions(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_string(values.type):
+        return False
+    texts = encoded(values).texts
+    return len(texts) <= _MOST_KINDS and bool(_OF_PREDICTIONS & {text.lower() for text in texts})
+
+
+_MOST_KINDS = 8
 
 
 def _is_end(name: str) -> bool:

@@ -77,7 +77,9 @@ _VENUE_CODES = {
     "cryptofacilities": "kraken",
 }  # fmt: skip
 """Names of vendors for venues: codes of Kaiko's reference data (2025), and Tardis' name of Kraken Futures."""
-KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS})
+_OTHER_VENUES = "aevo bitfinex bitmex btse coindcx drift dydx ftx gmx kraken phemex vertex whitebit".split()
+"""Venues of which files are, and that the API does not list (names of ccxt 4.5.90 and of their own sites)."""
+KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS, *_OTHER_VENUES})
 
 
 _COINS = frozenset("BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH".split())

@@ -260,9 +260,18 @@ def takes_contract_size(table: Table) -> bool:
     return table.name == "oi_history" or "filled_quantity" in table.columns
 
 
-def _check_unit(table: Table, unit: str | None) -> None:
+def takes_unit(table: Table, unit: str | None) -> bool:
+    """Return whether a unit is one of a table's values, or none is stated."""
+    return unit is None or unit in _units_of(table)
+
+
+def _units_of(table: Table) -> tuple[str, ...]:
     units = _UNITS["oi_usd"] if table.name == "oi_history" else ()
-    units = next((_UNITS[name] for name in ("rate_bps_8h", "iv") if name in table.columns), units)
+    return next((_UNITS[name] for name in ("rate_bps_8h", "iv") if name in table.columns), units)
+
+
+def _check_unit(table: Table, unit: str | None) -> None:
+    units = _units_of(table)
     if unit is not None and not units:
         raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
     if unit not in {None, *units}:

@@ -71,7 +71,17 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
             rest.append(name)
         else:
             columns[name] = column
-    if len(columns) < 2 or not _are_keys(rest):
+    if len(columns) < 2:
+        return None
+    total = (
+        Entity("", "all")
+        if not any(column.entity.symbol for column in columns.values())
+        else Entity("Total", "")
+    )
+    for name in [name for name in rest if plain_name(name) in _TOTALS]:
+        columns[name] = WideColumn(total, "")
+        rest.remove(name)
+    if not _are_keys(rest):
         return None
     entities = {column.entity for column in columns.values()}
     symbols = {market_of(entity.symbol).symbol for entity in entities if entity.symbol}
@@ -81,6 +91,10 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
     if len({bool(entity.symbol) for entity in entities}) != 1 or (len(entities) < 2 and not has_two_levels):
         return None
     return columns
+
+
+_TOTALS = frozenset("all total sum aggregate aggregated".split())
+"""Names of columns with the sum of the others, whose rows are rejected as totals."""
 
 
 def _are_keys(names: Sequence[str]) -> bool:
