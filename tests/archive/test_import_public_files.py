@@ -154,6 +154,36 @@ _FILES = {
         "volume_taker",
         {"symbol": "BTC", "exchange": "binance", "buy_usd": 400000.5, "sell_usd": 270000.5},
     ),
+    "titles": _File(
+        "a report of a spreadsheet, 2025: two lines and an empty one above the table",
+        "report_okx_BTCUSDT_funding.csv",
+        "Funding rates of BTCUSDT on OKX\nGenerated 2026-03-05\n\n"
+        + _rows("Timestamp,Rate", "{at:%Y-%m-%dT%H:%M:%SZ},{rate:.8f}"),
+        "funding_settlements",
+        {**_PAYMENT, "exchange": "okx"},
+    ),
+    "halves of days": _File(
+        "a CSV of a spreadsheet, 2025: ISO dates with AM and PM",
+        "mexc_ltc.txt",
+        _rows("Date|Pair|Rate %", "{at:%Y-%m-%d %I:%M %p}|LTCUSDT|{percent}"),
+        "funding_settlements",
+        {**_PAYMENT, "symbol": "LTC", "exchange": "mexc"},
+    ),
+    "a mapped rate of a year": _File(
+        "a CSV of a dashboard of dYdX, 2025: the fraction of a year",
+        "dydx_funding_apr.csv",
+        _rows("time,ticker,apr", "{at:%Y-%m-%dT%H:%M:%SZ},BTC-USD,0.1095", hours=1, count=12),
+        "funding_settlements",
+        {"exchange": "dydx", "rate_bps_8h": 1.0, "interval_hours": 1.0},
+        {"map": {"rate_bps_8h": "apr"}},
+    ),
+    "ratio of the folder": _File(
+        "GET /futures/data/topLongShortPositionRatio of Binance, 2026: positions are named longAccount too",
+        "binance/topLongShortPositionRatio/BTCUSDT-1h.csv",
+        "symbol,timestamp,longShortRatio,longAccount,shortAccount\nBTCUSDT,1772409600000,1.5,0.6,0.4\n",
+        "positioning_history",
+        {"symbol": "BTC", "kind": "top_positions", "long_share": 0.6},
+    ),
     "two rates": _File(
         "a Postgres table of OKX's history, 2026: the rate that was announced and the one that was paid",
         "okx_funding_history.csv",
@@ -224,6 +254,16 @@ def test_a_table_with_a_question_is_left_to_a_notice(tmp_path: Path) -> None:
 
 
 _REFUSED = {
+    "kind of accounts": (
+        "binance_BTCUSDT-1h.csv",
+        "symbol,timestamp,longShortRatio,longAccount,shortAccount\nBTCUSDT,1772409600000,1.5,0.6,0.4\n",
+        "kind is not in the file",
+    ),
+    "totals of hours": (
+        "hourly_liquidations.csv",
+        "hour,exchange,symbol,side,usd\n2026-03-02 00:00:00,binance,BTC,long,1000.5\n",
+        "not recognised",
+    ),
     "predictions": (
         "okx_funding_events.csv",
         "ticker,funding_time,funding_rate,rate_type\nBTC-PERP,1772409600,0.0001,settled\n"

@@ -172,7 +172,9 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     if has_levels and not are_trades(head):
         _refuse_changes(source, head, by_meaning)
         return ["orderbook_book"]
-    has_sizes = bool({"quantity", "filled_quantity", "value_usd"} & by_meaning.keys())
+    has_sizes = bool({"quantity", "filled_quantity"} & by_meaning.keys()) or (
+        {"value_usd", "price_usd"} <= by_meaning.keys()
+    )
     if "side" in by_meaning and has_sizes and _FORCED.search(words):
         return ["liquidations_fills"]
     return []

@@ -628,6 +628,7 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
         _refuse_predicted_rates(source, head)
         mapped["rate_bps_8h"] = by_meaning["rate"]
         unit = unit or unit_of_rates(source, head, by_meaning["rate"])
+    unit = unit or _unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
     if table == "oi_history" and "oi_usd" not in {*mapped, *has} and "oi_coins" in by_meaning:
         mapped["oi_usd"] = by_meaning["oi_coins"]
         unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
@@ -676,6 +677,13 @@ def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]
         for name in optional
         if columns[name].allowed and not {*encoded(head.columns[name]).texts} <= {*columns[name].allowed}
     )
+
+
+def _unit_of_mapped(source: Source, head: Chunk, column: str) -> str | None:
+    """Return the unit that the name of the caller's column of rates states, such as ``apr``."""
+    if column not in head.columns or not any(_scale_and_period(column)):
+        return None
+    return unit_of_rates(source, head, column)
 
 
 _KEYS_OF_SERIES = ("time", "symbol", "exchange", "kind", "resolution")
@@ -892,9 +900,8 @@ def _take_kind_of_price(
 def _kind_of_ratio(words: str) -> str | None:
     """Return whose ratio some words name, such as ``topLongShortPositionRatio``; None for other words."""
     plain = plain_name(words)
-    has_top = "top" in plain or "elite" in plain
     named = [kind for word, kind in _KINDS_OF_RATIOS.items() if word in plain]
-    if has_top:
+    if "top" in plain or "elite" in plain:
         return f"top_{named[0]}" if len(named) == 1 else None
     if "global" in plain and not named:
         return "accounts"
@@ -921,12 +928,18 @@ def _take_kind_of_ratio(
             mapped["kind"] = column
             words["kind"] = {text: kind for text, kind in kinds.items() if kind is not None}
             return {}
-    named = [by_meaning[name] for name in ("long_short_ratio", "long_share") if name in by_meaning]
-    for name in (*named, source.name.rsplit("/", 1)[-1]):
-        kind = _kind_of_ratio(name)
-        if kind is not None:
-            return {"kind": kind}
-    return {}
+    path = "/".join(source.name.split("/")[-_FOLDERS_OF_RATIOS:])
+    columns = [by_meaning[name] for name in ("long_short_ratio", "long_share") if name in by_meaning]
+    # Binance's ratio of positions has the column longAccount as well.
+    columns = [name for name in columns if plain_name(name) not in ("longaccount", "longshortratio")]
+    kinds = {_kind_of_ratio(name) for name in (path, *columns)} - {None}
+    is_of_top = "top" in plain_name(path)
+    if len(kinds) != 1 or (is_of_top and not kinds <= {"top_accounts", "top_positions"}):
+        return {}
+    return {"kind": str(kinds.pop())}
+
+
+_FOLDERS_OF_RATIOS = 2
 
 
 def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:

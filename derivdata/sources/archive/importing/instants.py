@@ -31,6 +31,8 @@ _YEAR_FIRST = re.compile(
 
 Also ``2026. 3. 1. 오후 4:00:00`` of Korea, ``2026. 03. 01. 8:00`` of Hungary, ``2026年3月1日 下午4:00``.
 """
+_HALF_OF_DAY = re.compile(r"(?P<date>20\d{2}-\d{2}-\d{2})[ T](?P<clock>[\d:.]+ ?[AP]M)", re.IGNORECASE)
+"""``2026-03-01 08:00 PM``."""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
 _SHORT_YEAR = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2})(?:,? (.+))?")
 """``15/03/23 8:00``, ``15.03.23`` or ``3/15/23``."""
@@ -284,6 +286,9 @@ def _why_unread(value: Any) -> str:
 
 def _of_calendar(text: str) -> str:
     """Return a date and hour in digits only as ISO 8601; seconds since 1970 are before 2033-05-18."""
+    halved = _HALF_OF_DAY.fullmatch(text)
+    if halved is not None:
+        return f"{halved['date']}{_clock(halved['clock'])}"
     dated = _YEAR_FIRST.fullmatch(text)
     if dated is not None:
         text = f"{dated[1]}-{int(dated[2]):02}-{int(dated[3]):02}{_clock(dated[4])}"

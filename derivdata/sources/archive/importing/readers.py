@@ -268,7 +268,7 @@ class _Form(NamedTuple):
     first_row: bytes  # the first line where it is a row and not a header
 
 
-def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
+def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
     skipped = 0
     remark = ""
     raw = stream.readline()
@@ -276,6 +276,8 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
         remark = raw.decode("utf-8-sig").strip()
         skipped += 1
         raw = stream.readline()
+    raw, titles = _after_titles(raw, stream)
+    skipped += titles
     line = raw.decode("utf-8-sig")
     if not line.strip():
         raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
@@ -306,7 +308,31 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
     return _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")
 
 
-def _named_form(stream: IO[bytes], first: list[str], skipped: int, delimiter: str) -> _Form:
+_MOST_TITLES = 8
+
+
+def _after_titles(raw: bytes, stream: _Ahead) -> tuple[bytes, int]:
+    """Return the first line of a table below lines of words, ``Funding rates of BTC``, and their number."""
+    ahead = [raw]
+    while _is_title(ahead[-1]) and len(ahead) <= _MOST_TITLES:
+        ahead.append(stream.readline())
+        if not ahead[-1]:
+            break
+    has_table = any(mark.encode() in ahead[-1] for mark in _DELIMITERS)
+    skipped = len(ahead) - 1 if has_table else 0
+    stream.push(b"".join(ahead[skipped + 1 :]))
+    return ahead[skipped], skipped
+
+
+def _is_title(raw: bytes) -> bool:
+    """Return whether a line has words with blanks and no delimiter, or nothing."""
+    text = raw.decode("utf-8-sig", errors="replace").strip()
+    words = text.split()
+    is_of_words = len(words) > 1 and any(word.isalpha() for word in words)
+    return not any(mark in text for mark in _DELIMITERS) and (not text or is_of_words)
+
+
+def _named_form(stream: _Ahead, first: list[str], skipped: int, delimiter: str) -> _Form:
     """Return the form of a file with a header of one line, or of two for pandas' columns of two levels.
 
     pandas adds a line with the name of the index only.
@@ -341,8 +367,9 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def _csv(source: Source, stream: IO[bytes], header: Header | None, rows: int) -> Iterator[Chunk]:
-    form = _form(source, stream, header)
-    rest = _Joined(form.first_row, stream)
+    ahead = _Ahead(stream)
+    form = _form(source, ahead, header)
+    rest = _Joined(form.first_row, ahead)
     reasons: list[str] = []
     done = reported = 0
     waiting: list[pa.RecordBatch] = []
@@ -481,10 +508,35 @@ def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:
             yield line, raw.count(delimiter) + 1
 
 
+class _Ahead:
+    """A stream to which lines that were read can be returned."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._lines = b""
+
+    def push(self, lines: bytes) -> None:
+        """Return lines to the stream."""
+        self._lines = lines + self._lines
+
+    def readline(self) -> bytes:
+        """Return the next line."""
+        if not self._lines:
+            return self._stream.readline()
+        line, mark, self._lines = self._lines.partition(b"\n")
+        return line + mark
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes; all of the returned lines at once."""
+        lines = self._lines
+        self._lines = b""
+        return lines or self._stream.read(size)
+
+
 class _Joined(io.RawIOBase):
     """A first line and the stream after it; `is_cut` says whether the final line break is missing."""
 
-    def __init__(self, first: bytes, stream: IO[bytes]) -> None:
+    def __init__(self, first: bytes, stream: IO[bytes] | _Ahead) -> None:
         self._first = first
         self._stream = stream
         self._last = b"\n"
