@@ -21,7 +21,8 @@ from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
 
 _SETTLED = re.compile(r"settle|paid|payment|realized|applied|fundingratehistory|funding_rate_history", re.I)
-_FORCED = re.compile(r"liq|forceorder|force_order", re.I)
+_FORCED = re.compile(r"liq(?!uid(?!at))|forceorder|force_order", re.I)
+"""Words of liquidations; not those of Hyperliquid and of liquidity."""
 
 
 def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> str | None:

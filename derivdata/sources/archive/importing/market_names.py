@@ -282,6 +282,8 @@ def made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _FOLDERS = 4
+_MOST_FOLDERS = 6
+"""Folders that are looked up for a venue where those next to the file have none."""
 
 
 def names_in_path(path: str) -> dict[str, str]:
@@ -290,9 +292,7 @@ def names_in_path(path: str) -> dict[str, str]:
     The folder nearest to the file counts for the contract where the name of the file has none.
     """
     folders = path.split("/")[-_FOLDERS:]
-    words = {word.lower() for folder in folders for word in _WORD.split(folder)}
-    venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
-    venues &= KNOWN_VENUES
+    venues = _venues_in(folders) or _venues_in(path.split("/")[-_MOST_FOLDERS:-_FOLDERS])
     stem = folders[-1].split(".")[0]
     symbols = _symbols_in(stem)
     if not any(_MAYBE_COIN.fullmatch(word) and word not in _NO_COINS for word in _WORD.split(stem)):
@@ -302,6 +302,13 @@ def names_in_path(path: str) -> dict[str, str]:
     return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(
         path.split("/")[:-1]
     )
+
+
+def _venues_in(folders: Sequence[str]) -> set[str]:
+    """Return the venues that some names of files and folders have."""
+    words = {word.lower() for folder in folders for word in _WORD.split(folder)}
+    venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
+    return venues & KNOWN_VENUES
 
 
 _MAYBE_COIN = re.compile(r"(?=.*[A-Z])[A-Z0-9]{2,10}")

@@ -253,7 +253,7 @@ def explained(source: Source) -> Iterator[None]:
 
 def head_of(source: Source, header: Header | None = None) -> Chunk:
     """Return the first rows of a file, enough to recognise it; an empty file has no columns."""
-    return next(chunks(source, header, rows=HEAD_ROWS), None) or Chunk({}, 0)
+    return next(chunks(source, header, rows=HEAD_ROWS), Chunk({}, 0))
 
 
 HEAD_ROWS = 2_000

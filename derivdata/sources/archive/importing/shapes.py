@@ -178,9 +178,12 @@ def is_venue(text: str) -> bool:
 def is_market(text: str) -> bool:
     """Return whether a text is the name of a perpetual contract, or of a coin in capitals."""
     market = market_of(text)
-    if market.kind == "perpetual":
+    if market.kind == "perpetual" or _NAMED_PERPETUAL.fullmatch(text) is not None:
         return True
     return market.kind == "symbol" and _COIN.fullmatch(text) is not None and not text.isdigit()
+
+
+_NAMED_PERPETUAL = re.compile(r"[A-Z0-9]{2,10}[-_](PERP|PERPETUAL)")
 
 
 class Reshaped(NamedTuple):

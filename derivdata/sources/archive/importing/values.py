@@ -31,7 +31,7 @@ _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
 _NEGATIVE = re.compile(r"\((?P<inner>[\d.,%]+)\)|(?P<before>\d[\d.,]*)-")
 """``(0.00002)`` of accountants, ``0.00002-`` of SAP."""
 _CURRENCY = re.compile(r"(?<=\d) ?(USD[TC]?|\$)$")
-_LARGE = re.compile(r"(?P<digits>\$?[-+]?\d+(?:\.\d+)?) ?(?P<unit>K|M|B|bn|mn)")
+_LARGE = re.compile(r"(?P<digits>\$?[-+]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?) ?(?P<unit>K|M|B|bn|mn)")
 _LARGE_UNITS = {"K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 """``2.01B`` of dashboards."""
 _MANY_DOTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3}){2,}")
@@ -205,7 +205,9 @@ def _plain_number(text: str) -> str:
         text = text.replace(match["mark"], "")
     match = _LARGE.fullmatch(text)
     if match is not None:
-        return f"{float(match['digits'].removeprefix('$')) * _LARGE_UNITS[match['unit']]:.15g}"
+        return (
+            f"{float(match['digits'].removeprefix('$').replace(',', '')) * _LARGE_UNITS[match['unit']]:.15g}"
+        )
     return text
 
 
