@@ -1,4 +1,4 @@
-"""Records become tables: units by the two hours, one contract a symbol, intervals from spacing, options."""
+"""Tables from records: one contract for each symbol, rates in bps per 8 hours, intervals from spacing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from operator import attrgetter
+from itertools import pairwise, repeat
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from derivdata import tables, units
 from derivdata.errors import SchemaError
@@ -20,11 +21,13 @@ from derivdata.sources.venues.record_types import (
     Delivery,
     IndexPoint,
     Instrument,
+    Interval,
     Liquidation,
     MarginTier,
     OiBar,
     OiPoint,
     Option,
+    OrderBook,
     Payment,
     Positioning,
     Price,
@@ -53,7 +56,7 @@ INSTRUMENTS = replace(
     _LISTED,
     key=("exchange", "instrument_name"),
     columns={name: column for name, column in _LISTED.columns.items() if name != "time"}
-    | {"position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it.")},
+    | {"position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some responses refer to it.")},
     order=("exchange", "position"),
 )
 """The list of a venue in one body."""
@@ -91,8 +94,14 @@ FUNDING_RATES = Table(
     },
     doc="Funding rates by kind: settled, of the next settlement, and predicted.",
 )
-_FIELDS = {"instrument_name": "name", "contract_size": "size", "symbol": "symbol", "strike": "strike"}
-_FIELDS |= {f"is_{name}": name for name in ("inverse", "perpetual", "active")} | {
+_INSTRUMENT_FIELDS = {
+    "instrument_name": "name",
+    "contract_size": "size",
+    "symbol": "symbol",
+    "strike": "strike",
+    "is_inverse": "inverse",
+    "is_perpetual": "perpetual",
+    "is_active": "active",
     "tick": "tick",
     "step": "step",
 }
@@ -108,13 +117,23 @@ def _check_volatilities(values: Iterable[float | None]) -> None:
     if len(volatilities) >= _MIN_VOLATILITIES:
         middle = float(np.median(volatilities))
         if not _VOLATILITIES[0] <= middle <= _VOLATILITIES[1]:
-            unit = "not the unit that the venue is known to use"
+            unit = "the venue may use another unit"
             raise SchemaError(f"the median of {len(volatilities)} volatilities is {middle:g}: {unit}")
 
 
-def _told(rows: Sequence[Any], fields: str) -> dict[str, Any]:
-    """Return some fields of rows as columns of their names."""
-    return {name: [*map(attrgetter(name), rows)] for name in fields.split()}
+def _field(rows: Iterable[Any], name: str) -> list[Any]:
+    """Return a field of each row, such as ``rate`` or ``instrument.quote``."""
+    return list(map(attrgetter(name), rows))
+
+
+def _floats(rows: Iterable[Any], name: str) -> NDArray[np.float64]:
+    """Return a field of each row as numbers; NaN if missing."""
+    return np.array(_field(rows, name), dtype=np.float64)
+
+
+def _same_fields(rows: Sequence[Any], names: str) -> dict[str, Any]:
+    """Return some fields of rows as columns of the same names."""
+    return {name: _field(rows, name) for name in names.split()}
 
 
 def _stated(stamps_us: Sequence[int | None]) -> pd.DatetimeIndex:
@@ -129,80 +148,92 @@ def options(rows: list[Option], at: int | None) -> dict[str, Any]:
     _check_volatilities(row.iv for row in rows)
     quotes = [row.quotes or Quotes(False) for row in rows]
     return {
-        **_told(rows, "symbol strike side iv delta gamma vega theta rho open_interest interest_rate"),
-        **_told(quotes, "volume"),
-        **{
-            f"{name}_{unit}": [getattr(q, name) if q.in_coin is (unit == "coin") else None for q in quotes]
-            for unit in ("coin", "usd")
-            for name in ("bid", "ask", "mark")
-        },
-        "time": stamps([row.time for row in rows], at),
-        "quoted_at": _stated([row.quoted_at for row in rows]),
-        "instrument_name": [row.name for row in rows],
-        "expiry": stamps([row.expiry for row in rows], None),
-        "underlying_price": [row.underlying for row in rows],
-        "index_price_usd": [q.index_price for q in quotes],
+        **_same_fields(rows, "symbol strike side iv delta gamma vega theta rho open_interest interest_rate"),
+        "volume": _field(quotes, "volume"),
+        **_quoted_prices(quotes),
+        "time": stamps(_field(rows, "time"), at),
+        "quoted_at": _stated(_field(rows, "quoted_at")),
+        "instrument_name": _field(rows, "name"),
+        "expiry": stamps(_field(rows, "expiry"), None),
+        "underlying_price": _field(rows, "underlying"),
+        "index_price_usd": _field(quotes, "index_price"),
     }
+
+
+def _quoted_prices(quotes: Sequence[Quotes]) -> dict[str, Any]:
+    """Return bid, ask and mark in coin and in USD; each price is in one of the two columns."""
+    is_in_coin = np.array(_field(quotes, "in_coin"), dtype=bool)
+    columns = {}
+    for name in ("bid", "ask", "mark"):
+        prices = _floats(quotes, name)
+        columns[f"{name}_coin"] = np.where(is_in_coin, prices, np.nan)
+        columns[f"{name}_usd"] = np.where(is_in_coin, np.nan, prices)
+    return columns
 
 
 def trades(rows: list[Traded]) -> dict[str, Any]:
     """Return the columns of ``options_trades``."""
-    chain = options([row.option for row in rows], None)
+    chain = options(_field(rows, "option"), None)
     names = "symbol time instrument_name expiry strike side iv index_price_usd underlying_price".split()
-    in_coin = [row.option.quotes is not None and row.option.quotes.in_coin for row in rows]
+    is_in_coin = np.array([row.option.quotes is not None and row.option.quotes.in_coin for row in rows], bool)
+    prices = _floats(rows, "price")
     return {
         **{name: chain[name] for name in names},
-        **_told(rows, "trade_id taker_side execution size"),
-        "price_coin": [row.price if coin else None for row, coin in zip(rows, in_coin, strict=True)],
-        "price_usd": [None if coin else row.price for row, coin in zip(rows, in_coin, strict=True)],
+        **_same_fields(rows, "trade_id taker_side execution size"),
+        "price_coin": np.where(is_in_coin, prices, np.nan),
+        "price_usd": np.where(is_in_coin, np.nan, prices),
     }
 
 
 def deliveries(rows: list[Delivery]) -> dict[str, Any]:
     """Return one price of each time and contract: all options of an expiry have the same."""
-    prices: dict[tuple[str, str, int], float] = {}
+    first: dict[tuple[str, str, int], Delivery] = {}
     for row in rows:
-        earlier = prices.setdefault((row.symbol, row.contract, row.time), row.price)
-        if earlier != row.price:
+        earlier = first.setdefault((row.symbol, row.contract, row.time), row)
+        if earlier.price != row.price:
             what = f"{row.symbol} {row.contract}"
-            raise SchemaError(f"{what} has two delivery prices at one time: {earlier} and {row.price}")
+            raise SchemaError(f"{what} has two delivery prices at one time: {earlier.price} and {row.price}")
+    prices = list(first.values())
     return {
-        "symbol": [symbol for symbol, _, _ in prices],
-        "contract": [contract for _, contract, _ in prices],
-        "time": stamps([time for _, _, time in prices], None),
-        "price_usd": [*prices.values()],
+        **_same_fields(prices, "symbol contract"),
+        "time": stamps(_field(prices, "time"), None),
+        "price_usd": _field(prices, "price"),
     }
 
 
 def indices(rows: list[IndexPoint]) -> dict[str, Any]:
     """Return the columns of ``volatility_index_published``."""
     _check_volatilities(row.index_pct / 100 for row in rows)
-    return _told(rows, "symbol index_pct resolution") | {"time": stamps([row.time for row in rows], None)}
+    return {**_same_fields(rows, "symbol index_pct resolution"), "time": stamps(_field(rows, "time"), None)}
 
 
 def instruments(items: list[Instrument], exchange: str) -> dict[str, Any]:
     """Return the columns of `INSTRUMENTS`; a list of Hyperliquid may have contracts of its dexes."""
-    return {
+    columns: dict[str, Any] = {
         "exchange": [hip3_contract(exchange, item.name)[0] for item in items],
-        **{column: [getattr(item, name) for item in items] for column, name in _FIELDS.items()},
         "quote": [item.quote or None for item in items],
         "multiplier": [float(tables.base(item.symbol)[1]) for item in items],
-        **{
-            name: pd.to_datetime([getattr(item, name) for item in items], unit="us", utc=True).as_unit("us")
-            for name in ("expiry", "listed", "delisted")
-        },
         "position": range(len(items)),
     }
+    for column, name in _INSTRUMENT_FIELDS.items():
+        columns[column] = _field(items, name)
+    for name in ("expiry", "listed", "delisted"):
+        columns[name] = _stated(_field(items, name))
+    return columns
 
 
 def intervals(records: Records) -> dict[str, Any]:
     """Return the columns of `INTERVALS`; a list takes precedence over a rate."""
-    stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
-    stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
+    stated: dict[str, Interval] = {}
+    for state in records.states:
+        if state.settle_h is not None:
+            stated[state.instrument.name] = Interval(state.instrument, state.settle_h)
+    for interval in records.intervals:
+        stated[interval.instrument.name] = interval
     return {
-        "instrument_name": [*stated],
-        "symbol": [item.symbol for item, _ in stated.values()],
-        "interval_hours": [hours for _, hours in stated.values()],
+        "instrument_name": list(stated),
+        "symbol": _field(stated.values(), "instrument.symbol"),
+        "interval_hours": _field(stated.values(), "hours"),
     }
 
 
@@ -222,16 +253,16 @@ def funding_rates(exchange: str, records: Records, at: int | None) -> dict[str, 
                 state.settle_h,
             )
     rows = list(newest.values())
-    period = np.array([row.period_h for row in rows], dtype=np.float64)
-    hours = np.array([row.settle_h for row in rows], dtype=np.float64)
-    rates = np.array([row.rate for row in rows], dtype=np.float64)
+    period = _floats(rows, "period_h")
+    hours = _floats(rows, "settle_h")
+    rates = _floats(rows, "rate")
     return {
         "exchange": [row.venue or exchange for row in rows],
-        "instrument_name": [row.instrument.name for row in rows],
-        "symbol": [row.instrument.symbol for row in rows],
-        "rate_kind": [row.kind for row in rows],
+        "instrument_name": _field(rows, "instrument.name"),
+        "symbol": _field(rows, "instrument.symbol"),
+        "rate_kind": _field(rows, "kind"),
         "time": _stated([at if row.time is None else row.time for row in rows]),
-        "settlement_time": _stated([row.settlement for row in rows]),
+        "settlement_time": _stated(_field(rows, "settlement")),
         "rate_bps_8h": units.convert(rates, "native", "bps_8h", hours=period),
         "rate_native": rates * hours / period,
         "interval_hours": hours,
@@ -344,15 +375,15 @@ def preferred(rows: Iterable[T]) -> list[T]:
 
 def _contracts(rows: Iterable[_OfContract]) -> dict[int, Instrument]:
     """Return the instruments of rows by identity: histories have many rows of few objects."""
-    items = [row.instrument for row in rows]
+    items = _field(rows, "instrument")
     return dict(zip(map(id, items), items, strict=True))
 
 
 def _funding(states: list[State], at: int | None) -> dict[str, Any]:
     """Return sampled rates; a rate with a still unknown period is omitted."""
     rows = preferred(filter(_has_rate, states))
-    rates = np.array([row.rate for row in rows], dtype=np.float64)
-    period = np.array([row.period_h for row in rows], dtype=np.float64)
+    rates = _floats(rows, "rate")
+    period = _floats(rows, "period_h")
     bps = units.convert(rates, "native", "bps_8h", hours=period)
     _check_rates(rates, bps, len(rows))
     words = {"resolution": repeated("raw", len(rows)), "kind": repeated("sampled", len(rows))}
@@ -366,12 +397,15 @@ def _has_rate(state: State) -> bool:
 
 def _check_marks(states: list[State]) -> None:
     """Raise for prices whose median mark is not near the index or the last trade, as in another unit."""
-    pairs = ((s.mark, s.index_price or s.last) for s in states)
-    ratios = [mark / beside for mark, beside in pairs if mark and beside]
+    ratios = []
+    for state in states:
+        other = state.index_price or state.last
+        if state.mark and other:
+            ratios.append(state.mark / other)
     if len(ratios) >= _SEVERAL and not 1 / _NEAR < np.median(ratios) < _NEAR:
         raise SchemaError(
             f"the mark is {np.median(ratios):.4g} times the index or last price, of the median "
-            f"of {len(ratios)} contracts: not the unit that the venue is known to use"
+            f"of {len(ratios)} contracts: the venue may use another unit"
         )
 
 
@@ -381,7 +415,7 @@ def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
     if contracts > 1 and np.median(np.abs(bps)) > most:
         raise SchemaError(
             f"the median funding rate of {contracts} contracts is "
-            f"{np.median(np.abs(bps)):.4g} bps per 8 hours: not the unit that the venue is known to use"
+            f"{np.median(np.abs(bps)):.4g} bps per 8 hours: the venue may use another unit"
         )
     largest = np.abs(rates).max(initial=0.0)
     if largest > _IMPOSSIBLE:
@@ -408,23 +442,26 @@ def _check_payments(symbol: str, times: Any) -> None:
 
 
 def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]:
+    """Return the columns of ``funding_settlements``, with the interval of each payment."""
+    # 1. Number the symbols, and join payments that are stated twice.
     rows = preferred(payments)
     items = _contracts(rows)
     contracts = {item.symbol: item for item in items.values()}
     names = list(contracts)
-    symbols = {name: number for number, name in enumerate(names)}
+    symbols = dict(zip(names, range(len(names)), strict=True))
     numbers = {place: symbols[item.symbol] for place, item in items.items()}
     series = np.array([numbers[id(row.instrument)] for row in rows], dtype=np.int64)
     merged = merge_payments(
         series,
-        np.array([row.time for row in rows], dtype=np.int64),
-        np.array([row.rate for row in rows], dtype=np.float64),
+        np.array(_field(rows, "time"), dtype=np.int64),
+        _floats(rows, "rate"),
         np.ones(len(rows), dtype=np.int64),
         names,
     )
+    # 2. Check the spacing of each series, and find the interval of each payment.
     series = series[merged.rows]
-    period = np.array([row.period_h for row in rows], dtype=np.float64)[merged.rows]
-    stated = np.array([row.stated_h for row in rows], dtype=np.float64)[merged.rows]
+    period = _floats(rows, "period_h")[merged.rows]
+    stated = _floats(rows, "stated_h")[merged.rows]
     now = np.array([listed(contracts[name]) for name in names], dtype=np.float64)
     of_list = now[series]
     is_first = np.append(True, series[1:] != series[:-1])[: len(series)]
@@ -432,13 +469,14 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     for first, end in bounds:
         _check_payments(names[series[first]], merged.times[first:end])
     assigned = assign_intervals(series, merged.times, stated, of_list)
-    # A rate that is quoted for another time than the interval is paid in proportion.
+    # 3. Convert the rates. A rate that is quoted for another time than the interval is paid in proportion.
     native = np.where(np.isnan(period), merged.native, merged.native * assigned.hours / period)
     hours = assigned.hours * merged.counts
     bps = rates_of(native, hours)
     for first, end in bounds:
         own = bps[first:end]
         _check_rates(merged.native[first:end], own[np.isfinite(own)], 1, f" of {names[series[first]]}")
+    # 4. State where each interval comes from: its row, the spacing, or the venue's list.
     source = np.where(np.isfinite(stated), SOURCES.index("row"), SOURCES.index("spacing"))
     source = np.where(~assigned.is_confirmed & (assigned.hours == of_list), SOURCES.index("list"), source)
     return {
@@ -454,6 +492,7 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
 
 
 def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str, Any]:
+    """Return the columns of ``oi_history``; with `by_coin` the sum over the perpetuals of each coin."""
     _check_marks(records.states)
     if by_coin:
         now: list[State] = _of_coins(records.states)
@@ -462,17 +501,17 @@ def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str,
         now = preferred(s for s in records.states if s.oi_usd is not None)
         past = preferred(p for p in records.oi if p.oi_usd is not None)
     rows: list[State | OiPoint] = [*now, *past]
-    stated = ["raw"] * len(now) + [row.resolution for row in past]
+    stated = ["raw"] * len(now) + _field(past, "resolution")
     return _columns(rows, at, oi_usd="oi_usd", oi_all_contracts_usd="oi_all_usd") | {"resolution": stated}
 
 
 def _oi_bars(bars: list[OiBar]) -> dict[str, Any]:
     rows = preferred(bars)
     fields = {"open": "opened", "high": "highest", "low": "lowest", "close": "closed"}
-    columns: dict[str, Any] = {"resolution": [row.resolution for row in rows]}
+    columns: dict[str, Any] = {"resolution": _field(rows, "resolution")}
+    is_inverse = _field(rows, "instrument.inverse")
     for name, field in fields.items():
-        values = [getattr(row, field) for row in rows]
-        is_inverse = [row.instrument.inverse for row in rows]
+        values = _field(rows, field)
         columns[f"oi_{name}_coins"] = np.where(is_inverse, np.nan, values)
         columns[f"oi_{name}_usd"] = np.where(is_inverse, values, np.nan)
     return _columns(rows) | columns
@@ -480,24 +519,24 @@ def _oi_bars(bars: list[OiBar]) -> dict[str, Any]:
 
 def _borrow_rates(rows: list[BorrowRate], at: int | None) -> dict[str, Any]:
     return {
-        "symbol": [row.symbol for row in rows],
-        "time": stamps([row.time for row in rows], at),
-        "borrow_apr": [row.rate_apr for row in rows],
-        "max_borrow": [row.most for row in rows],
+        "symbol": _field(rows, "symbol"),
+        "time": stamps(_field(rows, "time"), at),
+        "borrow_apr": _field(rows, "rate_apr"),
+        "max_borrow": _field(rows, "most"),
     }
 
 
 def _margin_tiers(tiers: list[MarginTier], at: int | None) -> dict[str, Any]:
     rows = preferred(tiers)
     return {
-        "symbol": [row.instrument.symbol for row in rows],
+        "symbol": _field(rows, "instrument.symbol"),
         "time": stamps([None] * len(rows), at),
-        "tier": [row.tier for row in rows],
-        "max_notional_usd": [row.most_usd for row in rows],
-        "max_size_coins": [row.most_coins for row in rows],
-        "initial_margin": [row.initial for row in rows],
-        "maintenance_margin": [row.maintenance for row in rows],
-        "max_leverage": [row.leverage for row in rows],
+        "tier": _field(rows, "tier"),
+        "max_notional_usd": _field(rows, "most_usd"),
+        "max_size_coins": _field(rows, "most_coins"),
+        "initial_margin": _field(rows, "initial"),
+        "maintenance_margin": _field(rows, "maintenance"),
+        "max_leverage": _field(rows, "leverage"),
     }
 
 
@@ -513,11 +552,10 @@ def _of_coins(rows: Iterable[Any]) -> list[Any]:
             groups.setdefault((tables.base(row.instrument.symbol)[0], time), []).append(row)
     sums = []
     for (coin, _), contracts in groups.items():
-        amounts = [row.oi_usd for row in contracts]
+        amounts = _field(contracts, "oi_usd")
         if None not in amounts:
             item = contracts[0].instrument._replace(symbol=coin)
-            times = [row.time for row in contracts if row.time is not None]
-            time = max(times) if times else None
+            time = max((row.time for row in contracts if row.time is not None), default=None)
             sums.append(contracts[0]._replace(instrument=item, oi_usd=sum(amounts), time=time))
     return sums
 
@@ -526,9 +564,8 @@ def _market(states: list[State], at: int | None) -> dict[str, Any]:
     _check_marks(states)
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
     with_rates = [row for row in rows if _has_rate(row)]
-    native = np.array([row.rate for row in with_rates])
-    hours = np.array([row.period_h for row in with_rates])
-    bps = units.convert(native, "native", "bps_8h", hours=hours) if with_rates else native
+    native = _floats(with_rates, "rate")
+    bps = units.convert(native, "native", "bps_8h", hours=_floats(with_rates, "period_h"))
     _check_rates(native, bps, len(with_rates))
     checked = iter(bps.tolist())
     rates = [next(checked) if _has_rate(row) else None for row in rows]
@@ -548,47 +585,53 @@ def _futures(records: Records, at: int | None) -> dict[str, Any]:
     """
     states = records.states
     _check_marks(states)
-    indices = {(s.instrument.symbol, s.instrument.quote): s.index_price for s in states if s.index_price}
-    then = {
-        (p.instrument.symbol, p.instrument.quote, p.time): p.price
-        for p in records.prices
-        if p.kind == "index"
-    }
-    past = [p for p in records.prices if p.kind == "mark"]
-    stated = [(state, "raw") for state in states]
-    for p in past:
-        index = then.get((p.instrument.symbol, p.instrument.quote, p.time))
-        stated.append((State(p.instrument, p.time, mark=p.price, index_price=index), p.resolution))
-    stated = [
-        (s, step)
-        for s, step in stated
-        if s.instrument.is_dated
-        and (_price(s) or s.last)
-        and ((s.time or at or 0) < (s.instrument.expiry or 0))
-    ]
-    rows = [state for state, _ in stated]
+    indices = {}
+    for state in states:
+        if state.index_price:
+            indices[state.instrument.symbol, state.instrument.quote] = state.index_price
+    rows = []
+    steps = []
+    for state, resolution in [*zip(states, repeat("raw")), *_past_marks(records.prices)]:
+        item = state.instrument
+        is_before_expiry = (state.time or at or 0) < (item.expiry or 0)
+        if item.is_dated and is_before_expiry and (_price(state) or state.last):
+            rows.append(state)
+            steps.append(resolution)
     names = {"instrument_name": "instrument.name", "oi_usd": "oi_usd", "volume_24h_usd": "volume_usd"}
     return _columns(rows, at, **names) | {
-        "expiry": stamps([row.instrument.expiry for row in rows], None),
+        "expiry": stamps(_field(rows, "instrument.expiry"), None),
         "price_usd": [_price(row) or row.last for row in rows],
         "index_price_usd": [
             row.index_price or indices.get((row.instrument.symbol, row.instrument.quote)) for row in rows
         ],
-        "resolution": [step for _, step in stated],
+        "resolution": steps,
     }
+
+
+def _past_marks(prices: Sequence[Price]) -> list[tuple[State, str]]:
+    """Return past marks as states with the index at their time, and their resolution."""
+    indices = {}
+    for price in prices:
+        if price.kind == "index":
+            indices[price.instrument.symbol, price.instrument.quote, price.time] = price.price
+    marks = []
+    for price in prices:
+        if price.kind == "mark":
+            item = price.instrument
+            index = indices.get((item.symbol, item.quote, price.time))
+            marks.append((State(item, price.time, mark=price.price, index_price=index), price.resolution))
+    return marks
 
 
 def _prices(records: Records, at: int | None) -> dict[str, Any]:
     _check_marks(records.states)
-    now = [
-        Price(row.instrument, row.time or 0, kind, value, "raw")
-        for row in preferred(records.states)
-        for kind, value in (("mark", row.mark), ("index", row.index_price), ("last", row.last))
-        if value is not None
-    ]
-    # Venues write 0 where they have no price, of an index that is not made or a contract that never traded.
-    past = [row for row in preferred(records.prices) if row.kind != "spot"]
-    rows = [row for row in [*now, *past] if row.price > 0.0]
+    # Venues write 0 for a missing price: of an index that does not exist or a contract that never traded.
+    rows = []
+    for row in preferred(records.states):
+        for kind, value in (("mark", row.mark), ("index", row.index_price), ("last", row.last)):
+            if value is not None and value > 0.0:
+                rows.append(Price(row.instrument, row.time or 0, kind, value, "raw"))
+    rows += [row for row in preferred(records.prices) if row.kind != "spot" and row.price > 0.0]
     return _columns(rows, at, kind="kind", price_usd="price", resolution="resolution")
 
 
@@ -598,8 +641,9 @@ def _spot(prices: list[Price]) -> dict[str, Any]:
 
 
 def _positioning(rows: list[Positioning]) -> dict[str, Any]:
-    fields = {name: name for name in ("kind", "long_share", "short_share", "resolution")}
-    return _columns(preferred(rows), None, long_short_ratio="ratio", **fields)
+    chosen = preferred(rows)
+    fields = _same_fields(chosen, "kind long_share short_share resolution")
+    return _columns(chosen, None, long_short_ratio="ratio") | fields
 
 
 def _taken(rows: list[Taken]) -> dict[str, Any]:
@@ -608,8 +652,8 @@ def _taken(rows: list[Taken]) -> dict[str, Any]:
 
 def _columns(rows: Sequence[Any], at: int | None = None, /, **fields: str) -> dict[str, Any]:
     """Return symbol and time of rows, and by column a field of each, such as ``instrument.quote``."""
-    columns = {column: [*map(attrgetter(field), rows)] for column, field in fields.items()}
-    symbols = [row.instrument.symbol for row in rows]
+    columns = {column: _field(rows, field) for column, field in fields.items()}
+    symbols = _field(rows, "instrument.symbol")
     return {"symbol": symbols, "time": stamps([row.time or None for row in rows], at), **columns}
 
 
@@ -622,49 +666,60 @@ def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
         text = "|".join(map(str, (*key, seen[key])))
         orders.append(row.order_id or hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
     fields = {"order_price_usd": "order_price", "fill_price_usd": "fill_price", "filled_quantity": "filled"}
-    fields |= {name: name for name in ("side", "quantity", "value_usd")}
-    made = {"order_id": orders, "fill_id": ["1"] * len(rows), "status": repeated("filled", len(rows))}
-    return _columns(rows, None, **fields) | made
+    ids = {"order_id": orders, "fill_id": ["1"] * len(rows), "status": repeated("filled", len(rows))}
+    return _columns(rows, None, **fields) | _same_fields(rows, "side quantity value_usd") | ids
 
 
 def _books(records: Records, at: int | None) -> dict[str, Any]:
     """Return the levels of each side, the best first."""
-    rows = [
-        (book, side, level, price, size)
-        for book in records.books
-        for side, levels in (("bid", book.bids), ("ask", book.asks))
-        for level, (price, size) in enumerate(levels, 1)
-    ]
+    books: list[OrderBook] = []  # of each level
+    sides: list[str] = []
+    numbers: list[int] = []
+    levels: list[tuple[float, float | None]] = []
+    for book in records.books:
+        for side, of_side in (("bid", book.bids), ("ask", book.asks)):
+            books += [book] * len(of_side)
+            sides += [side] * len(of_side)
+            numbers += range(1, len(of_side) + 1)
+            levels += of_side
     return {
-        **_columns([row[0] for row in rows], at),
-        "side": [row[1] for row in rows],
-        "level": [row[2] for row in rows],
-        "price_usd": [row[3] for row in rows],
-        "size": [row[4] for row in rows],
+        **_columns(books, at),
+        "side": sides,
+        "level": numbers,
+        "price_usd": list(map(itemgetter(0), levels)),
+        "size": list(map(itemgetter(1), levels)),
     }
 
 
 def _depths(records: Records, at: int | None) -> dict[str, Any]:
     """Return the value within some distances of the mid price; missing for a side that ends earlier."""
-    rows = []
+    books = []  # of each distance
+    bids = []
+    asks = []
     for book in records.books:
-        if not book.bids or not book.asks:
-            continue
-        mid = (book.bids[0][0] + book.asks[0][0]) / 2
-        for depth in _DEPTHS:
-            bids, asks = (_within(levels, mid, depth) for levels in (book.bids, book.asks))
-            rows.append((book, depth, bids, asks))
+        if book.bids and book.asks:
+            mid = (book.bids[0][0] + book.asks[0][0]) / 2
+            for depth in _DEPTHS:
+                books.append(book)
+                bids.append(_value_within(book.bids, mid, depth))
+                asks.append(_value_within(book.asks, mid, depth))
     return {
-        **_columns([row[0] for row in rows], at),
-        "depth_bps": [row[1] for row in rows],
-        "bid_depth_usd": [row[2] for row in rows],
-        "ask_depth_usd": [row[3] for row in rows],
-        "resolution": repeated("raw", len(rows)),
+        **_columns(books, at),
+        "depth_bps": [*_DEPTHS] * (len(books) // len(_DEPTHS)),
+        "bid_depth_usd": bids,
+        "ask_depth_usd": asks,
+        "resolution": repeated("raw", len(books)),
     }
 
 
-def _within(levels: list[tuple[float, float | None]], mid: float, depth_bps: float) -> float | None:
+def _value_within(levels: list[tuple[float, float | None]], mid: float, depth_bps: float) -> float | None:
+    """Return the value of one side up to a distance; None if it ends earlier or a size is unknown."""
     if abs(levels[-1][0] / mid - 1) * units.BPS < depth_bps:
         return None
-    near = [(price, size) for price, size in levels if abs(price / mid - 1) * units.BPS <= depth_bps]
-    return None if any(size is None for _, size in near) else sum(p * s for p, s in near if s is not None)
+    value = 0.0
+    for price, size in levels:
+        if abs(price / mid - 1) * units.BPS <= depth_bps:
+            if size is None:
+                return None
+            value += price * size
+    return value
