@@ -84,7 +84,7 @@ def test_a_row_that_fails_costs_its_page_alone_and_is_requested_again(fill, arch
     fakes.altered["hyperliquid/info"] = broken
     done = fill("funding_settlements", "hyperliquid", symbols=["BTC"])
     assert len(done.failed) == 1
-    assert "1 rows left out: hyperliquid /info fundingHistory: 'none' is not a number" in done.failed[0]
+    assert "1 row omitted: hyperliquid /info fundingHistory: 'none' is not a number" in done.failed[0]
     rows = archive.read("funding_settlements", *MONTH)
     assert len(rows) == 743
     assert bad not in set(rows["time"])

@@ -316,11 +316,11 @@ def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
         clock.wait(60)
         collector.once()
         said.append(collector.failed["bybit /v5/market/tickers?category=linear"])
-    assert all(why.startswith("1 left out: ") for why in said)
+    assert all(why.startswith("1 row omitted: ") for why in said)
     asked = archive.requests()
     failed = asked[~asked["answered"]]
     assert set(failed["symbol"]) == {"/v5/market/tickers?category=linear"}
-    assert failed["error"].str.startswith("1 left out: ").all()
+    assert failed["error"].str.startswith("1 row omitted: ").all()
     gone = "; no longer sends change_pct: these columns are empty"
     assert [why.endswith(gone) for why in said] == [True, False, False]
     rows = archive.read("markets_symbol_exchanges", clock.utc() - pd.Timedelta(1, "min"))

@@ -231,7 +231,8 @@ def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) ->
             if "liquidations_fills" in dict(updates) and "coverage" in dict(updates):
                 break
     server.close()
-    assert ["2 left out: a liquidation of BTC at" in str(one.message) for one in caught] == [True]
+    text = "2 rows omitted, the first: a liquidation of BTC at"
+    assert [text in str(one.message) for one in caught] == [True]
     assert _of(updates, "liquidations_fills")["order_price_usd"].tolist() == [45000.0]
     doubts = _of(updates, "coverage").query("symbol == 'figures'")
     assert (len(doubts), doubts["answered"].any()) == (1, False)
@@ -340,7 +341,7 @@ def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_name
     assert (first, gaps) == ([], 0)
     assert "is 1e+03 times that of the last poll" in why
     assert (second, heard, error) == ([300.0] * 5, 1, "")
-    assert left_out == "2 left out: C5-USD: oi_usd 9000 after 300"
+    assert left_out == "2 values omitted, the first: C5-USD: oi_usd is 9000, and was 300 in the last poll"
 
 
 def test_a_collector_keeps_what_is_pushed_for_a_service_that_grows(served, archive, monkeypatch) -> None:

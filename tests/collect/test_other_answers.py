@@ -165,9 +165,9 @@ def test_an_answer_about_something_else_is_filled_by_the_next_backfill(
 @pytest.mark.parametrize(
     ("paging", "times", "message"),
     [
-        (Paging("page", limit=2), [90, 80], "a page is the one before once more"),
-        (Paging(limit=2), [10, 10], "a full page brings no row after"),
-        (Paging(limit=2, descending=True), [100, 100], "a full page brings no row before"),
+        (Paging("page", limit=2), [90, 80], "a page has the same rows as the page before"),
+        (Paging(limit=2), [10, 10], "a full page has no row after"),
+        (Paging(limit=2, descending=True), [100, 100], "a full page has no row before"),
     ],
 )
 def test_a_full_page_without_progress_ends_a_walk_with_an_error(paging, times, message) -> None:
@@ -239,7 +239,7 @@ def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     fakes.altered["openInterestHist"] = scaled(factor, "sumOpenInterestValue", "sumOpenInterest")
     done = fill("oi_history", "binance", start="2026-01-31")
     assert (done.failed == []) is is_believed
-    assert all("not the unit that the venue is known to use" in why for why in done.failed)
+    assert all("the venue may use another unit" in why for why in done.failed)
     fakes.altered.clear()
     fill("oi_history", "binance", start="2026-01-31")
     assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history")
@@ -309,7 +309,7 @@ def test_open_interest_that_is_asked_for_singly_is_held_to_the_last_one_too(arch
     asked = archive.requests()
     refused = asked.loc[(asked["table"] == "oi_history") & ~asked["answered"]]
     assert set(refused["symbol"]) == {"BTC", "ETH"}
-    assert refused["error"].str.contains("left out").all()
+    assert refused["error"].str.contains("omitted").all()
     fakes.altered.clear()
     clock.wait(360)
     collector.once()
@@ -430,7 +430,7 @@ def test_what_no_market_did_before_is_kept_as_rows_that_an_import_takes(
     fakes.altered = dict.fromkeys(("premiumIndex", "/openInterest"), scaled(factor, *figures))
     clock.wait(360)
     collector.once()
-    assert "left out" in " ".join(collector.failed.values())
+    assert "omitted" in " ".join(collector.failed.values())
     (path,) = (archive.path / "quarantine").glob(f"binance-{table}-*.csv")
     kept, before = pd.read_csv(path), archive.read(table)
     clock.wait(360)

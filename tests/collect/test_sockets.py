@@ -322,7 +322,7 @@ def test_a_row_that_fails_is_left_out_and_breaks_the_window(streams: Any) -> Non
     rows, _, errors = _rows(stream, 2)
     assert sorted(rows["quantity"]) == [2.0, 3.0]
     assert errors == [
-        "SchemaError: 1 left out: bybit allLiquidation.{symbol}: 'Both' is not one of 'Buy', 'Sell'"
+        "SchemaError: 1 row omitted: bybit allLiquidation.{symbol}: expected one of 'Buy', 'Sell', got 'Both'"
     ]
 
 

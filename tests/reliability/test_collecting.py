@@ -219,7 +219,7 @@ def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
     lost = archive.requests().query("not answered")
     named = dict(zip(lost["exchange"], lost["error"], strict=True))
     assert {*named} == {*TROUBLES} - {"mexc", "kucoin", "kraken", "dydx"}, named
-    assert named["bybit"].startswith("1 left out: "), "the contract whose two figures contradict each other"
+    assert named["bybit"].startswith("1 row omitted: "), "the contract whose figures contradict each other"
     assert "90 s apart: set the clock" in named["deribit"]
     settling = [name for name in venues if name != "kraken"]
     payments = hold_settlements(archive, fakes, settling, start.floor("h") - 24 * HOUR, end)

@@ -50,7 +50,7 @@ def test_the_newest_fact_of_the_day_counts_and_the_symbol_before_the_venue() -> 
     assert fact_value("gateio", "maker_fee_bps", "BTC") == -1.0
     then = dd.venues.facts(["gateio"], day="2024-01-01").set_index(["symbol", "fact"])["value"]
     assert then[("BTC", "maker_fee_bps")] == -1.52
-    with pytest.raises(ValueError, match="no fact of 'ftx'"):
+    with pytest.raises(ValueError, match="got 'ftx'"):
         dd.venues.facts(["ftx"])
 
 

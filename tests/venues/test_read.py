@@ -70,7 +70,7 @@ def _differences(case: dict[str, Any]) -> list[str]:
     wrong = []
     reasons = [why.rpartition(": ")[2] for why in rows.left_out]
     if reasons != case.get("left_out", []):
-        wrong.append(f"left out: {reasons}")
+        wrong.append(f"omitted: {reasons}")
     for place, values in case["expected"].items():
         table, _, column = place.partition(".")
         if table == "records":
@@ -410,7 +410,7 @@ def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_v
         body = {"retCode": 0, "result": {"category": "inverse", "list": rows}, "time": MS}
         return dd.venues.read("bybit", "/v5/market/tickers?category=inverse", json.dumps(body))
 
-    with pytest.warns(DataNotice, match="left out: .*half of openInterest"):
+    with pytest.warns(DataNotice, match="omitted: .*half of openInterest"):
         assert read(sound, odd)["oi_history"]["symbol"].tolist() == ["ETH"]
     with pytest.raises(SchemaError, match="half of openInterest and singleOpenInterest"):
         read(sound, odd, {**odd, "symbol": "XRPUSD"})
@@ -516,7 +516,7 @@ def test_depth_is_the_value_near_the_mid_price_and_missing_where_the_book_ends_b
 
 def test_an_answer_that_tells_twice_of_a_contract_is_refused() -> None:
     rows = [PREMIUM, {**PREMIUM, "lastFundingRate": "0.0009"}]
-    with pytest.raises(SchemaError, match="it tells twice of LPTUSDT"):
+    with pytest.raises(SchemaError, match="got several for LPTUSDT"):
         dd.venues.read("binance", "/fapi/v1/premiumIndex", json.dumps(rows))
 
 

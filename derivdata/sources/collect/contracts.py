@@ -123,7 +123,9 @@ def _request_lists(
             shared.lists[endpoint] = now, listed
             shared.list_errors.pop(endpoint.label, None)
             if held:
-                shared.list_errors[endpoint.label] = f"{len(held)} left as they were listed before: {held[0]}"
+                shared.list_errors[endpoint.label] = (
+                    f"{len(held)} changes of the list are not used yet, the first: {held[0]}"
+                )
             shared.add_list_news(endpoint.label, news)
         except Stopped:
             raise

@@ -28,7 +28,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.session import Contracts, VenueSession
 from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint, walk
-from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, omitted
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.row_checks import implied_price_doubts
 from derivdata.sources.venues.tabulation import frames
@@ -188,7 +188,7 @@ class PartialPage(NamedTuple):
             # An omitted row may be at an edge of the page.
             start = max(start, stamps[0] - _BESIDE)
             end = min(end, stamps[1] + _BESIDE)
-        error = f"{len(page.left_out)} rows left out: {page.left_out[0]}"
+        error = omitted(page.left_out)
         return cls(times.Window(start, end), error[:500]) if start < end else None
 
 

@@ -23,7 +23,7 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import Question, audit
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
-from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
+from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State, omitted
 from derivdata.sources.venues.row_checks import (
     FACTOR,
     LEVELS,
@@ -121,7 +121,7 @@ class LastPolls:
         prices = ((row.instrument.symbol, row.mark or row.price or row.last) for row in states)
         self.prices = self.prices | {symbol: price for symbol, price in prices if price}
         if left_out:
-            notes.append(f"{len(left_out)} left out: {left_out[0]}")
+            notes.append(omitted(left_out, "value"))
         return states, failed, notes
 
     def _above_caps(self, states: list[State], now: pd.Timestamp) -> list[str]:
@@ -178,7 +178,8 @@ class LastPolls:
         if row.oi_usd and row.oi_coins and price:
             ratio = row.oi_coins * price / row.oi_usd
             if not 1 / _NEAR_USD < ratio < _NEAR_USD or row.oi_usd > _MOST_USD:
-                left_out.append(f"{name}: {row.oi_coins:g} coins at {price:g} are not {row.oi_usd:g} USD")
+                valued = f"{row.oi_coins:g} coins at {price:g} USD"
+                left_out.append(f"{name}: open interest of {valued} is not {row.oi_usd:g} USD")
                 doubtful |= {"oi_usd": None, "oi_coins": None}
         figures = {figure: getattr(row, figure) for figure in _HELD if figure not in doubtful}
         if row.rate is not None and row.period_h:
@@ -204,7 +205,7 @@ class LastPolls:
             factor = _FACTORS.get(figure, FACTOR)
             is_like = (figure == "rate" or value >= last / factor) and value <= last * factor
             if not is_like and now - self._since.setdefault(key, now) < _ACCEPTED_AFTER:
-                left_out.append(f"{name}: {figure} {value:g} after {last:g}")
+                left_out.append(f"{name}: {figure} is {value:g}, and was {last:g} in the last poll")
                 doubtful[figure] = None
             else:
                 self._last[key] = value
@@ -231,7 +232,7 @@ class LastPolls:
             self._jumped = None
         return (
             f"{self._exchange}: open interest is {jump:.3g} times that of the last poll, by the median of "
-            f"{len(ratios)} contracts: not the unit that the venue is known to use"
+            f"{len(ratios)} contracts: the venue may use another unit"
         )
 
 
@@ -316,7 +317,7 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
     if not before / FACTOR <= now <= before * FACTOR:
         raise SchemaError(
             f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "
-            "not the unit that the venue is known to use"
+            "the venue may use another unit"
         )
 
 

@@ -278,7 +278,7 @@ class ReadThrough:
             progress=self._status.show,
         )
         self._status.end()
-        texts = [text if INCOMPLETE in text else f"{text}: left out" for text in done.failed]
+        texts = [text if INCOMPLETE in text else f"{text}; these rows are missing" for text in done.failed]
         texts += done.notices
         self._warn(texts)
         return texts

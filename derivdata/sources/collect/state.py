@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain as chain_of
 from math import ceil
+from operator import attrgetter
 
 import msgspec
 import pandas as pd
@@ -33,7 +35,7 @@ from derivdata.sources.collect.history_rows import (
 from derivdata.sources.collect.plausibility import LastPolls, require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession, is_collected
 from derivdata.sources.venues.endpoint import STATE_TABLES, VenueEndpoint
-from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State, omitted
 from derivdata.sources.venues.tabulation import frames, preferred
 from derivdata.support import times
 from derivdata.support.times import Window
@@ -44,7 +46,6 @@ AGAIN = pd.Timedelta(5, "min")
 _SOONER = 0.95
 """Share of a cadence after which a request is due, since polls begin at varying seconds of a minute."""
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
-_LASTING = ("period_h", "settle_h", "volume_usd", "change_pct")
 _MINUTE = pd.Timedelta(1, "min")
 _DEX_CADENCE = pd.Timedelta(5, "min")
 _MOST_FAILED = 5
@@ -96,9 +97,11 @@ class PolledEndpoint:
 
     def gone_fields(self, now: pd.Timestamp) -> list[str]:
         """Return, once a day, the figures that it sent before and sends for no contract now."""
-        present = {
-            name for name in _FIGURES if any(getattr(s, name) is not None for s in self.records.states)
-        }
+        present = set()
+        for name in _FIGURES:
+            values = map(attrgetter(name), self.records.states)
+            if any(value is not None for value in values):
+                present.add(name)
         gone = sorted(self._fields - present)
         today = now.floor("D")
         self._fields |= present
@@ -108,7 +111,7 @@ class PolledEndpoint:
         return gone
 
 
-class BulkAnswers:
+class BulkRequests:
     """The endpoints of a venue whose responses are about many contracts."""
 
     def __init__(self, session: VenueSession, endpoints: Sequence[VenueEndpoint]) -> None:
@@ -124,17 +127,18 @@ class BulkAnswers:
 
     def lasting(self) -> Records:
         """Return the figures of older responses that remain valid: intervals, and figures of 24 hours."""
-        lasting = []
+        records = Records()
         for polled in self._polled.values():
-            for state in polled.records.states:
-                figures = {name: getattr(state, name) for name in _LASTING}
-                lasting.append(State(state.instrument, None, **figures))
-        return Records(states=lasting)
+            records.states += map(_lasting, polled.records.states)
+        return records
 
     def count(self, now: pd.Timestamp, contracts: Contracts | None) -> int:
         """Return the number of due requests, for the known contracts."""
-        due = [endpoint for endpoint, polled in self._polled.items() if now >= polled.due]
-        return sum(len(self._params(endpoint, contracts)) for endpoint in due)
+        count = 0
+        for endpoint, polled in self._polled.items():
+            if now >= polled.due:
+                count += len(self._params(endpoint, contracts))
+        return count
 
     def ask(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
         """Send the due requests, and repeat failed ones after `AGAIN`; return the records by endpoint."""
@@ -143,10 +147,9 @@ class BulkAnswers:
         lost: dict[VenueEndpoint, str] = {}
         for endpoint, polled in self._polled.items():
             is_due = poll.at >= polled.due
-            params = self._params(endpoint, contracts) if is_due else polled.unanswered
-            if not is_due and (not params or poll.at < polled.again):
+            params = self._due_params(polled, poll.at, contracts)
+            if not is_due and not params:
                 continue
-            self._dexes |= {query[endpoint.dex]: poll.at for query in params if endpoint.dex in query}
             records, unanswered, why = self._responses(endpoint, params, poll.at)
             if is_due and not unanswered and (why := self._shortage(polled, records, contracts)):
                 unanswered = params
@@ -172,11 +175,10 @@ class BulkAnswers:
         """Add to a poll the omitted rows and missing figures of responses, and the failed tables."""
         for endpoint, records in answered.items():
             if records.left_out:
-                why = f"{len(records.left_out)} left out: {records.left_out[0]}"
-                poll.add_problem(endpoint, why, endpoint.tables or CHAINS)
+                poll.add_problem(endpoint, omitted(records.left_out), endpoint.tables or CHAINS)
             if gone := self._polled[endpoint].gone_fields(poll.at):
                 poll.add_problem(endpoint, f"no longer sends {', '.join(gone)}: these columns are empty")
-        filled = {table for endpoint in answered for table in endpoint.tables}
+        filled = _tables_of(answered)
         for endpoint, why in lost.items():
             affected = set(endpoint.tables or CHAINS)
             poll.failed |= dict.fromkeys(sorted(affected - filled), why)
@@ -188,11 +190,9 @@ class BulkAnswers:
         endpoint = polled.endpoint
         count = len(records.states)
         last = len(polled.records.states)
-        listed = () if contracts is None else contracts.by_symbol.values()
-        is_about_listed = any(endpoint.covers(item) for item in listed)
-        if not {*endpoint.tables} & {*STATE_TABLES} or not is_about_listed:
+        if contracts is None or not any(map(endpoint.covers, contracts.by_symbol.values())):
             return ""
-        if count and 2 * count >= last:
+        if not {*endpoint.tables} & {*STATE_TABLES} or (count and 2 * count >= last):
             return ""
         expected = f"{last} as in the last poll" if last else "the listed contracts"
         return f"{endpoint.where}: expected {expected}, got {count} contracts"
@@ -228,8 +228,8 @@ class BulkAnswers:
                 continue
             consecutive = 0
             arrived = times.us(self._session.clock.utc())
-            self.arrived |= {row.instrument.name: arrived for row in response.states}
-            self.arrived |= {option.name: arrived for option in response.options}
+            self.arrived |= dict.fromkeys(map(attrgetter("instrument.name"), response.states), arrived)
+            self.arrived |= dict.fromkeys(map(attrgetter("name"), response.options), arrived)
             records.add(response)
         return records, unanswered, why
 
@@ -238,25 +238,48 @@ class BulkAnswers:
         names = other_dexes(self._session)
         oldest = self._session.clock.utc() - _DEX_CADENCE * _SOONER
         never = pd.Timestamp(0, tz="UTC")
-        waiting = [name for name in names if self._dexes.get(name, never) <= oldest]
-        waiting.sort(key=lambda name: self._dexes.get(name, never))
+        requested = {name: self._dexes.get(name, never) for name in names}
+        waiting = sorted((name for name in names if requested[name] <= oldest), key=requested.__getitem__)
         return waiting[: ceil(len(names) * (_MINUTE / _DEX_CADENCE))]
+
+    def _due_params(
+        self, polled: PolledEndpoint, now: pd.Timestamp, contracts: Contracts | None
+    ) -> list[dict[str, str]]:
+        """Return the parameters of due requests, or of failed ones that are due again."""
+        endpoint = polled.endpoint
+        params = []
+        if now >= polled.due:
+            params = self._params(endpoint, contracts)
+        elif now >= polled.again:
+            params = polled.unanswered
+        if endpoint.dex:
+            for query in params:
+                if endpoint.dex in query:
+                    self._dexes[query[endpoint.dex]] = now
+        return params
 
     def _params(self, endpoint: VenueEndpoint, contracts: Contracts | None) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
         if endpoint.batch:
             return [] if contracts is None else batches(endpoint, contracts)
-        if not endpoint.expiry:
-            queries = [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
-            if endpoint.dex:
-                queries += [{endpoint.dex: name} for name in self._due_dexes()]
-            return queries
-        others = [polled.records.options for other, polled in self._polled.items() if other is not endpoint]
-        listed = sorted({(option.symbol, option.expiry) for options in others for option in options})
-        return [
-            {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
-            for symbol, expiry in listed
-        ]
+        if endpoint.expiry:
+            return self._expiry_params(endpoint)
+        queries = [{endpoint.symbol: value} for value in endpoint.each] or [{}]
+        if endpoint.dex:
+            queries += [{endpoint.dex: name} for name in self._due_dexes()]
+        return queries
+
+    def _expiry_params(self, endpoint: VenueEndpoint) -> list[dict[str, str]]:
+        """Return the parameters of a request for each expiry in the last responses of other endpoints."""
+        expiries = set[tuple[str, int]]()
+        for other, polled in self._polled.items():
+            if other is not endpoint:
+                expiries.update((option.symbol, option.expiry) for option in polled.records.options)
+        queries = []
+        for symbol, expiry in sorted(expiries):
+            day = f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"
+            queries.append({endpoint.symbol: symbol, endpoint.expiry: day})
+        return queries
 
 
 _LONGEST = pd.Timedelta(1, "h")  # maximum window of a poll; refills request older ones
@@ -272,7 +295,9 @@ class LiquidationPolls:
         self._session = session
         listed = endpoints_for(session.venue, "liquidations", unconfirmed=unconfirmed)
         self._endpoints = [endpoint for endpoint in listed if endpoint.every is not None]
-        self._scopes: list[str | None] = [None] if any(map(covers_all, self._endpoints)) else [*symbols]
+        self._scopes: list[str | None] = [*symbols]
+        if any(map(covers_all, self._endpoints)):
+            self._scopes = [None]
         self._every = pd.Timedelta(max((e.every or 0 for e in self._endpoints), default=0), "s")
         self._answered: dict[str | None, pd.Timestamp] = {}
 
@@ -288,10 +313,10 @@ class LiquidationPolls:
         rows: list[pd.DataFrame] = []
         requests: list[LedgerEntry] = []
         error = ""
-        for scope in self._scopes if self._endpoints else []:
+        for scope in self._scopes:
             start = max(self._answered.get(scope, now - self._every), now - _LONGEST)
             walks = walks_of(self._endpoints, contracts, scope)
-            if not walks or now - start < 0.95 * self._every:
+            if not walks or now - start < _SOONER * self._every:
                 continue
             exchange = self._session.venue.exchange
             try:
@@ -352,9 +377,9 @@ class VenueState:
         self.session = session
         self.depth = depth
         self._quarantine = session.shared.quarantine
-        self._liquidations = (
-            None if symbols is None else LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
-        )
+        self._liquidations: LiquidationPolls | None = None
+        if symbols is not None:
+            self._liquidations = LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
         self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
         self._spacing = PaymentSpacing()
@@ -368,22 +393,19 @@ class VenueState:
         self._lists = not is_spot_alone and (names is None or INSTRUMENTS in names)
         self._stored_list: object = None  # the list of the last poll
         self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
-        polled = [
-            endpoint
-            for endpoint in session.venue.endpoints
-            if endpoint.every is not None
-            and endpoint.what not in ("liquidations", "book")
-            and is_collected(endpoint, unconfirmed=unconfirmed)
-        ]
+        polled = []
+        for endpoint in session.venue.endpoints:
+            is_polled = endpoint.every is not None and endpoint.what not in ("liquidations", "book")
+            if is_polled and is_collected(endpoint, unconfirmed=unconfirmed):
+                polled.append(endpoint)
+        wanted = set(names or ())
         if names is None:
-            wanted = {table for endpoint in polled for table in endpoint.tables} - {*RECENT, STATED_RATES}
-        else:
-            wanted = set(names)
+            wanted = _tables_of(polled) - {*RECENT, STATED_RATES}
         self._keeps_rate_kinds = STATED_RATES in wanted
         if self._keeps_rate_kinds:
             wanted.add("funding_history")  # its responses state the coming settlements
         polled = _needed(polled, wanted)
-        self._bulk = BulkAnswers(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
+        self._bulk = BulkRequests(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
         self.by_contract = ContractStates(
             session, of_one, symbols=first, seconds=seconds, all_contracts=all_contracts
@@ -392,9 +414,7 @@ class VenueState:
     @property
     def tables(self) -> set[str]:
         """Return the tables of its polls."""
-        return {
-            t for endpoint in (*self._bulk.endpoints, *self.by_contract.endpoints) for t in endpoint.tables
-        }
+        return _tables_of([*self._bulk.endpoints, *self.by_contract.endpoints])
 
     def gives(self, table: str) -> bool:
         """Return whether its polls have a table."""
@@ -420,14 +440,17 @@ class VenueState:
         start = poll.at.floor("min")
         cadence = self.cadence(table)
         again = start + min(cadence, AGAIN)
-        missing = [label for incomplete, label in poll.missing if incomplete == table]
-        entries = [
-            LedgerEntry(poll.exchange, label, start, again, poll.problems[label][:500]) for label in missing
-        ]
+        failed = []
+        for incomplete, label in poll.missing:
+            if incomplete == table:
+                error = poll.problems[label][:500]
+                failed.append(LedgerEntry(poll.exchange, label, start, again, error))
         if table not in poll.frames:
-            return [LedgerEntry(poll.exchange, None, start, again, poll.failed[table][:500]), *entries]
-        symbols = [None] if not missing or cadence <= AGAIN else poll.frames[table]["symbol"].unique()
-        return [LedgerEntry(poll.exchange, symbol, start, start + cadence) for symbol in symbols] + entries
+            return [LedgerEntry(poll.exchange, None, start, again, poll.failed[table][:500]), *failed]
+        symbols = [None]
+        if failed and cadence > AGAIN:
+            symbols = poll.frames[table]["symbol"].unique()
+        return [LedgerEntry(poll.exchange, symbol, start, start + cadence) for symbol in symbols] + failed
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
         """Return the traded contracts and their context, from a list if they are not known yet."""
@@ -483,7 +506,7 @@ class VenueState:
         if self.contracts is None:
             self.contracts = list_contracts(self.session)
         item = self.contracts.by_symbol.get(symbol)
-        endpoint = None if item is None else next((e for e in self._books if e.covers(item)), None)
+        endpoint = self._book_endpoint(item)
         if item is None or endpoint is None:
             return
         start = poll.at.floor("min")
@@ -523,10 +546,10 @@ class VenueState:
         for endpoint, records in answered.items():
             (chain if endpoint.what == "chain" else state).add(records)
         state.add(self._bulk.lasting())
-        fresh = {table for endpoint in answered for table in endpoint.tables}
+        fresh = _tables_of(answered)
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
-        state.states = [_valued(row) for row in state.states]
+        state.states = list(map(_valued, state.states))
         if fresh & {*STATE} and self._some_unchanged(state.states, poll.at):
             self.contracts = list_contracts(self.session, intervals=self._with_rates, again=True)
             state.states += self._others
@@ -543,19 +566,28 @@ class VenueState:
         self._add_frames(poll, state, [name for name in names if name not in poll.failed], at)
         if self._keeps_rate_kinds and fresh & {"funding_history", STATED_RATES}:
             self._add_rate_kinds(poll, state, at)
-        for table in (name for name in RECENT if name in fresh):
-            self._add_recent(poll, state, table, at)
+        for table in RECENT:
+            if table in fresh:
+                self._add_recent(poll, state, table, at)
         if "options_snapshot" in fresh:
-            chain = chain.merged()
-            chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
-            arrived = max(
-                (self._bulk.arrived[o.name] for o in chain.options), default=at
-            )  # one time for the chain
-            chain.options, left_out = self.held.hold_chain(chain.options, poll.at)
-            if left_out:
-                poll.problems["options"] = f"{len(left_out)} left out: {left_out[0]}"
-                self._quarantine.keep_records(poll.exchange, CHAINS, self.held.withheld, poll.at)
-            self._add_frames(poll, chain, CHAINS, arrived)
+            self._add_chain(poll, chain.merged(), at)
+
+    def _book_endpoint(self, item: Instrument | None) -> VenueEndpoint | None:
+        """Return the request for the order book of a contract; None without a contract or a request."""
+        if item is None:
+            return None
+        return next((endpoint for endpoint in self._books if endpoint.covers(item)), None)
+
+    def _add_chain(self, poll: Poll, chain: Records, at: int) -> None:
+        """Add the options with a volatility or open interest, without doubtful values."""
+        options = [row for row in chain.options if row.iv is not None or row.open_interest is not None]
+        # A chain has one time: the arrival of its last response.
+        arrived = max((self._bulk.arrived[row.name] for row in options), default=at)
+        chain.options, left_out = self.held.hold_chain(options, poll.at)
+        if left_out:
+            poll.problems["options"] = omitted(left_out, "value")
+            self._quarantine.keep_records(poll.exchange, CHAINS, self.held.withheld, poll.at)
+        self._add_frames(poll, chain, CHAINS, arrived)
 
     def _add_rate_kinds(self, poll: Poll, state: Records, at: int) -> None:
         """Add the rates with a stated settlement, for the preferred contract of each symbol."""
@@ -595,34 +627,41 @@ class VenueState:
 
     def sound_fills(self, rows: pd.DataFrame, now: pd.Timestamp) -> tuple[pd.DataFrame, str]:
         """Return liquidations of listed contracts near their last prices, and a text about the others."""
-        listed = rows["symbol"] if self.contracts is None else {i.symbol for i in self.contracts.items}
+        listed = set(rows["symbol"])
+        if self.contracts is not None:
+            listed = set(map(attrgetter("symbol"), self.contracts.items))
         sound, left_out = self.held.sound_fills(rows, now, listed)
         if left_out:
             far = rows[~rows.index.isin(sound.index)]
             self._quarantine.keep_rows(self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}")
-        return sound, f"{len(left_out)} left out: {left_out[0]}" if left_out else ""
+        return sound, omitted(left_out)
 
     def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
         """Remove figures that contradict others, or are far from the contract's last ones."""
-        listed = () if self.contracts is None else {item.name for item in self.contracts.items}
+        listed = set[str]()
+        if self.contracts is not None:
+            listed = set(map(attrgetter("name"), self.contracts.items))
         state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
         self._quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
         # If a figure of another contract is doubtful, the sum is missing.
         others, _, _ = self._held_others.hold(self._others, poll.at, listed)
         usd = self._other_open_interest(others)
-        state.states = [
-            row._replace(oi_all_usd=_sum(row.oi_usd, usd.get(row.instrument.symbol, 0.0)))
-            for row in state.states
-        ]
+        with_sums = []
+        for row in state.states:
+            whole = _sum(row.oi_usd, usd.get(row.instrument.symbol, 0.0))
+            with_sums.append(row._replace(oi_all_usd=whole))
+        state.states = with_sums
         if notes:
             poll.problems["figures"] = "; ".join(notes)
 
     def _other_open_interest(self, states: Iterable[State]) -> dict[str, float | None]:
         """Return the open interest [USD] of the other perpetuals of each symbol; None if one is unknown."""
         usd = {row.instrument.name: row.oi_usd for row in states}
-        listed = () if self.contracts is None else self.contracts.others
-        items = {item.name: item for item in [*listed, *(row.instrument for row in self._others)]}
+        others = [row.instrument for row in self._others]
+        if self.contracts is not None:
+            others = [*self.contracts.others, *others]
+        items = {item.name: item for item in others}
         sums: dict[str, float | None] = {}
         for name, item in items.items():
             sums[item.symbol] = _sum(sums.get(item.symbol, 0.0), usd.get(name))
@@ -647,15 +686,13 @@ class VenueState:
         doubtful = {point.instrument.symbol for point in points if point not in accepted}
         if doubtful:
             why = poll.failed.get(OPEN_INTEREST) or poll.problems.get("figures", "it is doubtful")
-            poll.requests[OPEN_INTEREST] = [
-                request._replace(error=why[:500]) if request.symbol in doubtful else request
-                for request in poll.requests.get(OPEN_INTEREST, [])
-            ]
-        sums = {row.instrument.symbol: row for row in state.states if row.instrument.perpetual}
+            requests = poll.requests.get(OPEN_INTEREST, [])
+            for place, request in enumerate(requests):
+                if request.symbol in doubtful:
+                    requests[place] = request._replace(error=why[:500])
         if accepted:
-            with_sums = [
-                point._replace(oi_all_usd=sums[point.instrument.symbol].oi_all_usd) for point in accepted
-            ]
+            sums = {row.instrument.symbol: row.oi_all_usd for row in state.states if row.instrument.perpetual}
+            with_sums = [point._replace(oi_all_usd=sums[point.instrument.symbol]) for point in accepted]
             self._add_frames(poll, Records(oi=with_sums), [OPEN_INTEREST], times.us(poll.at))
 
     def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
@@ -673,10 +710,9 @@ class VenueState:
 
     def _stamped(self, state: Records) -> Records:
         """Set the time of rows without one to the arrival of the contract's last response."""
-        state.states = [
-            row if row.time is not None else row._replace(time=self._bulk.arrived.get(row.instrument.name))
-            for row in state.states
-        ]
+        for place, row in enumerate(state.states):
+            if row.time is None:
+                state.states[place] = row._replace(time=self._bulk.arrived.get(row.instrument.name))
         return state
 
     def _trading(self, state: Records) -> Records:
@@ -685,15 +721,14 @@ class VenueState:
         The latter are stored in `_others`, since they count in the open interest of their symbol. An unlisted
         contract counts if it has a price; some venues send rates of coins without a contract.
         """
-        listed = self.contracts.items if self.contracts is not None else []
+        listed = [] if self.contracts is None else self.contracts.items
         gone = {item.name for item in listed if not item.active}
-        gone |= {row.instrument.name for row in state.states if not _has_price(row)} - {
-            item.name for item in listed
-        }
+        without_price = {row.instrument.name for row in state.states if not _has_price(row)}
+        gone |= without_price.difference(map(attrgetter("name"), listed))
         present = [row.instrument for row in state.states if row.instrument.name not in gone]
         contracts = Contracts([*listed, *present])
-        names = {item.name for item in contracts.collected}
-        others = {item.name for item in contracts.others}
+        names = set(map(attrgetter("name"), contracts.collected))
+        others = set(map(attrgetter("name"), contracts.others))
         self._others = [_valued(row) for row in state.states if row.instrument.name in others]
         state.states = [row for row in state.states if row.instrument.name in names]
         return state
@@ -708,6 +743,23 @@ class VenueState:
         poll.problems = {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
+
+
+def _tables_of(endpoints: Iterable[VenueEndpoint]) -> set[str]:
+    """Return all tables that some endpoints fill."""
+    return set(chain_of.from_iterable(map(attrgetter("tables"), endpoints)))
+
+
+def _lasting(state: State) -> State:
+    """Return the values of a state that are valid longer than a poll."""
+    return State(
+        state.instrument,
+        None,
+        period_h=state.period_h,
+        settle_h=state.settle_h,
+        volume_usd=state.volume_usd,
+        change_pct=state.change_pct,
+    )
 
 
 def _has_price(row: State) -> bool:
@@ -731,8 +783,11 @@ def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEn
     if "markets_symbol_exchanges" in names:  # it has figures of all responses about the state
         names = {*names, *STATE}
     of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]
-    wider = names | ({"prices_history"} if of_one else set())  # a mark, and the volume
-    bulk = [
-        e for e in endpoints if not e.is_of_one and wider & {*(CHAINS if e.what == "chain" else e.tables)}
-    ]
+    if of_one:
+        names = {*names, "prices_history"}  # they need a mark, and the volume
+    bulk = []
+    for endpoint in endpoints:
+        tables = CHAINS if endpoint.what == "chain" else endpoint.tables
+        if not endpoint.is_of_one and names & {*tables}:
+            bulk.append(endpoint)
     return [*bulk, *of_one]

@@ -35,7 +35,7 @@ from derivdata.sources.collect.session import (
 from derivdata.sources.collect.state import BOOKS, Poll, VenueState
 from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
 from derivdata.sources.venues.reading import Context
-from derivdata.sources.venues.record_types import Instrument, Records, State, filled
+from derivdata.sources.venues.record_types import Instrument, Records, State, filled, omitted
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
@@ -389,7 +389,7 @@ class VenueStream:
             with self._lock:
                 self._frames.append(rows)
             if records.left_out:
-                self._set_error(SchemaError(f"{len(records.left_out)} left out: {records.left_out[0]}"))
+                self._set_error(SchemaError(omitted(records.left_out)))
                 self._break_window(now)
         else:
             with self._lock:

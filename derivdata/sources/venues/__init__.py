@@ -1,9 +1,9 @@
 """Requests to the venues' keyless public APIs, and conversion of their bodies to tables.
 
-Everything here is pure: no connection is opened and no clock is read. `derivdata.sources.collect` requests
-the venues; this package has the requests (`endpoints`) and reads the responses (`read`), including old
-recordings. Each venue is a file. An unexpected body is one error with its place; an error that a venue sends
-with HTTP 200 is an error, never an empty table.
+This package has the requests (`endpoints`) and reads the responses (`read`), including old recordings. It
+opens no connection and reads no clock; `derivdata.sources.collect` sends the requests. Each venue is a file.
+An unexpected body raises one error with its place. An error that a venue sends with HTTP 200 raises an error
+too, and never returns an empty table.
 """
 
 from __future__ import annotations
@@ -57,18 +57,11 @@ def endpoints() -> pd.DataFrame:
     ['funding']
     """
     rows = list(dict.fromkeys(e for venue in VENUES.values() for e in venue.endpoints))
-    frame = pd.DataFrame(
-        {
-            "exchange": [row.exchange for row in rows],
-            "what": [row.what for row in rows],
-            "method": [row.method for row in rows],
-            "path_or_channel": [row.path for row in rows],
-            "tables": [" ".join(row.tables) for row in rows],
-            "confirmed": [row.confirmed for row in rows],
-            "verified_on": pd.Series([None] * len(rows), dtype="str"),
-            "note": [row.note for row in rows],
-        }
-    )
+    fields = ["exchange", "what", "method", "path", "tables", "confirmed", "note"]
+    frame = pd.DataFrame(map(attrgetter(*fields), rows), columns=fields)
+    frame = frame.rename(columns={"path": "path_or_channel"})
+    frame["tables"] = frame["tables"].map(" ".join)
+    frame.insert(6, "verified_on", pd.Series([None] * len(rows), dtype="str"))
     return frame.drop_duplicates(["exchange", "what", "method", "path_or_channel"], ignore_index=True)
 
 
@@ -110,10 +103,7 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | No
     >>> rows[["tier", "max_notional_usd", "maintenance_margin"]].to_numpy().tolist()
     [[1.0, 200000.0, 0.004], [2.0, 1000000.0, 0.005]]
     """
-    slugs = None
-    if venues is not None:
-        listed = venues.split(",") if isinstance(venues, str) else list(venues)
-        slugs = [venue_of(name, "venues") for name in listed]
+    slugs = None if venues is None else _slugs(venues)
     last = "9999-12-31" if day is None else f"{times.instant(day, 'day'):%Y-%m-%d}"
     rows = stated_tiers(slugs, last)
     return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
@@ -160,13 +150,12 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
     """
     rows = venue_facts.frame()
     if venues is not None:
-        listed = venues.split(",") if isinstance(venues, str) else list(venues)
-        venues = [venue_of(name, "venues") for name in listed]
+        venues = _slugs(venues)
         unknown = [venue for venue in venues if venue not in set(rows["exchange"])]
         if unknown:
             known = rows["exchange"].unique().tolist()
             raise ValueError(
-                f"venues: no fact of {unknown[0]!r} is known; there are some of {', '.join(known)}"
+                f"venues: expected venues with facts, {', '.join(known)}; got {unknown[0]!r}"
                 f"{did_you_mean(unknown[0], known)}"
             )
         rows = rows[rows["exchange"].isin(venues)]
@@ -176,6 +165,12 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
         rows = rows.drop_duplicates(["exchange", "symbol", "fact"], keep="last").sort_index()
     rows = rows.reset_index(drop=True)
     return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
+
+
+def _slugs(venues: Sequence[str] | str) -> list[str]:
+    """Return the slugs of venues, which may be one text of names joined by commas."""
+    listed = venues.split(",") if isinstance(venues, str) else venues
+    return [venue_of(name, "venues") for name in listed]
 
 
 @typed
@@ -247,16 +242,17 @@ def read(
         return {}
     rows = _rows(endpoint, reading)
     for why in rows.left_out:
-        warn_caller(f"left out: {why}")
+        warn_caller(f"omitted: {why}")
     result = _tabulate(endpoint, reading, rows, by_coin=by == "coin")
     window = PageWindow.of(endpoint.paging, reading.params)
-    usual = VENUES[reading.exchange].usual_hours(rows.payments[0].instrument) if rows.payments else None
-    doubts = [f"oi_history: {text}" for text in implied_price_doubts(rows.oi)]
+    usual = None
+    if rows.payments:
+        usual = VENUES[reading.exchange].usual_hours(rows.payments[0].instrument)
+    for doubt in implied_price_doubts(rows.oi):
+        warn_caller(f"oi_history: {doubt}")
     for name, frame in result.items():
-        doubts += [f"{name}: {text}" for text in body_doubts(reading.exchange, name, frame, window, usual)]
-        doubts += [f"{name}: {text}" for text in size_doubts(frame)]
-    for doubt in doubts:
-        warn_caller(doubt)
+        for doubt in chain(body_doubts(reading.exchange, name, frame, window, usual), size_doubts(frame)):
+            warn_caller(f"{name}: {doubt}")
     return result
 
 
@@ -270,22 +266,31 @@ def _tabulate(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that an endpoint fills, or `only` some of them."""
     venue = VENUES[reading.exchange]
-    same = [e for e in venue.endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
-    names = list(dict.fromkeys(table for e in same for table in e.tables))
-    names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
-    states = any(state.settle_h is not None for state in rows.states)
-    names += ["dexes"] * (endpoint.what == "dexes")
-    is_stated = rows.rates or any(state.rate is not None and state.next_payment for state in rows.states)
-    names += ["funding_rates"] * bool(is_stated)
-    names += ["oi_bars"] * bool(rows.oi_bars)
-    names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
-    if only is not None:
-        names = [name for name in names if name in only]
+    names: list[str] = []
+    for other in venue.endpoints:
+        if (other.path, other.read) == (endpoint.path, endpoint.read):
+            names += other.tables
+    names += _further_tables(endpoint.what, rows)
+    names = [name for name in dict.fromkeys(names) if only is None or name in only]
 
     def listed(item: Instrument) -> float | None:
         return reading.interval(item) or venue.usual_hours(item)
 
     return frames(reading.exchange, rows, names, at=reading.at, listed=listed, by_coin=by_coin)
+
+
+def _further_tables(what: str, rows: Records) -> list[str]:
+    """Return the tables of a body besides those of its endpoint: lists of contracts, rates, and steps."""
+    has_rates = any(state.rate is not None and state.next_payment for state in rows.states)
+    has_intervals = any(state.settle_h is not None for state in rows.states)
+    is_filled = {
+        "instruments": rows.instruments or what == "instruments",
+        "dexes": what == "dexes",
+        "funding_rates": rows.rates or has_rates,
+        "oi_bars": rows.oi_bars,
+        "intervals": rows.intervals or has_intervals or what == "intervals",
+    }
+    return [name for name, filled in is_filled.items() if filled]
 
 
 def records(
@@ -296,7 +301,7 @@ def records(
     at: times.Instant | None = None,
     context: Mapping[str, Any] | Context | None = None,
 ) -> Records:
-    """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
+    """Read a body as records of all of its contracts; `context` may be a `Context`."""
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return Records()
@@ -407,15 +412,17 @@ def _endpoint_of(
     if not near:
         paths = ", ".join(sorted({e.path for e in VENUES[venue].endpoints}))
         raise ValueError(f"request: {venue} has no endpoint {place!r}: it has {paths}")
-    fitting = [
-        (len(endpoint.fixed) - len(values), endpoint, values)
-        for endpoint, values in near
-        if all(k in params and v in ("", params[k]) for k, v in endpoint.fixed.items())
-    ]
+    fitting = [(endpoint, values) for endpoint, values in near if _has_fixed(endpoint, params)]
     if not fitting:
         return None, {}
-    _, endpoint, values = max(fitting, key=lambda row: row[0])
-    return endpoint, {k: v for k, v in values.items() if not v.startswith("{")}
+    # The endpoint with the most parameters and the fewest parts of the path that may be anything
+    endpoint, values = max(fitting, key=lambda row: len(row[0].fixed) - len(row[1]))
+    return endpoint, {name: value for name, value in values.items() if not value.startswith("{")}
+
+
+def _has_fixed(endpoint: VenueEndpoint, params: Mapping[str, str]) -> bool:
+    """Return whether a request has the parameters that identify an endpoint."""
+    return all(name in params and value in ("", params[name]) for name, value in endpoint.fixed.items())
 
 
 @lru_cache(maxsize=512)  # a history is many bodies of one path

@@ -153,12 +153,10 @@ class VenueEndpoint:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the place, its ``{name}`` parts as groups."""
-        pieces = re.split(r"\{(\w+)\}", self.place)
-        text = "".join(
-            f"(?P<{piece}>[^/?&]+?)" if odd else re.escape(piece)
-            for piece, odd in zip(pieces, [False, True] * len(pieces), strict=False)
-        )
-        return re.compile(text)
+        pieces = re.split(r"\{(\w+)\}", self.place)  # texts, and between them the names
+        pieces[::2] = map(re.escape, pieces[::2])
+        pieces[1::2] = map("(?P<{}>[^/?&]+?)".format, pieces[1::2])
+        return re.compile("".join(pieces))
 
 
 class Socket(NamedTuple):
@@ -204,8 +202,8 @@ class Venue:
     ping: tuple[str, float] = ("", 20.0)
     stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
-    named_only: bool = False  # left out unless the user names it
-    closed_on: str = ""  # the day on which it closed: left out unless the user names it
+    named_only: bool = False  # requested only if the user names it
+    closed_on: str = ""  # the day on which it closed; requested only if the user names it
     # Sent with each request, and with the handshake of each WebSocket
     headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     hourly: bool = False  # pays each hour, where the spacing of payments does not confirm another interval
@@ -218,11 +216,14 @@ class Venue:
 
     def seconds(self, endpoint: VenueEndpoint) -> float:
         """Return how long a request takes up its limit's budget."""
-        return endpoint.weight / (self.pools[endpoint.pool] if endpoint.pool else self.budget)
+        budget = self.pools[endpoint.pool] if endpoint.pool else self.budget
+        return endpoint.weight / budget
 
     def usual_hours(self, item: Instrument) -> float | None:
         """Return the interval of all contracts like this one, None where contracts differ."""
-        return 1.0 if self.hourly and (self.is_inverse_hourly or not item.inverse) else None
+        if self.hourly and (self.is_inverse_hourly or not item.inverse):
+            return 1.0
+        return None
 
 
 _UNITS_US = {"ms": 1_000, "s": 1_000_000, "ns": 1, "iso": 1_000}
@@ -241,41 +242,42 @@ def walk(paging: Paging | None, start: int, end: int) -> Generator[dict[str, str
     if paging is None:
         yield {}
     elif paging.by == "time":
-        span = None if paging.span_hours is None else int(paging.span_hours * 3_600_000_000)
-        yield from (_backward if paging.descending else _forward)(paging, start, end, span)
+        hours = paging.span_hours
+        span = end - start if hours is None else int(hours * 3_600_000_000)
+        walk_by_time = _backward if paging.descending else _forward
+        yield from walk_by_time(paging, start, end, span)
     else:
         yield from _numbered(paging, start, end)
 
 
-def _forward(
-    paging: Paging, start: int, end: int, span: int | None
-) -> Generator[dict[str, str], Records, None]:
+def _forward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[str, str], Records, None]:
+    """Walk a window from its start in spans [µs]; each page begins at the newest row of the one before."""
     while start < end:
-        last = end if span is None else min(end, start + span)
+        last = min(end, start + span)
         page = yield _params(paging, start, last)
         newest = max(page.times, default=start)
         if newest > start:
             start = newest
         elif paging.start and _is_full(paging, page):
-            raise SchemaError("a full page brings no row after the page before")
+            raise SchemaError("a full page has no row after those of the page before")
         elif last < end:
             start = last  # nothing more in this part of the window
         else:
             return
 
 
-def _backward(
-    paging: Paging, start: int, end: int, span: int | None
-) -> Generator[dict[str, str], Records, None]:
-    unit = _UNITS_US[paging.unit]
+def _backward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[str, str], Records, None]:
+    """Walk a window from its end in spans [µs]; each page ends at the oldest row of the one before."""
     while start < end:
-        first = start if span is None else max(start, end - span)
+        first = max(start, end - span)
         last = end
         while True:
             page = yield _params(paging, first, last)
-            oldest = min(page.times, default=last) + (unit if paging.exclusive else 0)
+            oldest = min(page.times, default=last)
+            if paging.exclusive:
+                oldest += _UNITS_US[paging.unit]
             if oldest >= last and paging.end and not paging.thinned and _is_full(paging, page):
-                raise SchemaError("a full page brings no row before the page before")
+                raise SchemaError("a full page has no row before those of the page before")
             if paging.thinned or oldest >= last or oldest <= first:
                 break
             last = oldest
@@ -283,15 +285,18 @@ def _backward(
 
 
 def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str], Records, None]:
+    """Walk pages that follow by a cursor or a number, until a page is empty or begins before the window."""
     number = 1
     cursor = "1" if paging.by == "page" else ""
     seen: set[str] = set()
     before = Records()
     while True:
         params = _params(paging, start, end)
-        page = yield {**params, **({paging.cursor: cursor} if cursor else {})}
+        if cursor:
+            params[paging.cursor] = cursor
+        page = yield params
         if page.times and page.times == before.times and _is_full(paging, page):
-            raise SchemaError("a page is the one before once more")
+            raise SchemaError("a page has the same rows as the page before")
         before = page
         if not page.times and paging.descending:
             return
@@ -310,7 +315,9 @@ def _is_full(paging: Paging, page: Records) -> bool:
 
 
 def _params(paging: Paging, start: int, end: int) -> dict[str, str]:
-    params = {paging.limit_name: str(paging.limit)} if paging.limit_name and paging.limit else {}
+    params = {}
+    if paging.limit_name and paging.limit:
+        params[paging.limit_name] = str(paging.limit)
     for name, instant in ((paging.start, start), (paging.end, end)):
         if name:
             params[name] = _written(paging, instant)

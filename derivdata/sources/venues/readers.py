@@ -1,4 +1,4 @@
-"""Readers of bodies that most venues send alike, and of their terms of margin and borrowing.
+"""Readers of bodies that most venues send in similar form, and of their margin tiers and borrow rates.
 
 A `path` has names in the body, such as ``result.list``; `named` parses the venue's names of contracts; `by`
 are parameters with the contract if the rows lack it; `unit` is the format of times.
@@ -42,6 +42,13 @@ Named = Callable[[str], Instrument]
 Unit = Literal["ms", "seconds", "iso"]
 
 
+def _next_page(reading: Reading, cursor: str) -> str | None:
+    """Return the cursor of the next page at a path of the body; None without a path or a next page."""
+    if not cursor:
+        return None
+    return reading.part(str | None, cursor, None) or None
+
+
 def states(
     shape: type[Figures[Any, Any]],
     path: str,
@@ -60,14 +67,15 @@ def states(
     """
 
     def read(reading: Reading) -> Records:
-        at = reading.part(Stamp, stamp) if stamp else None
-        time = None if at is None else getattr(reading, unit)(at)
+        to_us = getattr(reading, unit)
+        time = to_us(reading.part(Stamp, stamp)) if stamp else None
+        rows_of = reading.pushed if pushed else reading.rows
         records = Records()
-        for row in (reading.pushed if pushed else reading.rows)(shape, path):
+        for row in rows_of(shape, path):
             with reading.row():
                 item = reading.instrument(row.name, named)
                 own = row.plain_hours or reading.number(row.hours)
-                step = hours or (own / per_hour if own else reading.interval(item))
+                step = hours or (own or 0.0) / per_hour or reading.interval(item)
                 if item.active:
                     records.states.append(reading.state(item, row, step, time=time, unit=unit))
         return records
@@ -113,16 +121,15 @@ def payments(
 
 
 def options(
-    shape: type[Greeks[Any, Any]], path: str, *, is_in_coin: Callable[[str], bool] | None = None
+    shape: type[Greeks[Any, Any]], path: str, *, is_in_coin: Callable[[str], bool] = lambda _: False
 ) -> Reader:
     """Return a reader of options, one row each; `is_in_coin` returns whether its prices are in coin."""
 
     def read(reading: Reading) -> Records:
-        in_coin = is_in_coin or (lambda _: False)
         records = Records()
         for row in reading.rows(shape, path):
             with reading.row():
-                records.options.append(reading.quoted(row, in_coin=in_coin(row.name)))
+                records.options.append(reading.quoted(row, in_coin=is_in_coin(row.name)))
         return records
 
     return read
@@ -157,7 +164,11 @@ def option_trades(
                 option = reading.option(
                     row.name, time, iv=iv and iv / percent, underlying=underlying, quotes=quotes
                 )
-                execution = "block" if is_block or row.block else "combo" if row.combo else "book"
+                execution = "book"
+                if is_block or row.block:
+                    execution = "block"
+                elif row.combo:
+                    execution = "combo"
                 side = reading.word(str(row.side), {"buy": "buy", "sell": "sell", "1": "buy", "-1": "sell"})
                 amount = reading.required(row.amount)
                 if amount < 0 and side == "buy":
@@ -185,7 +196,7 @@ def positioning(
     """Return a reader of long/short data; `step` names the period, which is known at its end if it `ends`."""
 
     def read(reading: Reading) -> Records:
-        records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
+        records = Records(cursor=_next_page(reading, cursor))
         resolution = reading.resolution(step)
         requested = reading.asked(by) if by else ""
         for row in reading.rows(shape, path):
@@ -247,14 +258,11 @@ def candles(
         item = reading.instrument(name or reading.asked(by), named)
         multiple = base(item.symbol)[1] if kind == "spot" else 1
         to_ms = 1000 if unit == "seconds" else 1
-        high, low = (2, 3) if opened == 1 else (2, 1)
-        prices = [
-            (
-                to_ms * reading.required(candle[0]),
-                multiple * reading.opening(candle[opened], candle[high], candle[low]),
-            )
-            for candle in rows
-        ]
+        low = 3 if opened == 1 else 1
+        prices = []
+        for candle in rows:
+            price = reading.opening(candle[opened], candle[2], candle[low])
+            prices.append((to_ms * reading.required(candle[0]), multiple * price))
         return reading.prices(prices, item, kind, reading.resolution(step, number_unit))
 
     return read
@@ -269,8 +277,10 @@ def books(
         records = Records()
         for row in reading.rows(shape, path):
             item = reading.instrument(row.name or reading.asked(by), named)
-            stamp = row.time if per == 1 or row.time is None else int(row.time) // per
-            time = None if stamp is None else getattr(reading, unit)(stamp)
+            time = None
+            if row.time is not None:
+                stamp = row.time if per == 1 else int(row.time) // per
+                time = getattr(reading, unit)(stamp)
             records.books.append(reading.book(item, time, row.bids, row.asks))
         return records
 
@@ -297,11 +307,11 @@ def closed(
     """
 
     def read(reading: Reading) -> Records:
-        rows = (reading.pushed if pushed else reading.rows)(shape, path)
+        rows_of = reading.pushed if pushed else reading.rows
+        rows = rows_of(shape, path)
         name = reading.asked(by) if by else ""
         records = closed_rows(reading, rows, named, longs, name=name, unit=unit, only=only, filled=filled)
-        if cursor:
-            records.cursor = reading.part(str | None, cursor, None) or None
+        records.cursor = _next_page(reading, cursor)
         return records
 
     return read
@@ -329,8 +339,9 @@ def closed_rows(
             item = reading.instrument(row.name or name, named)
             side = reading.word(row.side, longs)
             price = reading.required(row.price)
-            number = "" if row.number is None else f"{item.name}-{row.number}"
-            order_id = row.id or number
+            order_id = row.id
+            if not order_id and row.number is not None:
+                order_id = f"{item.name}-{row.number}"
             records.liquidations.append(
                 Liquidation.of(
                     item,
@@ -357,7 +368,7 @@ def contracts(
     """Return a reader of contracts, with intervals if available; `parse` returns None for other rows."""
 
     def read(reading: Reading) -> Records:
-        records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
+        records = Records(cursor=_next_page(reading, cursor))
         for row in reading.rows(shape, path):
             with reading.row():
                 item = parse(reading, row)
@@ -424,12 +435,9 @@ def okx_tiers(name_of: Named) -> Callable[[Reading], Records]:
             with reading.row():
                 item = reading.instrument(f"{row.instFamily}-SWAP", name_of)
                 contracts = reading.required(row.maxSz)
-                coins = usd = None
-                if item.inverse:
-                    usd = None if item.size is None else contracts * item.size
-                else:
-                    coins = None if item.size is None else contracts * item.size
-                records.margin_tiers.append(_tier(reading, item, row, (usd, coins)))
+                largest = None if item.size is None else contracts * item.size
+                size = (largest, None) if item.inverse else (None, largest)
+                records.margin_tiers.append(_tier(reading, item, row, size))
         return records
 
     return read

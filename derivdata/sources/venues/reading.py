@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,7 +32,7 @@ from derivdata.sources.venues.record_types import (
     Taken,
     contradictions,
     from_columns,
-    told,
+    value_text,
     without,
 )
 from derivdata.sources.venues.wire import (
@@ -110,9 +112,9 @@ class Context:
         self.named: str | None = given.get("instrument")
         frames = {name: _frame_of(given.get(name), name, exchange) for name in _CONTEXT_FRAMES}
         self.instruments: dict[str, Instrument] = {}
-        if len(frames["instruments"]):
-            listed = map(_listed_contract, frames["instruments"].to_dict("records"))
-            self.instruments = {item.name: item for item in listed}
+        for row in frames["instruments"].to_dict("records"):
+            item = _listed_contract(row)
+            self.instruments[item.name] = item
         self.intervals = _stated_intervals(frames["intervals"])
         self._lists_intervals = "intervals" in given
         self._unlisted = given.get("margins_without_intervals", ())
@@ -133,7 +135,9 @@ class Context:
         if time is None:
             return None
         minute = time // _MINUTE_US
-        near = [row for at in (minute - 1, minute, minute + 1) for row in self._marks.get((symbol, at), ())]
+        near: list[tuple[int, float]] = []
+        for at in (minute - 1, minute, minute + 1):
+            near += self._marks.get((symbol, at), ())
         stamp, price = min(near, key=lambda row: abs(row[0] - time), default=(0, None))
         return price if abs(stamp - time) <= _MINUTE_US else None
 
@@ -156,18 +160,23 @@ def _frame_of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
 
 
 def _listed_contract(row: Mapping[str, Any]) -> Instrument:
-    size = row["contract_size"]
-    return Instrument(
+    optional = ("quote", "contract_size", "strike", "expiry")
+    stated = {name: row[name] for name in optional if not pd.isna(row.get(name))}
+    item = Instrument(
         str(row["instrument_name"]),
         str(row["symbol"]),
-        "" if pd.isna(row["quote"]) else str(row["quote"]),
-        None if pd.isna(size) else float(size),
-        bool(row["is_inverse"]),
-        bool(row["is_perpetual"]),
-        bool(row["is_active"]),
-        strike=None if pd.isna(strike := row.get("strike", np.nan)) else float(strike),
-        expiry=None if pd.isna(expiry := row.get("expiry")) else times.us(pd.Timestamp(expiry)),
+        str(stated.get("quote", "")),
+        inverse=bool(row["is_inverse"]),
+        perpetual=bool(row["is_perpetual"]),
+        active=bool(row["is_active"]),
     )
+    if "contract_size" in stated:
+        item = item._replace(size=float(stated["contract_size"]))
+    if "strike" in stated:
+        item = item._replace(strike=float(stated["strike"]))
+    if "expiry" in stated:
+        item = item._replace(expiry=times.us(pd.Timestamp(stated["expiry"])))
+    return item
 
 
 def _stated_intervals(frame: pd.DataFrame) -> dict[str, float]:
@@ -209,7 +218,7 @@ def step_name(text: str, number_unit: str = "m") -> str:
 
 
 class _Guard:
-    """What `Reading.row` returns: it keeps the error of the row that is read within."""
+    """Context manager of `Reading.row`, which stores the error of the row that is read in it."""
 
     __slots__ = ("_problems",)
 
@@ -227,7 +236,7 @@ class _Guard:
 
 
 class Reading(wire.Body):
-    """One body with all that is needed to read it; adapters get nothing else.
+    """One body with all that is needed to read it.
 
     It has the request, the `place` (path or channel) with its parameters and the values of the `parts` in
     ``{}``; its time of arrival (`at` [µs], None if unknown); and the context from other responses.
@@ -283,8 +292,11 @@ class Reading(wire.Body):
             decoded: dict[str, T] = self.part(keyed(kind), path)
         except SchemaError as problem:
             raws: dict[str, msgspec.Raw] = self.part(keyed(msgspec.Raw), path)
-            rows = {key: self._decoded(kind, raw, f"{path}.{key}") for key, raw in raws.items()}
-            decoded = {key: row for key, row in rows.items() if row is not None}
+            decoded = {}
+            for key, raw in raws.items():
+                row = self._decoded(kind, raw, f"{path}.{key}")
+                if row is not None:
+                    decoded[key] = row
             if not decoded:
                 raise problem
         self._require_figures(kind, decoded.values())
@@ -295,11 +307,12 @@ class Reading(wire.Body):
         fields = getattr(kind, OPTIONAL, ())
         if not rows or not fields:
             return
-        if any(getattr(row, ours) != default for row in rows for ours, _, default in fields):
-            return
-        if not any(f'"{theirs}"'.encode() in self.body for _, theirs, _ in fields):
-            names = ", ".join(theirs for _, theirs, _ in fields)
-            self.fail(f"expected rows with some of {names}, got none: this answers another request")
+        for ours, theirs, default in fields:
+            is_read = any(value != default for value in map(attrgetter(ours), rows))
+            if is_read or f'"{theirs}"'.encode() in self.body:
+                return
+        names = ", ".join(theirs for _, theirs, _ in fields)
+        self.fail(f"expected rows with some of {names}, got none: the body is of another request")
 
     def _decodable(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
         """Decode the rows at a path one by one; raise `problem` if none has the shape."""
@@ -307,8 +320,11 @@ class Reading(wire.Body):
             raws = leaf(wire.decode(body, placed(many(msgspec.Raw), path), self.where))
         except SchemaError:
             raise problem from None
-        rows = [self._decoded(kind, raw, f"{path}[{place}]") for place, raw in enumerate(raws)]
-        decoded = [row for row in rows if row is not None]
+        decoded = []
+        for place, raw in enumerate(raws):
+            row = self._decoded(kind, raw, f"{path}[{place}]")
+            if row is not None:
+                decoded.append(row)
         if not decoded:
             raise problem
         return decoded
@@ -343,10 +359,10 @@ class Reading(wire.Body):
 
     def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
         """Decode the rows at a path in one WebSocket frame or an array of them."""
-        return [row for rows in self.pushed_each(kind, path, default) for row in rows]
+        return list(chain.from_iterable(self.pushed_each(kind, path, default)))
 
     def row(self) -> _Guard:
-        """Leave out the row that is read within if it fails its own checks; `finish` has the last word."""
+        """Return a context in which a row that fails its checks is omitted; see `finish`."""
         self._rows += 1
         return self._guard
 
@@ -359,10 +375,11 @@ class Reading(wire.Body):
         for problems, count in ((self._undecoded, self._encoded), (self._odd, self._rows)):
             if 2 * len(problems) > count:
                 raise problems[0]
-        names = [row.instrument.name for row in records.states] + [option.name for option in records.options]
-        if not is_pushed and len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            self.fail(f"it tells twice of {twice}, and which is right is not known")
+        names = Counter(map(attrgetter("instrument.name"), records.states))
+        names.update(map(attrgetter("name"), records.options))
+        if not is_pushed and max(names.values(), default=1) > 1:
+            twice = next(name for name, count in names.items() if count > 1)
+            self.fail(f"expected one row for each contract, got several for {twice}")
         records.left_out += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
         if not is_pushed:
             self._require_one_row_an_instant(records)
@@ -382,7 +399,7 @@ class Reading(wire.Body):
                 if other != row:
                     time = np.datetime64(row.time, "us").astype("datetime64[s]")
                     name = row.instrument.name if hasattr(row, "instrument") else row.symbol
-                    self.fail(f"{name} has two rows of {time}Z with different figures: which is right?")
+                    self.fail(f"{name} has two rows at {time}Z with different values")
 
     def _leave_out_contradictions(self, records: Records, kind: str) -> None:
         """Drop impossible values; raise if more than half of the rows have them."""
@@ -390,23 +407,33 @@ class Reading(wire.Body):
         if not rows:
             return
         faults = contradictions(rows)
-        texts = [f"{self.where}: {told(rows[place], names)} cannot be" for place, names in faults.items()]
+        texts = [
+            f"{self.where}: impossible values: {value_text(rows[place], names)}"
+            for place, names in faults.items()
+        ]
         if 2 * len(faults) > len(rows):
             raise SchemaError(
-                f"{texts[0]}, as are those of {len(faults)} of {len(rows)} rows: not the unit that the venue "
-                "is known to use"
+                f"{texts[0]}; {len(faults)} of {len(rows)} rows are impossible: "
+                "the venue may use another unit"
             )
-        if faults:
-            changed = [without(row, faults[n]) if n in faults else row for n, row in enumerate(rows)]
-            setattr(records, kind, [row for row in changed if row is not None])
-            records.withheld = records.withheld or Records()
-            setattr(records.withheld, kind, [rows[place] for place in faults])
-            records.left_out += texts
+        if not faults:
+            return
+        sound = []
+        for place, row in enumerate(rows):
+            remaining = row
+            if place in faults:
+                remaining = without(row, faults[place])
+            if remaining is not None:
+                sound.append(remaining)
+        setattr(records, kind, sound)
+        records.withheld = records.withheld or Records()
+        setattr(records.withheld, kind, [rows[place] for place in faults])
+        records.left_out += texts
 
     def require_snapshot(self, kind: str) -> None:
         """Raise for a frame that is not complete: a delta only has changed fields."""
         if kind != "snapshot":
-            self.fail(f"{kind}: it says only what changed, and only snapshots can be read alone")
+            self.fail(f"expected a snapshot, got {kind!r}: such frames have only changes")
 
     def asked(self, *names: str) -> str:
         """Return the first of these parts or parameters that the request has, else the context's instrument.
@@ -501,13 +528,17 @@ class Reading(wire.Body):
         ratio = self.number(row.ratio)
         if long is not None and short == 0:  # no ratio: a contract that was just listed
             return []
-        # numbers, or shares, which need not add up to 1: some accounts hold both
+        # Numbers, or shares, which need not add up to 1: some accounts hold both.
         if long is not None and short:
-            whole = long + short if long + short > 1.5 else 1.0
+            whole = long + short
+            if whole <= 1.5:
+                whole = 1.0
             # Shares are rounded to four decimals, of which few remain for a small one
             rounding = 0.02 + 1e-4 / max(min(long, short), 1e-4)
             self.require_close(long / short, ratio, rounding, "the two sides and their ratio")
-            long, short, ratio = long / whole, short / whole, long / short
+            ratio = long / short
+            long = long / whole
+            short = short / whole
         elif ratio is not None and ratio >= 0:
             long = ratio / (1 + ratio)
             short = 1 / (1 + ratio)
@@ -515,7 +546,9 @@ class Reading(wire.Body):
             self.fail("a row has neither two sides nor their ratio")
         if ends and not self.has_ended(stamp, resolution):
             return []
-        time = stamp + (times.us(times.RESOLUTIONS[resolution]) if ends and resolution != "unstated" else 0)
+        time = stamp
+        if ends and resolution != "unstated":
+            time += times.us(times.RESOLUTIONS[resolution])
         return [Positioning(item, time, kind, long, short, ratio, resolution)]
 
     def taken(
@@ -523,13 +556,16 @@ class Reading(wire.Body):
     ) -> list[Taken]:
         """Return what takers bought and sold in a step that is over, linear contracts at its mark."""
         mark = None if item.inverse else self.mark(item, start)
-        buy, sell = (item.usd(self.required(side), mark) for side in (bought, sold))
-        return [Taken(item, start, buy, sell, resolution)] if self.has_ended(start, resolution) else []
+        buy = item.usd(self.required(bought), mark)
+        sell = item.usd(self.required(sold), mark)
+        if not self.has_ended(start, resolution):
+            return []
+        return [Taken(item, start, buy, sell, resolution)]
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
         """Return the meaning of a venue's word; raise for others."""
         if value not in meanings:
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, meanings))}")
+            self.fail(f"expected one of {', '.join(map(repr, meanings))}, got {value!r}")
         return meanings[value]
 
     def payments(
@@ -669,12 +705,24 @@ class Reading(wire.Body):
         opened = number(row.opened)
         change = self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
-        stated = row.change_pct.removesuffix("%") if isinstance(row.change_pct, str) else row.change_pct
-        value_at = mark or price
-        if value_at is None and contracts is not None:
-            value_at = self.mark(item, stamp)
+        # 1. The change of 24 hours: a fraction, from the price before, or in percent.
         if change is None and opened and last:
             change = (last / opened - 1) * 100
+        if change is None:
+            percent = row.change_pct
+            change = number(percent.removesuffix("%") if isinstance(percent, str) else percent)
+        # 2. Open interest: in contracts, valued at the mark, or as the venue values it.
+        if contracts is None:
+            oi_usd = number(row.oi_usd)
+            oi_coins = number(row.coins)
+        else:
+            value_at = mark or price
+            if value_at is None:
+                value_at = self.mark(item, stamp)
+            oi_usd = item.usd(contracts, value_at)
+            oi_coins = item.coins(contracts, value_at)
+        # 3. The volume: in coins, valued at the last price, or as the venue values it.
+        volume_usd = number(row.volume_usd) if volume is None or last is None else volume * last
         if row.expiry not in _NO_EXPIRY:
             item = item._replace(perpetual=False, expiry=_whole_minute(to_us(row.expiry)))
         state = State(
@@ -687,22 +735,23 @@ class Reading(wire.Body):
             index_price=number(row.index_price),
             last=last,
             price=price,
-            oi_usd=number(row.oi_usd) if contracts is None else item.usd(contracts, value_at),
-            oi_coins=number(row.coins) if contracts is None else item.coins(contracts, value_at),
-            volume_usd=number(row.volume_usd) if volume is None or last is None else volume * last,
-            change_pct=number(stated) if change is None else change,
+            oi_usd=oi_usd,
+            oi_coins=oi_coins,
+            volume_usd=volume_usd,
+            change_pct=change,
             next_payment=to_us(row.next_payment) if row.next_payment else None,
         )
         return state._replace(**other) if other else state
 
     def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
         """Return the contract of a row of a list; `known` takes precedence over the row."""
+        expiry = self.day(row.expiry, unit)
         item = Instrument(
             row.name,
             row.symbol,
             row.quote or "",
             1.0 if row.size is None else self.number(row.size),
-            expiry=None if (end := self.day(row.expiry, unit)) is None else _whole_minute(end),
+            expiry=None if expiry is None else _whole_minute(expiry),
             listed=self.day(row.listed, unit),
             tick=self.number(row.tick),
             step=self.number(row.step),
@@ -717,9 +766,15 @@ class Reading(wire.Body):
         Text may be ISO 8601, also without its zone, UTC, and a day such as 20201021.
         """
         if isinstance(value, str) and (value[4:5] == "-" or len(value) == 8):
+            if value >= _NEVER_YEAR:
+                return None
             text = value.removesuffix("Z")
-            return self.iso(f"{text}{'' if 'T' in text else 'T00'}Z") if value < _NEVER_YEAR else None
-        stamp = (self.number(value) or 0.0) * (1000 if unit == "seconds" else 1)
+            if "T" not in text:
+                text = f"{text}T00"
+            return self.iso(f"{text}Z")
+        stamp = self.number(value) or 0.0
+        if unit == "seconds":
+            stamp *= 1000
         return self.ms(stamp) if _FIRST_MS <= stamp < _NEVER_MS else None
 
     def quoted(
@@ -727,20 +782,30 @@ class Reading(wire.Body):
     ) -> Option:
         """Return an option of a row; a volatility, bid, ask or underlying of 0 or -1 is missing."""
         number = self.number
-        iv, bid, ask = (number(value) or None for value in (row.iv, row.bid, row.ask))
-        names = ("delta", "gamma", "vega", "theta", "rho", "interest_rate")
-        figures = {name: number(getattr(row, name)) for name in names}
         quoted_at = None if row.time is None else self.ms(row.time)
-        quotes = Quotes(in_coin, bid, ask, number(row.mark), number(row.index_price), number(row.volume))
+        iv = number(row.iv)
+        quotes = Quotes(
+            in_coin,
+            number(row.bid) or None,
+            number(row.ask) or None,
+            number(row.mark),
+            number(row.index_price),
+            number(row.volume),
+        )
         return self.option(
             name or row.name,
             self.at if quoted_at is None else quoted_at,
             quoted_at=quoted_at,
             iv=iv / percent if iv and iv > 0 else None,
-            **figures,
+            delta=number(row.delta),
+            gamma=number(row.gamma),
+            vega=number(row.vega),
+            theta=number(row.theta),
+            rho=number(row.rho),
+            interest_rate=number(row.interest_rate),
             open_interest=number(row.open_interest),
             underlying=number(row.underlying) or None,
-            quotes=quotes if any(value is not None for value in quotes[1:]) else None,
+            quotes=None if quotes == Quotes(in_coin) else quotes,
         )
 
     def option(self, name: str, time: int | None, **figures: Any) -> Option:
@@ -753,7 +818,7 @@ class Reading(wire.Body):
         if len(words) == 5:
             del words[1]
         if len(words) != 4 or words[3] not in ("C", "P"):
-            self.fail(f"{name!r} is no name of an option")
+            self.fail(f"expected the name of an option, got {name!r}")
         strike = self.required(words[2].replace("d", ".").replace("_", "."))
         expiry = wire.expiry_of(words[1], self.where)
         side = "call" if words[3] == "C" else "put"
@@ -771,7 +836,7 @@ class Reading(wire.Body):
             price = self.required(row[0])
             size = self.required(row[1])
             if price <= 0 or size < 0:
-                self.fail(f"a level of {size:g} at {price:g} cannot be")
+                self.fail(f"a level of the book has an impossible price {price:g} or size {size:g}")
             coins = item.coins(size, price)
             before = total.get(price, 0.0)
             total[price] = None if coins is None or before is None else before + coins
@@ -791,17 +856,22 @@ class Reading(wire.Body):
         Raises `SchemaError`: some levels are text and others numbers; a level is duplicated; or the best bid
         is above the best ask, so the sides are wrong.
         """
-        pairs = [
-            [astuple(row) if isinstance(row, msgspec.Struct) else row for row in side]
-            for side in (bids, asks)
-        ]
-        kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*pairs[0], *pairs[1])}
+        bid_rows = list(map(_level_row, bids))
+        ask_rows = list(map(_level_row, asks))
+        kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*bid_rows, *ask_rows)}
         if len(kinds) > 1:
-            self.fail("levels of one book are written in two ways")
-        bid = sorted(self.levels(item, pairs[0]), key=lambda level: -level[0])
-        ask = sorted(self.levels(item, pairs[1]), key=lambda level: level[0])
-        if not of_orders and len(bid) + len(ask) < len(pairs[0]) + len(pairs[1]):
-            self.fail("a level of the book stands twice, and which is right is not known")
+            self.fail("some levels of the book are text, others are numbers")
+        bid = sorted(self.levels(item, bid_rows), key=lambda level: -level[0])
+        ask = sorted(self.levels(item, ask_rows), key=lambda level: level[0])
+        if not of_orders and len(bid) + len(ask) < len(bid_rows) + len(ask_rows):
+            self.fail("two levels of one side of the book have the same price")
         if bid and ask and bid[0][0] >= ask[0][0]:
             self.fail(f"the best bid {bid[0][0]} is not below the best ask {ask[0][0]}")
         return OrderBook(item, time, bid, ask)
+
+
+def _level_row(row: Sequence[wire.NUMBER] | Level[Any]) -> Sequence[wire.NUMBER]:
+    """Return a level of a book as a row of price and size."""
+    if isinstance(row, msgspec.Struct):
+        return astuple(row)
+    return row

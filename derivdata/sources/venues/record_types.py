@@ -343,7 +343,7 @@ class Interval(NamedTuple):
 
 @dataclass
 class Records:
-    """All that one body, or several, say; see the classes of its members."""
+    """The records of one or several bodies, by kind."""
 
     instruments: list[Instrument] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
@@ -413,6 +413,15 @@ class Records:
 
 
 _LISTS = [member.name for member in fields(Records) if member.default_factory is list]
+
+
+def omitted(reasons: Sequence[str], what: str = "row") -> str:
+    """Return a text with the number of omitted rows and the first reason; empty without reasons."""
+    if not reasons:
+        return ""
+    if len(reasons) == 1:
+        return f"1 {what} omitted: {reasons[0]}"
+    return f"{len(reasons)} {what}s omitted, the first: {reasons[0]}"
 
 
 def filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
@@ -510,7 +519,7 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
     Delivery: {"price": _is_negative},
     IndexPoint: {"index_pct": lambda percent: not 1 <= percent <= 1000},
 }
-"""Figures of a record, by names, and what finds that they contradict each other or cannot be."""
+"""Values of a record, by names, and the function that returns whether they are impossible."""
 
 
 _BY_KIND = {
@@ -539,7 +548,7 @@ _NAMING = ("instrument", "side", "time", "quotes.in_coin", "option.side", "optio
 
 
 def contradictions(rows: Sequence[Any]) -> dict[int, list[str]]:
-    """Return the figures that cannot be, of rows of one kind, by the places of the rows."""
+    """Return the names of impossible values of rows of one kind, by the index of the row."""
     faults: dict[int, list[str]] = {}
     kind = type(rows[0]) if rows else State
     if kind in _USUAL and _USUAL[kind](rows):
@@ -562,8 +571,8 @@ def without(row: Any, names: Sequence[str]) -> Any | None:
     return row._replace(**figures)
 
 
-def told(row: Any, names: Sequence[str]) -> str:
-    """Return the values of a row for a message."""
+def value_text(row: Any, names: Sequence[str]) -> str:
+    """Return some values of a row as text for a message."""
     named = getattr(row, "instrument", getattr(row, "option", row))
     name = named.name if hasattr(named, "name") else named.symbol
     return f"{name}: " + " and ".join(f"{n} {attrgetter(n)(row):g}" for n in dict.fromkeys(names))

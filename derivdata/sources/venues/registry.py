@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 import msgspec
 import pandas as pd
@@ -69,8 +70,8 @@ _TOPICS = 100
 """Contracts that one message subscribes to, at most."""
 
 
-def _message(**parts: object) -> str:
-    return msgspec.json.encode(parts).decode()
+def _message(**fields: object) -> str:
+    return msgspec.json.encode(fields).decode()
 
 
 def _of_contracts(
@@ -96,16 +97,16 @@ def _of_contracts(
 
     def connections(names: Sequence[str], _: int) -> list[Socket]:
         sockets = []
-        for batch in _parts(names, of_connection or max(len(names), 1)):
-            texts = [text for some in _parts(batch, topics) for text in messages(some)]
-            sockets.append(Socket(address, texts))
+        for of_socket in _batches(names, of_connection or max(len(names), 1)):
+            batches = _batches(of_socket, topics)
+            sockets.append(Socket(address, list(chain.from_iterable(map(messages, batches)))))
         return sockets
 
     return connections
 
 
-def _parts(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [names[i : i + size] for i in range(0, len(names), size)]
+def _batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]
 
 
 def _of_all(address: str, *messages: str) -> Callable[[Sequence[str], int], list[Socket]]:
@@ -138,23 +139,26 @@ def _limit(venue: str, fact: str) -> int:
 
 def _bitget(names: list[str]) -> str:
     kinds = {"T": "USDT-FUTURES", "P": "USDC-FUTURES"}  # USDT, PERP
-    args = [
-        {"instType": kinds.get(name[-1], "COIN-FUTURES"), "channel": "ticker", "instId": name}
-        for name in names
-    ]
+    args = []
+    for name in names:
+        kind = kinds.get(name[-1], "COIN-FUTURES")
+        args.append({"instType": kind, "channel": "ticker", "instId": name})
     return _message(op="subscribe", args=args)
 
 
 def _gate(names: Sequence[str], now: int) -> list[Socket]:
     """Return a connection for each settle currency of the contracts."""
 
-    def message(part: list[str]) -> str:
-        return _message(time=now, channel="futures.tickers", event="subscribe", payload=part)
+    def message(names: list[str]) -> str:
+        return _message(time=now, channel="futures.tickers", event="subscribe", payload=names)
 
-    ends = {"usdt": "_USDT", "btc": "_USD", "usd1": "_USD1"}
-    of = {settle: [name for name in names if name.endswith(end)] for settle, end in ends.items()}
-    address = "wss://fx-ws.gateio.ws/v4/ws"
-    return [socket for s, n in of.items() if n for socket in _of_contracts(f"{address}/{s}", message)(n, now)]
+    sockets = []
+    for settle, end in (("usdt", "_USDT"), ("btc", "_USD"), ("usd1", "_USD1")):
+        settled = [name for name in names if name.endswith(end)]
+        if settled:
+            connections = _of_contracts(f"wss://fx-ws.gateio.ws/v4/ws/{settle}", message)
+            sockets += connections(settled, now)
+    return sockets
 
 
 def _kraken(names: list[str]) -> str:
@@ -340,12 +344,15 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
     rows = []
     for slug in venues:
         venue = VENUES[slug]
-        endpoints = [
-            e for e in venue.endpoints if e.confirmed or unconfirmed or f"{slug} {e.path}" in verified
-        ]
-        endpoints = [e for e in endpoints if e.method != "WS" or _is_listened_to(venue, e)]
-        by_table = {table: [e for e in endpoints if table in e.tables] for table in _UNITS}
-        rows += [_row(venue, table, those, verified) for table, those in by_table.items() if those]
+        endpoints = []
+        for endpoint in venue.endpoints:
+            is_usable = endpoint.confirmed or unconfirmed or f"{slug} {endpoint.path}" in verified
+            if is_usable and (endpoint.method != "WS" or _is_listened_to(venue, endpoint)):
+                endpoints.append(endpoint)
+        for table in _UNITS:
+            filling = [endpoint for endpoint in endpoints if table in endpoint.tables]
+            if filling:
+                rows.append(_row(venue, table, filling, verified))
     return pd.DataFrame(rows)
 
 
@@ -355,7 +362,12 @@ def _row(
     days = sorted(verified.get(f"{e.exchange} {e.path}", "") for e in endpoints)
     documented = "hyperliquid" if venue in DEX_VENUES else venue.exchange
     units = _UNITS[table]
-    sampled = "what was polled" if table != "funding_settlements" else "all payments"
+    if table == "liquidations_fills":
+        completeness = _COMPLETENESS.get(documented, "all")
+    elif table == "funding_settlements":
+        completeness = _of_one(endpoints) or "all payments"
+    else:
+        completeness = _of_one(endpoints) or "what was polled"
     return {
         "exchange": venue.exchange,
         "table": table,
@@ -363,9 +375,7 @@ def _row(
         "cadence": _cadence(venue, endpoints),
         "history": _history(endpoints),
         "limit": _history_limit(venue, endpoints),
-        "completeness": _COMPLETENESS.get(documented, "all")
-        if table == "liquidations_fills"
-        else _of_one(endpoints) or sampled,
+        "completeness": completeness,
         "verified_on": days[0],  # the oldest: "" as long as one endpoint was never checked
     }
 

@@ -101,7 +101,7 @@ class Body:
         except (TypeError, ValueError):
             self.fail(f"{value!r} is not a number")
         if not math.isfinite(result):
-            self.fail(f"{value!r} is no finite number")
+            self.fail(f"{value!r} is not a finite number")
         return result
 
     def percent(self, fraction: NUMBER) -> float | None:
@@ -154,7 +154,7 @@ class Body:
     def _plausible(self, us: int, value: object) -> int:
         """Raise for times before 2014 and after 2100, as for seconds read as milliseconds."""
         if not _FIRST_US <= us < _LAST_US:
-            self.fail(f"{value!r} is no instant of 2014 to 2100 in the unit that the venue uses")
+            self.fail(f"expected a time from 2014 to 2100, got {value!r}: its unit may be another one")
         return us
 
     def ms(self, value: Stamp) -> int:
@@ -164,7 +164,7 @@ class Body:
         except (TypeError, ValueError):
             if isinstance(value, str) and value[4:5] == "-":
                 return self.iso(value)
-            self.fail(f"{value!r} is no instant in milliseconds")
+            self.fail(f"expected a time in milliseconds, got {value!r}")
         return us if _FIRST_US <= us < _LAST_US else self._plausible(us, value)
 
     def ns(self, value: float | str) -> int:
@@ -172,7 +172,7 @@ class Body:
         try:
             us = int(value) // 1000
         except (TypeError, ValueError):
-            self.fail(f"{value!r} is no instant in nanoseconds")
+            self.fail(f"expected a time in nanoseconds, got {value!r}")
         return self._plausible(us, value)
 
     def seconds(self, value: Stamp) -> int:
@@ -191,9 +191,9 @@ class Body:
         try:
             stamp = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{value!r} is no instant")
+            self.fail(f"expected a time in ISO 8601, got {value!r}")
         if stamp.tzinfo is None:
-            self.fail(f"{value!r} is no instant with a zone")
+            self.fail(f"expected a time with a zone, got {value!r}")
         return self._plausible((stamp - _EPOCH) // _MICROSECOND, value)
 
     def require_close(
@@ -215,7 +215,7 @@ class Body:
         # A difference of exactly one step is not exact as a float
         allowed = max(tolerance * max(abs(first), abs(second)), step * (1 + 1e-6))
         if abs(first - second) > allowed:
-            self.fail(f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")
+            self.fail(f"{what} differ: {first!r} and {second!r}: one of them may be in another unit")
 
 
 def plain_digits(value: Any) -> Any:
