@@ -113,12 +113,12 @@ def exchanged(rows: list[Any]) -> None:
 
 
 CASES: dict[str, tuple[str, str, str, Lie, str]] = {
-    "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "the response is about ETH"),
-    "hyperliquid of ETH": ("hyperliquid", FUNDING, "info", about_ether, "the response is about ETH"),
-    "first page of bitget": ("bitget", FUNDING, "history-fund-rate", first_pages(), "before once more"),
+    "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "got rows of ETH"),
+    "hyperliquid of ETH": ("hyperliquid", FUNDING, "info", about_ether, "got rows of ETH"),
+    "first page of bitget": ("bitget", FUNDING, "history-fund-rate", first_pages(), "same rows"),
     "first page of kucoin": ("kucoin", FUNDING, "funding-rates", first_pages(), "no row|rows end|rows are"),
     "nothing from bybit": ("bybit", FUNDING, "funding/history", EMPTIED, "is still traded, but its rows end"),
-    "a copy of binance": ("binance", FUNDING, "fundingRate", changed(stale), "has rows from 2025-1"),
+    "a copy of binance": ("binance", FUNDING, "fundingRate", changed(stale), "got rows from 2025-1"),
     "percent from binance": (
         "binance", FUNDING, "fundingRate", scaled(100.0, "fundingRate"), "half of the rates are over",
     ),
@@ -129,7 +129,7 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
         "bybit", FUNDING, "funding/history", scaled(0.01, "fundingRate"), "looks like a fraction",
     ),
     "coins for USD": ("binance", *OI, changed(exchanged), "1,256, which may be in coins"),
-    "half of binance": ("binance", *OI, changed(every_second), "must be 0 days 00:05:00 apart, got"),
+    "half of binance": ("binance", *OI, changed(every_second), "expected rows 0 days 00:05:00 apart, got"),
 }  # fmt: skip
 
 
@@ -327,7 +327,7 @@ def test_an_answer_of_another_day_is_none_about_the_present(days, archive, fakes
     fakes.altered["premiumIndex"] = changed(moved)
     collector = Collector(archive, venues=["binance"], symbols=(), clock=clock, addresses=fakes.addresses)
     collector.once()
-    assert "Z, not of now, 2026-02-01T00:30" in collector.failed["binance funding_history"]
+    assert "expected a row of now, 2026-02-01T00:30" in collector.failed["binance funding_history"]
     asked = archive.requests()
     assert not asked.loc[asked["table"] == "funding_history", "answered"].any()
 
@@ -348,9 +348,9 @@ def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fak
 @pytest.mark.parametrize(
     ("changed", "held", "news"),
     [
-        ({"size": 10.0}, ["X: size 10.0 after 1.0"], []),
-        ({"tick": 0.1}, [], ["X: tick 0.1 after None"]),
-        ({"active": False}, [], ["X: active False after True"]),
+        ({"size": 10.0}, ["X: size changed from 1.0 to 10.0"], []),
+        ({"tick": 0.1}, [], ["X: tick changed from None to 0.1"]),
+        ({"active": False}, [], ["X: active changed from True to False"]),
         ({"name": "Y"}, [], ["X is no longer listed"]),
         ({}, [], []),
     ],

@@ -143,7 +143,7 @@ def test_what_is_alike_is_of_the_venue() -> None:
         (
             "kraken", "/derivatives/api/v3/tickers",
             {"tickers": [{"symbol": "PF_XBTUSD", "limitPrice": 1.0}]},
-            "expected rows with some of fundingRate, .* got none: this answers another request",
+            "expected rows with some of fundingRate, .* got none: the body is of another request",
         ),
         (
             "bybit", "/v5/market/tickers?category=linear",
@@ -173,13 +173,13 @@ def test_what_is_alike_is_of_the_venue() -> None:
             "bybit", "allLiquidation.BTCUSDT",
             {"topic": "publicTrade.BTCUSDT", "data": [
                 {"T": 1772438400000, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": "50000"}]},
-            "the frame is of the channel 'publicTrade.BTCUSDT': read it as that",
+            "the frame is of the channel 'publicTrade.BTCUSDT': pass this as `request`",
         ),
         (
             "okx", "books",
             {"arg": {"channel": "bbo-tbt", "instId": "BTC-USDT-SWAP"}, "data": [
                 {"asks": [["101", "3", "0", "1"]], "bids": [["100", "1", "0", "1"]], "ts": "1772438400000"}]},
-            "the frame is of the channel 'bbo-tbt': read it as that",
+            "the frame is of the channel 'bbo-tbt': pass this as `request`",
         ),
         (
             "huobi", "/index/market/history/linear_swap_mark_price_kline?contract_code=BTC-USDT",
@@ -190,7 +190,7 @@ def test_what_is_alike_is_of_the_venue() -> None:
             "cryptocom", "/public/get-valuations?instrument_name=BTCUSD-PERP&valuation_type=funding_rate",
             {"id": 1, "method": "public/get-candlestick", "code": 0, "result": {
                 "instrument_name": "BTCUSD-PERP", "data": [{"o": "5", "v": "0.0670", "t": 1772438400000}]}},
-            "the response is of the method 'public/get-candlestick': read it as that",
+            "the response is of the method 'public/get-candlestick': pass this as `request`",
         ),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +63,10 @@ class FileKind(NamedTuple):
     @property
     def label(self) -> str:
         """Name in messages and plans: with the kind of prices, and a mark for dated futures."""
-        return " ".join([self.kind, *self.fixed.values(), *(["dated"] if self.dated else [])])
+        words = [self.kind, *self.fixed.values()]
+        if self.dated:
+            words.append("dated")
+        return " ".join(words)
 
     @property
     def monthly(self) -> bool:
@@ -84,16 +88,18 @@ class FileKind(NamedTuple):
 
     def window(self, start: pd.Timestamp) -> times.Window:
         """Return the window of the rows of the file of a period."""
-        end = start + (pd.offsets.MonthBegin(1) if self.monthly else pd.Timedelta(1, "D"))
-        return times.Window(start + self.offset, end + self.offset)
+        length = pd.offsets.MonthBegin(1) if self.monthly else pd.Timedelta(1, "D")
+        return times.Window(start + self.offset, start + length + self.offset)
 
     def periods(self, window: times.Window) -> list[pd.Timestamp]:
         """Return the starts of the periods with rows of a window."""
-        first = window.start - self.offset
-        last = window.end - self.offset
-        first = first.floor("D").replace(day=1) if self.monthly else first.floor("D")
-        starts = pd.date_range(first, last, freq="MS" if self.monthly else "D", inclusive="left")
-        return [start.as_unit("us") for start in starts]
+        first = (window.start - self.offset).floor("D")
+        frequency = "D"
+        if self.monthly:
+            first = first.replace(day=1)
+            frequency = "MS"
+        starts = pd.date_range(first, window.end - self.offset, freq=frequency, inclusive="left")
+        return list(starts.as_unit("us"))
 
 
 class ListedFile(NamedTuple):
@@ -113,8 +119,9 @@ class ListedFile(NamedTuple):
     def is_read(self, marks: Mapping[str, LedgerFile]) -> bool:
         """Return whether the ledger has the listed version of the file."""
         mark = marks.get(self.name)
-        is_same = mark is not None and (mark.size, mark.modified) == (self.size, self.modified)
-        return is_same or (mark is not None and self.size is None)
+        if mark is None:
+            return False
+        return self.size is None or (mark.size, mark.modified) == (self.size, self.modified)
 
 
 class Mismatch(NetworkError):
@@ -234,13 +241,17 @@ class FileHost:
         names = self._folders.get(folder)
         if names is None:
             pages = self._pages(kind, {"prefix": folder, "delimiter": "/"}, lambda _: True)
-            prefixes = [prefix for body in pages for prefix in _FOLDER.findall(body)]
-            names = [prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes]
+            names = []
+            for prefix in chain.from_iterable(map(_FOLDER.findall, pages)):
+                names.append(prefix.rstrip("/").rpartition("/")[2])
             self._folders[folder] = names
         if symbol in names:
             return [kind.instrument(symbol)]
-        items = [item for item in map(kind.instrument, names) if item.symbol == symbol]
-        items = [item for item in items if (item.is_dated if kind.dated else item.perpetual)]
+        items = []
+        for item in map(kind.instrument, names):
+            is_of_kind = item.is_dated if kind.dated else item.perpetual
+            if item.symbol == symbol and is_of_kind:
+                items.append(item)
         return sorted(items, key=lambda item: (item.rank, item.name))
 
     def files(self, kind: FileKind, contract: str, window: times.Window) -> list[ListedFile]:
@@ -248,21 +259,23 @@ class FileHost:
         periods = {kind.file(contract, start): start for start in kind.periods(window)}
         if not kind.listing or not periods:
             now = self._clock.utc()
-            over = {path: start for path, start in periods.items() if kind.window(start).end <= now}
-            return [ListedFile(path, start, not kind.monthly) for path, start in over.items()]
+            return [
+                ListedFile(path, start, not kind.monthly)
+                for path, start in periods.items()
+                if kind.window(start).end <= now
+            ]
         last = max(periods).lstrip("/")
         before = min(periods).lstrip("/").removesuffix(".zip")  # a key before the first one
         prefix = kind.path.partition("{period}")[0].format(contract=contract).lstrip("/")
+        params = {"prefix": prefix, "marker": before}
+        pages = self._pages(kind, params, lambda keys: not keys or keys[-1] < last)
         listed = []
-        for body in self._pages(
-            kind, {"prefix": prefix, "marker": before}, lambda keys: not keys or keys[-1] < last
-        ):
-            for entry in _ENTRY.findall(body):
-                path = f"/{_field(entry, 'Key')}"
-                if path in periods:
-                    size = int(_field(entry, "Size"))
-                    modified = _field(entry, "LastModified")
-                    listed.append(ListedFile(path, periods[path], not kind.monthly, size, modified))
+        for entry in chain.from_iterable(map(_ENTRY.findall, pages)):
+            path = f"/{_field(entry, 'Key')}"
+            if path in periods:
+                size = int(_field(entry, "Size"))
+                modified = _field(entry, "LastModified")
+                listed.append(ListedFile(path, periods[path], not kind.monthly, size, modified))
         return sorted(listed, key=lambda file: file.start)
 
     def fetch(self, kind: FileKind, file: ListedFile, folder: Path) -> Path | None:
@@ -286,9 +299,11 @@ class FileHost:
                 return path
             if attempt == 2:
                 replace_file(path.with_name(path.name + ".mismatch"), reply.body)
-        expected = f"checksum {stated}" if stated is not None and has_size else f"size of {file.size} bytes"
+        expected = f"a size of {file.size} bytes"
+        if stated is not None and has_size:
+            expected = f"the checksum {stated}"
         raise Mismatch(
-            file.path, f"it differs from the listed file: expected the {expected}; it was not read"
+            file.path, f"the file differs from the listed one: expected {expected}; it was not read"
         )
 
     def _stated(self, kind: FileKind, file: ListedFile) -> str | None:
@@ -308,10 +323,10 @@ class FileHost:
             reply = self._get(kind.listing, "", query)
             body = "" if reply is None else reply.body.decode(errors="replace")
             if "<ListBucketResult" not in body:
-                raise VenueError(f"{kind.exchange} {params['prefix']}", "the list of files is not a list")
+                raise VenueError(f"{kind.exchange} {params['prefix']}", "expected a list of files, got none")
             yield body
             keys = [_field(entry, "Key") for entry in _ENTRY.findall(body)]
-            following = _field(body, "NextMarker") or (keys[-1] if keys else "")
+            following = _field(body, "NextMarker") or "".join(keys[-1:])
             if _field(body, "IsTruncated") != "true" or not goes_on(keys):
                 return
             if not following or following == query.get("marker"):
@@ -321,20 +336,24 @@ class FileHost:
 
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
         """Send a request with retries; return None only if the file does not exist."""
-        url = (self._address or host) + (path if path else "/" if self._address else "")
+        url = f"{self._address}{path or '/'}" if self._address else f"{host}{path}"
 
         def ask() -> KeylessReply | None:
             self._wait(_PACE_SECONDS)
             self.requests += 1
             reply = self._http.send("GET", url, params)
-            if reply.status in (200, 404):
-                return reply if reply.status == 200 else None
+            if reply.status == 200:
+                return reply
+            if reply.status == 404:
+                return None
             raise refusal(url.partition("://")[2], reply)
 
         def pause(problem: VenueError | NetworkError, usual: float) -> float | None:
             seconds = problem.retry_after or usual
-            refused = isinstance(problem, VenueError) and problem.reason in ("refused", "region")
-            return None if refused or seconds > LONGEST_WAIT else seconds
+            is_refused = isinstance(problem, VenueError) and problem.reason in ("refused", "region")
+            if is_refused or seconds > LONGEST_WAIT:
+                return None
+            return seconds
 
         return persist(ask, pause, self._wait, tries=_TRIES)
 
@@ -344,6 +363,7 @@ class FileHost:
 
 
 def _field(text: str, name: str) -> str:
+    """Return the text of an element of an object store's list; empty if it is missing."""
     match = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
     return html.unescape(match[1]) if match else ""
 
@@ -457,13 +477,16 @@ def backfill_files(
 def _plan_row(series: _Series) -> list[object]:
     """Return the row of a series in the plan."""
     kind = series.kind
-    due = series.due
-    days = sum((w.end - w.start) / _ASIDE for w in (kind.of(f).window(f.start) for f in due))
-    sizes = [file.size for file in due]
-    megabytes = None if None in sizes else round(sum(size or 0 for size in sizes) / 1e6, 3)
+    days = 0.0
+    size: int | None = 0  # None if the size of a file is unknown
+    for file in series.due:
+        window = kind.of(file).window(file.start)
+        days += (window.end - window.start) / _ASIDE
+        size = None if size is None or file.size is None else size + file.size
+    megabytes = None if size is None else round(size / 1e6, 3)
     stems = [file.start.strftime(kind.of(file).period) for file in series.listed] or [""]
-    rows = round(days * sum(kind.tables[table] for table in series.read))
-    counts = [len(series.listed), len(series.missing), len(due), megabytes, rows]
+    rows = round(days * sum(map(kind.tables.__getitem__, series.read)))
+    counts = [len(series.listed), len(series.missing), len(series.due), megabytes, rows]
     return [kind.exchange, kind.label, series.item.name, stems[0], stems[-1], *counts]
 
 
@@ -477,7 +500,7 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
-        rows = sum(len(frame) for frames in self.frames.values() for frame in frames)
+        rows = sum(map(len, chain.from_iterable(self.frames.values())))
         return rows >= _FLUSH_ROWS or self.files >= _FLUSH_FILES
 
 
@@ -498,18 +521,28 @@ class _Job:
         """Yield the series of every symbol, from the first market with the symbol's contract."""
         kinds = [kind for kind in FILES if kind.exchange == self.exchange and _wanted(kind, names)]
         if not kinds:
-            self.done.notices.append(f"{self.exchange}: files with {', '.join(names)} are not known")
+            self.done.notices.append(f"{self.exchange}: has no files with {', '.join(names)}")
         for symbol in symbols:
             labels: set[str] = set()  # kinds with files of the symbol
             for kind in kinds:
-                items = [] if kind.label in labels else self.host.contracts(kind, symbol)
+                if kind.label in labels:
+                    continue
+                items = self.host.contracts(kind, symbol)
                 if items:
                     labels.add(kind.label)
-                for item in items if kind.dated else items[:1]:
-                    if reach := life(item, window):
-                        yield self._series(kind, item, _wanted(kind, names), reach)
-            absent = dict.fromkeys(kind.label for kind in kinds if kind.label not in labels)
-            self.done.notices += [f"{self.exchange} {label}: no files of {symbol}" for label in absent]
+                wanted = _wanted(kind, names)
+                yield from self._of_contracts(kind, items if kind.dated else items[:1], wanted, window)
+            for label in dict.fromkeys(kind.label for kind in kinds):
+                if label not in labels:
+                    self.done.notices.append(f"{self.exchange} {label}: no files of {symbol}")
+
+    def _of_contracts(
+        self, kind: FileKind, items: Sequence[Instrument], wanted: list[str], window: times.Window
+    ) -> Iterator[_Series]:
+        """Yield the series of contracts that may be listed in a window."""
+        for item in items:
+            if reach := life(item, window):
+                yield self._series(kind, item, wanted, reach)
 
     def _series(self, kind: FileKind, item: Instrument, wanted: list[str], window: times.Window) -> _Series:
         """Return the files of a contract in a window by month, or by day if a month's file is missing."""
@@ -531,8 +564,8 @@ class _Job:
                 listed += daily
         listed.sort(key=lambda file: file.start)
         # The contract was not listed before the first file, and the newest files are not published yet.
-        inside = [p for p in periods if listed and listed[0].start < p < listed[-1].start]
-        missing = [p.strftime(missing_kind.period) for p in inside] if kind.listing else []
+        inside = [start for start in periods if listed and listed[0].start < start < listed[-1].start]
+        missing = [start.strftime(missing_kind.period) for start in inside if kind.listing]
         read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
         due = [file for file in listed if not all(map(file.is_read, read.values()))]
         return _Series(kind, item, listed, due, missing, read)
@@ -677,13 +710,8 @@ class _Job:
             counts = self.archive.merge(table, rows, requests=batch.entries[table], contracts=contracts)
             self.done.count(self.exchange, table, counts.written)
             if counts.differing:
-                self._note(
-                    series,
-                    (
-                        f"{counts.differing} rows of {table} already exist with other values, from requests; "
-                        "the stored values are kept"
-                    ),
-                )
+                text = f"{counts.differing} rows of {table} already exist with other values, from requests"
+                self._note(series, f"{text}; the stored values are kept")
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
     def _with_index(self, series: _Series, rows: pd.DataFrame) -> pd.DataFrame:
@@ -709,7 +737,8 @@ class _Job:
         is_inside = frame["time"].between(*read.window, inclusive="left")
         new = keyed.conform(frame[is_inside])
         fixed = {name: word for name, word in series.kind.fixed.items() if name in keyed.columns}
-        fixed |= {"instrument_name": series.item.name} if series.kind.dated else {}
+        if series.kind.dated:
+            fixed["instrument_name"] = series.item.name
         stored = self.archive.read(table, *read.window, symbols=[symbol], venues=[self.exchange])
         for name, word in fixed.items():
             stored = stored[stored[name] == word]
@@ -719,7 +748,9 @@ class _Job:
         if "resolution" in stored:
             others |= ~stored["resolution"].isin(new["resolution"])
         unchanged = stored[others & ~in_file]
-        rows = keyed.conform(pd.concat([unchanged, new], ignore_index=True)) if len(unchanged) else new
+        rows = new
+        if len(unchanged):
+            rows = keyed.conform(pd.concat([unchanged, new], ignore_index=True))
         if len(rows) or len(stored):
             where = {"symbol": symbol, "exchange": self.exchange, **fixed}
             reason = f"{self.exchange} rewrote {read.mark.name}"
@@ -744,11 +775,15 @@ class _Job:
 
 def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
     """Return the tables to read from files; dated futures also need the index."""
-    more = ["prices_history"] if DATED in names and kind.fixed.get("kind") == "index" else []
-    return [table for table in kind.tables if table in (*names, *more)]
+    wanted = list(names)
+    if DATED in names and kind.fixed.get("kind") == "index":
+        wanted.append("prices_history")
+    return [table for table in kind.tables if table in wanted]
 
 
 def _listed(words: Sequence[str]) -> str:
     """Join the first words, with the number of the others."""
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
+    shown = ", ".join(words[:_SHOWN])
+    if len(words) > _SHOWN:
+        return f"{shown} and {len(words) - _SHOWN} more"
+    return shown

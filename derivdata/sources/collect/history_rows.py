@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import isclose
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -69,6 +71,7 @@ NAMED_ONLY = (
 )
 """Tables collected only if named, since each takes several requests per contract and hour."""
 
+_Row = TypeVar("_Row")
 _BEFORE = {
     "funding_settlements": pd.Timedelta(25, "h"),  # three payments of 8 h confirm the first row's interval
     "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some omit the start
@@ -110,8 +113,9 @@ def pages(
             is_sure = True
         _require_window(endpoint, page, first, last)
         if number % _PROGRESS_EVERY == 0 and session.progress is not None and page.times:
-            is_back = endpoint.paging is not None and endpoint.paging.descending
-            walked = last - min(page.times) if is_back else max(page.times) - first
+            walked = max(page.times) - first
+            if endpoint.paging is not None and endpoint.paging.descending:
+                walked = last - min(page.times)
             share = min(max(walked / max(last - first, 1), 0.001), 1.0)
             named = " ".join([endpoint.exchange, endpoint.place, *given.values()])
             session.progress(f"{named}: {number} of about {max(number, round(number / share))} requests")
@@ -133,36 +137,40 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
     oldest = min(page.times)
     newest = max(page.times)
     if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
-        days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
-        raise SchemaError(
-            f"{endpoint.where}: requested {days[0]} to {days[1]}, the response has rows from {days[2]} to "
-            f"{days[3]}"
-        )
+        requested = f"{np.datetime64(first, 'us')} to {np.datetime64(last, 'us')}"
+        got = f"{np.datetime64(oldest, 'us')} to {np.datetime64(newest, 'us')}"
+        raise SchemaError(f"{endpoint.where}: expected rows from {requested}, got rows from {got}")
 
 
 def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
     """Raise `SchemaError` if a page is about another contract than requested."""
-    pasts = (page.payments, page.oi, page.prices, page.positioning, page.taken, page.books)
-    contracts = {row.instrument.name: row.instrument.symbol for rows in pasts for row in rows}
-    named = {*contracts.values()}
-    of_many = endpoint.symbol in ("", "currency")
-    others = ""
-    if len(contracts) > 1 and not of_many:
-        others = " and ".join(sorted(contracts)[:2])
-    elif named and (item.symbol not in named if of_many else named != {item.symbol}):
-        others = ", ".join(sorted(named - {item.symbol})[:3])
-    if others:
-        raise SchemaError(f"{endpoint.where}: requested {item.name}, the response is about {others}")
+    pasts: Iterable[Any] = chain(
+        page.payments, page.oi, page.prices, page.positioning, page.taken, page.books
+    )
+    contracts = {row.instrument.name: row.instrument.symbol for row in pasts}
+    others = set(contracts.values()) - {item.symbol}
+    is_about_many = endpoint.symbol in ("", "currency")
+    got = ""
+    if is_about_many:
+        if contracts and item.symbol not in contracts.values():
+            got = ", ".join(sorted(others)[:3])
+    elif len(contracts) > 1:
+        got = " and ".join(sorted(contracts)[:2])
+    elif others:
+        got = ", ".join(others)
+    if got:
+        raise SchemaError(f"{endpoint.where}: expected rows of {item.name}, got rows of {got}")
 
 
 def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
     """Return the requests that refill a table, in order of preference."""
-    return [
-        endpoint
-        for what in TABLES[table]
-        for endpoint in endpoints_for(venue, what, unconfirmed=unconfirmed)
-        if table in endpoint.tables and (table not in _EVENTS or endpoint.paging is not None)
-    ]
+    endpoints: list[VenueEndpoint] = []
+    for what in TABLES[table]:
+        endpoints += endpoints_for(venue, what, unconfirmed=unconfirmed)
+    filling = [endpoint for endpoint in endpoints if table in endpoint.tables]
+    if table in _EVENTS:  # without paging only the newest events
+        return [endpoint for endpoint in filling if endpoint.paging is not None]
+    return filling
 
 
 class PartialPage(NamedTuple):
@@ -241,14 +249,9 @@ def history(
     records = Records()
     given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
     context: dict[str, Any] = {"instrument": item.name}
-    marks = endpoint.marks
-    if marks is not None and (table == DATED if DATED in endpoint.tables else not item.inverse):
-        prices = Records()
-        of_contract = {marks.symbol: contract_name(marks, item)}
-        for page in pages(session, marks, first, last, of_contract, context=context):
-            require_contract(marks, page, item)
-            prices.add(page)
-        prices.prices = list({row.time: row for row in prices.prices}.values())  # pages overlap by a row
+    needs_marks = table == DATED if DATED in endpoint.tables else not item.inverse
+    if endpoint.marks is not None and needs_marks:
+        prices = _marks(session, endpoint.marks, item, first, last, context)
         if table == DATED:
             records.prices = prices.prices
         else:
@@ -265,6 +268,24 @@ def history(
         _require_whole(session, endpoint, frame, item, table, window)
     doubts = list(implied_price_doubts(records.oi)) if table == "oi_history" else []
     return History(frame, partial, doubts)
+
+
+def _marks(
+    session: VenueSession,
+    endpoint: VenueEndpoint,
+    item: Instrument,
+    first: int,
+    last: int,
+    context: Mapping[str, Any],
+) -> Records:
+    """Return the marks of a contract in a window [µs], one of each time: pages overlap by a row."""
+    records = Records()
+    of_contract = {endpoint.symbol: contract_name(endpoint, item)}
+    for page in pages(session, endpoint, first, last, of_contract, context=context):
+        require_contract(endpoint, page, item)
+        records.add(page)
+    records.prices = list({row.time: row for row in records.prices}.values())
+    return records
 
 
 def _require_whole(
@@ -295,29 +316,32 @@ def _require_whole(
             f"{where} is still traded, but its rows end at {times.iso(newest)} in a window until "
             f"{times.iso(end)}"
         )
-    words = list(frame["resolution"].unique()) if "resolution" in frame else []
-    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
-    if step is not None:
-        _require_grid(frame, times.us(step), where)
+    resolutions: list[Any] = []
+    if "resolution" in frame:
+        resolutions = frame["resolution"].unique().tolist()
+    if len(resolutions) != 1:
+        return
+    step = times.RESOLUTIONS.get(str(resolutions[0]))
+    if step is None:
+        return
+    _require_grid(frame, times.us(step), where)
     apart = frame["time"].sort_values().diff().median()
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
-    if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
-        raise SchemaError(f"{where}: rows must be {step} apart, got {apart}")
+    if len(frame) > 3 and not is_thinned and apart > 1.5 * step:
+        raise SchemaError(f"{where}: expected rows {step} apart, got {apart}")
 
 
 def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) -> None:
     """Raise `SchemaError` for rows in the future, whose times have another zone or unit."""
-    pasts: tuple[Sequence[Any], ...] = (
-        records.payments,
-        records.oi,
-        records.prices,
-        records.positioning,
-        records.taken,
+    pasts: Iterable[Any] = chain(
+        records.payments, records.oi, records.prices, records.positioning, records.taken
     )
-    newest = max((row.time for rows in pasts for row in rows), default=0)
+    newest = max((row.time for row in pasts), default=0)
     if newest > times.us(now + _AHEAD):
         stamp = times.iso(pd.Timestamp(newest, unit="us", tz="UTC"))
-        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, but the time is {times.iso(now)}")
+        raise SchemaError(
+            f"{endpoint.where}: expected rows until now, {times.iso(now)}, got a row of {stamp} in the future"
+        )
 
 
 def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:
@@ -335,7 +359,7 @@ def _has_rows_of_another(
 ) -> bool:
     """Return whether an endpoint has rows of the last day for BTC, or for its first contract."""
     listing = session.shared.listing
-    listed = [] if listing is None else listing.contracts.by_symbol.values()
+    listed = () if listing is None else listing.contracts.by_symbol.values()
     other = min(filter(endpoint.covers, listed), key=lambda contract: contract.symbol != "BTC", default=item)
     last_day = times.Window(end - _ENDS_WITHIN, end)
     return other.symbol != item.symbol and len(history(session, endpoint, other, table, last_day).rows) > 0
@@ -345,19 +369,21 @@ def _of_window(
     endpoint: VenueEndpoint, records: Records, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
     """Return the rows of a table in a window; of rows in two pages the last one."""
-    records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
-    records.taken = list({row.time: row for row in records.taken}.values())
-    records.positioning = list({(row.time, row.kind): row for row in records.positioning}.values())
-    records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
-    records.trades = list({(row.option.name, row.trade_id): row for row in records.trades}.values())
-    records.indices = list({row.time: row for row in records.indices}.values())
+    records.oi = _last_rows(records.oi, "time")
+    records.taken = _last_rows(records.taken, "time")
+    records.positioning = _last_rows(records.positioning, "time", "kind")
+    records.prices = _last_rows(records.prices, "time", "kind")
+    records.trades = _last_rows(records.trades, "option.name", "trade_id")
+    records.indices = _last_rows(records.indices, "time")
     usual = VENUES[endpoint.exchange].usual_hours
     frame = frames(endpoint.exchange, records, [table], listed=usual)[table]
     inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
-    unvalued = [row.oi_usd is None for row in records.oi]
-    if table == "volume_taker":
-        unvalued = frame.loc[inside, "buy_usd"].isna().tolist()
-    if table in ("oi_history", "volume_taker") and any(unvalued):
+    is_unvalued = False
+    if table == "oi_history":
+        is_unvalued = any(row.oi_usd is None for row in records.oi)
+    elif table == "volume_taker":
+        is_unvalued = bool(frame.loc[inside, "buy_usd"].isna().any())
+    if is_unvalued:
         why = f"{table} of {item.name} is in coins, without prices of the same minutes"
         raise SchemaError(f"{endpoint.where}: {why}")
     return tables.TABLES[table].conform(frame[inside])
@@ -376,6 +402,11 @@ _FIRST_STEPS = 2
 """Steps after the listing of a contract within which its first row is due."""
 _MICROSECOND = pd.Timedelta(1, "us")
 _HOUR_US = 3_600_000_000
+
+
+def _last_rows(rows: list[_Row], *key: str) -> list[_Row]:
+    """Return the last row of each key: pages overlap by a row."""
+    return list(dict(zip(map(attrgetter(*key), rows), rows, strict=True)).values())
 
 
 def has_step(table: str) -> bool:
@@ -407,9 +438,12 @@ class Surroundings:
         self._exchange = exchange
         self._symbol = symbol
         self._groups = [name for name in keyed.key if name not in ("symbol", "exchange", "time")]
-        self._groups += ["resolution"] if table != _PAYMENTS and "resolution" not in self._groups else []
-        step_columns = ["interval_hours", "interval_source"] if table == _PAYMENTS else []
-        self._columns = ["time", *step_columns, *self._groups]
+        if table == _PAYMENTS:
+            self._columns = ["time", "interval_hours", "interval_source", *self._groups]
+        else:
+            if "resolution" not in self._groups:
+                self._groups.append("resolution")
+            self._columns = ["time", *self._groups]
         start = window.start - _REACH
         end = window.end + _REACH
         self._rows = archive.rows(Query(table, start, end, [symbol], [exchange], self._columns))
@@ -439,8 +473,10 @@ class Surroundings:
         sections: dict[times.Window, PartialPage] = {}
         if present.empty:  # a contract without rows may be without payments
             return []
-        groups = present.groupby(self._groups, observed=True) if self._groups else [((), present)]
-        for _, group in groups:
+        series = [present]
+        if self._groups:
+            series = [rows for _, rows in present.groupby(self._groups, observed=True)]
+        for group in series:
             for section in self._of_series(group, window, now, is_active=is_active, listed=listed):
                 sections.setdefault(section.window, section)
         return list(sections.values())
@@ -452,11 +488,10 @@ class Surroundings:
             return ""
         first = present.loc[present["time"].idxmin()]
         if self.table == _PAYMENTS:
-            hours = first["interval_hours"]
-            step = None if pd.isna(hours) else pd.Timedelta(float(hours), "h")
+            step = pd.Timedelta(first["interval_hours"], "h")  # NaT if the interval is unknown
         else:
-            step = times.RESOLUTIONS.get(str(first["resolution"]))
-        if step is None:
+            step = times.RESOLUTIONS.get(str(first["resolution"]), pd.NaT)
+        if step is pd.NaT:
             return ""
         absent = int((first["time"] - window.start) // step)
         if absent < 1 + _FIRST_STEPS:
@@ -569,8 +604,9 @@ def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
     texts = [entry.error for entry in incomplete]
     if not texts:
         return []
-    more = f", and more in {len(texts) - 1} other windows" if len(texts) > 1 else ""
-    return [f"{INCOMPLETE}: {texts[0]}{more}"]
+    if len(texts) == 1:
+        return [f"{INCOMPLETE}: {texts[0]}"]
+    return [f"{INCOMPLETE}: {texts[0]}, and more in {len(texts) - 1} other windows"]
 
 
 def _time(micros: int) -> pd.Timestamp:
@@ -611,13 +647,17 @@ def covers_all(endpoint: VenueEndpoint) -> bool:
 
 def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[ListWalk]:
     """Return the lists with the liquidations of all contracts of a symbol, or of all symbols (None)."""
-    if symbol is None:
-        return [ListWalk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
     walks = []
+    if symbol is None:
+        for endpoint in filter(covers_all, endpoints):
+            walks += [ListWalk(endpoint, value, None) for value in endpoint.each or ("",)]
+        return walks
+    of_one = [endpoint for endpoint in endpoints if not covers_all(endpoint)]
     for item in contracts.items:
         if item.symbol == symbol and item.perpetual and item.active:
-            covering = [e for e in endpoints if not covers_all(e) and e.covers(item)]
-            walks += [ListWalk(e, contract_name(e, item), item) for e in covering[:1]]
+            covering = next((endpoint for endpoint in of_one if endpoint.covers(item)), None)
+            if covering is not None:
+                walks.append(ListWalk(covering, contract_name(covering, item), item))
     return walks
 
 
@@ -658,7 +698,7 @@ def _walked(
     given = {endpoint.symbol: walk.name} if walk.name else {}
     for page in pages(session, endpoint, first, last, given, context=context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
-            why = f"all {limit} rows of a page have the same time, so more may be missing"
+            why = f"all {limit} rows of a page have the same time, so other rows may be missing"
             raise SchemaError(f"{endpoint.where}: {why}")
         if (incomplete := PartialPage.of(page, window)) is not None:
             partial.append(incomplete)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -43,7 +45,6 @@ _JUMP = 3.0
 _FACTORS = {**dict.fromkeys(("mark", "index_price", "last", "underlying"), 5.0), "change_pct": 1.05}
 """Factors for prices, and for a change, which is compared by the price 24 hours ago that it implies."""
 _HELD = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
-_HELD_OF_OPTIONS = ("iv", "underlying")
 _HELD_IN_LISTS = ("symbol", "quote", "size", "inverse", "perpetual", "strike", "expiry")
 _FILL_FACTOR = 2.0
 """Maximum ratio of a liquidation's price to the last mark, or the inverse."""
@@ -62,18 +63,16 @@ _SERIES_ROWS = 50
 
 def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp) -> None:
     """Raise `SchemaError` if the newest time in a response about the present is 10 minutes off the clock."""
-    present: tuple[Sequence[State | Option | OrderBook], ...] = (
-        records.states,
-        records.options,
-        records.books,
-    )
-    stamps = [row.time for rows in present for row in rows if row.time is not None]
     if endpoint.every is None and endpoint.what != "book":
         return
+    present: Iterable[State | Option | OrderBook] = chain(records.states, records.options, records.books)
+    stamps = [row.time for row in present if row.time is not None]
     apart = max(stamps, default=times.us(at)) - times.us(at)
     if abs(apart) > _AGE_US:
         stamp = times.iso(pd.Timestamp(max(stamps), unit="us", tz="UTC"))
-        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, not of now, {times.iso(at)}")
+        raise SchemaError(
+            f"{endpoint.where}: expected a row of now, {times.iso(at)}, the newest is of {stamp}"
+        )
 
 
 class LastPolls:
@@ -117,9 +116,11 @@ class LastPolls:
         accepted = {(row.instrument.name, row.time): row for row in states}
         changed = [row for row in original if accepted.get((row.instrument.name, row.time)) != row]
         self.withheld = Records(states=changed) if changed else None
-        # A new dictionary, because another thread reads the old one.
-        prices = ((row.instrument.symbol, row.mark or row.price or row.last) for row in states)
-        self.prices = self.prices | {symbol: price for symbol, price in prices if price}
+        prices = dict(self.prices)  # a copy, because another thread reads the old one
+        for row in states:
+            if price := row.mark or row.price or row.last:
+                prices[row.instrument.symbol] = price
+        self.prices = prices
         if left_out:
             notes.append(omitted(left_out, "value"))
         return states, failed, notes
@@ -139,12 +140,13 @@ class LastPolls:
         """Return options without figures that jump, and texts about these figures; as `hold`."""
         left_out: list[str] = []
         sound = []
+        self.withheld = Records()
         for row in options:
-            figures = {figure: getattr(row, figure) for figure in _HELD_OF_OPTIONS}
-            sound.append(row._replace(**self._doubtful(row.name, figures, left_out, now)))
-        self.withheld = Records(
-            options=[row for row, checked in zip(options, sound, strict=True) if row != checked]
-        )
+            figures = {"iv": row.iv, "underlying": row.underlying}
+            doubtful = self._doubtful(row.name, figures, left_out, now)
+            if doubtful:
+                self.withheld.options.append(row)
+            sound.append(row._replace(**doubtful))
         return sound, left_out
 
     def sound_fills(
@@ -186,9 +188,10 @@ class LastPolls:
             figures["rate"] = max(abs(row.rate) * units.BPS * 8 / row.period_h, _USUAL_BPS)
         if price and row.change_pct is not None and row.change_pct > -100:
             figures["change_pct"] = price / (1 + row.change_pct / 100)
-        stored = self._stored.pop(row.instrument.symbol, None) if row.instrument.perpetual else None
-        if stored and row.oi_usd:
-            self._last.setdefault((name, "oi_usd"), stored)
+        if row.instrument.perpetual:
+            stored = self._stored.pop(row.instrument.symbol, None)
+            if stored and row.oi_usd:
+                self._last.setdefault((name, "oi_usd"), stored)
         return row._replace(**doubtful, **self._doubtful(name, figures, left_out, now))
 
     def _doubtful(
@@ -217,7 +220,10 @@ class LastPolls:
 
         Once polls have agreed for an hour, the new values are accepted and `_jumped` is None.
         """
-        current = {r.instrument.symbol: r.oi_usd for r in rows if r.oi_usd and r.instrument.perpetual}
+        current = {}
+        for row in rows:
+            if row.oi_usd and row.instrument.perpetual:
+                current[row.instrument.symbol] = row.oi_usd
         ratios = [usd / self._open[symbol] for symbol, usd in current.items() if symbol in self._open]
         jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
         if 1 / _JUMP < jump < _JUMP:
@@ -245,21 +251,14 @@ def hold_list(
     changed steps.
     """
     earlier = {item.name: item for item in before.instruments}
-    gone = earlier.keys() - {item.name for item in listed.instruments}
+    gone = earlier.keys() - set(map(attrgetter("name"), listed.instruments))
     held = list[str]()
     news = [f"{name} is no longer listed" for name in sorted(gone)]
-    then, now = (
-        {row.instrument.name: row.hours for row in records.intervals} for records in (before, listed)
-    )
-    news += [
-        f"{name}: interval {now.get(name)} after {then.get(name)}"
-        for name in sorted(then.keys() | now.keys() if then else ())
-        if now.get(name) != then.get(name)
-    ]
+    news += _interval_changes(before, listed)
     for place, item in enumerate(listed.instruments):
         last = earlier.get(item.name, item)
         changes = [
-            f"{item.name}: {name} {now} after {then}"
+            f"{item.name}: {name} changed from {then} to {now}"
             for name, now, then in zip(item._fields, item, last, strict=True)
             if now != then
         ]
@@ -272,6 +271,19 @@ def hold_list(
             doubted.pop(item.name, None)
             news += changes
     return held, news
+
+
+def _interval_changes(before: Records, listed: Records) -> list[str]:
+    """Return a text for each changed interval of a list; none if the list before had no intervals."""
+    if not before.intervals:
+        return []
+    then = {row.instrument.name: row.hours for row in before.intervals}
+    now = {row.instrument.name: row.hours for row in listed.intervals}
+    names = sorted(then.keys() | now.keys())
+    changed_names = [name for name in names if now.get(name) != then.get(name)]
+    return [
+        f"{name}: interval changed from {then.get(name)} to {now.get(name)} hours" for name in changed_names
+    ]
 
 
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:

@@ -342,7 +342,7 @@ def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
             reading.fail(f"expected the response of a request, got a frame of the channel {channel!r}")
         if not _is_channel(reading.exchange, endpoint, channel):
             kind = "frame is of the channel" if endpoint.method == "WS" else "response is of the method"
-            reading.fail(f"the {kind} {channel!r}: read it as that")
+            reading.fail(f"the {kind} {channel!r}: pass this as `request`")
 
 
 @lru_cache(maxsize=4096)

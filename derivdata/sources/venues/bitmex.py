@@ -123,7 +123,7 @@ def _hours(reading: Reading, interval: str) -> float:
     days = reading.required(date[8:10]) - 1
     hours = 24 * days + reading.required(clock[:2]) + reading.required(clock[3:5]) / 60
     if not 0 < hours <= 24:
-        reading.fail(f"{interval!r} is no interval")
+        reading.fail(f"expected an interval, got {interval!r}")
     return hours
 
 

@@ -199,7 +199,7 @@ def _one_side(reading: Reading, both: str | None, one: str | None) -> float | No
     # The venue rounds each to the step that it shows: the coarser one counts
     step = max(10.0 ** -len(text.partition(".")[2]) for text in (both, one) if text)
     if single is not None and abs(whole / 2 - single) > max(step, 1e-3 * single):
-        reading.fail(f"half of openInterest and singleOpenInterest: {whole / 2!r} and {single!r}")
+        reading.fail(f"expected singleOpenInterest half of openInterest, {whole / 2!r}, got {single!r}")
     return whole / 2 if single is None else single
 
 
@@ -235,7 +235,7 @@ def open_interest(reading: Reading) -> Records:
             amount = _one_side(reading, row.openInterest, row.singleOpenInterest)
             time = reading.ms(row.timestamp)
             if amount is None:
-                reading.fail("a row of open interest has no figure of it")
+                reading.fail("a row lacks its open interest")
             usd = item.usd(amount, reading.context.mark(item.symbol, time))
             records.add_past(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
     return records

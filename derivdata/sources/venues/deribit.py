@@ -259,7 +259,7 @@ def volatility_index(reading: Reading) -> Records:
     symbol = reading.asked("currency")
     resolution = reading.resolution("resolution", "s")
     if resolution not in times.RESOLUTIONS:
-        reading.fail("the request names no step of candles: ?resolution=3600")
+        reading.fail("the request lacks the step of candles: add ?resolution=3600")
     records = Records()
     for stamp, *_, last in reading.part(list[tuple[int, float, float, float, float]], "result.data"):
         start = reading.ms(stamp)

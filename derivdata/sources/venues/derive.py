@@ -59,7 +59,7 @@ def _add(reading: Reading, records: Records, name: str, body: bytes) -> None:
     item = reading.instrument(name, _named)
     slim = wire.decode(body, _Slim, reading.where)
     if (slim.option_pricing is None) != item.perpetual:
-        reading.fail(f"the row is not one of {name}")
+        reading.fail(f"expected a row of {name}, got another one")
     if item.perpetual:
         row = wire.decode(body, _PERPETUAL, reading.where)
         records.states.append(reading.state(item, row, 1.0)._replace(rate=reading.required(row.rate)))

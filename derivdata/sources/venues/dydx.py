@@ -95,7 +95,7 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
     for name, row in markets.items():
         with reading.row():
             if row.ticker not in (None, name):
-                reading.fail(f"{name} holds the row of {row.ticker}")
+                reading.fail(f"expected the row of {name}, got the row of {row.ticker}")
             active = row.status in (None, "ACTIVE")
             tick = reading.number(row.tickSize)
             step = reading.number(row.stepSize)

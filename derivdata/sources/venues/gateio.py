@@ -296,7 +296,7 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
     item = reading.instrument(row.contract, _named)
     sizes = [value for value in (row.size, row.left, row.order_size) if value is not None]
     if len({isinstance(value, str) for value in sizes}) > 1:
-        reading.fail(f"sizes of one row are of two kinds: {sizes}")
+        reading.fail(f"the sizes of a row have different units: {sizes}")
     side, position = _position(reading, row.size)
     ordered = position
     if row.order_size is not None:
@@ -305,13 +305,13 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
             reading.fail(f"an order of {row.order_size} does not close a position of {row.size}")
     filled = ordered - abs(reading.required(row.left))
     if filled < 0:
-        reading.fail(f"{row.left} is left of an order of {ordered}")
+        reading.fail(f"a rest of {row.left} is more than the order of {ordered}")
     fill = reading.required(row.fill_price)
     price = reading.required(row.order_price)
     time = reading.seconds(row.time)
     if isinstance(row, _Pushed):
         if not -1_000_000 < reading.ms(row.time_ms) - time < 1_000_000:  # seconds may be cut or rounded
-            reading.fail(f"{row.time} seconds and {row.time_ms} milliseconds are not one instant")
+            reading.fail(f"{row.time} seconds and {row.time_ms} milliseconds are different times")
         time = reading.ms(row.time_ms)
     return Liquidation.of(
         item,

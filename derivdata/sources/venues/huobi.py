@@ -118,7 +118,7 @@ def funding_history(path: str, reading: Reading) -> Records:
     now = reading.at if stated is None else reading.ms(stated)
     for row in reading.rows(_PAID, path, or_null=True):
         if row.upcoming is not None or (now is not None and reading.ms(row.time) > now):
-            reading.fail(f"{row.name}: expected payments, got the rate of one to come")
+            reading.fail(f"{row.name}: expected a payment, got the rate of a coming payment")
     return payments(_PAID, path, _named)(reading)
 
 

@@ -127,7 +127,7 @@ def meta_and_contexts(reading: Reading) -> Records:
     coins = meta.universe
     _require_dex(reading, [coin.name for coin in coins])
     if len(coins) != len(contexts):
-        reading.fail(f"{len(coins)} coins and {len(contexts)} contexts cannot be joined by position")
+        reading.fail(f"expected a context for each coin, got {len(coins)} coins and {len(contexts)} contexts")
     pairs = zip(coins, contexts, strict=True)
     return Records(states=_states(reading, [(c.name, row) for c, row in pairs if not c.isDelisted]))
 

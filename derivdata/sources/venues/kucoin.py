@@ -127,7 +127,7 @@ def current_rates(reading: Reading) -> Records:
             step = row.granularity if row.granularity is not None else row.currentGranularity
             hours = None if step is None else step / _HOUR_MS
             if hours is not None and not 0 < hours <= 24:
-                reading.fail(f"{row.symbol}: an interval of {hours:g} hours")
+                reading.fail(f"{row.symbol}: expected an interval that venues use, got {hours:g} hours")
             records.states.append(State(item, None, rate, hours, hours))
             due = reading.ms(row.fundingTime) if row.fundingTime else None
             if rate is not None:

@@ -274,7 +274,7 @@ def orders(reading: Reading) -> Records:
     body = reading.decode(_Book)
     for side, total in ((body.bids, body.total_bids), (body.asks, body.total_asks)):
         if total is not None and len(side) > total:
-            reading.fail(f"{len(side)} orders of a side that has {total}")
+            reading.fail(f"expected {total} orders of a side, got {len(side)}")
     return Records(books=[reading.book(item, None, body.bids, body.asks, of_orders=True)])
 
 

@@ -57,7 +57,7 @@ def contracts(reading: Reading) -> Records:
     for name, row in rows.items():
         with reading.row():
             if row.name not in (None, name):
-                reading.fail(f"{name} holds the row of {row.name}")
+                reading.fail(f"expected the row of {name}, got the row of {row.name}")
             item = _named(f"{row.product_id}:{name}")._replace(perpetual=row.kind == "perpetual")
             records.instruments.append(item)
             if not item.perpetual:
@@ -85,7 +85,9 @@ def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snap
     listed = reading.context.instruments.values()
     item = next((listed_item for listed_item in listed if listed_item.name.partition(":")[0] == number), None)
     if item is None:
-        reading.fail(f"product {number} is not among the instruments of the context: give /v2/contracts")
+        reading.fail(
+            f"product {number} is not among the instruments of the context: pass those of /v2/contracts"
+        )
     rows = reading.rows(_Snapshot, "snapshots")
     return item, number, [(reading.seconds(float(row.timestamp)), row) for row in rows]
 

@@ -144,7 +144,7 @@ def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int 
         return reading.interval(item) if now is None else reading.current_interval(item, now, payment)
     hours = (reading.ms(row.nextFundingTime) - payment) / _HOUR_US
     if not 0 < hours <= 24:
-        reading.fail(f"{row.instId}: {hours:g} hours between two payments")
+        reading.fail(f"{row.instId}: expected an interval that venues use, got {hours:g} hours")
     return hours
 
 
@@ -389,7 +389,9 @@ def _option_coins(reading: Reading, name: str) -> float:
     listed = reading.context.instruments.get(name)
     stated = (listed and listed.size) or reading.context.contract_size
     size = stated or option_coins("okx", name.split("-")[0])
-    return size or reading.fail(f"how many coins an option {name} is of is not known: give the instruments")
+    return size or reading.fail(
+        f"the contract size of the option {name} is unknown: pass context={{'instruments': ...}}"
+    )
 
 
 class _DeliveredContract(Wire):

@@ -172,7 +172,7 @@ def option_trades(
                 side = reading.word(str(row.side), {"buy": "buy", "sell": "sell", "1": "buy", "-1": "sell"})
                 amount = reading.required(row.amount)
                 if amount < 0 and side == "buy":
-                    reading.fail(f"a purchase of {amount:g}: the size of a sale alone may be negative")
+                    reading.fail(f"expected a size above 0 of a purchase, got {amount:g}")
                 size = abs(amount) * coins(reading, row.name)
                 price = reading.required(row.price)
                 records.trades.append(Traded(option, str(row.id), side, execution, price, size))
@@ -511,7 +511,7 @@ def _tier(
         reading.fail(f"{item.name}: expected a maintenance margin above 0 and up to 1, got {maintenance:g}")
     if initial is not None and initial < maintenance:
         reading.fail(
-            f"{item.name}: an initial margin of {initial:g} is below the maintenance {maintenance:g}"
+            f"{item.name}: the initial margin {initial:g} is below the maintenance margin {maintenance:g}"
         )
     return MarginTier(item, int(number), *size, initial, maintenance, leverage)
 
