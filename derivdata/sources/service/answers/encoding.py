@@ -31,29 +31,30 @@ FREE_SYMBOLS = ("BTC", "ETH")
 
 @dataclass(frozen=True)
 class RequestContext:
-    """An admitted request: view of the store, tier of the key, parameters; `part` of the window, if set."""
+    """An admitted request: view of the store, tier of the key, parameters; `only` replaces the window."""
 
     view: View
     tier: str
     params: Mapping[str, Any]
-    part: AnswerWindow | None = None
+    only: AnswerWindow | None = None
 
     def window(self, params: Mapping[str, Any] | None = None) -> AnswerWindow:
         """Return the window of the request's parameters, or of other `params`: see `View.window`."""
-        window = self.view.window(self.params if params is None else params, self.tier)
-        return window if self.part is None else self.part
+        if self.only is not None:
+            return self.only
+        return self.view.window(self.params if params is None else params, self.tier)
 
     def narrowed(self, window: AnswerWindow) -> RequestContext:
-        """Return the request for a part of its window, at the resolution of the full window."""
-        return replace(self, part=window)
+        """Return the request for a shorter window, at the resolution of the full window."""
+        return replace(self, only=window)
 
     def missing(self, frame: pd.DataFrame, window: AnswerWindow, table: str) -> list[str]:
         """Return a notice if a symbol's rows are missing because they were never requested from a venue."""
-        span = (window.start, window.end)
-        venues = self.params["exchanges"]
         if len(frame):
             return []
-        return never_requested(self.view, table, self.params["symbol"], *span, venues=venues)
+        symbol = self.params["symbol"]
+        venues = self.params["exchanges"]
+        return never_requested(self.view, table, symbol, window.start, window.end, venues=venues)
 
 
 Answers: TypeAlias = dict[str, Callable[[RequestContext], dict[str, Any]]]
@@ -87,11 +88,11 @@ def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
 
 
 def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
-    """Return a response as JSON; raise `Refusal` above `LARGEST`, with the longest window that fits."""
+    """Write one JSON object per time, with a field for each column that has a value."""
     fields = [b",%b:" % encode(name) for name in wide.columns]
     objects = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
-        # NaN is the value that differs from itself.
+        # NaN is the only value that differs from itself; np.isnan would be slower for single values.
         values = [field + encode(v) for field, v in zip(fields, row, strict=True) if v == v]
         objects.append(b'{"timestamp":%b%b}' % (stamp, b"".join(values)))
     return objects
@@ -120,7 +121,10 @@ def tokens(values: Any) -> list[bytes]:
         words = [*map(encode, values.cat.categories), b"null"]  # code −1, a missing value, is the last word
         return [words[code] for code in values.cat.codes.tolist()]
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
-        return encode(values.to_numpy().tolist())[1:-1].split(b",") if values.size else []
+        if not values.size:
+            return []
+        # One call for all numbers: a call for each of them takes several times as long.
+        return encode(values.to_numpy().tolist())[1:-1].split(b",")
     if pd.api.types.infer_dtype(values, skipna=True) == "string":  # repeated names are written once
         codes, distinct = pd.factorize(values)
         words = [*map(encode, distinct), b"null"]
@@ -164,17 +168,21 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answe
     has_window = "start" in names or ("range" in names and "group_by" not in names)
     window = context.window() if has_window else None
     if window is not None and _may_be_large(endpoint, context, window):
-        per_day = max(len(encode(answer(context.narrowed(day)))) / _days(day) for day in _probes(window))
+        per_day = 0.0
+        for day in _probes(window):
+            size = len(encode(answer(context.narrowed(day))))
+            per_day = max(per_day, size / _days(day))
         if per_day * _days(window) > LARGEST:
             raise _refusal(window, per_day)
     body = encode(answer(context))
     if len(body) > LARGEST:  # the estimate from single days was too low
-        raise _refusal(window, len(body) / (_days(window) if window else 1))
+        days = 1.0 if window is None else _days(window)
+        raise _refusal(window, len(body) / days)
     return body
 
 
 def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: AnswerWindow) -> bool:
-    """Return whether one row per venue and step could be too large; of unknown steps, long windows could."""
+    """Return whether one row per venue and step may be too large; without a step, if the window is long."""
     if not any(p.name == "resolution" for p in endpoint.params):
         return _days(window) > 7 * _SHORT_DAYS
     step = times.resolution(context.params["resolution"] or adaptive(window.requested))
@@ -189,9 +197,13 @@ def _probes(window: AnswerWindow) -> list[AnswerWindow]:
     first = window.start
     last = window.end - _DAY
     middle = first + (last - first) / 2
-    starts = dict.fromkeys(stamp.floor("1D") for stamp in (first + _DAY, middle, last))
-    days = [window._replace(start=max(s, window.start), end=min(s + _DAY, window.end)) for s in starts]
-    return [day for day in days if day.start < day.end]
+    midnights = dict.fromkeys([(first + _DAY).floor("1D"), middle.floor("1D"), last.floor("1D")])
+    days = []
+    for midnight in midnights:
+        day = window._replace(start=max(midnight, window.start), end=min(midnight + _DAY, window.end))
+        if day.start < day.end:
+            days.append(day)
+    return days
 
 
 def _days(window: AnswerWindow) -> float:
@@ -205,7 +217,9 @@ def _refusal(window: AnswerWindow | None, per_day: float) -> Refusal:
         return bad_request(f"the response would exceed {limit}; request fewer rows")
     size = per_day * _days(window) / (1 << 20)
     fits = _MARGIN * LARGEST / per_day * _DAY
-    longest = f"{fits // _DAY} days" if fits >= _DAY else f"{fits // pd.Timedelta(1, 'min')} minutes"
+    longest = f"{fits // _DAY} days"
+    if fits < _DAY:
+        longest = f"{fits // pd.Timedelta(1, 'min')} minutes"
     return bad_request(
         f"the response would have {size:.0f} MiB and exceed {limit}; request at most {longest} at once "
         "or a coarser resolution"

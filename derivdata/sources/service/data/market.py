@@ -56,9 +56,9 @@ def liquidation_orders(
     Fills before and after the window, up to the clock, are read too. So an order is complete, and belongs to
     one of two adjacent windows. If the store has both the order and its fills, the order is used.
     """
-    stored_orders, fills = (
-        view.rows(Query(table, start - LEAD, end + LEAD, symbols, venues)) for table in reversed(TABLES)
-    )
+    fills_table, orders_table = TABLES
+    stored_orders = view.rows(Query(orders_table, start - LEAD, end + LEAD, symbols, venues))
+    fills = view.rows(Query(fills_table, start - LEAD, end + LEAD, symbols, venues))
     orders = consolidate(fills)
     if len(stored_orders) and len(orders):
         both = pd.concat([stored_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
@@ -71,12 +71,11 @@ def liquidation_orders(
 def order_values(
     view: View, start: pd.Timestamp, end: pd.Timestamp, symbols: Sequence[str] | None
 ) -> pd.DataFrame:
-    """Return time, venue, side and value of the orders that `events` returns, in any order of rows."""
+    """Return time, venue, side and value of the orders of `liquidation_orders`, in any order of rows."""
     columns = ["exchange", "order_id", "time", "side", "value_usd"]
-    stored_orders, fills = (
-        view.rows(Query(table, start - LEAD, end + LEAD, symbols, columns=columns))
-        for table in reversed(TABLES)
-    )
+    fills_table, orders_table = TABLES
+    stored_orders = view.rows(Query(orders_table, start - LEAD, end + LEAD, symbols, columns=columns))
+    fills = view.rows(Query(fills_table, start - LEAD, end + LEAD, symbols, columns=columns))
     if len(stored_orders) and len(fills):  # an order may be in both tables, and counts once
         orders = liquidation_orders(view, start, end, symbols=symbols)
         return orders[["exchange", "time", "side", "value_usd"]]
@@ -154,14 +153,15 @@ def within(frame: pd.DataFrame, venues: Sequence[str] | None) -> pd.DataFrame:
 def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
     """Return the current rate [bps/8h] of every pair: its newest sample, else its newest settlement."""
     columns = [*_KEYS, "rate_bps_8h"]
-    sampled, settled = (
-        view.current(table, symbols=symbols)[columns].dropna(subset="rate_bps_8h")
-        for table in ("funding_history", "funding_settlements")
-    )
-    keys = (pd.MultiIndex.from_frame(frame[_KEYS].astype(object)) for frame in (settled, sampled))
-    more = settled[~next(keys).isin(next(keys))]
-    if sampled.empty or more.empty:
-        return more if sampled.empty else sampled
+    sampled = view.current("funding_history", symbols=symbols)[columns].dropna(subset="rate_bps_8h")
+    settled = view.current("funding_settlements", symbols=symbols)[columns].dropna(subset="rate_bps_8h")
+    sampled_keys = pd.MultiIndex.from_frame(sampled[_KEYS].astype(object))
+    settled_keys = pd.MultiIndex.from_frame(settled[_KEYS].astype(object))
+    more = settled[~settled_keys.isin(sampled_keys)]
+    if sampled.empty:
+        return more
+    if more.empty:
+        return sampled
     return pd.concat([sampled.astype(dict.fromkeys(_KEYS, object)), more], ignore_index=True)
 
 
@@ -304,7 +304,8 @@ def by_rows(
     The rows are sorted as for `derivdata.sources.service.data.windows.means`.
     """
     if width is not None:
-        rows = (windows.sums if added else windows.means)(rows, value, width, horizon)
+        combine = windows.sums if added else windows.means
+        rows = combine(rows, value, width, horizon)
     rows = rows[rows[value].notna()]
     venue = pd.Categorical(rows["exchange"])
     codes, stamps = pd.factorize(rows["time"].array.asi8, sort=True)
@@ -336,7 +337,8 @@ def by_sums(
     micros = times.us(width)
     reach = 1 if added or series.empty else int(np.max(windows.holds(series["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
-    combined = (windows.sums if added else windows.means)(series, "value", width, horizon)
+    combine = windows.sums if added else windows.means
+    combined = combine(series, "value", width, horizon)
     codes = combined["exchange"].cat.codes.to_numpy()
     start = combined["time"].array.asi8
     cell = cells.number(codes, start // micros)

@@ -214,8 +214,10 @@ def header_value(corrections: list[str]) -> str:
     lines = [_encoded(text) for text in distinct]
     ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
     fitting = bisect_right(list(ends), _MOST_BYTES)
-    more = [f"and {len(lines) - fitting} more corrections"] if fitting < len(lines) else []
-    return _NEWLINE.join([*lines[:fitting], *more])
+    shown = lines[:fitting]
+    if fitting < len(lines):
+        shown.append(f"and {len(lines) - fitting} more corrections")
+    return _NEWLINE.join(shown)
 
 
 def _encoded(text: str) -> str:

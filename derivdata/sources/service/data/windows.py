@@ -40,8 +40,8 @@ def steps(frame: pd.DataFrame) -> list[str]:
     """List the distinct resolutions of rows; an empty text means rows without a resolution."""
     named = pd.Categorical(frame["resolution"])
     names = [*map(str, named.categories), ""]
-    if len(named) and len(names) == 2 and named.codes.min() == 0:
-        return names[:1]
+    if len(named) and len(names) == 2 and int(np.min(named.codes)) == 0:
+        return names[:1]  # the usual case: without the sort of np.unique
     return [names[code] for code in np.unique(named.codes).tolist()]
 
 
@@ -179,9 +179,10 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Answe
     """Return the window of `range`, or of `start` and `end` (default 7 days); check it against the tier."""
     length = times.lookback(params["range"]) if params.get("range") else _WEEK
     end = params.get("end")
-    start = params.get("start")
     last = now if end is None else end
-    first = min(last, now) - length if start is None else start
+    first = params.get("start")
+    if first is None:
+        first = min(last, now) - length
     if tier == "dev":
         require_dev_range(last, now)
         if first >= now and (end is None or first < last):

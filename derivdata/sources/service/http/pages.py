@@ -452,7 +452,7 @@ def _freshness(view: View) -> str:
         if len(frame):
             ages[_EVENTS] = view.now - frame.groupby(frame["exchange"].astype(str))["time"].max()
     if not ages:
-        return "<p>No row of the last week.</p>"
+        return "<p>There are no rows of the last week.</p>"
     table = pd.DataFrame(ages).sort_index()
     # Payments and liquidations have no regular step, so their age does not mean that a venue is late.
     sampled = ~table.columns.isin(["funding_settlements", _EVENTS])
