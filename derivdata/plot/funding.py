@@ -140,7 +140,7 @@ def funding_history(
     if usual is not None:
         key.append(f"dotted: median of {len(means)} venues")
     if outside:
-        key.append(f"▲▼: {outside:,} means beyond the lane")
+        key.append(f"▲▼: {outside:,} beyond the lane")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)

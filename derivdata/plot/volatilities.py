@@ -463,6 +463,12 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     title = f"{name_of(curve)}: forward to {to} {100 * apr[-1]:+.2f} % a year over spot, {shape}"
     y = "basis [% per year, simple]"
     name = "forward over spot"
+    low = float(np.nanmin([apr, growth]))
+    high = float(np.nanmax([apr, growth]))
+    # On an axis with 0 a level curve would look flat.
+    is_cut = low * high > 0.0 and high - low < 0.5 * max(high, -low)
+    if is_cut:
+        y += ",\naxis does not begin at 0"
     table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
     if engine == "plotly":
         lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]
@@ -471,12 +477,9 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     ax = style.axes(ax)
     ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
     ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
-    low = float(np.nanmin([apr, growth]))
-    high = float(np.nanmax([apr, growth]))
-    if low * high > 0.0 and high - low < 0.5 * max(high, -low):  # on an axis with 0 the curve would look flat
+    if is_cut:
         margin = max(0.3 * (high - low), 0.002)
         ax.set_ylim(low - margin, high + margin)
-        y += ",\naxis does not begin at 0"
     else:
         ax.axhline(0, color=GREY, lw=0.8)
     style.dress(ax, title=title, y=y, form="percent")

@@ -58,7 +58,8 @@ def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
         legend = {t.get_text() for t in figures[0].get_legend().get_texts()}
         assert legend >= {"90 % of outcomes", "before costs", "after costs"}
         words = {t.get_text() for t in figures[1].texts}
-        assert words >= {"bars: 90 % of outcomes", "before costs", "after costs"}
+        assert words >= {"before costs", "after costs"}
+        assert any(word.startswith("bars: 90 % of outcomes") for word in words)
         labels = [figures[0].get_xlabel(), figures[1].get_ylabel()]
         assert [" ".join(label.split()) for label in labels] == [
             f"simple APR of one leg [% per year], {of}",

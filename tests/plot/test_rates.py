@@ -14,6 +14,7 @@ import xarray as xr
 import derivdata as dd
 from derivdata import plot
 from derivdata.plot.frames import draw_lanes
+from derivdata.plot.funding import history_limits
 from tests.plot import made
 
 
@@ -35,7 +36,7 @@ def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted(
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
-    assert "means over 2 h; ▲▼: 1 outside" in words
+    assert "means over 2 h; ▲▼: 1 beyond the lane" in words
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     first = lanes(ax)[0]
     assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
@@ -154,3 +155,19 @@ def test_one_venue_is_not_several() -> None:
     held = xr.DataArray([[1e9, 2e9, 3e9]], {"exchange": ["a"], "time": hours}, ("exchange", "time"))
     ax = plot.open_interest(held.assign_attrs(units="USD"), symbol="BTC", source=held)
     assert ax.get_title(loc="left").startswith("BTC: open interest of 1 venue: in USD +200")
+
+
+def test_lanes_of_two_figures_have_the_limits_that_are_passed() -> None:
+    """The step between lanes is the range of the limits and a gap of 18 %."""
+    ax = plot.funding_history(made.funding(), highlight=1, limits=(-4.0, 6.0))
+    highest, lowest = ax.get_yticks()
+    assert highest - lowest == pytest.approx(11.8)
+    with pytest.raises(ValueError, match=r"limits must be rates below and above 0 \[bps/8h\], got"):
+        plot.funding_history(made.funding(), limits=(1.0, 2.0))
+
+
+def test_limits_of_several_symbols_hold_the_rates_of_each() -> None:
+    both = [dd.panel(made.constant(rate, 3)).sel(symbol="BTC") for rate in (-3.0, 5.0)]
+    low, high = history_limits(both, 2)
+    assert low < -3.0
+    assert high > 5.0
