@@ -217,6 +217,21 @@ _FILES = {
         "oi_history",
         {"symbol": "BTC", "exchange": "binance", "oi_usd": 6041500000.0},
     ),
+    "closed positions": _File(
+        "a collector's CSV of liquidations of two venues, 2025",
+        "liqs.csv",
+        "timestamp,exchange,symbol,liquidation_side,quantity,price,notional_usd\n"
+        "1772409600000,bybit,SOLUSDT,LONG,10,140.5,1405\n",
+        "liquidations_fills",
+        {"symbol": "SOL", "exchange": "bybit", "side": "long", "value_usd": 1405.0},
+    ),
+    "bps of a payment": _File(
+        "a CSV of settlements with symbols of ccxt, 2025",
+        "mexc_settlements.csv",
+        _rows("pair,settled_at,rate_bps", "AVAX/USDT:USDT,{at:%Y-%m-%d %H:%M:%S},1"),
+        "funding_settlements",
+        {**_PAYMENT, "symbol": "AVAX", "exchange": "mexc"},
+    ),
     "two rates": _File(
         "a Postgres table of OKX's history, 2026: the rate that was announced and the one that was paid",
         "okx_funding_history.csv",
