@@ -164,11 +164,11 @@ def test_ratios_without_names_ask_for_their_kind(tmp_path: Path) -> None:
 
 
 def test_prices_of_liquidations_are_not_those_of_a_series(tmp_path: Path) -> None:
-    text = "time,symbol,exchange,liquidation_side,price,qty\n2026-03-01T00:00:00Z,BTC,bybit,Buy,67000,1\n"
-    with pytest.raises(Unclear, match="may be liquidations: pass --map side=liquidation_side"):
+    text = "time,symbol,exchange,order_side,price,qty\n2026-03-01T00:00:00Z,BTC,bybit,Buy,67000,1\n"
+    with pytest.raises(Unclear, match="may be liquidations: pass --map side=order_side"):
         _imported(tmp_path, "liqs.csv", text)
     words = {"side": {"Buy": "long"}}
-    _imported(tmp_path, "liqs.csv", text, map={"side": "liquidation_side"}, map_values=words)
+    _imported(tmp_path, "liqs.csv", text, map={"side": "order_side"}, map_values=words)
     [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
     assert (row["side"], row["value_usd"]) == ("long", 67000.0)
 
