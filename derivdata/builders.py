@@ -1,4 +1,4 @@
-"""Builder analytics, as an open table like those of `derivdata.hip3`. Dev and above."""
+"""Builder analytics: frontends that route orders to Hyperliquid, as an open table as in `derivdata.hip3`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __dir__ = __all__.copy
 
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
-    """Return an overview of builders: ``GET /builder-analytics/dashboard``.
+    """Return an overview of builders.
 
     Parameters
     ----------
@@ -25,6 +25,10 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, open table ``builders_dashboard``
-        One row per builder and one per day.
+        Rows with totals, one row per builder and one per day; ``part`` tells them apart.
+
+    Notes
+    -----
+    ``GET /builder-analytics/dashboard``, Dev and above. Errors: see `derivdata.hip3.dashboard`.
     """
     return fetch_rows(endpoints.BUILDERS_DASHBOARD, {"range": window})

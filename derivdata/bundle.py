@@ -110,11 +110,8 @@ def tables_of(path: str | Path) -> BundleTables:
 def _joined(name: str, frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Return one table of several responses, without the duplicate rows of overlapping requests."""
     table = tables.TABLES.get(name)
-    # Copies without attrs: pd.concat would compare the attrs of all frames.
-    plain = [frame.set_axis(frame.columns, axis=1) for frame in frames]
-    for frame in plain:
-        frame.attrs = {}
-    joined = pd.concat(plain, ignore_index=True)
+    # Without attrs, which pd.concat would compare between all frames.
+    joined = pd.concat([pd.DataFrame(dict(frame.items())) for frame in frames], ignore_index=True)
     if table is not None:
         joined = table.conform(joined.drop_duplicates(list(table.key), keep="last"))
     joined.attrs["provenance"] = joined_provenance([frame.attrs.get("provenance") for frame in frames])
@@ -128,9 +125,9 @@ def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None
     response.
     """
     endpoint = endpoint_of(entry.path)
-    fetcher = None if endpoint is None or entry.status != 200 else FETCHERS.get(endpoint.table)
-    if endpoint is None or fetcher is None:
+    if endpoint is None or entry.status != 200 or endpoint.table not in FETCHERS:
         return None
+    fetcher = FETCHERS[endpoint.table]
     signature = inspect.signature(fetcher)
     sent = _sent(endpoint, request_of(entry), signature)
     if sent is None:
@@ -207,7 +204,9 @@ def _value(kind: ParamKind, text: str) -> Any:
         return f"{int(text.removesuffix('d')) * 1440 - 1}m"
     if kind is ParamKind.LIST:
         return text.split(",")
-    return times.instant(text) if kind is ParamKind.INSTANT else text
+    if kind is ParamKind.INSTANT:
+        return times.instant(text)
+    return text
 
 
 _ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b", "table", "rows")
@@ -288,8 +287,7 @@ def _difference(a: Bundle, b: Bundle) -> BundleDiff:
     lines: list[tuple[Any, ...]] = []
     rows: dict[str, list[pd.DataFrame]] = {}
     for pair in _pairs(a.entries, b.entries):
-        a_key, b_key = (None if e is None else (e.status, e.sha256, request_of(e)) for e in pair)
-        if a_key == b_key:
+        if _is_same(pair):
             continue
         name, changed = _compared(pair, a, b)
         lines.append(_line(pair, name, changed))
@@ -297,6 +295,14 @@ def _difference(a: Bundle, b: Bundle) -> BundleDiff:
             rows.setdefault(name, []).append(changed)
     answers = pd.DataFrame(lines, columns=list(_ANSWER_COLUMNS)).astype({"rows": "Int64"})
     return BundleDiff(answers, {n: pd.concat(f, ignore_index=True) for n, f in sorted(rows.items())})
+
+
+def _is_same(pair: _Pair) -> bool:
+    """Return whether two recordings have the same response to the same request."""
+    a, b = pair
+    if a is None or b is None:
+        return False
+    return a.status == b.status and a.sha256 == b.sha256 and request_of(a) == request_of(b)
 
 
 def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
@@ -327,27 +333,38 @@ def _matched(
 
 def _timeless(entry: Entry) -> Request:
     """Return a request without its times."""
+    request = request_of(entry)
     endpoint = endpoint_of(entry.path)
-    params = endpoint.params if endpoint is not None else ()
-    time_params = {p.name for p in params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
-    return Request(entry.path, tuple((n, v) for n, v in entry.query if n not in time_params))
+    if endpoint is None:
+        return request
+    time_params = {p.name for p in endpoint.params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
+    return Request(request.path, tuple(pair for pair in request.query if pair[0] not in time_params))
 
 
 def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[Any, ...]:
     """Return the row of `BundleDiff.answers` for a pair that differs."""
-    if pair.a is None or pair.b is None:
-        change = "only in b" if pair.a is None else "only in a"
+    if pair.a is None:
+        change = "only in b"
+    elif pair.b is None:
+        change = "only in a"
+    elif request_of(pair.a) == request_of(pair.b):
+        change = "changed"
     else:
-        change = "changed" if request_of(pair.a) == request_of(pair.b) else "moved"
-    path = next(e.path for e in pair if e is not None)
-    queries = [None if e is None else str(request_of(e)).partition("?")[2] for e in pair]
-    hashes = [None if e is None else e.sha256 for e in pair]
-    return (change, path, *queries, *hashes, name, None if changed is None else len(changed))
+        change = "moved"
+    queries = [None if entry is None else str(request_of(entry)).partition("?")[2] for entry in pair]
+    hashes = [None if entry is None else entry.sha256 for entry in pair]
+    rows = None if changed is None else len(changed)
+    return (change, _path(pair), *queries, *hashes, name, rows)
+
+
+def _path(pair: _Pair) -> str:
+    """Return the path of the responses of a pair."""
+    return next(entry.path for entry in pair if entry is not None)
 
 
 def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFrame | None]:
     """Return the table of a pair's endpoint and the rows that differ; None without a fetcher for both."""
-    endpoint = endpoint_of(next(e.path for e in pair if e is not None))
+    endpoint = endpoint_of(_path(pair))
     if endpoint is None:
         return None, None
     table = tables.TABLES.get(endpoint.table)
@@ -373,10 +390,11 @@ def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame
 
     The time of a snapshot is not compared, since every snapshot has a different one.
     """
-    snapshot = _is_snapshot(a) and _is_snapshot(b)
-    key = [name for name in table.key if not (snapshot and name == "time")]
-    values = [n for n in table.columns if n not in table.key and not (snapshot and n == "time")]
-    names = [*key, *values]
+    names = list(table.columns)
+    if "time" in names and _is_snapshot(a) and _is_snapshot(b):
+        names.remove("time")
+    key = [name for name in names if name in table.key]
+    values = [name for name in names if name not in table.key]
     both = _plain(a[names]).merge(
         _plain(b[names]), on=key, how="outer", suffixes=("_a", "_b"), indicator="change"
     )
@@ -399,5 +417,5 @@ def _is_snapshot(frame: pd.DataFrame) -> bool:
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with categories as text, since two responses rarely have the same categories."""
-    texts = [n for n, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
+    texts = frame.select_dtypes("category").columns
     return frame.astype(dict.fromkeys(texts, "str"))

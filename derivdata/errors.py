@@ -5,7 +5,7 @@
     DerivdataError
     ├── NotConnected        nothing was connected before the first fetch
     ├── FetchError          no usable response (.status, .retry_after, .retryable)
-    │   ├── BadRequest      400: the service refused an argument
+    │   ├── BadRequest      400: the service rejected an argument
     │   ├── AuthError       401: missing or unknown key
     │   ├── TierError       403: the key's tier excludes the request
     │   ├── NotFound        404: unknown symbol, venue or path
@@ -16,7 +16,7 @@
     │   ├── NotRecorded     in replay, and the response is not in the bundle
     │   └── VenueError      error of a venue's API (.code, .reason)
     ├── SchemaError         a response or frame is not the expected table
-    ├── BundleError         a recording is damaged or hostile
+    ├── BundleError         a recording is damaged or malicious
     └── ArchiveError        an archive or an imported file is not usable
 
 Wrong arguments raise ``ValueError`` or ``TypeError`` before anything is sent.
@@ -62,7 +62,7 @@ class DerivdataError(Exception):
 
 
 class NotConnected(DerivdataError):
-    """A fetch before `derivdata.connect`."""
+    """Nothing was connected before a fetch; call `derivdata.connect` first."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -133,11 +133,11 @@ class NetworkError(FetchError):
 
 
 class NotCached(FetchError):
-    """``offline=True``, and this response is not in the cache."""
+    """The connection is offline, and this response is not in the cache."""
 
 
 class NotRecorded(FetchError):
-    """In replay, and this response is not in the bundle."""
+    """A replay is active, and this response is not in its bundle."""
 
 
 class VenueError(FetchError):
@@ -170,15 +170,15 @@ class VenueError(FetchError):
 
 
 class SchemaError(DerivdataError):
-    """A response or a frame that is not the expected table."""
+    """A response or a frame is not the expected table."""
 
 
 class BundleError(DerivdataError):
-    """A bundle that is damaged, truncated or hostile."""
+    """A bundle is damaged, truncated or malicious."""
 
 
 class ArchiveError(DerivdataError):
-    """An archive that cannot be read or written, or a file that it cannot store."""
+    """An archive cannot be read or written, or an imported file cannot be stored."""
 
 
 class DataNotice(UserWarning):

@@ -1,8 +1,8 @@
 """HIP-3 analytics: dexes of third parties on Hyperliquid.
 
-The API document does not define the fields of these responses, so the tables are open: each field becomes a
-column, numbers sent as text become numbers, nothing is dropped, and ``part`` is the field of the response
-that a row comes from. Dev and above.
+The API document does not define the fields of these responses, so the tables are open. Each field becomes a
+column under its own name, in undocumented units. Numbers sent as text become numbers, and a field that a row
+lacks is missing. Nothing is dropped. ``part`` is the field of the response that a row comes from.
 
 Windows end now and have a preset length: ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. For another lookback or
 start, the shortest preset that contains it is requested, with a `DataNotice`. Only `candles` accepts any
@@ -42,25 +42,75 @@ _CENTURY = pd.Timedelta(36_525, "D")
 
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
-    """Return an overview of HIP-3: ``GET /hip3-analytics/dashboard``.
+    """Return an overview of HIP-3.
 
     Parameters
     ----------
     window
         A preset, a lookback or a start; None leaves the choice to the service.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_dashboard``
+        One row per object of the response; ``part`` is the field that it comes from.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is not valid.
+    BadRequest, TierError
+        The service rejects an argument, or the key's tier does not include the request.
+    FetchError, SchemaError
+        The request failed, or the response is not an object of rows.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/dashboard``, Dev and above.
     """
     return fetch_rows(endpoints.HIP3_DASHBOARD, {"range": window})
 
 
 @typed
 def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
-    """Return totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
+    """Return totals, symbols and days of one dex.
+
+    Parameters
+    ----------
+    dex
+        Dex, such as ``"xyz"``.
+    window
+        As in `dashboard`.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_dex_detail``
+        One row with totals, one per symbol and one per day; ``part`` tells them apart.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/dex-detail``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
 
 
 @typed
 def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
-    """Return activity by dex: ``GET /hip3-analytics/by-dex``."""
+    """Return the activity of each dex.
+
+    Parameters
+    ----------
+    window
+        As in `dashboard`.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_by_dex``
+        One row per dex.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/by-dex``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_BY_DEX, {"range": window})
 
 
@@ -68,7 +118,26 @@ def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
 def by_symbol(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Return activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
+    """Return the activity of each symbol, of one dex or of all.
+
+    Parameters
+    ----------
+    window
+        As in `dashboard`.
+    dex
+        Dex to return, such as ``"xyz"``; None is all.
+    limit
+        Maximum number of rows; None uses the service's default.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_by_symbol``
+        One row per symbol.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/by-symbol``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
 
 
@@ -76,21 +145,47 @@ def by_symbol(
 def timeseries_symbol(
     window: times.Instant | None = None, *, symbol: str | None = None, dex: str | None = None
 ) -> pd.DataFrame:
-    """Return activity of a symbol over time: ``GET /hip3-analytics/timeseries/symbol``.
+    """Return the activity of a symbol over time.
 
     Parameters
     ----------
     window
-        A preset, a lookback or a start, or ``"all"``, which gives daily buckets.
+        As in `dashboard`, or ``"all"``, which gives daily buckets.
     symbol, dex
         Symbol and dex to return; None is all.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_timeseries_symbol``
+        One row per time.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/timeseries/symbol``, Dev and above. Errors: see `dashboard`.
     """
     return fetch_rows(endpoints.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
 
 
 @typed
 def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
-    """Return volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
+    """Return volume over time, with a column per symbol or dex.
+
+    Parameters
+    ----------
+    window
+        As in `dashboard`.
+    dex
+        Dex to return, such as ``"xyz"``; None is all.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_timeseries_dex_breakdown``
+        One row per time. A symbol that a row lacks is missing.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/timeseries/dex-breakdown``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
 
 
@@ -98,19 +193,70 @@ def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | 
 def leaderboard(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Return the largest traders: ``GET /hip3-analytics/leaderboard``."""
+    """Return the largest traders.
+
+    Parameters
+    ----------
+    window
+        As in `dashboard`.
+    dex
+        Dex to return, such as ``"xyz"``; None is all.
+    limit
+        Maximum number of rows; None uses the service's default.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_leaderboard``
+        One row per trader.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/leaderboard``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
 
 
 @typed
 def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
-    """Return open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
+    """Return open interest by day, in total and by dex.
+
+    Parameters
+    ----------
+    window
+        As in `dashboard`.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_oi_trends_total``
+        One row per day, and one per day and dex; ``part`` tells them apart.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/oi-trends/total``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_OI_TRENDS_TOTAL, {"range": window})
 
 
 @typed
 def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
-    """Return open interest of a dex by day, total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
+    """Return open interest of one dex by day, in total and by symbol.
+
+    Parameters
+    ----------
+    dex
+        Dex, such as ``"xyz"``.
+    window
+        As in `dashboard`.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_oi_trends_dex``
+        One row per day, and one per day and symbol; ``part`` tells them apart.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/oi-trends/dex``, Dev and above. Errors: see `dashboard`.
+    """
     return fetch_rows(endpoints.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
 
 
@@ -123,23 +269,35 @@ def candles(
     interval: str = "1h",
     limit: int | None = None,
 ) -> pd.DataFrame:
-    """Return open, high, low, close and volume of one coin: ``GET /hip3-analytics/candles``.
+    """Return open, high, low, close and volume of one coin.
 
     Parameters
     ----------
     coin
-        ``"xyz:TSLA"``.
+        Dex and symbol, ``"xyz:TSLA"``.
     start, end
         Half-open window; a lookback such as ``"7d"`` reaches back from `end`. Without it, the newest candles.
     interval
         ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``, or another interval of the service.
     limit
-        Maximum number of candles in one response. A longer window is split into several requests.
+        Maximum number of candles in one response (500 by default). A longer window is split into several
+        requests.
+
+    Returns
+    -------
+    DataFrame, open table ``hip3_candles``
+        One row per candle, under the names of the service.
 
     Raises
     ------
     ValueError
         `end` without `start`; `start` is not before `end`; `limit` is below 1.
+    FetchError, SchemaError
+        As in `dashboard`.
+
+    Notes
+    -----
+    ``GET /hip3-analytics/candles``, Dev and above.
     """
     query = {"coin": coin, "interval": interval, "limit": _DEFAULT_CANDLES if limit is None else limit}
     if start is None:

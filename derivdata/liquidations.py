@@ -86,7 +86,7 @@ def events(
     Parameters
     ----------
     symbols
-        Assets, ``["BTC", "ETH"]``; None requests all of them, without those in `exclude_symbols`.
+        Assets, ``["BTC", "ETH"]``; None requests all of them except `exclude_symbols`.
     since
         Only orders after this time, or after a lookback such as ``"2h"``.
     limit
@@ -94,8 +94,8 @@ def events(
         all orders after `since`, requested page by page, or 1,000 orders without it. A result of `limit`
         orders comes with a `DataNotice`, as there may be more.
     min_usd
-        Smallest value [USD]. The service ignores it together with `since`, so each page is filtered here, and
-        further pages are requested until the window is complete or `limit` orders are left.
+        Minimum value of an order [USD]. The service ignores it together with `since`, so the library filters
+        each page, and requests further pages until the window is complete or `limit` orders remain.
     venues
         Venues; None requests all of them.
     exclude_symbols
@@ -105,10 +105,10 @@ def events(
     -------
     DataFrame, table ``liquidations_events``
         One row per order of a venue, with its fills consolidated, in order of time. ``side`` is the
-        liquidated side. Prices and sizes that the service does not have are NaN. ``provenance["coverage"]``
-        has the spans that the result covers (``observed``) and those in which orders may be missing
-        (``missed``). If the service stores when each venue was requested or streamed, ``asked`` has these
-        spans by venue, and ``observed`` is limited to the spans of all venues.
+        liquidated side, ``value_usd`` [USD]. Prices and sizes that the service does not have are NaN.
+        ``attrs["provenance"]["coverage"]`` has the spans that the result covers (``observed``) and those in
+        which orders may be missing (``missed``). If the service stores when each venue was requested or
+        streamed, ``asked`` has these spans by venue, and ``observed`` is limited to the spans of all venues.
 
     Raises
     ------
@@ -120,10 +120,10 @@ def events(
     Notes
     -----
     ``GET /liquidations/events``, Dev and above. The API document does not define whether the newest or the
-    oldest orders are missing in a full response with `since`. A request for a single order shows it. If the
-    newest are missing, the next page starts at the last order. If the oldest are missing, the page is
-    enlarged up to 100,000 orders; if it is still full, the span before its first order is ``missed``, with a
-    `DataNotice`.
+    oldest orders are missing in a full response with `since`; the library requests a single order to find
+    out. If the newest are missing, the next page starts at the last order. If the oldest are missing, the
+    page is enlarged up to 100,000 orders. If it is still full, the span before its first order is
+    ``missed``, with a `DataNotice`.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def events(
     provenance |= {"coverage": _within_requested(_covered(frame, after, full=full), provenance)}
     if full:
         _notice(
-            provenance, (f"the result has limit={query['limit']} rows, so more orders may exist: {_ADVICE}")
+            provenance, f"the result has limit={query['limit']} rows, so more orders may exist: {_ADVICE}"
         )
     if min_usd is not None:
         frame = tables.TABLES["liquidations_events"].conform(frame[frame["value_usd"] >= min_usd])
@@ -177,23 +177,25 @@ def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None)
     table = tables.TABLES["liquidations_events"]
     orders = pd.concat(pages, ignore_index=True).drop_duplicates(["exchange", "order_id"])
     frame = table.conform(_large(orders, query["min_usd"]))
-    start = times.Window(since, page["time"].iloc[0]) if missing == "oldest" else None
     end = times.instant(page.attrs["provenance"]["as_of"])
-    covered_until = end if missing != "newest" else page["time"].iloc[-1]
+    observed, _ = _covered_span(page, since, missing)
+    covered_until = observed.end
     provenance = _merged([page.attrs["provenance"] for page in pages])
-    if start is not None:
+    if missing == "oldest":
         size = f"the service returns at most {len(page):,} orders"
         _notice(
             provenance,
-            f"orders before {times.iso(start.end)} may be missing because {size}: request a shorter window",
+            f"orders before {times.iso(observed.start)} may be missing because {size}: request a shorter "
+            "window",
         )
     # 3. Cut the result at `limit`.
     if limit is not None and len(frame) >= limit:
         frame = table.conform(frame.head(limit))
         covered_until = frame["time"].iloc[-1]
         _notice(provenance, f"the result has limit={limit} rows, so more orders may exist: {_ADVICE}")
-    observed = times.Window(since if start is None else start.end, covered_until)
-    missed = [*([] if start is None else [start]), times.Window(covered_until, end)]
+    # Empty spans, such as the first one unless the oldest orders are missing, are dropped by `_coverage`.
+    missed = [times.Window(since, observed.start), times.Window(covered_until, end)]
+    observed = times.Window(observed.start, covered_until)
     spans = _within_requested(_coverage([observed], missed), provenance)
     frame.attrs["provenance"] = provenance | {"coverage": spans}
     return frame
@@ -410,7 +412,7 @@ def history(
 
 @typed
 def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
-    """Return total liquidations of the last hours.
+    """Return total liquidations of the last hours, by symbol or venue.
 
     Parameters
     ----------
@@ -423,7 +425,8 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     Returns
     -------
     DataFrame, table ``liquidations_aggregates``
-        One row per group; ``time`` is the server's ``Date``.
+        One row per group: numbers of orders, and ``long_usd``, ``short_usd`` and ``total_usd`` [USD].
+        ``time`` is the server's ``Date``.
 
     Raises
     ------
@@ -467,14 +470,10 @@ def _history_columns(answer: Answer[_History], venues: str) -> dict[str, Any]:
                 dates.append(stamp)
                 sides.append(venue_sides)
     symbol = dict(answer.request.query).get("symbol", ALL_SYMBOLS)
-    return {
-        "symbol": [symbol] * len(sides),
-        "exchange": exchanges,
-        "date": pd.DatetimeIndex(dates, dtype=stamps.dtype),
-        "long_usd": [row.long_usd for row in sides],
-        "short_usd": [row.short_usd for row in sides],
-        "resolution": [answer.body.resolution] * len(sides),
-    }
+    columns = tables.TABLES["liquidations_history"].rows(
+        sides, symbol=symbol, resolution=answer.body.resolution
+    )
+    return columns | {"exchange": exchanges, "date": pd.DatetimeIndex(dates, dtype=stamps.dtype)}
 
 
 _LATE = pd.Timedelta(30, "s")
@@ -510,9 +509,10 @@ def poll(
     Yields
     ------
     DataFrame, table ``liquidations_events``
-        The orders of one response that were not yielded before; may be empty. ``provenance["coverage"]`` has
-        the spans that the response covers (``observed``) and those in which orders may be missing because it
-        was full (``missed``); `derivdata.analysis.liquidations.observed` returns them as a frame.
+        The orders of one response that were not yielded before; may be empty.
+        ``attrs["provenance"]["coverage"]`` has the spans that the response covers (``observed``) and those in
+        which orders may be missing because it was full (``missed``).
+        `derivdata.analysis.liquidations.observed` returns them as a frame.
 
     Notes
     -----
@@ -520,10 +520,10 @@ def poll(
     for orders that the service stored late; repeated orders are dropped by venue and order id. Errors: see
     `events`. To continue after an error, pass the end of the last span as `since`.
 
-    In a full response the newest or the oldest orders are missing. The API document does not define which; a
-    request for a single order shows it. If the newest are missing, the next request continues immediately
-    from the last order, and nothing is lost. If the oldest are missing, the span before the first order is
-    ``missed``: raise `limit`.
+    In a full response the newest or the oldest orders are missing. The API document does not define which;
+    the library requests a single order to find out. If the newest are missing, the next request continues
+    immediately from the last order, and nothing is lost. If the oldest are missing, the span before the
+    first order is ``missed``: raise `limit`.
     """
     query = {
         "exchange": venue_names(venues),

@@ -118,8 +118,10 @@ def symbols(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_symbols``
-        One row per symbol, best rank first. Figures that the service does not have are NaN. The asset's
-        class, group and subgroup may be missing.
+        One row per symbol, largest open interest first. Prices, open interest, 24-hour volume and
+        liquidations are in USD, changes over 24 hours in percent, and the highest funding rate
+        ``top_funding_bps_8h`` in bps/8h. Figures that the service does not have are NaN. The asset's class,
+        group and subgroup may be missing.
 
     Notes
     -----
@@ -160,7 +162,8 @@ def price_movers(
     Returns
     -------
     DataFrame, table ``markets_price_movers``
-        One row per entry: ``direction`` is ``gainer`` or ``loser``, ``rank`` counts from 1 in each.
+        One row per entry: ``direction`` is ``"gainer"`` or ``"loser"``, and ``rank`` counts from 1 in each.
+        ``price_usd`` [USD] and ``price_24h_change_pct`` [%] are NaN for null.
 
     Notes
     -----
@@ -184,7 +187,8 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
     Returns
     -------
     DataFrame, table ``markets_funding_leaders``
-        Up to ten rows, highest rate first; ``funding_current_bps_8h`` [bps/8h].
+        Up to ten rows, highest rate first. ``funding_current_bps_8h`` [bps/8h] is NaN for null, and
+        ``oi_rank`` is missing beyond the ranked list.
 
     Notes
     -----
@@ -202,7 +206,7 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
 
 @typed
 def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """Count the symbols by how much their price changed in 24 hours.
+    """Return the number of symbols by how much their price changed in 24 hours.
 
     Parameters
     ----------
@@ -237,7 +241,8 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_symbol_stats``
-        One row; ``rank`` may be missing.
+        One row, with the units of `symbols`. ``rank`` may be missing; figures that the service does not have
+        are NaN.
 
     Raises
     ------
@@ -329,7 +334,8 @@ def exchanges() -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_exchanges``
-        One row per venue; figures that the service does not have are NaN.
+        One row per venue: ``volume_24h_usd``, ``oi_usd`` and ``liquidation_24h_usd`` [USD], and
+        ``symbol_count``. Figures that the service does not have are missing.
 
     Notes
     -----
@@ -350,12 +356,12 @@ def exchange_symbols(venue: str) -> pd.DataFrame:
     Parameters
     ----------
     venue
-        Venue's slug.
+        Venue, such as ``"binance"``.
 
     Returns
     -------
     DataFrame, table ``markets_exchange_symbols``
-        One row per symbol; figures that the service does not have are NaN.
+        One row per symbol, with the columns of `symbol_exchanges`.
 
     Raises
     ------
@@ -392,7 +398,9 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_symbol_exchanges``
-        One row per venue; figures that the service does not have are NaN.
+        One row per venue: price, 24-hour volume, open interest and 24-hour liquidations [USD],
+        ``price_24h_change_pct`` [%], and the current and the 7-day mean funding rate [bps/8h]. Figures that
+        the service does not have are NaN.
 
     Notes
     -----
@@ -417,7 +425,7 @@ def exchange_history(venue: str, start: times.Instant, end: times.Instant | None
     Parameters
     ----------
     venue
-        Venue's slug.
+        Venue, such as ``"binance"``.
     start, end
         Half-open window ``[start, end)``; a lookback such as ``"30d"`` reaches back from `end`.
 

@@ -52,6 +52,16 @@ class _Exchange(msgspec.Struct):
     next_session: _NextSession | None = None
     holidays: list[_Holiday] = []
 
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """Facts of the exchange that its rows repeat, in the order of `_STATE`."""
+        opens = None if self.next_session is None else self.next_session.start
+        return self.id, self.name, self.short_name, self.mic, self.timezone, self.is_tradable, opens
+
+
+_STATE = ("exchange_id", "name", "short_name", "mic", "timezone", "is_tradable_now", "next_session_start")
+_INTERVAL = ("start", "end", "session", "is_tradable")
+
 
 class _Hours(Envelope):
     timestamp: str
@@ -65,14 +75,15 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     Parameters
     ----------
     venues
-        Ids, short names or market identifier codes (``"XNYS"``); None returns all.
+        Exchanges, by ID, short name or market identifier code (``"XNYS"``); None returns all.
 
     Returns
     -------
     DataFrame, table ``rwa_market_hours``
         One row per interval ``[start, end)`` in UTC: sessions as the exchange names them, and upcoming
-        holidays (``session`` is ``holiday``, not tradable). ``is_tradable_now`` and ``next_session_start``
-        are the exchange's state at ``time``, repeated in its rows.
+        holidays (``session`` is ``"holiday"``, not tradable). ``is_tradable_now`` and ``next_session_start``
+        are the exchange's state at ``time``, repeated in its rows. Names and states that the response does
+        not have are missing.
 
     Raises
     ------
@@ -90,26 +101,11 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def _columns(answer: Answer[_Hours]) -> dict[str, Any]:
-    # Sessions of all exchanges, then holidays of all exchanges, each with its exchange.
-    exchanges: list[_Exchange] = []
-    sessions: list[_Session] = []
+    rows: list[tuple[Any, ...]] = []
     for exchange in answer.body.exchanges:
-        exchanges += [exchange] * len(exchange.sessions)
-        sessions += exchange.sessions
-    for exchange in answer.body.exchanges:
-        exchanges += [exchange] * len(exchange.holidays)
-        sessions += [_Session(holiday.start, holiday.end, False, "holiday") for holiday in exchange.holidays]
-    return {
-        "exchange_id": [exchange.id for exchange in exchanges],
-        "start": [session.start for session in sessions],
-        "session": [session.session for session in sessions],
-        "time": pd.DatetimeIndex([answer_time(answer)]).repeat(len(sessions)),
-        "end": [session.end for session in sessions],
-        "is_tradable": [session.is_tradable for session in sessions],
-        "name": [exchange.name for exchange in exchanges],
-        "short_name": [exchange.short_name for exchange in exchanges],
-        "mic": [exchange.mic for exchange in exchanges],
-        "timezone": [exchange.timezone for exchange in exchanges],
-        "is_tradable_now": [exchange.is_tradable for exchange in exchanges],
-        "next_session_start": [x.next_session.start if x.next_session else None for x in exchanges],
-    }
+        state = exchange.state
+        rows += [(*state, s.start, s.end, s.session, s.is_tradable) for s in exchange.sessions]
+        rows += [(*state, holiday.start, holiday.end, "holiday", False) for holiday in exchange.holidays]
+    frame = pd.DataFrame(rows, columns=[*_STATE, *_INTERVAL], dtype=object)
+    columns = {str(name): values.tolist() for name, values in frame.items()}
+    return columns | {"time": pd.DatetimeIndex([answer_time(answer)]).repeat(len(rows))}
