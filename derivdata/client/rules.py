@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ from derivdata.client.series_rules import (
 from derivdata.client.snapshot_rules import unlike_black, unlikely_snapshots
 from derivdata.errors import SchemaError
 from derivdata.support import times
+from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
 from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, series_order, shown_time
@@ -109,6 +110,11 @@ _COUNTED = re.compile(
 """Names of fields in open tables that are counts or amounts, without fields that may be negative."""
 
 
+def _others(breaches: Sequence[Any], noun: str) -> str:
+    """Return the end of a sentence about the first breach: the number of further ones."""
+    return f"; {len(breaches) - 1} more {noun}" if len(breaches) > 1 else ""
+
+
 def _wide(e: CheckedAnswer) -> Collection[str]:
     """Return the names of columns that are symbols."""
     symbols = e.stated.get("symbols")
@@ -122,29 +128,49 @@ def _column(e: CheckedAnswer, name: str) -> Column | None:
     return COLUMNS[name] if name in _MAX_MEANING else None
 
 
+class _Bounds(NamedTuple):
+    """The smallest and the largest possible figure, and whether 0 is impossible."""
+
+    least: float = -np.inf
+    most: float = np.inf
+    positive: bool = False
+
+
+def _bounds(e: CheckedAnswer, name: str) -> _Bounds:
+    """Return the bounds of a column or of a figure next to the rows."""
+    column = _column(e, name)
+    is_count = e.table is None and (_COUNTED.fullmatch(name) or name in _wide(e))
+    if column is None:
+        return _Bounds(0.0) if is_count else _Bounds()
+    bounds = _Bounds(positive=column.positive)
+    if column.least is not None or column.positive or is_count:
+        bounds = bounds._replace(least=column.least or 0.0)
+    if column.most is not None:
+        bounds = bounds._replace(most=column.most)
+    return bounds
+
+
 def _impossible(e: CheckedAnswer) -> Iterator[str]:
     """Compare every column with its minimum and maximum; in open tables also the figures next to the rows."""
     stated_names = e.stated if e.table is None else ()
     for name in (*e.columns, *stated_names):
-        column = _column(e, name)
-        positive = column is not None and column.positive
-        minimum = None if column is None else column.least
-        if positive or (e.table is None and (_COUNTED.fullmatch(name) or name in _wide(e))):
-            minimum = minimum or 0.0
-        maximum = np.inf if column is None or column.most is None else column.most
-        if minimum is None and maximum == np.inf:
+        bounds = _bounds(e, name)
+        if bounds == _Bounds():
             continue
-        stated = e.stated.get(name) if name not in e.columns else None
-        numbers = np.array([stated]) if isinstance(stated, int | float) else figure(e, name)
+        stated = e.stated.get(name)
+        if isinstance(stated, int | float) and name not in e.columns:
+            numbers: Array | None = np.array([stated])
+        else:
+            numbers = figure(e, name)
         if numbers is None:
             continue
-        if minimum is not None and (numbers < minimum).any():
-            yield f"{name} must be at least {minimum:g}, got {np.nanmin(numbers):g}"
-        elif positive and (numbers == 0.0).any():
+        if (numbers < bounds.least).any():
+            yield f"{name} must be at least {bounds.least:g}, got {np.nanmin(numbers):g}"
+        elif bounds.positive and (numbers == 0.0).any():
             yield f"{name} must be above 0, got 0"
-        elif (numbers > maximum).any():
+        elif (numbers > bounds.most).any():
             meaning = _MAX_MEANING.get(name, "")
-            yield f"{name} must be at most {maximum:g}{meaning}, got {np.nanmax(numbers):g}"
+            yield f"{name} must be at most {bounds.most:g}{meaning}, got {np.nanmax(numbers):g}"
 
 
 _NAMED = {
@@ -232,17 +258,20 @@ def _other_range(e: CheckedAnswer) -> Iterator[str]:
     requested = e.requested.get("range")
     if requested is None:
         return
-    days = e.stated.get("days")
-    stated = (e.stated.get("range"), e.stated.get("period"), f"{days}d" if isinstance(days, int) else None)
+    stated = [e.stated.get("range"), e.stated.get("period")]
+    if isinstance(e.stated.get("days"), int):
+        stated.append(f"{e.stated['days']}d")
     requested_length = _length(str(requested))
-    for used in {word for word in stated if isinstance(word, str)}:
-        used_length = _length(used)
-        if used == requested or (requested_length is not None and requested_length == used_length):
+    for used in stated:
+        if not isinstance(used, str) or used == requested:
             continue
+        used_length = _length(used)
+        is_shorter = False
+        if requested_length is not None and used_length is not None:
+            if used_length == requested_length:
+                continue
+            is_shorter = used_length < requested_length
         explained = any(used in notice or _CLAMP.search(notice) for notice in e.answer.notices)
-        is_shorter = (
-            requested_length is not None and used_length is not None and used_length < requested_length
-        )
         if not (is_shorter and explained):
             yield f"requested range {requested!r}, the response is about range {used!r}"
 
@@ -264,12 +293,16 @@ _UNITS = frozenset(
 def _other_unit(e: CheckedAnswer, *, is_understood: bool) -> Iterator[str]:
     """Compare the unit of the response with the document: a unit in `_UNITS`, or an unknown one."""
     unit = e.stated.get("unit")
-    expected = e.endpoint.unit if e.endpoint else ""
-    if not expected or not isinstance(unit, str) or unit.lower() == expected:
+    if e.endpoint is None or not e.endpoint.unit or not isinstance(unit, str):
         return
-    if (unit.lower() in _UNITS) is is_understood:
-        assumption = "" if is_understood else f", which is unknown; {expected!r} is assumed"
-        yield f"the document states the unit {expected!r}, the response has {unit!r}{assumption}"
+    expected = e.endpoint.unit
+    if unit.lower() == expected or (unit.lower() in _UNITS) is not is_understood:
+        return
+    contradiction = f"the document states the unit {expected!r}, the response has {unit!r}"
+    if is_understood:
+        yield contradiction
+    else:
+        yield f"{contradiction}, which is unknown; {expected!r} is assumed"
 
 
 def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
@@ -317,7 +350,9 @@ def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
     )
     # 4. The column is per interval, whatever the wire is.
     if by_8h:
-        wire_is_8h = per_8h & ~per_interval if reading == "per interval" else ~(per_interval & ~per_8h)
+        wire_is_8h = per_8h & ~per_interval
+        if reading == "per 8 hours":
+            wire_is_8h = ~(per_interval & ~per_8h)
         e.columns["rate_native"] = np.where(checked & wire_is_8h, native * hours / 8, native)
 
 
@@ -331,9 +366,14 @@ def _other_window(e: CheckedAnswer) -> Iterator[str]:
     # A service that includes `end` in the window may have only the row at `end`.
     none_inside = ((stamps < start) | (stamps >= end)).all() and not (stamps == end).all()
     if far.any() or none_inside:
-        bounds = (start, end, stamps.min(), stamps.max())
-        shown = [times.iso(pd.Timestamp(int(micros), unit="us", tz="UTC")) for micros in bounds]
-        yield f"requested {shown[0]} to {shown[1]}, the response has rows from {shown[2]} to {shown[3]}"
+        yield (
+            f"requested {_iso(start)} to {_iso(end)}, the response has rows from {_iso(np.min(stamps))} to "
+            f"{_iso(np.max(stamps))}"
+        )
+
+
+def _iso(micros: int) -> str:
+    return times.iso(pd.Timestamp(int(micros), unit="us", tz="UTC"))
 
 
 def _edge(e: CheckedAnswer) -> Iterator[str]:
@@ -425,7 +465,7 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
         for change in changes[:1]:
             row = rows.order[change.row]
             where = " ".join(str(e.columns[key][row]) for key in e.table.key if key in e.words)
-            others = f"; {len(changes) - 1} more series change" if len(changes) > 1 else ""
+            others = _others(changes, "series change")
             yield (
                 f"{name} of {where} is {change.factor:.3g} times as large from "
                 f"{shown_time(e.time_us[row])} on ({change.rows} rows): probably another unit{others}"
@@ -448,8 +488,8 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
         return
     columns = e.table.columns
     for name in _COMPARED:
-        values = e.numbers(name) if name in columns else None
-        if values is None or not values.size:
+        values = e.numbers(name)
+        if name not in columns or values is None or not values.size:
             continue
         rows = series_rows(e, name, values)
         yield from _odd_series(e, name, rows)
@@ -462,7 +502,7 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
         changes = peer_changes(*sorted_rows, is_rate=is_rate, by_size=by_size)
         for change in changes[:1]:
             first = rows.order[change.row]
-            others = f"; {len(changes) - 1} more series differ" if len(changes) > 1 else ""
+            others = _others(changes, "series differ")
             yield (
                 f"{name} of {described(e, first)} is {change.factor:.3g} times as large, by other venues, "
                 f"from about {shown_time(rows.times[change.row])} on ({change.rows} rows): probably another "
@@ -478,7 +518,7 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
         runs = frozen_runs(*sorted_rows, is_rate=is_rate)
         for run in runs[:1]:
             first = rows.order[run.row]
-            others = f"; {len(runs) - 1} more runs" if len(runs) > 1 else ""
+            others = _others(runs, "runs")
             yield (
                 f"{name} of {described(e, first)} is {rows.values[run.row]:g} from "
                 f"{shown_time(rows.times[run.row])} on in {run.rows} rows, while it moves otherwise: "
@@ -492,9 +532,10 @@ _MOST_OF_A_VENUE_USD = 1e11
 def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series with one value, copied ones, and whole series in another unit."""
     is_rate = name == "rate_bps_8h"
-    for fault in (faults := unchanged_series(rows.series, rows.times, rows.values, is_rate=is_rate))[:1]:
+    faults = unchanged_series(rows.series, rows.times, rows.values, is_rate=is_rate)
+    for fault in faults[:1]:
         first = rows.order[fault.row]
-        others = f"; {len(faults) - 1} more series" if len(faults) > 1 else ""
+        others = _others(faults, "series")
         yield (
             f"{name} of {described(e, first)} is {rows.values[fault.row]:g} in all {fault.rows} rows: "
             f"rows may be stale or missing{others}"
@@ -508,7 +549,7 @@ def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
             rows.series, rows.market, rows.values, kind=kind, times=rows.times, by_size=rows.by_size
         )
         for fault in faults[:1]:
-            others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
+            others = _others(faults, "series differ")
             yield (
                 f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of the "
                 f"other venues, by the median of {fault.rows} rows: another unit{others}"
@@ -559,7 +600,7 @@ def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
     if "symbol" in e.columns:  # without it the rows are sums of all markets
         faults = [fault for fault in faults if e.columns["symbol"][rows.order[fault.row]] in LARGEST_PRICES]
     for fault in faults[:1]:
-        others = f"; {len(faults) - 1} more runs" if len(faults) > 1 else ""
+        others = _others(faults, "runs")
         yield (
             f"{name} of {described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} from "
             f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows: rows may be stale or "
@@ -568,7 +609,7 @@ def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 
 
 def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find prices and open interest that no market has had, and two units of a rate that repeats."""
+    """Find prices and open interest that no market has had, and two units of a payment that repeats."""
     if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
         place = int(np.nanargmax(rows.values))
         yield (
@@ -585,17 +626,24 @@ def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
                     f"{name} of {described(e, rows.order[place])} is {rows.values[place]:.4g} on "
                     f"{shown_time(rows.times[place])}: no market has had such a price"
                 )
-    if name != "rate_bps_8h" or e.table is None or e.table.name != PAYMENTS:
-        return
+    if name == "rate_bps_8h" and e.table is not None and e.table.name == PAYMENTS:
+        yield from _two_units(e, rows)
+
+
+def _two_units(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
+    """Find payments of one interval that repeat two values, which differ by a unit or the sign."""
     hours = e.numbers("interval_hours")
-    intervals = np.full(rows.values.size, np.nan) if hours is None else hours[rows.order]
+    if hours is None:
+        return
+    intervals = hours[rows.order]
     starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
     for first, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.values.size], strict=True):
-        is_one_interval = (intervals[first:end] == intervals[first]).all()
-        pair = repeated_pair(rows.values[first:end]) if is_one_interval else None
+        if not (intervals[first:end] == intervals[first]).all():
+            continue  # the interest of an interval is proportional to its length
+        pair = repeated_pair(rows.values[first:end])
         if pair is not None:
             yield (
-                f"{name} of {described(e, rows.order[first])} repeats two values, {pair[0]:g} and "
+                f"rate_bps_8h of {described(e, rows.order[first])} repeats two values, {pair[0]:g} and "
                 f"{pair[1]:g}: expected one unit and sign"
             )
             return
@@ -623,8 +671,8 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
                 f"payments of {described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "
                 f"({wrong.size} of {e.size} rows): expected 00:00, 08:00 and 16:00 UTC, or 4 h later"
             )
-    beside = e.time_us % HOUR_US
-    rows = np.flatnonzero((beside > _OFF_HOUR_US) & (beside < HOUR_US - _OFF_HOUR_US))
+    past_hour = e.time_us % HOUR_US
+    rows = np.flatnonzero((past_hour > _OFF_HOUR_US) & (past_hour < HOUR_US - _OFF_HOUR_US))
     if rows.size:
         first = rows[np.argmin(e.time_us[rows])]
         yield (
@@ -643,9 +691,11 @@ def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
             continue
         names = dict.fromkeys(name for name in listed if isinstance(name, str))
         missing = sorted(names.keys() - {*e.words[column]})
+        count = len(missing)
         if missing:
-            shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-            yield f"{len(missing)} of {len(names)} listed {field} have no rows: {shown}"
+            if len(missing) > 5:
+                missing[5:] = ["..."]
+            yield f"{count} of {len(names)} listed {field} have no rows: {', '.join(missing)}"
 
 
 _LATE_US = 600_000_000
@@ -661,16 +711,19 @@ def _old(e: CheckedAnswer) -> Iterator[str]:
     if now_us is None:
         return
     has_own_time = "end" in e.requested and e.endpoint is not None and e.endpoint.path == _BOOK
-    is_snapshot = isinstance(stated, str) and not has_own_time
-    late = now_us - int(times.micros([stated])[0]) if is_snapshot else 0
+    late = 0
+    if isinstance(stated, str) and not has_own_time:
+        late = now_us - int(times.micros([stated])[0])
     if abs(late) > _LATE_US:
-        apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"
-        yield f"the response's timestamp is {stated}, {apart}"
+        side = "before" if late > 0 else "after"
+        yield f"the response's timestamp is {stated}, {abs(late) / HOUR_US:.1f} hours {side} its Date"
     elif stamps is not None and (stamps > now_us + e.step_us + _LATE_US).any():
         yield f"{int((stamps > now_us).sum())} rows are later than the response's Date"
-    fresh = 0.0 if e.endpoint is None else e.endpoint.fresh_seconds
+    fresh_seconds = _LATE_US / 1e6
+    if e.endpoint is not None:
+        fresh_seconds += e.endpoint.fresh_seconds
     is_past = e.window_us is not None and e.window_us[1] < now_us - e.answer.age * 1e6
-    if e.answer.age > fresh + _LATE_US / 1e6 and not is_past:
+    if e.answer.age > fresh_seconds and not is_past:
         hours = e.answer.age / 3600
         yield f"a cache between the source and this machine has stored the response for {hours:.1f} hours"
 
@@ -689,8 +742,9 @@ def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
         yield f"the response has {len(present)} of the {len(listed)} symbols that it lists"
     keys = [rows[name].astype(str) for name in ("part", "key", *_SERIES) if name in rows]
     for name in ("timestamp", "t", "date", "day"):
-        stamps = rows[name] if name in rows else pd.Series(dtype=object)
-        for series, series_times in stamps.dropna().astype(str).groupby(keys):
+        if name not in rows:
+            continue
+        for series, series_times in rows[name].dropna().astype(str).groupby(keys):
             if not series_times.is_monotonic_increasing and not series_times.is_monotonic_decreasing:
                 yield f"times of {' '.join(series)} are not sorted"
                 break
