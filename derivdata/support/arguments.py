@@ -15,6 +15,7 @@ import threading
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -54,6 +55,10 @@ class _Rule(NamedTuple):
     fits: Callable[[Any], bool]
     convert: Callable[[Any], Any] | None = None
     choices: tuple[Any, ...] = ()
+
+
+_ANYTHING = _Rule("anything", lambda _: True)
+"""Rule of a member of a list or a mapping that may be any value."""
 
 
 def typed(function: Callable[P, T]) -> Callable[P, T]:
@@ -138,8 +143,8 @@ def _described(value: Any) -> Any:
 @functools.cache
 def _public_name(function: Callable[..., Any]) -> str:
     """Return the name under which a user calls a function: ``analysis.backtest.carry``."""
-    packages = function.__module__.split(".")
-    ancestors = [".".join(packages[:length]) for length in range(1, len(packages) + 1)]
+    # Packages of its module from the top down, then all others, those with the fewest dots first.
+    ancestors = list(accumulate(function.__module__.split("."), "{}.{}".format))
     loaded = [name for name in sys.modules if name.startswith("derivdata.")]
     loaded.sort(key=lambda name: (name.count("."), name))
     for module_name in [*ancestors, *loaded]:
@@ -190,13 +195,14 @@ def _unknown_argument(function: Callable[..., Any], count: int, by_keyword: Mapp
     names = [*positional, *by_name]
     for name in by_keyword:
         if name not in names:
-            listed = f"; its arguments are {', '.join(names) or 'nothing'}"
+            listed = f"; its arguments are {', '.join(names)}" if names else "; it takes no arguments"
             return f"{function.__name__} has no argument {name!r}{did_you_mean(name, names, listed)}"
     message = f"{function.__name__}: expected at most {len(positional)} positional arguments, got {count}"
     if not by_name:
         return message
-    others = ", ".join(by_name) if len(by_name) <= _MOST_LISTED else "the others"
-    return f"{message}; pass {others} by name"
+    if len(by_name) > _MOST_LISTED:
+        return f"{message}; pass the others by name"
+    return f"{message}; pass {', '.join(by_name)} by name"
 
 
 def _given_twice(function: Callable[..., Any], placed: Sequence[str], by_keyword: Mapping[str, Any]) -> str:
@@ -220,10 +226,9 @@ def names_checked(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        problem = None if names.issuperset(kwargs) else _unknown_argument(function, len(args), kwargs)
         try:
-            if problem is not None:
-                raise TypeError(problem)
+            if not names.issuperset(kwargs):
+                raise TypeError(_unknown_argument(function, len(args), kwargs))
             return function(*args, **kwargs)
         finally:
             del args, kwargs  # so that a frame of a traceback does not have the key
@@ -272,9 +277,12 @@ def _note_shapes(fault: ValueError, function: Callable[..., Any], arguments: dic
 
 def _rules(function: Callable[..., Any]) -> dict[str, _Rule]:
     """Return the rules of a function's arguments by name."""
-    annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
-    rules = {name: _rule(_resolved(hint, function.__globals__)) for name, hint in annotations.items()}
-    return {name: rule for name, rule in rules.items() if rule is not None}
+    rules: dict[str, _Rule] = {}
+    for name, hint in function.__annotations__.items():
+        rule = None if name == "return" else _rule(_resolved(hint, function.__globals__))
+        if rule is not None:
+            rules[name] = rule
+    return rules
 
 
 def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
@@ -390,26 +398,32 @@ def _list(item: _Rule | None) -> _Rule:
     )
 
 
-def _tuple(items: Sequence[_Rule | None]) -> _Rule:
-    words = ["anything" if item is None else item.words for item in items]
+def _tuple(members: Sequence[_Rule | None]) -> _Rule:
+    rules = [member or _ANYTHING for member in members]
+    words = [rule.words for rule in rules]
     listed = f"each {words[0]}" if len(set(words)) == 1 else ", ".join(words)
 
     def fits(value: Any) -> bool:
-        if not _is_listed(value) or len(value) != len(items):
+        if not _is_listed(value) or len(value) != len(rules):
             return False
-        return all(item is None or item.fits(element) for item, element in zip(items, value, strict=True))
+        return all(rule.fits(element) for rule, element in zip(rules, value, strict=True))
 
-    return _Rule(f"a list of {len(items)} ({listed})", fits)
+    return _Rule(f"a list of {len(rules)} ({listed})", fits)
 
 
 def _mapping(key: _Rule | None, item: _Rule | None) -> _Rule:
-    words = "a mapping" + "".join(
-        f" {joint} {rule.words}" for joint, rule in (("from", key), ("to", item)) if rule is not None
-    )
-    rules = [rule.fits if rule is not None else lambda _: True for rule in (key, item)]
+    words = "a mapping"
+    if key is not None:
+        words += f" from {key.words}"
+    if item is not None:
+        words += f" to {item.words}"
+    fits_key = (key or _ANYTHING).fits
+    fits_item = (item or _ANYTHING).fits
 
     def fits(value: Any) -> bool:
-        return isinstance(value, Mapping) and all(rules[0](k) and rules[1](v) for k, v in value.items())
+        return (
+            isinstance(value, Mapping) and all(map(fits_key, value)) and all(map(fits_item, value.values()))
+        )
 
     return _Rule(words, fits)
 
@@ -440,11 +454,13 @@ def _numeric(value: Any) -> Any:
     """Convert lists and unlabelled arrays to numpy arrays, and numbers of other types to floats."""
     if isinstance(value, list | tuple):
         return np.asarray(value, dtype=np.float64)
-    if isinstance(value, numbers.Real) and not isinstance(value, float | np.generic):
+    if isinstance(value, float | np.generic):
+        return value
+    if isinstance(value, numbers.Real):
         return value if isinstance(value, int) and abs(value) <= _WHOLE else float(value)
     library = type(value).__module__.partition(".")[0]
     if library in _WITH_LABELS or hasattr(value, "__dask_graph__") or not hasattr(value, "__array__"):
-        return value if isinstance(value, np.generic) else _plain(value)
+        return _plain(value)
     return np.asarray(value)
 
 
@@ -464,18 +480,23 @@ def _dtypes(value: Any) -> Iterator[Any]:
 def _name(kind: type) -> str:
     """Return the usual name of a class: ``pandas.DataFrame``."""
     place = kind.__module__.partition(".")[0]
-    return kind.__name__ if place in ("builtins", "collections", "derivdata") else f"{place}.{kind.__name__}"
+    if place in ("builtins", "collections", "derivdata"):
+        return kind.__name__
+    return f"{place}.{kind.__name__}"
 
 
 def _kind(value: Any) -> str:
     """Describe the type of a value without showing the value, which may be a key."""
     if value is None:
         return "None"
+    kind = _name(type(value))
     if isinstance(value, list | tuple | set):
         inside = {_name(type(item)) for item in value} or {"nothing"}
     else:
-        inside = {str(dtype) for dtype in _dtypes(value)}
-    return _name(type(value)) + (f" of {', '.join(sorted(inside))}" if inside else "")
+        inside = set(map(str, _dtypes(value)))
+    if not inside:
+        return kind
+    return f"{kind} of {', '.join(sorted(inside))}"
 
 
 _SIMPLE: dict[Any, _Rule] = {

@@ -48,7 +48,6 @@ CHECKING_CODE = (
     "client",
     "tables",
     "support",
-    "liquidations",
     *(path.stem for path in sorted(Path(__file__).parents[2].glob("*.py"))),
 )
 """Modules and folders that read and check responses. Their digest is stored in the cached records."""
@@ -199,15 +198,7 @@ class Connection:
         if self._local is not None and not self._inherited:
             return self._local.clock().floor("min")
         if self._settings.offline:
-            own = self._settings.has_own_cache
-            newest = self._opened().newest() if own else self._files.newest(self._latest_date())
-            if newest is None:
-                raise NotCached(
-                    "/",
-                    "offline, and the cache has no response of this source to read the time from; fetch once "
-                    "without offline=True",
-                )
-            return newest.floor("min")
+            return self._newest_date().floor("min")
         now = self._settings.timing.monotonic()
         if self._last_date is None or now - self._last_date[0] > _CLOCK_SECONDS:
             self._last_date = None
@@ -217,6 +208,20 @@ class Connection:
                     "/", "the server's response has no Date header, which is needed as the clock"
                 )
         return self._last_date[1].floor("min")
+
+    def _newest_date(self) -> pd.Timestamp:
+        """Return the newest ``Date`` of this source's responses in the cache."""
+        if self._settings.has_own_cache:
+            newest = self._opened().newest()
+        else:
+            newest = self._files.newest(self._latest_date())
+        if newest is None:
+            raise NotCached(
+                "/",
+                "offline, and the cache has no response of this source to read the time from; fetch once "
+                "without offline=True",
+            )
+        return newest
 
     def _forget(self, request: Request) -> None:
         """Remove the response to a request from the cache."""
@@ -268,7 +273,9 @@ class Connection:
         if record.head.created > now:  # stored while the clock was ahead: it would stay fresh for too long
             self._files.forget(record.head.key)
             return None
-        return record if now < record.head.expires else None
+        if now >= record.head.expires:
+            return None
+        return record
 
     def _is_current(self, cached: Mapping[str, str]) -> bool:
         """Return whether a cached response is of the current source and of the current version of its data.
@@ -390,8 +397,11 @@ class Connection:
             digest = ""
             headers = {name: redact(v.encode()).decode() for name, v in headers.items()}
         date = http_date(headers.get("Date"))
-        own_data = "X-Derivdata-Source" in headers or self._local is not None
-        url = self._attribution_url or (None if own_data else self._site.base)
+        is_own_data = "X-Derivdata-Source" in headers or self._local is not None
+        url = self._attribution_url or ("" if is_own_data else self._site.base)
+        passed: Mapping[str, Sequence[str]] = {}
+        if checks is not None and checks.version == _checks_version():
+            passed = checks.rules
         return Response(
             request=request,
             status=status,
@@ -402,24 +412,23 @@ class Connection:
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
             attribution=f"Funding rate data provided by {url}" if url else "",
             sha256=digest or hashlib.sha256(body).hexdigest(),
-            passed=checks.rules if checks is not None and checks.version == _checks_version() else {},
+            passed=passed,
         )
 
     def _facts(self) -> dict[str, str]:
         settings = self._settings
         mode = ", ".join(["offline" if settings.offline else settings.cache, *settings.rules])
+        place = "of the session" if settings.has_own_cache else str(settings.folder)
+        key = "given, tier unknown"
         if self._local is not None:
             key = "not needed"
-        else:
-            key = "none" if self._secret is None else "given, tier unknown"
-        return {
-            "source": f"{self.source} (synthetic)" if self.synthetic else self.source,
-            "key": key,
-            "cache": f"{mode}, {'of the session' if settings.has_own_cache else settings.folder}",
-        }
+        elif self._secret is None:
+            key = "none"
+        source = f"{self.source} (synthetic)" if self.synthetic else self.source
+        return {"source": source, "key": key, "cache": f"{mode}, {place}"}
 
     def __repr__(self) -> str:
-        return "Connection(" + ", ".join(f"{name}: {value}" for name, value in self._facts().items()) + ")"
+        return f"Connection({', '.join(f'{name}: {value}' for name, value in self._facts().items())})"
 
     def _repr_html_(self) -> str:
         rows = (f"<tr><th>{n}</th><td>{escape(v)}</td></tr>" for n, v in self._facts().items())
@@ -454,8 +463,9 @@ def _not_cached(request: Request) -> NoReturn:
 
 @lru_cache(maxsize=1024)
 def _path_and_query(request: Request) -> str:
-    query = urlencode(request.query, safe=",:")
-    return f"{request.path}{'?' if query else ''}{query}"
+    if not request.query:
+        return request.path
+    return f"{request.path}?{urlencode(request.query, safe=',:')}"
 
 
 @lru_cache(maxsize=64)

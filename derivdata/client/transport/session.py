@@ -94,13 +94,14 @@ class Session:
         if self.responder is not None:
             return self.responder
         connection = self.connection
-        return None if connection is None or connection._local is not None else connection
+        if connection is None or connection._local is not None:
+            return None
+        return connection
 
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
         """Return the response to a request; pass it to the observer, and raise unless its status is 200."""
-        responder = self.responder
-        if responder is not None:
-            return self._checked(responder(request))
+        if self.responder is not None:
+            return self._checked(self.responder(request))
         return self._checked(self.current()._serve(request, endpoint, until))
 
     def serve_each(
@@ -203,14 +204,16 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
 
 def _notice_texts(sent: Any) -> tuple[str, ...]:
     """Return the notices of a response, sent as one or a list of texts or objects, as printable texts."""
-    single = [sent] if sent else []
-    items = list(sent) if isinstance(sent, list | tuple) else single
+    if not sent:
+        return ()
+    if not isinstance(sent, list | tuple):
+        sent = [sent]
     notices = []
-    for item in items[:_NOTICES]:
+    for item in sent[:_NOTICES]:
         text = item if isinstance(item, str) else json.dumps(item, sort_keys=True, default=str)
         notices.append(plain_text(text, NOTICE_LENGTH))
-    if len(items) > _NOTICES:
-        notices[-1] = f"and {len(items) - _NOTICES + 1:,} more notices"
+    if len(sent) > _NOTICES:
+        notices[-1] = f"and {len(sent) - _NOTICES + 1:,} more notices"
     return tuple(notices)
 
 
@@ -227,9 +230,9 @@ def get_each(
     Requests are sent as the iterator advances; without a rate limit up to seven are sent ahead. The first
     error ends the iterator. Earlier responses are in the cache, so a second run continues from there.
     """
-    single = until is None or isinstance(until, pd.Timestamp)
-    ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
-    requests = [(request_of(endpoint, query), end) for query, end in zip(params, ends, strict=True)]
+    if until is None or isinstance(until, pd.Timestamp):
+        until = [until] * len(params)
+    requests = [(request_of(endpoint, query), end) for query, end in zip(params, until, strict=True)]
     responses: Iterable[Response] = SESSION.serve_each(requests, endpoint)
     if len(requests) > 1:
         responses = progress(responses, total=len(requests), label=endpoint.path)
@@ -246,23 +249,27 @@ def decode_body(response: Response, into: Any) -> Any:
 
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
     """Return the metadata of responses, ready for JSON and independent of the time of the call."""
-    last = max((a.as_of for a in answers), default=None)
+    requests = []
+    # The keys of these dicts are distinct texts in the order of their first response.
+    sources: dict[str, None] = {}
+    notices: dict[str, None] = {}
+    attributions: dict[str, None] = {}
+    for answer in answers:
+        request = answer.request
+        facts = {"sha256": answer.sha256, "as_of": times.iso(answer.as_of)}
+        requests.append({"path": request.path, "query": dict(request.query), **facts})
+        sources[answer.source] = None
+        notices |= dict.fromkeys((*answer.notices, *answer.corrections))
+        if answer.attribution:
+            attributions[answer.attribution] = None
     return Provenance(
         {
-            "source": ", ".join(dict.fromkeys(a.source for a in answers)),
-            "synthetic": any(a.synthetic for a in answers),
-            "as_of": None if last is None else times.iso(last),
-            "requests": [
-                {
-                    "path": a.request.path,
-                    "query": dict(a.request.query),
-                    "sha256": a.sha256,
-                    "as_of": times.iso(a.as_of),
-                }
-                for a in answers
-            ],
-            "notices": list(dict.fromkeys(n for a in answers for n in (*a.notices, *a.corrections))),
-            "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
+            "source": ", ".join(sources),
+            "synthetic": any(answer.synthetic for answer in answers),
+            "as_of": times.iso(max(answer.as_of for answer in answers)) if answers else None,
+            "requests": requests,
+            "notices": list(notices),
+            "attribution": "; ".join(attributions),
         }
     )
 
@@ -336,7 +343,9 @@ def _number(name: str, value: Any) -> str:
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value!r}")
-    return str(int(value)) if isinstance(value, Integral) else format(float(value), ".15g")
+    if isinstance(value, Integral):
+        return str(int(value))
+    return format(float(value), ".15g")
 
 
 def _integer(name: str, value: Any) -> str:
@@ -409,12 +418,14 @@ def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Requ
     """Return the canonical request of documented parameters, with undocumented parameters added as text."""
     names = {p.name for p in endpoint.params}
     in_path = endpoint.values(path)
-    repeated = sorted(set(in_path) & set(params))
-    if repeated:
-        raise ValueError(f"{repeated[0]} is already in the path {path}; pass it once")
-    documented = {name: value for name, value in params.items() if name in names}
-    undocumented = {name: value for name, value in params.items() if name not in names}
-    canonical = request_of(endpoint, {**in_path, **documented}, strict=False)
+    documented: dict[str, Any] = {**in_path}
+    undocumented: dict[str, Any] = {}
+    for name, value in params.items():
+        if name in in_path:
+            raise ValueError(f"{name} is already in the path {path}; pass it once")
+        group = documented if name in names else undocumented
+        group[name] = value
+    canonical = request_of(endpoint, documented, strict=False)
     other = _plain(path, undocumented)
     return Request(canonical.path, tuple(sorted((*canonical.query, *other.query))))
 
