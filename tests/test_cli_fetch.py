@@ -73,7 +73,7 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
             "a table of funding: history, metadata, settlements, snapshot",
         ),
         (["nonsense", "--to", "-"], "positioning, prices, rwa, volatility, volume\n"),
-        (["options.surface", "BTC", "--to", "-"], "'options.surface' must be a table of options"),
+        (["options.surface", "BTC", "--to", "-"], "FETCHER must be a table of options: "),
         (["catalog", "BTC", "--to", "-"], "catalog does not have the option SYMBOL"),
         (["funding.history", "BTC", "--to", "-"], "funding.history needs --since"),
         (["orderbook.book", "--to", "-"], "orderbook.book needs SYMBOL, --venues"),

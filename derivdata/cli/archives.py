@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 
 _MAX_CHOICES = 12
 _FORMATS = (".parquet", ".csv")
-_START = ("start", "since", "window")
-_END = ("end",)
-"""Arguments of fetchers that ``--since`` and ``--until`` set."""
+_OPTIONS = {
+    "SYMBOL": ("symbols", "symbol"),
+    "--since": ("start", "since", "window"),
+    "--until": ("end",),
+    "--venues": ("venues", "venue"),
+}
+"""Arguments of fetchers that an option sets: the first that the fetcher has."""
+_OPTION_OF = {name: option for option, names in _OPTIONS.items() for name in names}
 
 
 class PairsAction(argparse.Action):
@@ -106,9 +111,6 @@ def _import(arguments: argparse.Namespace) -> None:
             say(f"{row.source}: {row.layout}\n    fills {row.tables}\n    by {row.signature}{about}")
         return
     table, files = _table_and_files(arguments)
-    if not files or arguments.to is None:
-        missing = [name for name, value in (("FILE", files), ("--to", arguments.to)) if not value]
-        arguments.usage_error(f"the following arguments are required: {', '.join(missing)}")
     words: dict[str, dict[str, str]] = {}
     for column, old, new in arguments.map_value:
         words.setdefault(column, {})[old] = new
@@ -128,12 +130,19 @@ def _import(arguments: argparse.Namespace) -> None:
         say(f"rejected: {line}")
     for notice in result.notices:
         say(f"notice: {notice}")
-    say(f"{result}{' (dry run: nothing is written)' if arguments.dry_run else ''}")
+    if arguments.dry_run:
+        say(f"{result} (dry run: nothing is written)")
+    else:
+        say(result)
 
 
 def _table_and_files(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
-    """Return the table, which may precede the files, and the files."""
-    first, *rest = arguments.files or [""]
+    """Return the table, which may precede the files, and the files. End with a usage error without files."""
+    if not arguments.files:
+        arguments.usage_error("FILE is missing: pass files, folders or patterns to import")
+    if arguments.to is None:
+        arguments.usage_error("--to is missing: pass the archive's folder, or s3://bucket/path")
+    first, *rest = arguments.files
     is_name = re.fullmatch(r"[a-z][a-z0-9_]*", first) is not None and not Path(first).exists()
     if arguments.table is None and rest and is_name:
         return first, rest
@@ -190,9 +199,8 @@ def _audit(arguments: argparse.Namespace) -> None:
     opened = archive.open_archive(arguments.archive, create=False)
     faults = stored_faults(opened, repair=arguments.repair)
     for row in faults.itertuples():
-        days = f"{row.start:%Y-%m-%d}"
         state = " (repaired)" if row.repaired else ""
-        say(f"{row.table} {row.exchange} {row.symbol} {days}: {row.finding}{state}")
+        say(f"{row.table} {row.exchange} {row.symbol} {row.start:%Y-%m-%d}: {row.finding}{state}")
     if faults.empty:
         say(f"{arguments.archive}: no faults found")
     elif not arguments.repair:
@@ -356,42 +364,51 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     family = name.partition(".")[0]
     names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
     if names:
-        raise ValueError(f"{name!r} must be a table of {family}: {', '.join(names)}")
-    listed = f"catalog, instruments, or FAMILY.FUNCTION of {', '.join(FAMILIES)}"
-    raise ValueError(f"{name!r} must be a table: pass {listed}")
+        raise ValueError(f"FETCHER must be a table of {family}: {', '.join(names)}; got {name!r}")
+    raise ValueError(
+        f"FETCHER must be catalog, instruments or FAMILY.FUNCTION, got {name!r}; families: "
+        f"{', '.join(FAMILIES)}"
+    )
 
 
 def _arguments(fetcher: Callable[..., Any], command: argparse.Namespace) -> dict[str, Any]:
     """Return the fetcher's arguments from the command's options; raise on unknown and missing ones."""
     parameters = inspect.signature(fetcher).parameters
     arguments: dict[str, Any] = {name: _value(text) for name, text in command.set.items()}
-    options = (
-        ("SYMBOL", command.symbols, ("symbols", "symbol")),
-        ("--since", command.since, _START),
-        ("--until", command.until, _END),
-        ("--venues", command.venues, ("venues", "venue")),
-    )
-    for option, values, names in options:
+    given = {
+        "SYMBOL": command.symbols,
+        "--since": command.since,
+        "--until": command.until,
+        "--venues": command.venues,
+    }
+    for option, values in given.items():
         if not values:
             continue
-        name = next((n for n in names if n in parameters), None)
+        name = next(filter(parameters.__contains__, _OPTIONS[option]), None)
         if name is None:
             raise ValueError(f"{command.name} does not have the option {option}: omit it")
-        is_single = not isinstance(values, str) and len(values) == 1
-        arguments[name] = values[0] if is_single else values
-    unknown = [name for name in arguments if name not in parameters]
-    if unknown:
-        raise ValueError(
-            f"{command.name} does not have the argument {unknown[0]}; available: "
-            f"{', '.join(parameters) or 'nothing'}"
-        )
-    required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
-    missing = [name for name in required if name not in arguments]
-    if missing:
-        option_of = {name: option for option, _, names in options for name in names}
-        listed = ", ".join(option_of.get(name, f"--set {name}=…") for name in missing)
-        raise ValueError(f"{command.name} needs {listed}")
+        if isinstance(values, list) and len(values) == 1:
+            arguments[name] = values[0]
+        else:
+            arguments[name] = values
+    _require_complete(command.name, parameters, arguments)
     return arguments
+
+
+def _require_complete(
+    fetcher: str, parameters: Mapping[str, inspect.Parameter], arguments: Mapping[str, Any]
+) -> None:
+    """Raise on arguments that a fetcher does not have, and on required ones that are missing."""
+    for name in arguments:
+        if name not in parameters:
+            available = ", ".join(parameters) or "nothing"
+            raise ValueError(f"{fetcher} does not have the argument {name}; available: {available}")
+    missing = []
+    for name, parameter in parameters.items():
+        if parameter.default is inspect.Parameter.empty and name not in arguments:
+            missing.append(_OPTION_OF.get(name, f"--set {name}=…"))
+    if missing:
+        raise ValueError(f"{fetcher} needs {', '.join(missing)}")
 
 
 def _value(text: str) -> int | float | str:

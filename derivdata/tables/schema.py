@@ -111,8 +111,9 @@ def cast_columns(
 ) -> dict[str, Any]:
     """Return a table's columns, each in its dtype, in the order of the given rows."""
     result: dict[str, Any] = {}
+    wire = wire or {}
     for name, column in columns.items():
-        source = name if wire is None else wire.get(name, name)
+        source = wire.get(name, name)
         if source in given:
             values = given[source]
             if column.default is not None:
@@ -125,8 +126,10 @@ def cast_columns(
             else:
                 result[name] = cast(table, name, column, [column.default] * size)
         else:
-            as_sent = f" (wire {source!r})" if source != name else ""
-            raise SchemaError(f"{table}.{name}{as_sent} is missing; see the response with dd.raw(path, ...)")
+            shown = f"{table}.{name}"
+            if source != name:
+                shown += f" (wire {source!r})"
+            raise SchemaError(f"{shown} is missing; see the response with dd.raw(path, ...)")
     return result
 
 
@@ -139,8 +142,9 @@ def _row_count(table: Any) -> int:
 
 def _with_default(column: Column, values: Any) -> pd.Series:
     """Replace missing values by the column's default."""
-    listed = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
-    words = pd.Series(listed, dtype=object).reset_index(drop=True)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.to_pylist()
+    words = pd.Series(values, dtype=object).reset_index(drop=True)
     return words.where(words.notna(), column.default)
 
 
@@ -153,8 +157,7 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
         if column.kind is Kind.NUMBER and np.isinf(result).any():
             raise ValueError("a value is infinite")
         if column.allowed:
-            words = result.cat.categories if isinstance(result, pd.Series) else result.categories
-            others = sorted(set(words) - set(column.allowed))
+            others = sorted(set(bare(result).categories) - set(column.allowed))
             if others:
                 raise ValueError(f"expected one of {', '.join(column.allowed)}, got {others[0]!r}")
     except (ValueError, TypeError, OverflowError) as problem:
@@ -188,7 +191,7 @@ def written_as_text(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.Da
 
 def text(values: Any) -> Any:
     """Return categories, sorted and without unused ones, so that equal tables have equal dtypes."""
-    array = values.array if isinstance(values, pd.Series) else values
+    array = bare(values)
     if not isinstance(array, pd.Categorical):
         values = array = _categorical(array)
     words = array.categories
@@ -226,7 +229,9 @@ def repeated(value: Any, size: int) -> Any:
 def _categorical(values: Any) -> pd.Categorical:
     if isinstance(values, pa.ChunkedArray):
         encoded = values.combine_chunks().dictionary_encode()
-        indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
+        indices = encoded.indices
+        if encoded.null_count:
+            indices = indices.fill_null(-1)
         return coded(encoded.dictionary.to_pylist(), indices.to_numpy())
     if isinstance(values, list | tuple):
         values = np.fromiter(values, dtype=object, count=len(values))  # np.array would convert numbers
@@ -247,9 +252,9 @@ def _label(values: Any) -> Any:
 
 def _require_text(values: Any) -> None:
     """Raise `TypeError` for a value that is neither text nor missing."""
-    wrong = [v for v in values if not (isinstance(v, str) or v is None or v is pd.NA or v != v)]
-    if wrong:
-        raise TypeError(f"expected text, got {wrong[0]!r}")
+    for value in values:
+        if not (isinstance(value, str) or value is None or value is pd.NA or value != value):
+            raise TypeError(f"expected text, got {value!r}")
 
 
 def _only(values: Any, kinds: frozenset[type]) -> bool:
@@ -260,7 +265,9 @@ def _only(values: Any, kinds: frozenset[type]) -> bool:
 def floats(values: Sequence[float | None]) -> Array:
     """Return numbers as an array, None as NaN."""
     numbers = packed(values)
-    return np.array(values, dtype=np.float64) if numbers is None else numbers
+    if numbers is None:
+        return np.array(values, dtype=np.float64)
+    return numbers
 
 
 def packed(values: Sequence[Any]) -> Array | None:
@@ -287,7 +294,7 @@ def _number(values: Any) -> Array:
     if array.ndim != 1:
         raise TypeError(f"expected a number a row, got {values!r:.60}")
     if array.dtype.kind == "O" and _all_numbers(array):
-        array = np.array([np.nan if v is None else v for v in array], dtype=np.float64)
+        array = array.astype(np.float64)  # None becomes NaN
     if array.dtype.kind not in "iuf" and array.size:
         raise TypeError(f"expected numbers, got {array.ravel()[0]!r}")
     return array.astype(np.float64, copy=False)
@@ -333,13 +340,18 @@ def _time(values: Any) -> Any:
     if not isinstance(values, pd.DatetimeIndex):
         values = list(values)
         if not _only(values, _PLAIN_TEXT):
-            numbers = [v for v in values if isinstance(v, bool | int | float) and v == v]
-            if numbers:
-                raise TypeError(f"expected a time, got {numbers[0]!r}")
+            _reject_numbers(values)
         return times.parse(values).array
     if values.tz is None and not values.isna().all():
         raise ValueError("times without a zone; state it with .dt.tz_localize('UTC')")
     return times.utc(values).as_unit("us").array
+
+
+def _reject_numbers(values: list[Any]) -> None:
+    """Raise `TypeError` for a number other than NaN, which pandas would read as a time."""
+    for value in values:
+        if isinstance(value, bool | int | float) and value == value:
+            raise TypeError(f"expected a time, got {value!r}")
 
 
 _CASTS = {
@@ -511,7 +523,9 @@ class Table:
         pandera = import_extra("pandera.pandas", "pandera", "Table.to_pandera")
         columns = {}
         for name, column in self.columns.items():
-            checks = [pandera.Check.isin([*column.allowed])] if column.allowed else []
+            checks = []
+            if column.allowed:
+                checks.append(pandera.Check.isin([*column.allowed]))
             if column.least is not None:
                 above = pandera.Check.gt if column.positive else pandera.Check.ge
                 checks.append(above(column.least))
@@ -554,13 +568,10 @@ class Table:
         keys = {name: bare(columns[name]) for name in self.key}
         if set(self.order) <= set(self.key):
             repeats = np.flatnonzero(tied) + 1
-        elif any(
-            len(values.unique()) == len(values)
-            for name, values in keys.items()
-            if self.columns[name].kind is Kind.LABEL
-        ):
-            return  # a label that identifies each row, such as an ID; faster than the check below
         else:
+            labels = [keys[name] for name in self.key if self.columns[name].kind is Kind.LABEL]
+            if any(len(values.unique()) == len(values) for values in labels):
+                return  # a label that identifies each row, such as an ID; faster than the check below
             repeats = np.flatnonzero(pd.DataFrame(keys).duplicated())
         if repeats.size:
             row = ", ".join(f"{name}={values[repeats[0]]}" for name, values in keys.items())
@@ -668,11 +679,11 @@ def _whole_column(chunks: list[Any]) -> Any:
     """Join the chunks of a column; return None if no row sets it."""
     if chunks and not any(isinstance(chunk, list) for chunk in chunks):
         return pa.chunked_array(chunks)
-    if chunks and all(isinstance(chunk, list) and chunk.count(UNSET) == len(chunk) for chunk in chunks):
-        return None
     values: list[Any] = []
     for chunk in chunks:
         values += chunk if isinstance(chunk, list) else chunk.to_pylist()
+    if values and values.count(UNSET) == len(values):
+        return None
     return [None if value is UNSET else value for value in values]
 
 
@@ -706,12 +717,13 @@ class OpenTable:
 
     def build(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Build the frame of `rows`."""
-        wrong = [row for row in rows if not isinstance(row, Mapping)]
-        if wrong:
-            raise SchemaError(
-                f"{self.name}: expected an object for each row, got {wrong[0]!r:.60}; see dd.raw(path, ...)"
-            )
-        names = list(dict.fromkeys(name for row in rows for name in row))
+        names: dict[str, None] = {}  # distinct names in the order of their first row
+        for row in rows:
+            if not isinstance(row, Mapping):
+                raise SchemaError(
+                    f"{self.name}: expected an object for each row, got {row!r:.60}; see dd.raw(path, ...)"
+                )
+            names |= dict.fromkeys(row)
         return pd.DataFrame({name: _typed(name, [row.get(name) for row in rows]) for name in names})
 
 
@@ -720,14 +732,13 @@ def _typed(name: str, values: list[Any]) -> Any:
     present = [v for v in values if v is not None]
     if present and all(isinstance(v, bool) for v in present):
         return pd.array(values, dtype="boolean")
-    if _IDS.fullmatch(name):  # a name, though it may be written as a number
-        return pd.array([_written(v) for v in values], dtype="str")
-    if present and all(_is_number(v) for v in present):
-        return np.array([np.nan if v is None else float(v) for v in values])
+    is_id = _IDS.fullmatch(name) is not None  # a name, though it may be written as a number
+    if present and not is_id and all(map(_is_number, present)):
+        return np.array(values, dtype=object).astype(np.float64)  # None becomes NaN
     if name in _TIME_NAMES and all(isinstance(v, str) for v in present):
         with suppress(ValueError):
             return times.parse(values)
-    return pd.array([_written(v) for v in values], dtype="str")
+    return pd.array(list(map(_written, values)), dtype="str")
 
 
 def _is_number(value: Any) -> bool:
