@@ -22,9 +22,10 @@ from derivdata.support.text import HiddenKeys, notify, say, shown_tier
 if TYPE_CHECKING:
     import pandas as pd
 
+    from derivdata.sources.collect import Collector
     from derivdata.sources.collect.file_histories import FileBackfill
     from derivdata.sources.collect.histories import Backfilled
-    from derivdata.sources.collect.reporting import Alerts
+    from derivdata.sources.collect.reporting import Alerts, StatusLine
     from derivdata.sources.collect.session import Clock
 
 _MAX_CHOICES = 12
@@ -511,19 +512,18 @@ def _collect(arguments: argparse.Namespace) -> None:
     from derivdata.sources import archive, collect
     from derivdata.sources.collect.reporting import Minute, StatusLine
     from derivdata.sources.collect.session import MachineClock
-    from derivdata.support import times
 
     clock = MachineClock()
     status = StatusLine()
-    sharing = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
 
     def log_minute(minute: Minute) -> None:
         if arguments.log:
             say(minute.json())
-            return
-        has_failed = not any(minute.rows.values()) and (minute.failed or minute.gone)  # all due requests
-        (say if has_failed else show)(minute.line())
+        elif not any(minute.rows.values()) and (minute.failed or minute.gone):  # all due requests failed
+            say(minute.line())
+        else:
+            show(minute.line())
 
     collector = collect.Collector(
         archive.open_archive(arguments.to),
@@ -535,37 +535,54 @@ def _collect(arguments: argparse.Namespace) -> None:
         push=arguments.push,
         unconfirmed=arguments.unconfirmed,
         all_contracts=arguments.all_contracts,
-        keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
-        fail_after=None if arguments.fail_after is None else times.length(arguments.fail_after, "fail-after"),
         clock=clock,
-        **sharing,
         log=log_minute,
         alerts=_alerts(arguments, clock),
         progress=show,
+        **_collector_options(arguments),
     )
     for terms in collector.terms:
         say(terms)
     if arguments.once:
-        rows = collector.once()
-        status.end()
-        say("\n".join(f"{table}: {count} rows" for table, count in rows.items()))
-        say("\n".join(f"{venue}: unavailable: {reason}" for venue, reason in collector.gone.items()))
-        failures = {}
-        for request, reason in collector.failed.items():
-            venue = request.split()[0]
-            if venue not in collector.gone:
-                failures[request] = reason
-        say("\n".join(f"{request}: failed: {reason}" for request, reason in failures.items()))
-        if not any(rows.values()) and (failures or collector.gone):
-            collector.close()
-            raise DerivdataError("nothing was collected: no venue returned valid data; see the reasons above")
-    else:
-        clock.stop_on([signal.SIGINT, signal.SIGTERM])
-        try:
-            collector.run()
-        finally:
-            status.end(keep=True)
+        _collect_once(collector, status)
+        return
+    clock.stop_on([signal.SIGINT, signal.SIGTERM])
+    try:
+        collector.run()
+    finally:
+        status.end(keep=True)
     collector.close()
+
+
+def _collect_once(collector: Collector, status: StatusLine) -> None:
+    """Request each table once, and print the number of rows and the failures."""
+    rows = collector.once()
+    status.end()
+    say("\n".join(f"{table}: {count} rows" for table, count in rows.items()))
+    say("\n".join(f"{venue}: unavailable: {reason}" for venue, reason in collector.gone.items()))
+    failures = []
+    for request, reason in collector.failed.items():
+        venue = request.partition(" ")[0]
+        if venue not in collector.gone:
+            failures.append(f"{request}: failed: {reason}")
+    say("\n".join(failures))
+    collector.close()
+    if not any(rows.values()) and (failures or collector.gone):
+        raise DerivdataError("nothing was collected: no venue returned valid data; see the reasons above")
+
+
+def _collector_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of a collector whose options are lengths of time."""
+    from derivdata.support import times
+
+    options: dict[str, Any] = {}
+    if arguments.once:
+        options["share_seconds"] = None
+    for name in ("keep", "fail_after"):
+        length = getattr(arguments, name)
+        if length is not None:
+            options[name] = times.length(length, f"--{name.replace('_', '-')}")
+    return options
 
 
 def _alerts(arguments: argparse.Namespace, clock: Clock) -> Alerts | None:
@@ -613,12 +630,12 @@ def _backfill(arguments: argparse.Namespace) -> None:
         raise ValueError("--dry-run and --folder need --files; add --files or omit them")
     clock = MachineClock()
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
-    now = clock.utc()
-    window = times.window(arguments.since, now if arguments.until is None else arguments.until)
+    window = times.window(arguments.since, arguments.until or clock.utc())
     target = archive.open_archive(arguments.to)
     symbols = arguments.symbols
     options: dict[str, Any] = {"venues": arguments.venues, "clock": clock, "progress": say}
-    options |= {"names": arguments.tables} if arguments.tables else {}
+    if arguments.tables:
+        options["names"] = arguments.tables
     if arguments.files:
         options |= {"dry_run": arguments.dry_run, "folder": arguments.folder}
         result: Backfilled = _printed(
@@ -691,7 +708,7 @@ def _status(arguments: argparse.Namespace) -> None:
     else:
         say(prometheus(rows))
     if arguments.fail_after is not None:
-        late_tables = late(opened, now, times.length(arguments.fail_after, "fail-after"))
+        late_tables = late(opened, now, times.length(arguments.fail_after, "--fail-after"))
         if late_tables or rows.empty:
             listed = ", ".join(late_tables) or "nothing was collected yet"
             raise DerivdataError(f"no response for {arguments.fail_after}: {listed}")

@@ -113,7 +113,9 @@ def _plain_column(column: pd.Series, name: str) -> pd.Series:
     if isinstance(dtype, pd.ArrowDtype):
         return _plain_column(of_arrow(column, dtype.pyarrow_dtype), name)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        return column if dtype == _ZONED else _in_range(lambda: utc(column).dt.as_unit("us"), name)
+        if dtype == _ZONED:
+            return column
+        return _in_range(lambda: utc(column).dt.as_unit("us"), name)
     if isinstance(dtype, pd.CategoricalDtype):
         return _of_categories(column, name)
     if isinstance(dtype, np.dtype) and not dtype.isnative:
@@ -122,7 +124,9 @@ def _plain_column(column: pd.Series, name: str) -> pd.Series:
         # Single precision is preserved, because tolerances depend on it.
         values = column.to_numpy(dtype.numpy_dtype, na_value=np.nan)
         return pd.Series(values, column.index, name=column.name)
-    return _of_objects(column, name) if dtype.kind == "O" else column
+    if dtype.kind == "O":
+        return _of_objects(column, name)
+    return column
 
 
 def _of_categories(column: pd.Series, name: str) -> pd.Series:
@@ -145,7 +149,9 @@ def _of_objects(column: pd.Series, name: str) -> pd.Series:
     """Convert datetimes and ISO text to times; return other objects and text unchanged."""
     first = _first(column)
     is_text = name in TIME_COLUMNS and isinstance(first, str) and _DAY.match(first)
-    return _times(column, name) if is_text or isinstance(first, dt.date) else column
+    if is_text or isinstance(first, dt.date):
+        return _times(column, name)
+    return column
 
 
 def of_arrow(column: pd.Series, kind: Any) -> pd.Series:
@@ -163,9 +169,10 @@ def of_arrow(column: pd.Series, kind: Any) -> pd.Series:
 
 def _first(values: Any) -> Any:
     """Return the first value that is not missing."""
-    return next(
-        (value for value in values if value is not None and value is not pd.NaT and value == value), None
-    )
+    for value in values:
+        if value is not None and value is not pd.NaT and value == value:
+            return value
+    return None
 
 
 def _times(column: pd.Series, name: str) -> pd.Series:
@@ -236,22 +243,29 @@ def _plain_variable(variable: Any, name: str) -> Any:
     """Return the plain values of a variable, or None if it is already plain; times are naive UTC."""
     dtype = variable.dtype
     if isinstance(dtype, np.dtype) and dtype.kind not in "OU":
-        return None if dtype.isnative else variable.data.astype(dtype.newbyteorder("="))
+        return None if dtype.isnative else _native(variable.data)
     if isinstance(dtype, np.dtype) and (name not in TIME_COLUMNS and dtype.kind == "U"):
         return None
     if variable.ndim > 1 or hasattr(variable.data, "__dask_graph__"):
         return None
-    values = variable.to_index() if variable.ndim == 1 else variable.values
+    if variable.ndim == 0:
+        converted = _plain_values(pd.Series([variable.values.item()]), name)
+        return None if converted is None else converted[0]
+    values = variable.to_index()
     if isinstance(values, pd.MultiIndex):
         return None
-    column = pd.Series(values if variable.ndim else [values.item()])
+    return _plain_values(pd.Series(values), name)
+
+
+def _plain_values(column: pd.Series, name: str) -> Any:
+    """Return numbers or naive times in UTC of a column of text or objects; None if it has neither."""
     converted = _plain_column(column, name)
-    if converted is column and column.dtype.kind != "M":
+    kind = converted.dtype.kind
+    if kind == "M":
+        return naive_utc(converted).to_numpy()
+    if converted is column or kind not in "iufb":
         return None
-    if converted.dtype.kind != "M":
-        return converted.to_numpy() if converted.dtype.kind in "iufb" else None
-    naive = naive_utc(converted).to_numpy()
-    return naive if variable.ndim else naive[0]
+    return converted.to_numpy()
 
 
 _TIMES_ON_DISK = {

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pandas as pd
@@ -122,24 +122,37 @@ class RecordingJournal:
                 raise unusable(self.path, f"too large: {size} bytes, the limit is {TOTAL_BYTES}")
             place = len(MAGIC)
             while place < size:
-                file.seek(place)
-                line = file.read(_HEAD_BYTES)
-                head = _HEAD.match(line)
-                length = int(head[2]) if head is not None else 0
-                end = place + (head.end() if head is not None else 0) + length + 1
-                is_cut = (head is None and b"\n" not in line and len(line) < _HEAD_BYTES) or end > size
-                file.seek(place)
-                if length > LIST_BYTES or (_NEXT.search(file.read()) if is_cut else head is None):
-                    raise unusable(self.path, f"damaged at byte {place}: expected the start of a frame")
-                if head is None or is_cut:
-                    return  # the writer was terminated in its last frame, before the fetch returned
-                start = place + head.end()
-                if head[1] == b"body":
-                    self._bodies[body_name(head[3].decode())] = (start, length)
-                else:
-                    file.seek(start)
-                    self._add_frame(head[1], head[3].decode(), file.read(length), place)
-                place = end
+                place = self._read_frame(file, place, size)
+
+    def _read_frame(self, file: BinaryIO, place: int, size: int) -> int:
+        """Read the frame at a place. Return the place of the next one; after an incomplete frame, `size`."""
+        damage = unusable(self.path, f"damaged at byte {place}: expected the start of a frame")
+        file.seek(place)
+        line = file.read(_HEAD_BYTES)
+        head = _HEAD.match(line)
+        if head is None:
+            # The end of the file within a head: the writer was terminated before the fetch returned.
+            if b"\n" not in line and len(line) < _HEAD_BYTES:
+                return size
+            raise damage
+        length = int(head[2])
+        start = place + head.end()
+        end = start + length + 1
+        if length > LIST_BYTES:
+            raise damage
+        if end > size:
+            # The writer was terminated within the content, or the length in the head is damaged: then a later
+            # frame follows.
+            file.seek(place)
+            if _NEXT.search(file.read()):
+                raise damage
+            return size
+        if head[1] == b"body":
+            self._bodies[body_name(head[3].decode())] = (start, length)
+        else:
+            file.seek(start)
+            self._add_frame(head[1], head[3].decode(), file.read(length), place)
+        return end
 
     def _add_frame(self, kind: bytes, sha256: str, content: bytes, place: int) -> None:
         """Check and store the manifest or an entry."""
@@ -597,16 +610,18 @@ class Contents:
 
     def __str__(self) -> str:
         m = self.manifest
+        source = m.source or "none"
+        if m.synthetic:
+            source += " (synthetic)"
         lines = [
             f"{self.path}: {m.answers} responses, {_size(self.bytes)}",
-            f"source: {m.source or 'none'}{' (synthetic)' if m.synthetic else ''}",
+            f"source: {source}",
             f"clock: {m.asof or 'none'}",
             f"made by: derivdata {m.versions.get('derivdata', 'unknown')}, Python {m.python}, {m.platform}",
         ]
         if m.attribution:
             lines.append(f"attribution: {m.attribution}")
-        different = differences(m)
-        lines.append("differs here: " + ("; ".join(different) if different else "nothing"))
+        lines.append(f"differs here: {'; '.join(differences(m)) or 'nothing'}")
         for row in self.requests.itertuples():
             query = f"?{row.query}" if row.query else ""
             date = "no date" if row.date is pd.NaT else times.iso(row.date)

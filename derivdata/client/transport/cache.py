@@ -146,7 +146,9 @@ def evict(folder: Path, limit: int) -> None:
         with suppress(OSError):
             path.unlink()
     strays = [path for path in _files(folder) if path.name.startswith(TEMPORARY)]
-    now = file_system_time(folder) if strays else 0.0
+    if not strays:
+        return
+    now = file_system_time(folder)
     for path in strays:
         with suppress(OSError):
             if now - path.stat().st_mtime > _STRAY_SECONDS:
@@ -218,7 +220,9 @@ class AnswerFiles:
         Candidates are read from the heads alone. A date counts only if the sealed record has it.
         """
         for date, key in sorted(self._dates(), reverse=True):
-            record = self.record(key) if date <= before else None
+            if date > before:
+                continue
+            record = self.record(key)
             if record is not None and http_date(record.head.headers.get("Date")) == date:
                 return date
         return None
@@ -235,8 +239,12 @@ class AnswerFiles:
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with suppress(OSError), path.open("rb") as file:
                 seal, _, rest = file.read(_HEAD_BYTES).partition(b"\n")
-                head = _head(rest.partition(b"\n")[0]) if seal.startswith(_MAGIC) else None
-                date = None if head is None else http_date(head.headers.get("Date"))
+                if not seal.startswith(_MAGIC):
+                    continue
+                head = _head(rest.partition(b"\n")[0])
+                if head is None:
+                    continue
+                date = http_date(head.headers.get("Date"))
                 if date is not None:
                     yield date, path.stem
 

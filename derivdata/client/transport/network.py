@@ -329,8 +329,10 @@ class Network:
             inner = None
             if not self._own:
                 inner = session.get_adapter(f"{prefix}x")
-                inner = inner.inner if isinstance(inner, Adapter) else inner
-                inner = renewed(inner) if self._is_inherited else inner
+                if isinstance(inner, Adapter):
+                    inner = inner.inner
+                if self._is_inherited:
+                    inner = renewed(inner)
             adapter = self._adapter(site, self._secret, turn, inner)
             mounted[prefix] = adapter, session.adapters.get(prefix)
             session.mount(prefix, adapter)
