@@ -1,6 +1,6 @@
 """Fetchers shared by many tables; contents of the source, and the plan of a large fetch.
 
-Responses without a documented schema become open tables: all their fields are kept as rows.
+Responses without a documented schema become open tables, with all their fields.
 """
 
 from __future__ import annotations

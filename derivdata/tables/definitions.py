@@ -258,7 +258,7 @@ COLUMNS: dict[str, Column] = {
         "Rate at which the venue lends the coin, without compounding.",
         least=0.0,
     ),
-    "max_borrow": _coins("asset", "Most that an account without a tier may borrow."),
+    "max_borrow": _coins("asset", "Largest amount that an account without a tier may borrow."),
     "tier": _count("Number of the tier, from 1."),
     "max_notional_usd": _usd("Largest position of the tier; missing if the venue states it in coins."),
     "max_size_coins": _coins("asset", "Largest position of the tier; missing if the venue states it in USD."),

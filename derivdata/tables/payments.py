@@ -72,7 +72,7 @@ def is_valid(hours: _Array) -> NDArray[np.bool_]:
 
 
 def payment_time(times: _Array) -> NDArray[np.int64]:
-    """Round stamps [µs] that are at most 60 s from a whole hour to that hour; others stay."""
+    """Round stamps [µs] that are at most 60 s from a whole hour to that hour; others do not change."""
     stamps = np.asarray(times, dtype=np.int64)
     after = stamps % HOUR_US
     hour = np.where(after <= MINUTE_US, stamps - after, stamps + (HOUR_US - after))
@@ -110,9 +110,9 @@ def assign_intervals(
     times
         Stamps [µs] from `payment_time`, ascending within a series, without duplicates.
     stated
-        Hours that the row, or a list for that time, states; NaN for none. Confirmed shorter gaps overrule it.
+        Hours that the row, or a list for that time, states; else NaN. Confirmed shorter gaps overrule it.
     listed
-        Hours in the venue's current list for the series; NaN for none. They apply from the last payments on
+        Hours in the venue's current list for the series; else NaN. They apply from the last payments on
         whose spacing does not confirm another interval.
 
     Returns
@@ -193,7 +193,7 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
     series, times
         As in `assign_intervals`.
     stated
-        Hours that each row states; NaN for none.
+        Hours that each row states; else NaN.
     """
     if not len(times):
         return Contradiction(np.zeros(0, dtype=np.bool_), np.zeros(0), np.zeros(0))
@@ -449,7 +449,7 @@ def merge_payments(
 def _payments_of_the_hour(
     rows: _Integers, series: _Integers, hours: _Integers, is_kept: Bools
 ) -> NDArray[np.intp]:
-    """Return for each catch-up row the payment that follows at the same hour; -1 for none."""
+    """Return for each catch-up row the payment that follows at the same hour; −1 without one."""
     places = np.append(np.flatnonzero(is_kept), -1)
     following = places[np.searchsorted(places[:-1], rows, side="right")]
     is_same = (series[following] == series[rows]) & (hours[following] == hours[rows]) & (following > rows)
@@ -554,7 +554,7 @@ class _Groups:
         return rows
 
     def _gap_and_step(self, place: int) -> tuple[float, float]:
-        """Return the hours before a group, and the shortest gap next to it (infinite for none)."""
+        """Return the hours before a group, and the shortest gap next to it (infinite without one)."""
         near = range(max(place - 2, 0), min(place + 3, len(self._starts)))
         series = self._series[self._starts]
         hours = sorted({int(self._bins[self._ends[i] - 1]) for i in near if series[i] == series[place]})

@@ -324,7 +324,7 @@ class MaintenanceTiers:
             return ""
         return (
             "maintenance: positions are larger than the last tier of the table, whose rate is used, and the "
-            f"venue may require more or refuse the size: {', '.join(self.beyond)}"
+            f"venue may require more or reject the size: {', '.join(self.beyond)}"
         )
 
     def highest(self) -> float:
