@@ -203,10 +203,7 @@ def _report_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None], 
     """Write the report of a card again, and return its figures and their hash."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        arguments = {
-            name: _value(description, f"{name} of report", {})
-            for name, description in written["call"]["arguments"].items()
-        }
+        arguments = _values(written["call"]["arguments"], "report", {})
         derivdata.report(**arguments, out=page)
         again = _read(page)
     return {name: figure["value"] for name, figure in again["figures"].items()}, again["sha256"]
@@ -234,32 +231,36 @@ def figures(result: Any) -> dict[str, float | None]:
     """Return the key figures of a result by name; a missing figure is None."""
     import xarray as xr
 
-    numbers: dict[str, Any] = {}
+    named: dict[str, float | None] = {}
     if isinstance(result, pd.DataFrame):
-        numbers["rows"] = len(result)
-        for name in result:
-            if pd.api.types.is_numeric_dtype(result[name].dtype):
-                numbers |= _summary(str(name), result[name].to_numpy(dtype=np.float64, na_value=np.nan))
-        return {name: _plain(value) for name, value in numbers.items()}
+        named["rows"] = float(len(result))
+        for name, column in result.items():
+            if pd.api.types.is_numeric_dtype(column.dtype):
+                named |= _summary(str(name), column.to_numpy(dtype=np.float64, na_value=np.nan))
+        return named
     if isinstance(result, xr.DataArray):
         variables = {"value" if result.name is None else result.name: result}
     else:
         variables = result.data_vars
-    for key, variable in variables.items():
-        name = str(key)
+    for name, variable in variables.items():
         values = np.asarray(variable.values)
         if values.dtype.kind not in "iufb":
             continue
-        numbers |= {name: values.item()} if values.ndim == 0 else _summary(name, values)
-    return {name: _plain(value) for name, value in numbers.items()}
+        if values.ndim == 0:
+            named[str(name)] = _plain(values.item())
+        else:
+            named |= _summary(str(name), values)
+    return named
 
 
-def _summary(name: str, values: Any) -> dict[str, Any]:
+def _summary(name: str, values: Any) -> dict[str, float | None]:
     """Return count, mean, minimum and maximum of the finite values."""
     finite = values[np.isfinite(values)].astype(np.float64)
-    summary: dict[str, Any] = {f"{name}.count": finite.size}
+    summary: dict[str, float | None] = {f"{name}.count": float(finite.size)}
     if finite.size:
-        summary |= {f"{name}.mean": finite.mean(), f"{name}.min": finite.min(), f"{name}.max": finite.max()}
+        summary[f"{name}.mean"] = _plain(np.mean(finite))
+        summary[f"{name}.min"] = _plain(np.min(finite))
+        summary[f"{name}.max"] = _plain(np.max(finite))
     return summary
 
 
@@ -365,10 +366,7 @@ def _call(record: Mapping[str, Any], results: dict[str, Any]) -> Any:
     key = json.dumps(record, sort_keys=True)
     if key not in results:
         name = record["function"]
-        arguments = {
-            argument: _value(description, f"{argument} of {name}", results)
-            for argument, description in record["arguments"].items()
-        }
+        arguments = _values(record["arguments"], name, results)
         function = _archive_reader(results[_ARCHIVE]) if name == calls.ARCHIVE_READ else _public(name)
         results[key] = function(**arguments)
     return results[key]
@@ -403,6 +401,11 @@ def _imported(code: str, source: str | None) -> Any:
             f"the source code of {code} has changed since the card was written: its hash differs"
         )
     return value
+
+
+def _values(descriptions: Mapping[str, Any], function: str, results: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function from their descriptions."""
+    return {name: _value(item, f"{name} of {function}", results) for name, item in descriptions.items()}
 
 
 def _value(description: Any, place: str, results: dict[str, Any]) -> Any:
@@ -464,17 +467,19 @@ def _built_instance(description: Mapping[str, Any], place: str, results: dict[st
 
 def _built_partial(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
     function = _value(description["partial"], place, results)
-    args = [_value(item, place, results) for item in description["args"]]
-    return functools.partial(
-        function,
-        *args,
-        **{name: _value(item, place, results) for name, item in description["keywords"].items()},
-    )
+    args = _value(description["args"], place, results)
+    keywords = {name: _value(item, place, results) for name, item in description["keywords"].items()}
+    return functools.partial(function, *args, **keywords)
 
 
 def _built_array(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
-    values = [_value(item, place, results) for item in description["values"]]
+    values = _value(description["values"], place, results)
     return np.array(values, dtype=description["array"]).reshape(description["shape"])
+
+
+def _built_mapping(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
+    pairs = _value(description["mapping"], place, results)  # lists of key and value
+    return dict(map(tuple, pairs))
 
 
 _BUILDERS: dict[str, Any] = {
@@ -485,11 +490,9 @@ _BUILDERS: dict[str, Any] = {
     "float": lambda d, _place, _results: float(d["float"]),
     "timedelta": lambda d, _place, _results: pd.Timedelta(d["timedelta"]),
     "time": lambda d, _place, _results: pd.Timestamp(d["time"]),
-    "tuple": lambda d, place, results: tuple(_value(item, place, results) for item in d["tuple"]),
-    "set": lambda d, place, results: {_value(item, place, results) for item in d["set"]},
-    "mapping": lambda d, place, results: {
-        _value(key, place, results): _value(item, place, results) for key, item in d["mapping"]
-    },
+    "tuple": lambda d, place, results: tuple(_value(d["tuple"], place, results)),
+    "set": lambda d, place, results: set(_value(d["set"], place, results)),
+    "mapping": _built_mapping,
     "numpy": lambda d, _place, _results: np.dtype(d["numpy"]).type(d["value"]),
     "array": _built_array,
 }
