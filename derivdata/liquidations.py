@@ -115,7 +115,7 @@ def events(
     ValueError, TypeError
         `limit` is not positive, `symbols` and `exclude_symbols` are both given, or a type is wrong.
     FetchError, SchemaError
-        A request fails, or a response is not this table.
+        A request failed, or a response is not this table.
 
     Notes
     -----
@@ -202,7 +202,10 @@ def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None)
 
 
 def _large(orders: pd.DataFrame, min_usd: float | None) -> pd.DataFrame:
-    return orders if min_usd is None else orders[orders["value_usd"] >= min_usd]
+    """Return the orders of at least a value [USD]; all without one."""
+    if min_usd is None:
+        return orders
+    return orders[orders["value_usd"] >= min_usd]
 
 
 def _merged(pages: Sequence[Any]) -> Any:
@@ -255,7 +258,7 @@ def _request(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     answer = transport.get(endpoints.LIQUIDATIONS_EVENTS, query, into=_Events)
     frame = tabulate(tables.TABLES["liquidations_events"], [answer], _columns)
     if answer.body.coverage is not None:
-        requested = {name: [list(span) for span in spans] for name, spans in answer.body.coverage.items()}
+        requested = {name: list(map(list, spans)) for name, spans in answer.body.coverage.items()}
         try:
             for spans in requested.values():
                 _windows(spans)
@@ -386,7 +389,7 @@ def history(
     ValueError, TypeError
         `start` is not before `end`; a name, time or resolution is not valid.
     FetchError, SchemaError
-        A request fails, or a response is not this table; part of a table is never returned.
+        A request failed, or a response is not this table. A partial table is never returned.
 
     Notes
     -----
@@ -399,10 +402,8 @@ def history(
     (['BTC', 'ETH'], ['binance', 'okx'])
     """
     spans = pieces(endpoints.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
-    filters: list[list[str] | None] = [None]
-    if symbols is not None:
-        filters = [[name] for name in symbol_names(symbols)]
-    queries = [{"symbol": names, "resolution": resolution} for names in filters]
+    listed = [None] if symbols is None else symbol_names(symbols)
+    queries = [{"symbol": symbol, "resolution": resolution} for symbol in listed]
     answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, queries, spans, _History)
     slugs = venue_names(venues)
     # As text: `tabulate` caches checks by the text arguments of a partial.
@@ -538,19 +539,17 @@ def poll(
         frame, lacks = _next_page({**query, "since": after, "limit": limit}, cut)
         cut = lacks or cut
         observed, missed = _covered_span(frame, reached, lacks)
-        new = _unseen(frame, seen, reached - _LATE)
-        if min_usd is not None:
-            new = new[new["value_usd"] >= min_usd]
+        new = _large(_unseen(frame, seen, reached - _LATE), min_usd)
         new = tables.TABLES["liquidations_events"].conform(new)
         provenance = frame.attrs["provenance"]
         spans = _within_requested(_coverage([observed], [missed]), provenance)
         new.attrs["provenance"] = provenance | {"coverage": spans}
         yield new
         reached = observed.end
-        after = observed.end - _LATE
-        if lacks == "newest":
+        if lacks == "newest":  # continue at once from the last order
             after = _just_before_last(frame)
         else:
+            after = reached - _LATE
             sleep(every)
 
 
@@ -569,8 +568,9 @@ def _unseen(
 ) -> pd.DataFrame:
     """Return the rows with new orders. Orders before `horizon` cannot repeat and are removed from `seen`."""
     keys = list(zip(frame["exchange"].astype("str"), frame["order_id"], strict=True))
-    fresh = [key not in seen for key in keys]
-    for key in [key for key, stamp in seen.items() if stamp < horizon]:
-        del seen[key]
+    is_new = [key not in seen for key in keys]
+    for key, stamp in list(seen.items()):
+        if stamp < horizon:
+            del seen[key]
     seen.update(zip(keys, frame["time"], strict=True))
-    return frame[fresh]
+    return frame[is_new]

@@ -165,7 +165,7 @@ def surface(symbol: str, venue: str) -> xr.Dataset:
 
 @typed
 def metrics(symbol: str, venue: str) -> pd.DataFrame:
-    """Return at-the-money volatility per expiry, now and a day ago.
+    """Return the at-the-money volatility of each expiry, now and a day ago.
 
     Parameters
     ----------
@@ -175,7 +175,8 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``options_metrics``
-        One row per expiry; volatilities [1/√year], NaN if the service does not have them.
+        One row per expiry: ``underlying_price`` and ``atm_strike`` [USD], ``atm_iv``, ``atm_iv_24h_ago`` and
+        ``atm_iv_change_24h`` [1/√year]. Figures that the service does not have are NaN.
 
     Notes
     -----
@@ -283,7 +284,8 @@ def atm_history(
     Returns
     -------
     DataFrame, table ``options_atm_history``
-        One row per hour and expiry; ``iv`` [1/√year].
+        One row per hour and expiry: ``iv`` [1/√year] at the ``strike`` [USD] nearest to ``underlying_price``
+        [USD]; NaN if the service does not have it.
 
     Raises
     ------
@@ -355,8 +357,8 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     Returns
     -------
     DataFrame, table ``options_overview_history``
-        One row per symbol, venue and hour: ``notional_oi_usd`` [USD], and ``notional_volume_24h_usd``
-        [USD], which is rolling: do not sum it over hours.
+        One row per symbol, venue and hour: ``notional_oi_usd`` [USD], and ``notional_volume_24h_usd`` [USD],
+        a rolling sum that must not be added up over hours. Missing figures are NaN.
 
     Notes
     -----
@@ -390,6 +392,7 @@ def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
     )
     stamps = instants(answer, list(body.snapshots)).repeat(list(map(len, snapshots)))
     options = pd.DataFrame({**columns, "time": stamps})
+    # Two instruments may have the same expiry, strike and side.
     unique = one_per_place(options, ("time", "expiry", "strike", "side"))
     return {name: values.array for name, values in unique.items()}
 
