@@ -41,7 +41,7 @@ CORE = (
     "support/times.py",
     "tables",
     "units.py",
-    *"funding.py liquidations markets oi.py options orderbook.py prices.py rwa.py volume.py".split(),
+    *"funding.py liquidations.py markets.py oi.py options.py orderbook.py prices.py rwa.py volume.py".split(),
 )
 DATA = ROOT / ".mutants.coverage"  # not .coverage.*: a run with --cov collects and removes those
 TIMES = ROOT / ".mutants.xml"
