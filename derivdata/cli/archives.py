@@ -160,6 +160,7 @@ def _imported(files: list[str], to: str, options: dict[str, Any]) -> Any:
         try:
             return archive.import_files(files=files, to=to, show=say, **options)
         except Unclear as question:
+            # A script gets the error, which names the option to pass.
             is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
             if not is_interactive or len(question.choices) > _MAX_CHOICES:
                 raise
@@ -336,9 +337,11 @@ def _fetch(arguments: argparse.Namespace) -> None:
     table = arguments.name.replace(".", "_")
     fetcher_arguments = _arguments(fetcher, arguments)
     to_archive = arguments.to != "-" and Path(arguments.to).suffix not in _FORMATS
+    # Another suffix is a file of an unsupported format, not the folder of an archive.
     if to_archive and Path(arguments.to).suffix:
         raise ValueError(f"--to {arguments.to}: files must end in {' or '.join(_FORMATS)}")
     connect(arguments.source, now=arguments.now)
+    # Warnings are printed as one line each, without the place in the source code.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         frame = fetcher(**fetcher_arguments)
@@ -432,7 +435,7 @@ def _write(frame: pd.DataFrame, path: Path, *, formulas: bool) -> None:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         content = buffer.getvalue()
-    replace_file(path, content, mode=0o666)
+    replace_file(path, content, mode=0o666)  # minus the umask, as for a file that a shell makes
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
@@ -769,6 +772,7 @@ def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]
     confirmed = endpoint_names[checks["verdict"] == "confirms"]
     contradicted = endpoint_names[checks["verdict"] == "contradicts"]
+    # Collectors use endpoints that this machine has confirmed, even if the specification could not.
     keep_checks(dict.fromkeys(confirmed, day), contradicted.tolist())
     tables = (checks, verdicts_of_tables(checks))
     say("\n".join(rows.to_string(index=False) for rows in tables if len(rows)))

@@ -112,6 +112,7 @@ def _columns(answer: Answer[Any], *, table: str, value: str) -> dict[str, Any]:
     rows = [row for row in answer.body.data if getattr(row, value) is not None]
     constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
     columns = TABLES[table].rows(rows, **constants)
+    # The time of a row is in `timestamp`, or in `t` as some responses name it.
     return columns | {"timestamp": instants(answer, [row.timestamp or row.t for row in rows])}
 
 
@@ -178,6 +179,7 @@ def _by_venue(answer: Answer[_Rows], *, table: str) -> dict[str, Any]:
     for name in _CONSTANTS:
         if name in definition.columns and getattr(answer.body, name) is not None:
             constants[name] = getattr(answer.body, name)
+    # The struct is made from the table, so that the shape of a row is declared once.
     decoder = DECODERS[list[row_type(table, ("exchange", *constants))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []
@@ -220,6 +222,7 @@ def fetch_windows(
     endpoint: Endpoint, params: Mapping[str, Any], spans: Sequence[times.Window]
 ) -> pd.DataFrame:
     """Return the responses over several spans as one open table."""
+    # Responses arrive newest first; the rows of an open table are in order of time.
     return _table(endpoint, list(get_windows(endpoint, [params], spans, dict[str, Any]))[::-1])
 
 
@@ -262,6 +265,7 @@ def _checked(
         name: values.to_numpy() if values.dtype == "float64" else values.array
         for name, values in built.items()
     }
+    # Rules compare the column `time` with the requested window.
     for name in ("timestamp", "t"):
         if name in built and built[name].dtype.kind == "M" and built[name].notna().all():
             columns["time"] = columns[name]

@@ -68,6 +68,7 @@ PROMISED: dict[str, Relations] = {
         "$count,#,limit": lambda n, rows, limit: (n < rows) | ((n > rows) & (rows < limit)),
         "$total,#,total_oi_usd": lambda n, rows, _: n != rows,
     },
+    # The median: single options in their last hours trade above 1,000 %.
     "volatility in percent": dict.fromkeys(("median iv", "median atm_iv"), lambda iv: iv > 10),
     "interval that ends first": {"start,end": lambda a, b: a >= b},
     "mover against rank": {
@@ -127,10 +128,12 @@ LIKELY: dict[str, Relations] = {
         "next:depth_bps ask_depth_usd,ask_depth_usd": lambda wider, depth: wider < depth,
         "bid_coin,ask_coin": lambda b, a: (b > a) & (a > 0),
         "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
+        # Prices of a few USD are a few ticks, whose rounding alone exceeds a fifth.
         "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
         "index_price_usd,underlying_price": _far(1.5),
         "price_usd,index_price_usd,@futures_history": lambda p, i, _: _far(1.5)(p, i),
-        "liquidation_24h_usd,volume_24h_usd": lambda part, whole: (part > whole) & (whole > 0),
+        # A liquidation is a trade, so it is part of the volume.
+        "liquidation_24h_usd,volume_24h_usd": lambda liquidated, volume: (liquidated > volume) & (volume > 0),
         **dict.fromkeys(
             ("volume_24h_usd,oi_usd", "notional_volume_24h_usd,notional_oi_usd"),
             lambda volume, oi: (oi > 1e4) & (volume > 1e3 * oi),
@@ -243,6 +246,7 @@ def names_against_options(e: CheckedAnswer) -> Iterator[str]:
     days = np.asarray(e.micros("expiry"))[named.places] // DAY_US
     strikes = np.asarray(e.columns["strike"])[named.places]
     puts = np.asarray(e.columns["side"] == "put")[named.places]
+    # A strike is read from a decimal text twice, so the last bit may differ.
     tolerances = 1e-9 * np.maximum(np.abs(strikes), 1.0)
     differing = (
         (np.zeros(days.size, dtype=bool) if symbol is None else named.bases != contract(symbol).symbol),
