@@ -128,7 +128,7 @@ LIKELY: dict[str, Relations] = {
         "next:depth_bps ask_depth_usd,ask_depth_usd": lambda wider, depth: wider < depth,
         "bid_coin,ask_coin": lambda b, a: (b > a) & (a > 0),
         "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
-        # Prices of a few USD are a few ticks, whose rounding alone exceeds a fifth.
+        # Above 5 USD only: smaller prices are rounded to few ticks.
         "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
         "index_price_usd,underlying_price": _far(1.5),
         "price_usd,index_price_usd,@futures_history": lambda p, i, _: _far(1.5)(p, i),
