@@ -53,7 +53,7 @@ def card(
     tolerance: float = _TOLERANCE,
     tolerances: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Write how a result was made, and its key figures to a JSON file.
+    """Write the call that made a result, and its key figures, to a JSON file.
 
     Parameters
     ----------

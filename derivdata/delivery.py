@@ -45,6 +45,8 @@ def prices(
     and options differ. Prices in USDT and in USD are different contracts. Errors: see
     `derivdata.prices.history`.
 
+    Examples
+    --------
     >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
     (7, 5)
     """

@@ -191,6 +191,8 @@ def history(
     -----
     ``GET /funding/historical``, Dev and above (Dev sees 30 days), two requests a second.
 
+    Examples
+    --------
     >>> dd.funding.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """

@@ -46,6 +46,8 @@ def history(
     `derivdata.analysis.futures.term_structure` computes the basis of each contract. Errors: see
     `derivdata.prices.history`.
 
+    Examples
+    --------
     >>> contracts = dd.futures.history("BTC", "1d", venues=["deribit"])
     >>> sorted(contracts["expiry"].dt.strftime("%d %b").unique())[:2]
     ['03 Jul', '10 Jul']

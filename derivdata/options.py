@@ -426,6 +426,8 @@ def trades(
     OKX has the newest 100 trades and Binance its newest blocks, which are complete only while a collector
     runs. Errors: see `derivdata.prices.history`.
 
+    Examples
+    --------
     >>> rows = dd.options.trades("BTC", "1d", venues=["deribit"])
     >>> sorted(rows["execution"].unique())
     ['block', 'book']

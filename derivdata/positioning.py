@@ -50,6 +50,8 @@ def history(
     definition of largest traders and of counted accounts: compare a venue with its own past, not with another
     venue. Errors: see `derivdata.prices.history`.
 
+    Examples
+    --------
     >>> dd.positioning.history("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 8)
     """

@@ -62,6 +62,8 @@ def history(
     ``GET /local/prices/history``, which is not part of the API document. The sample, archives and venues have
     it.
 
+    Examples
+    --------
     >>> dd.prices.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """
@@ -100,6 +102,8 @@ def spot(
     ``GET /local/prices/spot``, which is not part of the API document. With mark prices,
     `derivdata.analysis.basis.against` gives the premium of perpetuals over spot. Errors: see `history`.
 
+    Examples
+    --------
     >>> dd.prices.spot("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 6)
     """

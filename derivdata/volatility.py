@@ -24,7 +24,7 @@ def index_published(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return published volatility indices of each venue over a window.
+    """Return the volatility indices that venues publish over a window.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ def index_published(
     cuts the strip of options at 5 % delta, `derivdata.analysis.variance.volatility_index` does not. Errors:
     see `derivdata.prices.history`.
 
+    Examples
+    --------
     >>> dd.volatility.index_published("BTC", "1d", venues=["deribit"]).shape
     (24, 5)
     """

@@ -131,6 +131,8 @@ def taker(
     ``GET /local/volume/taker``, which is not part of the API document. Errors: see
     `derivdata.prices.history`.
 
+    Examples
+    --------
     >>> dd.volume.taker("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 6)
     """

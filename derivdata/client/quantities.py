@@ -453,6 +453,8 @@ def instruments(
     ``GET /local/instruments``, which is not part of the API document. Pass the symbols of this table to
     `derivdata.analysis.funding.universe`: a list of the contracts of today has survivorship bias.
 
+    Examples
+    --------
     >>> contracts = dd.instruments("BTC", venues=["okx", "bybit"])
     >>> int(contracts["is_perpetual"].sum())
     2

@@ -73,12 +73,19 @@ def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Times
 
 
 def asof() -> pd.Timestamp:
-    """Return the current time of the server, floored to the minute; in replay the recorded time.
+    """Return the current time of the source, floored to the minute; in replay the recorded time.
+
+    Returns
+    -------
+    pandas.Timestamp
+        Time in UTC.
 
     Raises
     ------
     NotConnected
-        Without a connection there is no clock.
+        No source is connected.
+    NotCached, NetworkError
+        Offline, and the cache has no response of the source; or the server cannot be reached.
     """
     if _clock is None:
         raise NotConnected

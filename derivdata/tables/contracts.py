@@ -178,6 +178,8 @@ def base(name: str) -> tuple[str, int]:
     -----
     Only the name is read. Whether two contracts with one name are of the same coin is not checked.
 
+    Examples
+    --------
     >>> dd.tables.base("kPEPE")
     ('PEPE', 1000)
     """

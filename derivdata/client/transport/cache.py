@@ -327,6 +327,11 @@ def cache_info() -> CacheInfo:
     -------
     CacheInfo
         Folder, number of responses, and size [bytes].
+
+    Raises
+    ------
+    ValueError
+        ``DERIVDATA_CACHE_DIR`` begins with ``~``, and this user has no home folder.
     """
     folder = cache_folder()
     sizes = [stat.st_size for _, stat in records(folder / "answers")]
@@ -334,7 +339,7 @@ def cache_info() -> CacheInfo:
 
 
 def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
-    """Remove cached responses of all sources; return how many.
+    """Remove cached responses of all sources, and return their number.
 
     Parameters
     ----------
