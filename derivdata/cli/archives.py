@@ -660,7 +660,7 @@ def _printed(result: FileBackfill, *, dry_run: bool) -> FileBackfill:
     for exchange, terms in result.terms.items():
         say(f"terms of the files of {exchange}: {terms}")
     if dry_run:
-        say(result.plan.to_string(index=False) if len(result.plan) else "no such files")
+        say(result.plan.to_string(index=False) if len(result.plan) else "the venues have no such files")
     result.notices += result.failed
     return result
 
