@@ -100,8 +100,9 @@ class Session:
 
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
         """Return the response to a request; pass it to the observer, and raise unless its status is 200."""
-        if self.responder is not None:
-            return self._checked(self.responder(request))
+        responder = self.responder  # another thread may end the replay meanwhile
+        if responder is not None:
+            return self._checked(responder(request))
         return self._checked(self.current()._serve(request, endpoint, until))
 
     def serve_each(
