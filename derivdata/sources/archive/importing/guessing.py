@@ -932,11 +932,11 @@ def _take_kind_of_ratio(
     columns = [by_meaning[name] for name in ("long_short_ratio", "long_share") if name in by_meaning]
     # Binance's ratio of positions has the column longAccount as well.
     columns = [name for name in columns if plain_name(name) not in ("longaccount", "longshortratio")]
-    kinds = {_kind_of_ratio(name) for name in (path, *columns)} - {None}
+    named = {_kind_of_ratio(name) for name in (path, *columns)} - {None}
     is_of_top = "top" in plain_name(path)
-    if len(kinds) != 1 or (is_of_top and not kinds <= {"top_accounts", "top_positions"}):
+    if len(named) != 1 or (is_of_top and not named <= {"top_accounts", "top_positions"}):
         return {}
-    return {"kind": str(kinds.pop())}
+    return {"kind": str(named.pop())}
 
 
 _FOLDERS_OF_RATIOS = 2
