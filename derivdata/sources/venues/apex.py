@@ -11,7 +11,16 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.wire import Book, Fault, Figures, Listed, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Book,
+    ContractRow,
+    Fault,
+    Figures,
+    PaymentRow,
+    Wire,
+    refusal,
+    spelled,
+)
 from derivdata.tables import contract
 
 
@@ -30,7 +39,7 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote or "USDT", 1.0)
 
 
-class _Listing(Listed[str, int, bool], kw_only=True):
+class _Listing(ContractRow[str, int, bool], kw_only=True):
     is_prelaunch: bool = False
 
 
@@ -50,7 +59,7 @@ _TICKER = spelled(
     contracts="openInterest", volume_usd="turnover24h", change="price24hPcnt", rate="fundingRate",
     next_payment="nextFundingTime",
 )  # fmt: skip
-_PAID = spelled(Paid[str, int], name="symbol", rate="rate", time="fundingTime")
+_PAID = spelled(PaymentRow[str, int], name="symbol", rate="rate", time="fundingTime")
 
 
 def funding_history(reading: Reading) -> Records:

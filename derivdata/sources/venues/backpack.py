@@ -8,7 +8,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.wire import Book, Figures, Listed, Paid, WordedBody, refusal, spelled
+from derivdata.sources.venues.wire import Book, ContractRow, Figures, PaymentRow, WordedBody, refusal, spelled
 
 _HOUR_MS = 3_600_000
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVICE_UNAVAILABLE": "busy", "MAINTENANCE": "busy"}
@@ -21,9 +21,9 @@ def _named(name: str) -> Instrument:
 
 
 _MARKET = spelled(
-    Listed[str | float, str, str], name="symbol", symbol="baseSymbol", quote="quoteSymbol", kind="marketType",
-    status="orderBookState", shown="visible", hours="fundingInterval", tick="filters.price.tickSize",
-    step="filters.quantity.stepSize", listed="createdAt",
+    ContractRow[str | float, str, str], name="symbol", symbol="baseSymbol", quote="quoteSymbol",
+    kind="marketType", status="orderBookState", shown="visible", hours="fundingInterval",
+    tick="filters.price.tickSize", step="filters.quantity.stepSize", listed="createdAt",
 )  # fmt: skip
 _MARK = spelled(
     Figures[str, int], name="symbol", mark="markPrice", index_price="indexPrice", rate="fundingRate",
@@ -33,11 +33,11 @@ _OI = spelled(Figures[str, int], name="symbol", contracts="openInterest", time="
 _TICKER = spelled(
     Figures[str, int], name="symbol", last="lastPrice", volume_usd="quoteVolume", change="priceChangePercent"
 )  # fmt: skip
-_PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="intervalEndTimestamp")
+_PAID = spelled(PaymentRow[str, str], name="symbol", rate="fundingRate", time="intervalEndTimestamp")
 _BOOK = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="timestamp")
 
 
-def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument | None:
+def _market(reading: Reading, row: ContractRow[str | float, str, str]) -> Instrument | None:
     if row.kind == "SPOT":
         return None
     active = row.status != "Closed" and row.shown is not False

@@ -42,18 +42,18 @@ from derivdata.sources.venues.record_types import (
     Liquidation,
     OiPoint,
     Records,
-    Taken,
+    TakerVolume,
 )
 from derivdata.sources.venues.wire import (
-    Bargain,
     Book,
+    ContractRow,
     Fault,
     Figures,
     Greeks,
-    Listed,
-    Paid,
-    Sided,
+    LongShortRow,
+    PaymentRow,
     Stamp,
+    TradeRow,
     Wire,
     expiry_in,
     refusal,
@@ -72,7 +72,7 @@ _OPTION_TICKER = spelled(
 )  # fmt: skip
 _OPTION_OI = spelled(Greeks[str, str], name="symbol", open_interest="sumOpenInterest", time="timestamp")
 _OPTION_TRADE = spelled(
-    Bargain[str, int, str | int], name="symbol", time="time", id="id", side="side", price="price",
+    TradeRow[str, int, str | int], name="symbol", time="time", id="id", side="side", price="price",
     amount="qty",
 )  # fmt: skip
 
@@ -221,7 +221,7 @@ def funding_info(reading: Reading) -> Records:
     )
 
 
-_PAID = spelled(Paid[str, int], name="symbol", rate="fundingRate", time="fundingTime")
+_PAID = spelled(PaymentRow[str, int], name="symbol", rate="fundingRate", time="fundingTime")
 _OI = spelled(Figures[str, int], name="symbol", contracts="openInterest", time="time")
 funding_rates = payments(_PAID, "", named)
 open_interest = states(_OI, "", named)
@@ -291,7 +291,7 @@ _DEPTH = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="T")
 depth = books(_DEPTH, "", named, by="symbol")
 
 
-class _Contract(Listed[str, int, str], kw_only=True):
+class _Contract(ContractRow[str, int, str], kw_only=True):
     state: str | None = None
     inverse_status: str | None = None
     usd: float | None = None
@@ -400,7 +400,7 @@ def klines(reading: Reading) -> Records:
         if bought > turnover:
             reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
         if reading.has_ended(start, resolution):
-            records.taken.append(Taken(item, start, bought, turnover - bought, resolution))
+            records.taken.append(TakerVolume(item, start, bought, turnover - bought, resolution))
     return records
 
 
@@ -433,8 +433,8 @@ def _ratios(path: str, kind: str) -> tuple[VenueEndpoint, VenueEndpoint]:
     of_pair = {**_SIDED, **(_OF_PAIR if kind == "top_positions" else {})}
     always = {"params": {"period": "5m"}, "paging": _OI_HISTORY, "pool": "data"}
     read = partial(positioning, path="", kind=kind, ends=False)
-    linear = read(spelled(Sided[str, int], name="symbol", **_SIDED), named=named)
-    inverse = read(spelled(Sided[str, int], name="pair", **of_pair), named=_perpetual_of)
+    linear = read(spelled(LongShortRow[str, int], name="symbol", **_SIDED), named=named)
+    inverse = read(spelled(LongShortRow[str, int], name="pair", **of_pair), named=_perpetual_of)
     return (
         _linear("positioning", f"/futures/data/{path}", linear, symbol="symbol", **always),
         _inverse("positioning", f"/futures/data/{path}?pair", inverse, symbol="pair", **always),
@@ -446,7 +446,7 @@ def _perpetual_of(pair: str) -> Instrument:
 
 
 _TAKEN = spelled(
-    Sided[str, int], name="pair", long="takerBuyVol", short="takerSellVol", time="timestamp",
+    LongShortRow[str, int], name="pair", long="takerBuyVol", short="takerSellVol", time="timestamp",
 )  # fmt: skip
 
 

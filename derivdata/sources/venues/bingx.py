@@ -12,7 +12,15 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import books, contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.wire import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Book,
+    ContractRow,
+    Figures,
+    NumberedBody,
+    PaymentRow,
+    refusal,
+    spelled,
+)
 
 _REASONS = {100410: "limit", 109415: "busy", 109500: "busy"}
 _ALIASES = {"NEIROCTO": "NEIRO", "TRUMPSOL": "TRUMP", "MONAD": "MON", "LIGHTER": "LIT"}
@@ -26,14 +34,14 @@ def _named(name: str) -> Instrument:
     return Instrument(name, _ALIASES.get(base, base), quote, 1.0, active=not base.startswith(_NO_COINS))
 
 
-def _contract(reading: Reading, row: Listed[float, int, int]) -> Instrument:
+def _contract(reading: Reading, row: ContractRow[float, int, int]) -> Instrument:
     """Return a contract by its name: `asset` shows AI for AIINU and GENSYN, and ONE for CROSS."""
     item = _named(row.name)
     return reading.contract(row, symbol=item.symbol, active=item.active and row.status == 1)  # online
 
 
 _CONTRACT = spelled(
-    Listed[float, int, int], name="symbol", symbol="asset", quote="currency", status="status",
+    ContractRow[float, int, int], name="symbol", symbol="asset", quote="currency", status="status",
     listed="launchTime",
 )  # fmt: skip
 _PREMIUM = spelled(
@@ -47,7 +55,7 @@ _TICKER = spelled(
 )  # fmt: skip
 # USD: 3.3e9 for BTC at 16,884 could be no coins
 _OI = spelled(Figures[str, int], name="symbol", oi_usd="openInterest", time="time")
-_PAID = spelled(Paid[str, int], name="symbol", rate="fundingRate", time="fundingTime")
+_PAID = spelled(PaymentRow[str, int], name="symbol", rate="fundingRate", time="fundingTime")
 _BOOK = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="T")
 
 _endpoint = partial(VenueEndpoint, "bingx")

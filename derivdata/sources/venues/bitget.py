@@ -23,12 +23,12 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.wire import (
     Book,
-    Closed,
     CodedBody,
+    ContractRow,
     Figures,
-    Listed,
-    Paid,
-    Sided,
+    LiquidationRow,
+    LongShortRow,
+    PaymentRow,
     Stamp,
     Wire,
     refusal,
@@ -98,14 +98,16 @@ def current_rates(reading: Reading) -> Records:
     return Records(states=states)
 
 
-_PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fundingTime")
-_PAID_V3 = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
-_CLOSED = spelled(Closed[str, str], name="symbol", side="side", price="price", amount="amount", time="ts")
+_PAID = spelled(PaymentRow[str, str], name="symbol", rate="fundingRate", time="fundingTime")
+_PAID_V3 = spelled(PaymentRow[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
+_CLOSED = spelled(
+    LiquidationRow[str, str], name="symbol", side="side", price="price", amount="amount", time="ts"
+)
 _LONGS = {"buy": "long", "sell": "short"}  # the side of the position; the price is near that of bankruptcy
 _BOOK = spelled(Book[tuple[float | str, float | str], str], bids="bids", asks="asks", time="ts")
 
 
-class _Contract(Listed[str, str, str]):
+class _Contract(ContractRow[str, str, str]):
     places: str | None = None  # decimals of a price, whose last moves by `tick`
 
 
@@ -130,7 +132,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
     )
 
 
-_SIDED = partial(spelled, Sided[str, str], time="ts")
+_SIDED = partial(spelled, LongShortRow[str, str], time="ts")
 _RATIOS = {
     "account-long-short": ("accounts", _SIDED(long="longAccountRatio", short="shortAccountRatio")),
     "position-long-short": ("positions", _SIDED(long="longPositionRatio", short="shortPositionRatio")),

@@ -14,7 +14,7 @@ from functools import partial
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.wire import Fault, Figures, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import Fault, Figures, PaymentRow, Wire, refusal, spelled
 from derivdata.tables import contract
 
 _ALIASES = {"XBT": "BTC"}
@@ -137,7 +137,7 @@ def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | 
     return usd
 
 
-class _Paid(Paid[float, str], kw_only=True):
+class _Paid(PaymentRow[float, str], kw_only=True):
     daily: float | None = None  # the rate of 24 hours
     state: str | None = None  # of an instrument, which is a row of another response
 

@@ -35,13 +35,13 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.wire import (
     Book,
-    Closed,
+    ContractRow,
     Fault,
     Figures,
     Greeks,
-    Listed,
-    Paid,
-    Sided,
+    LiquidationRow,
+    LongShortRow,
+    PaymentRow,
     Stamp,
     Wire,
     expiry_in,
@@ -203,10 +203,10 @@ def _one_side(reading: Reading, both: str | None, one: str | None) -> float | No
     return whole / 2 if single is None else single
 
 
-_PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
+_PAID = spelled(PaymentRow[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
 _BOOK = spelled(Book[tuple[str, str], int], name="s", bids="b", asks="a", time="ts")
 _LONGS = {"Buy": "long", "Sell": "short"}  # the side of the position; the price is that of its bankruptcy
-_CLOSED = spelled(Closed[str, int], name="s", side="S", amount="v", price="p", time="T")
+_CLOSED = spelled(LiquidationRow[str, int], name="s", side="S", amount="v", price="p", time="T")
 
 
 class _Oi(Wire):
@@ -242,13 +242,13 @@ def open_interest(reading: Reading) -> Records:
 
 
 _CONTRACT = spelled(
-    Listed[str | float, str, str], name="symbol", status="status", symbol="baseCoin", quote="quoteCoin",
+    ContractRow[str | float, str, str], name="symbol", status="status", symbol="baseCoin", quote="quoteCoin",
     kind="contractType", hours="fundingInterval", listed="launchTime", expiry="deliveryTime",
     tick="priceFilter.tickSize", step="lotSizeFilter.qtyStep",
 )  # fmt: skip
 
 
-def _contract(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
+def _contract(reading: Reading, row: ContractRow[str | float, str, str]) -> Instrument:
     """Return a contract; a perpetual that will be delisted has a time of delivery too."""
     perpetual = reading.word(row.kind, _KINDS)
     item = reading.contract(
@@ -277,7 +277,7 @@ def option_tickers(reading: Reading) -> Records:
     return records
 
 
-_OPTION_LISTED = spelled(Listed[str, str, str], name="symbol", symbol="baseCoin")
+_OPTION_LISTED = spelled(ContractRow[str, str, str], name="symbol", symbol="baseCoin")
 
 
 def option_instruments(reading: Reading) -> Records:
@@ -292,7 +292,7 @@ def option_instruments(reading: Reading) -> Records:
     return records
 
 
-_RATIO = spelled(Sided[str, str], name="symbol", time="timestamp", long="buyRatio", short="sellRatio")
+_RATIO = spelled(LongShortRow[str, str], name="symbol", time="timestamp", long="buyRatio", short="sellRatio")
 
 _endpoint = partial(VenueEndpoint, "bybit")
 _LIST = {"limit": "1000"}

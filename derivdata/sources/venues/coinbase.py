@@ -8,7 +8,7 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import candles, contracts
 from derivdata.sources.venues.reading import Reading, named
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.wire import Fault, Listed, Wire, refusal, spelled
+from derivdata.sources.venues.wire import ContractRow, Fault, Wire, refusal, spelled
 
 _REASONS = {"Public rate limit exceeded": "limit", "Internal server error": "busy"}
 
@@ -22,12 +22,12 @@ class _Fault(Wire):
 
 
 _PRODUCT = spelled(
-    Listed[str, str, str], name="id", symbol="base_currency", quote="quote_currency", status="status",
+    ContractRow[str, str, str], name="id", symbol="base_currency", quote="quote_currency", status="status",
     tick="quote_increment", step="base_increment",
 )  # fmt: skip
 
 
-def _product(reading: Reading, row: Listed[str, str, str]) -> Instrument | None:
+def _product(reading: Reading, row: ContractRow[str, str, str]) -> Instrument | None:
     """Return a pair in USD: one in USDC has the same book, and others trade little."""
     return reading.contract(row, active=row.status == "online") if row.quote == "USD" else None
 

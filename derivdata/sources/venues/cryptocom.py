@@ -11,7 +11,16 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Data, Figures, Listed, NumberedBody, Stamp, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    ContractRow,
+    Data,
+    Figures,
+    NumberedBody,
+    Stamp,
+    Wire,
+    refusal,
+    spelled,
+)
 from derivdata.tables import contract
 
 _REASONS = {42901: "limit", 40101: "refused", 50001: "busy"}
@@ -24,7 +33,7 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=name.endswith(_PERPETUAL))
 
 
-def _contract(reading: Reading, row: Listed[str | float, int, bool]) -> Instrument | None:
+def _contract(reading: Reading, row: ContractRow[str | float, int, bool]) -> Instrument | None:
     """Return a contract; None for a spot pair."""
     if row.kind not in ("PERPETUAL_SWAP", "FUTURE"):
         return None
@@ -37,9 +46,9 @@ def _contract(reading: Reading, row: Listed[str | float, int, bool]) -> Instrume
 
 
 _CONTRACT = spelled(
-    Listed[str | float, int, bool], name="symbol", symbol="base_ccy", quote="quote_ccy", kind="inst_type",
-    status="tradable", stage="product_type", size="contract_size", expiry="expiry_timestamp_ms",
-    tick="price_tick_size", step="qty_tick_size",
+    ContractRow[str | float, int, bool], name="symbol", symbol="base_ccy", quote="quote_ccy",
+    kind="inst_type", status="tradable", stage="product_type", size="contract_size",
+    expiry="expiry_timestamp_ms", tick="price_tick_size", step="qty_tick_size",
 )  # fmt: skip
 _TICKER = spelled(
     Figures[str, int], name="i", time="t", last="a", price="a", contracts="oi", volume_usd="vv", change="c"

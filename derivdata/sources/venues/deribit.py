@@ -26,13 +26,13 @@ from derivdata.sources.venues.record_types import (
     from_columns,
 )
 from derivdata.sources.venues.wire import (
-    Bargain,
     Book,
+    ContractRow,
     Figures,
     Greeks,
-    Listed,
     RefusedBody,
     Stamp,
+    TradeRow,
     Wire,
     expiry_in,
     refusal,
@@ -230,9 +230,9 @@ def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
 
 
 _OPTION_TRADE = spelled(
-    Bargain[float, int, str | int], name="instrument_name", time="timestamp", id="trade_id", side="direction",
-    price="price", amount="amount", iv="iv", index_price="index_price", block="block_trade_id",
-    combo="combo_id",
+    TradeRow[float, int, str | int], name="instrument_name", time="timestamp", id="trade_id",
+    side="direction", price="price", amount="amount", iv="iv", index_price="index_price",
+    block="block_trade_id", combo="combo_id",
 )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def volatility_index(reading: Reading) -> Records:
     return records
 
 
-class _Contract(Listed[float, int, bool]):
+class _Contract(ContractRow[float, int, bool]):
     type: str = ""
     former_type: str = ""  # the same until 2022 or so
     settles: str = ""

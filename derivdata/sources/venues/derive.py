@@ -17,10 +17,10 @@ from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.wire import (
+    ContractRow,
     Figures,
     Greeks,
-    Listed,
-    Paid,
+    PaymentRow,
     RefusedBody,
     Wire,
     keyed,
@@ -113,8 +113,8 @@ def tickers(reading: Reading) -> Records:
     return records
 
 
-_PAID = spelled(Paid[str, int], name="currency", time="timestamp", rate="funding_rate")
-_OLD_PAID = spelled(Paid[str, int], time="timestamp", rate="funding_rate")
+_PAID = spelled(PaymentRow[str, int], name="currency", time="timestamp", rate="funding_rate")
+_OLD_PAID = spelled(PaymentRow[str, int], time="timestamp", rate="funding_rate")
 _HISTORY_AT = "result.funding_rate_history"
 
 
@@ -135,13 +135,13 @@ def funding_history_v2(reading: Reading) -> Records:
 
 
 _CONTRACT = spelled(
-    Listed[str, int, bool], name="instrument_name", kind="instrument_type", symbol="base_currency",
+    ContractRow[str, int, bool], name="instrument_name", kind="instrument_type", symbol="base_currency",
     quote="quote_currency", status="is_active", listed="scheduled_activation", tick="tick_size",
     step="amount_step", size="option_details.strike", expiry="option_details.expiry",
 )  # fmt: skip
 
 
-def _contract(reading: Reading, row: Listed[str, int, bool]) -> Instrument:
+def _contract(reading: Reading, row: ContractRow[str, int, bool]) -> Instrument:
     """Return an instrument of a list."""
     is_option = row.kind == "option"
     return reading.contract(

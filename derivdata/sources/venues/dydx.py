@@ -12,10 +12,10 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.wire import (
     Book,
-    Closed,
     Fault,
     Level,
-    Paid,
+    LiquidationRow,
+    PaymentRow,
     Wire,
     leaf,
     many,
@@ -127,9 +127,15 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
     return records
 
 
-_PAID = spelled(Paid[str, str], name="ticker", rate="rate", time="effectiveAt")
+_PAID = spelled(PaymentRow[str, str], name="ticker", rate="rate", time="effectiveAt")
 _TRADE = spelled(
-    Closed[str, str], time="createdAt", side="side", amount="size", price="price", id="id", kind="type"
+    LiquidationRow[str, str],
+    time="createdAt",
+    side="side",
+    amount="size",
+    price="price",
+    id="id",
+    kind="type",
 )
 _LONGS = {"SELL": "long", "BUY": "short"}  # a taker that sold closed a long
 _liquidated = partial(closed_rows, named=_named, longs=_LONGS, unit="iso", only="LIQUIDATED", filled=True)

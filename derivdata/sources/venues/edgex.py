@@ -21,7 +21,7 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.readers import books, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records
-from derivdata.sources.venues.wire import Book, CodedBody, Figures, Level, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import Book, CodedBody, Figures, Level, PaymentRow, Wire, refusal, spelled
 from derivdata.support.forking import DECODERS
 
 
@@ -89,7 +89,7 @@ _TICKER = spelled(
 )  # fmt: skip
 
 
-class _Paid(Paid[str, str]):
+class _Paid(PaymentRow[str, str]):
     is_paid: bool = True
 
 

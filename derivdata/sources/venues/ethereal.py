@@ -13,7 +13,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Fault, Figures, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import Fault, Figures, PaymentRow, Wire, refusal, spelled
 
 _SIDES = 2.0
 
@@ -109,7 +109,7 @@ def projected_rates(reading: Reading) -> Records:
     return records
 
 
-_PAID = spelled(Paid[str, int], rate="fundingRate1h", time="createdAt")
+_PAID = spelled(PaymentRow[str, int], rate="fundingRate1h", time="createdAt")
 funding_history = payments(
     _PAID, "data", _named, by="productId", period_h=1.0, cursor="nextCursor", more="hasNext"
 )

@@ -12,7 +12,16 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import closed, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records
-from derivdata.sources.venues.wire import Closed, Fault, Figures, Level, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Fault,
+    Figures,
+    Level,
+    LiquidationRow,
+    PaymentRow,
+    Wire,
+    refusal,
+    spelled,
+)
 
 
 class _Reason(Wire):
@@ -93,7 +102,7 @@ def markets(reading: Reading) -> Records:
     return records
 
 
-_PAID = spelled(Paid[str, int], name="m", rate="f", time="T")
+_PAID = spelled(PaymentRow[str, int], name="m", rate="f", time="T")
 
 
 class _Held(Wire):
@@ -130,7 +139,9 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, None, body.bid, body.ask)])
 
 
-_TRADE = spelled(Closed[str, int], name="m", time="T", side="S", amount="q", price="p", kind="tT", number="i")
+_TRADE = spelled(
+    LiquidationRow[str, int], name="m", time="T", side="S", amount="q", price="p", kind="tT", number="i"
+)
 _LONGS = {"SELL": "long", "BUY": "short"}  # by the taker's side: the liquidation of a long position sells
 
 _endpoint = partial(VenueEndpoint, "extended")

@@ -18,16 +18,23 @@ import msgspec
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import books, gate_tiers, payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
+from derivdata.sources.venues.record_types import (
+    Instrument,
+    Liquidation,
+    OiPoint,
+    Price,
+    Records,
+    TakerVolume,
+)
 from derivdata.sources.venues.wire import (
     Book,
     Fault,
     Figures,
     Level,
+    LongShortRow,
     N,
-    Paid,
+    PaymentRow,
     RefusedBody,
-    Sided,
     Stamp,
     Wire,
     refusal,
@@ -165,7 +172,7 @@ def _pushed_tickers(reading: Reading) -> Iterator[tuple[Any, int | None]]:
         yield from ((row, time) for row in rows)
 
 
-_PAID = spelled(Paid[str, int], time="t", rate="r")
+_PAID = spelled(PaymentRow[str, int], time="t", rate="r")
 
 
 class _Stats(Wire):
@@ -217,12 +224,12 @@ def _add_statistics(
     for name, kind in _RATIOS.items():
         ratio = reading.number(getattr(row, name))
         if ratio is not None:
-            sides = Sided(row.time, item.name, ratio=ratio)
+            sides = LongShortRow(row.time, item.name, ratio=ratio)
             records.positioning += reading.positioning(item, time, sides, kind, resolution, ends=True)
     bought = item.usd(reading.number(row.long_taker_size), mark)
     sold = item.usd(reading.number(row.short_taker_size), mark)
     if bought is not None and sold is not None:
-        records.taken.append(Taken(item, time, bought, sold, resolution))
+        records.taken.append(TakerVolume(item, time, bought, sold, resolution))
 
 
 class _Liquidated(Wire, Generic[N]):

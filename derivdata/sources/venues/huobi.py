@@ -17,7 +17,17 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Strea
 from derivdata.sources.venues.readers import contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, StatedRate
-from derivdata.sources.venues.wire import Fault, Figures, Listed, Paid, Sided, Stamp, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    ContractRow,
+    Fault,
+    Figures,
+    LongShortRow,
+    PaymentRow,
+    Stamp,
+    Wire,
+    refusal,
+    spelled,
+)
 from derivdata.support.forking import DECODERS
 
 _HOUR_US = 3_600_000_000
@@ -103,7 +113,7 @@ def funding_rates(reading: Reading) -> Records:
     return records
 
 
-class _Paid(Paid[str, str], kw_only=True):
+class _Paid(PaymentRow[str, str], kw_only=True):
     upcoming: Stamp | None = None  # of a running rate, which is a row of another response
 
 
@@ -278,7 +288,7 @@ def liquidation_frames(reading: Reading) -> Records:
     return records
 
 
-class _Contract(Listed[float | str, str, int]):
+class _Contract(ContractRow[float | str, str, int]):
     business: str = "swap"  # only linear lists mix swaps and dated futures
 
 
@@ -301,7 +311,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
     return item._replace(expiry=None, delisted=item.expiry) if item.perpetual else item
 
 
-_RATIO = spelled(Sided[float, int], long="buy_ratio", short="sell_ratio", time="ts")
+_RATIO = spelled(LongShortRow[float, int], long="buy_ratio", short="sell_ratio", time="ts")
 _ELITE = Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2)
 
 _endpoint = partial(VenueEndpoint, "huobi")

@@ -21,7 +21,7 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State, StatedRate
-from derivdata.sources.venues.wire import Figures, Level, Paid, Stamp, Wire, many, spelled
+from derivdata.sources.venues.wire import Figures, Level, PaymentRow, Stamp, Wire, many, spelled
 from derivdata.tables.contracts import HIP3_DEXES, hip3_contract
 
 _HOUR_US = 3_600_000_000
@@ -194,7 +194,7 @@ def _listed(universe: _Universe) -> list[Instrument]:
     return [_named(coin.name)._replace(active=not coin.isDelisted) for coin in universe.universe]
 
 
-_PAID = spelled(Paid[str, int], name="coin", rate="fundingRate", time="time")
+_PAID = spelled(PaymentRow[str, int], name="coin", rate="fundingRate", time="time")
 
 
 def _payments(reading: Reading) -> Records:

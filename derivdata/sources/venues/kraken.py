@@ -21,12 +21,12 @@ from derivdata.sources.venues.reading import Reading, step_name
 from derivdata.sources.venues.record_types import Instrument, OiBar, OiPoint, Records
 from derivdata.sources.venues.wire import (
     NUMBER,
-    Closed,
+    ContractRow,
     Fault,
     Figures,
-    Listed,
-    Paid,
-    Sided,
+    LiquidationRow,
+    LongShortRow,
+    PaymentRow,
     Stamp,
     Wire,
     leaf,
@@ -163,10 +163,10 @@ def ticker_frames(reading: Reading) -> Records:
     return records
 
 
-_PAID = spelled(Paid[float, str], time="timestamp", rate="relativeFundingRate")
+_PAID = spelled(PaymentRow[float, str], time="timestamp", rate="relativeFundingRate")
 
 
-class _Contract(Listed[float, str, bool]):
+class _Contract(ContractRow[float, str, bool]):
     places: int | None = None  # decimals of a size, below 0 of whole tens
 
 
@@ -197,18 +197,18 @@ _CONTRACT = spelled(
 
 _LONGS = {"sell": "long", "buy": "short"}  # a taker that sold closed a long
 _TRADE = spelled(
-    Closed[float, str], time="time", id="uid", number="trade_id", price="price", amount="size", side="side",
-    kind="type",
+    LiquidationRow[float, str], time="time", id="uid", number="trade_id", price="price", amount="size",
+    side="side", kind="type",
 )  # fmt: skip
 _PUSHED_TRADE = spelled(
-    Closed[float, int], name="product_id", time="time", id="uid", price="price", amount="qty", side="side",
-    kind="type",
+    LiquidationRow[float, int], name="product_id", time="time", id="uid", price="price", amount="qty",
+    side="side", kind="type",
 )  # fmt: skip
 
 
 def trade_frames(reading: Reading) -> Records:
     """Read liquidations among the trades of the stream, including its initial snapshot."""
-    rows: list[Closed[float, int]] = []
+    rows: list[LiquidationRow[float, int]] = []
     for frame in map(bytes, reading.frames(msgspec.Raw)):
         path = "trades" if b'"trade_snapshot"' in frame else ""
         kind = many(_PUSHED_TRADE) if path else _PUSHED_TRADE
@@ -246,7 +246,7 @@ def long_short(reading: Reading) -> Records:
     records = Records()
     for item, start, step, long, short in _sides(reading, records, counts.longCount, counts.shortCount):
         with reading.row():
-            row = Sided(start, item.name, long, short)
+            row = LongShortRow(start, item.name, long, short)
             records.positioning += reading.positioning(item, start, row, "accounts", step, ends=True)
     return records
 

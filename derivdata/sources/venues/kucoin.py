@@ -16,7 +16,17 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueE
 from derivdata.sources.venues.readers import books, candles, kucoin_tiers, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State, StatedRate
-from derivdata.sources.venues.wire import Book, CodedBody, Figures, Paid, Stamp, Wire, many, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Book,
+    CodedBody,
+    Figures,
+    PaymentRow,
+    Stamp,
+    Wire,
+    many,
+    refusal,
+    spelled,
+)
 from derivdata.tables import contract
 
 _HOUR_MS = 3_600_000
@@ -150,7 +160,7 @@ class _PaidList(Wire):
     rows: list[_PaidNew] = msgspec.field(name="list")
 
 
-_PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="timepoint")
+_PAID = spelled(PaymentRow[float, int], name="symbol", rate="fundingRate", time="timepoint")
 
 
 def funding_history(reading: Reading) -> Records:

@@ -8,7 +8,15 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueE
 from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.wire import Figures, Listed, NumberedBody, Paid, Stamp, refusal, spelled
+from derivdata.sources.venues.wire import (
+    ContractRow,
+    Figures,
+    NumberedBody,
+    PaymentRow,
+    Stamp,
+    refusal,
+    spelled,
+)
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 
@@ -32,7 +40,9 @@ _RATE = spelled(
     Figures[float, int], name="symbol", time="timestamp", rate="fundingRate", hours="collectCycle",
     mark="fairPrice", index_price="idxPrice", required=("hours",),
 )  # fmt: skip
-_PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="settleTime", hours="collectCycle")
+_PAID = spelled(
+    PaymentRow[float, int], name="symbol", rate="fundingRate", time="settleTime", hours="collectCycle"
+)
 
 
 def tickers(reading: Reading) -> Records:
@@ -68,7 +78,7 @@ def ticker_frames(reading: Reading) -> Records:
     return records
 
 
-class _Plated(Listed[float, int, int]):
+class _Plated(ContractRow[float, int, int]):
     plates: tuple[str, ...] = ()
     settle: str = ""
 

@@ -31,19 +31,19 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
     StatedRate,
-    Taken,
+    TakerVolume,
 )
 from derivdata.sources.venues.wire import (
-    Bargain,
     Book,
     CodedBody,
+    ContractRow,
     Data,
     Figures,
     Greeks,
-    Listed,
-    Paid,
-    Sided,
+    LongShortRow,
+    PaymentRow,
     Stamp,
+    TradeRow,
     Wire,
     expiry_in,
     refusal,
@@ -148,7 +148,7 @@ def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int 
     return hours
 
 
-_PAID = spelled(Paid[str, str], name="instId", rate="realizedRate", time="fundingTime")
+_PAID = spelled(PaymentRow[str, str], name="instId", rate="realizedRate", time="fundingTime")
 
 
 class _Typed(Wire):
@@ -233,7 +233,7 @@ def book_frames(reading: Reading) -> Records:
     return records
 
 
-class _Contract(Listed[str, str, str], kw_only=True):
+class _Contract(ContractRow[str, str, str], kw_only=True):
     value: str
     times: str
     currency: str
@@ -357,7 +357,7 @@ def taken(reading: Reading) -> Records:
             sides = (reading.required(bought), reading.required(sold))
             records.times.append(start)
             if reading.has_ended(start, resolution):
-                records.taken.append(Taken(item, start, *sides, resolution))
+                records.taken.append(TakerVolume(item, start, *sides, resolution))
     return records
 
 
@@ -371,7 +371,7 @@ def _ratio(kind: str) -> Reader:
         for stamp, ratio in reading.part(list[tuple[Stamp, str]], "data"):
             with reading.row():
                 start = reading.ms(stamp)
-                row = Sided(stamp, item.name, ratio=ratio)
+                row = LongShortRow(stamp, item.name, ratio=ratio)
                 records.times.append(start)
                 records.positioning += reading.positioning(item, start, row, kind, resolution, ends=True)
         return records
@@ -380,7 +380,7 @@ def _ratio(kind: str) -> Reader:
 
 
 _OPTION_TRADE = spelled(
-    Bargain[str, str, str], name="instId", time="ts", id="tradeId", side="side", price="px", amount="sz",
+    TradeRow[str, str, str], name="instId", time="ts", id="tradeId", side="side", price="px", amount="sz",
     iv="fillVol", index_price="idxPx", underlying="fwdPx",
 )  # fmt: skip
 

@@ -13,7 +13,16 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.wire import Fault, Figures, Level, Listed, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    ContractRow,
+    Fault,
+    Figures,
+    Level,
+    PaymentRow,
+    Wire,
+    refusal,
+    spelled,
+)
 
 
 class _Fault(Wire):
@@ -32,7 +41,7 @@ def _named(name: str) -> Instrument:
     return Instrument(name, name, "USDC", 1.0, perpetual=is_perpetual, active=is_perpetual)
 
 
-class _Listing(Listed[str, int, None], kw_only=True):
+class _Listing(ContractRow[str, int, None], kw_only=True):
     market: str | None = None
 
 
@@ -75,7 +84,7 @@ def prices(reading: Reading) -> Records:
     return records
 
 
-class _Paid(Paid[str, int], kw_only=True):
+class _Paid(PaymentRow[str, int], kw_only=True):
     oracle: str  # a row of /info has rate and time too, but is not a payment
 
 

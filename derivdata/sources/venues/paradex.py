@@ -16,9 +16,9 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.wire import (
     Book,
-    Closed,
+    ContractRow,
     Figures,
-    Listed,
+    LiquidationRow,
     Stamp,
     Wire,
     WordedBody,
@@ -61,13 +61,13 @@ def _summed(path: str, *, pushed: bool = False) -> Reader:
     return read
 
 
-def _contract(reading: Reading, row: Listed[str | float, int, str]) -> Instrument:
+def _contract(reading: Reading, row: ContractRow[str | float, int, str]) -> Instrument:
     """Return a contract of the list; its interval is the quoted period of rates."""
     return reading.contract(row, perpetual=row.kind == "PERP")
 
 
 _CONTRACT = spelled(
-    Listed[str | float, int, str], name="symbol", symbol="base_currency", quote="quote_currency",
+    ContractRow[str | float, int, str], name="symbol", symbol="base_currency", quote="quote_currency",
     kind="asset_kind", hours="funding_period_hours", listed="open_at", expiry="expiry_at",
     tick="price_tick_size", step="order_size_increment",
 )  # fmt: skip
@@ -106,8 +106,8 @@ def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
 
 _LONGS = {"SELL": "long", "BUY": "short"}  # a taker that sold closed a long
 _TRADE = spelled(
-    Closed[str, int], name="market", time="created_at", side="side", amount="size", price="price", id="id",
-    kind="trade_type",
+    LiquidationRow[str, int], name="market", time="created_at", side="side", amount="size", price="price",
+    id="id", kind="trade_type",
 )  # fmt: skip
 _BOOK = spelled(Book[tuple[str, str], int], name="market", time="last_updated_at", bids="bids", asks="asks")
 

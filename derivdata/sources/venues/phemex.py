@@ -11,7 +11,15 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, STATE_TABLES, Paging,
 from derivdata.sources.venues.readers import books, contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.wire import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Book,
+    ContractRow,
+    Figures,
+    NumberedBody,
+    PaymentRow,
+    refusal,
+    spelled,
+)
 from derivdata.tables import contract
 
 _HOUR_SECONDS = 3600
@@ -24,14 +32,14 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol.removeprefix("u"), plain.quote, 1.0, active=plain.quote in _QUOTES)
 
 
-def _product(reading: Reading, row: Listed[float | str, int, str]) -> Instrument:
+def _product(reading: Reading, row: ContractRow[float | str, int, str]) -> Instrument:
     """Return a contract, whose base is written with a space, as in 1000 PEPE."""
     active = row.status == "Listed" and row.stage != "PreMarket"
     return reading.contract(row, symbol=row.symbol.replace(" ", ""), active=active)
 
 
 _PRODUCT = spelled(
-    Listed[float | str, int, str], name="symbol", symbol="baseCurrency", quote="quoteCurrency",
+    ContractRow[float | str, int, str], name="symbol", symbol="baseCurrency", quote="quoteCurrency",
     status="status", stage="perpProductSubType", hours="fundingInterval", listed="listTime", tick="tickSize",
     step="qtyStepSize",
 )  # fmt: skip
@@ -44,7 +52,7 @@ _RATE = spelled(Figures[str | float, int], name="symbol", rate="fundingRate", pl
 
 
 _PAID = spelled(
-    Paid[str | float, int | str],
+    PaymentRow[str | float, int | str],
     name="symbol",
     rate="fundingRate",
     time="fundingTime",

@@ -18,21 +18,21 @@ from derivdata.sources.venues.record_types import (
     Interval,
     Liquidation,
     MarginTier,
+    OptionTrade,
     Quotes,
     Records,
-    Traded,
 )
 from derivdata.sources.venues.wire import (
     NUMBER,
-    Bargain,
     Book,
-    Closed,
+    ContractRow,
     Figures,
     Greeks,
-    Listed,
-    Paid,
-    Sided,
+    LiquidationRow,
+    LongShortRow,
+    PaymentRow,
     Stamp,
+    TradeRow,
     Wire,
 )
 from derivdata.tables.contracts import base
@@ -84,7 +84,7 @@ def states(
 
 
 def payments(
-    shape: type[Paid[Any, Any]],
+    shape: type[PaymentRow[Any, Any]],
     path: str,
     named: Named,
     *,
@@ -136,7 +136,7 @@ def options(
 
 
 def option_trades(
-    shape: type[Bargain[Any, Any, Any]],
+    shape: type[TradeRow[Any, Any, Any]],
     path: str,
     *,
     is_in_coin: Callable[[str], bool] = lambda _: False,
@@ -175,14 +175,14 @@ def option_trades(
                     reading.fail(f"expected a size above 0 of a purchase, got {amount:g}")
                 size = abs(amount) * coins(reading, row.name)
                 price = reading.required(row.price)
-                records.trades.append(Traded(option, str(row.id), side, execution, price, size))
+                records.trades.append(OptionTrade(option, str(row.id), side, execution, price, size))
         return records
 
     return read
 
 
 def positioning(
-    shape: type[Sided[Any, Any]],
+    shape: type[LongShortRow[Any, Any]],
     path: str,
     named: Named,
     kind: str,
@@ -211,7 +211,7 @@ def positioning(
 
 
 def taken(
-    shape: type[Sided[Any, Any]], path: str, named: Named, *, by: str = "", step: str = "period"
+    shape: type[LongShortRow[Any, Any]], path: str, named: Named, *, by: str = "", step: str = "period"
 ) -> Reader:
     """Read contracts that takers bought (`long`) and sold (`short`) in the step that begins at a stamp."""
 
@@ -288,7 +288,7 @@ def books(
 
 
 def closed(
-    shape: type[Closed[Any, Any]],
+    shape: type[LiquidationRow[Any, Any]],
     path: str,
     named: Named,
     longs: Mapping[str, str],
@@ -319,7 +319,7 @@ def closed(
 
 def closed_rows(
     reading: Reading,
-    rows: Iterable[Closed[Any, Any]],
+    rows: Iterable[LiquidationRow[Any, Any]],
     named: Named,
     longs: Mapping[str, str],
     *,
@@ -358,7 +358,7 @@ def closed_rows(
 
 
 def contracts(
-    shape: type[Listed[Any, Any, Any]],
+    shape: type[ContractRow[Any, Any, Any]],
     path: str,
     parse: Callable[[Reading, Any], Instrument | None],
     *,

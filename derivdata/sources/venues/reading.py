@@ -29,7 +29,7 @@ from derivdata.sources.venues.record_types import (
     Quotes,
     Records,
     State,
-    Taken,
+    TakerVolume,
     contradictions,
     from_columns,
     value_text,
@@ -37,11 +37,11 @@ from derivdata.sources.venues.record_types import (
 )
 from derivdata.sources.venues.wire import (
     OPTIONAL,
+    ContractRow,
     Figures,
     Greeks,
     Level,
-    Listed,
-    Sided,
+    LongShortRow,
     keyed,
     leaf,
     many,
@@ -520,7 +520,14 @@ class Reading(wire.Body):
         return self.at is None or step is None or stamp + times.us(step) <= self.at
 
     def positioning(
-        self, item: Instrument, stamp: int, row: Sided[Any, Any], kind: str, resolution: str, *, ends: bool
+        self,
+        item: Instrument,
+        stamp: int,
+        row: LongShortRow[Any, Any],
+        kind: str,
+        resolution: str,
+        *,
+        ends: bool,
     ) -> list[Positioning]:
         """Return long/short data at a time, or at the end of a finished period."""
         long = self.number(row.long)
@@ -553,14 +560,14 @@ class Reading(wire.Body):
 
     def taken(
         self, item: Instrument, start: int, bought: wire.NUMBER, sold: wire.NUMBER, resolution: str
-    ) -> list[Taken]:
+    ) -> list[TakerVolume]:
         """Return what takers bought and sold in a step that is over, linear contracts at its mark."""
         mark = None if item.inverse else self.mark(item, start)
         buy = item.usd(self.required(bought), mark)
         sell = item.usd(self.required(sold), mark)
         if not self.has_ended(start, resolution):
             return []
-        return [Taken(item, start, buy, sell, resolution)]
+        return [TakerVolume(item, start, buy, sell, resolution)]
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
         """Return the meaning of a venue's word; raise for others."""
@@ -743,7 +750,7 @@ class Reading(wire.Body):
         )
         return state._replace(**other) if other else state
 
-    def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
+    def contract(self, row: ContractRow[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
         """Return the contract of a row of a list; `known` takes precedence over the row."""
         expiry = self.day(row.expiry, unit)
         item = Instrument(

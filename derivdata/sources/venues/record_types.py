@@ -1,9 +1,9 @@
-"""Facts as a venue states them, one record per contract and instant, and the relations of their figures.
+"""Records of a venue's values, one per contract and time, and the relations between the values.
 
-An adapter turns a body into records; `tabulation.frames` turns records into tables. Instants are microseconds
-since 1970 (UTC), None where the body has none. A number that the venue does not give is None, never 0.
+An adapter converts a body to records; `tabulation.frames` converts records to tables. Times are microseconds
+since 1970 (UTC), None where the body has none. A number that the venue does not state is None, never 0.
 
-A relation has values of a record, and a function that detects impossible ones. Missing values are not
+A relation has some values of a record, and a function that detects impossible ones. Missing values are not
 checked. `derivdata.client.relations` has the relations of the API.
 """
 
@@ -190,8 +190,8 @@ class Positioning(NamedTuple):
     resolution: str
 
 
-class Taken(NamedTuple):
-    """What takers bought and sold in the step that begins at `time`; None of coins without a price."""
+class TakerVolume(NamedTuple):
+    """Volume that takers bought and sold in the step that begins at `time`; None if coins have no price."""
 
     instrument: Instrument
     time: int
@@ -302,7 +302,7 @@ class Option(NamedTuple):
     quoted_at: int | None = None
 
 
-class Traded(NamedTuple):
+class OptionTrade(NamedTuple):
     """One trade of an option; the price is in coin if `option.quotes` says so, the size in coins."""
 
     option: Option
@@ -356,11 +356,11 @@ class Records:
     margin_tiers: list[MarginTier] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     positioning: list[Positioning] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakerVolume] = field(default_factory=list)
     liquidations: list[Liquidation] = field(default_factory=list)
     books: list[OrderBook] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
-    trades: list[Traded] = field(default_factory=list)
+    trades: list[OptionTrade] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     indices: list[IndexPoint] = field(default_factory=list)
     dexes: list[str] = field(default_factory=list)
@@ -507,8 +507,8 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         **dict.fromkeys(("long_share", "short_share"), lambda share: not 0 <= share <= 1),
         "ratio": _is_negative,
     },
-    Taken: dict.fromkeys(("buy_usd", "sell_usd"), _is_negative),
-    Traded: {
+    TakerVolume: dict.fromkeys(("buy_usd", "sell_usd"), _is_negative),
+    OptionTrade: {
         "price": _is_negative,
         "option.iv": lambda iv: not 0 <= iv <= 50,
         "option.underlying option.quotes.index_price": _far(1.5),

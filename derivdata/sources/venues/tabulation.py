@@ -27,6 +27,7 @@ from derivdata.sources.venues.record_types import (
     OiBar,
     OiPoint,
     Option,
+    OptionTrade,
     OrderBook,
     Payment,
     Positioning,
@@ -35,8 +36,7 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
     StatedRate,
-    Taken,
-    Traded,
+    TakerVolume,
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.chains import snapshots
@@ -171,7 +171,7 @@ def _quoted_prices(quotes: Sequence[Quotes]) -> dict[str, Any]:
     return columns
 
 
-def trades(rows: list[Traded]) -> dict[str, Any]:
+def trades(rows: list[OptionTrade]) -> dict[str, Any]:
     """Return the columns of ``options_trades``."""
     chain = options(_field(rows, "option"), None)
     names = "symbol time instrument_name expiry strike side iv index_price_usd underlying_price".split()
@@ -646,7 +646,7 @@ def _positioning(rows: list[Positioning]) -> dict[str, Any]:
     return _columns(chosen, None, long_short_ratio="ratio") | fields
 
 
-def _taken(rows: list[Taken]) -> dict[str, Any]:
+def _taken(rows: list[TakerVolume]) -> dict[str, Any]:
     return _columns(preferred(rows), buy_usd="buy_usd", sell_usd="sell_usd", resolution="resolution")
 
 

@@ -1,6 +1,6 @@
-"""Bodies of venues, decoded strictly: numbers, instants, and the shapes of rows and of errors.
+"""Strict decoding of venues' bodies: numbers, times, and the shapes of rows and of errors.
 
-The fields of rows have the library's names; a venue maps them to its own.
+The fields of rows have the library's names. Each venue maps them to its own names with `spelled`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from derivdata.tables.contracts import expiry, iso_of
 T = TypeVar("T")
 
 NUMBER = str | float | None
-"""A number that the venue sends as text or as a number, or leaves out."""
+"""A number that the venue sends as text or as a number, or not at all."""
 
 Stamp = int | float | str
 """A time, as a number or as text: venues change between the two, and some use both."""
@@ -58,9 +58,9 @@ def decode(body: bytes, kind: Any, where: str) -> Any:
     try:
         return DECODERS[kind].decode(body)
     except msgspec.ValidationError as problem:
-        raise SchemaError(f"{where}: the body is not as expected: {problem}") from None
+        raise SchemaError(f"{where}: the body has an unexpected form: {problem}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise SchemaError(f"{where}: the body is not whole JSON: {problem}") from None
+        raise SchemaError(f"{where}: the body is not complete JSON: {problem}") from None
 
 
 class Body:
@@ -322,7 +322,7 @@ class Greeks(Wire, Generic[N, S]):
     interest_rate: N | None = None
 
 
-class Paid(Wire, Generic[N, S]):
+class PaymentRow(Wire, Generic[N, S]):
     """A funding payment."""
 
     time: S
@@ -331,7 +331,7 @@ class Paid(Wire, Generic[N, S]):
     hours: N | S | None = None  # between payments, in the unit of the venue
 
 
-class Closed(Wire, Generic[N, S]):
+class LiquidationRow(Wire, Generic[N, S]):
     """A liquidation, or a trade that may be one."""
 
     name: str
@@ -344,7 +344,7 @@ class Closed(Wire, Generic[N, S]):
     number: int | None = None  # of a trade, where it has no id
 
 
-class Bargain(Wire, Generic[N, S, T]):
+class TradeRow(Wire, Generic[N, S, T]):
     """A trade of an option; ids and sides are text or numbers."""
 
     name: str
@@ -360,7 +360,7 @@ class Bargain(Wire, Generic[N, S, T]):
     combo: T | None = None
 
 
-class Sided(Wire, Generic[N, S]):
+class LongShortRow(Wire, Generic[N, S]):
     """Long and short at a time or in a period: shares, numbers, or only their ratio."""
 
     time: S
@@ -386,7 +386,7 @@ class Book(Wire, Generic[T, S]):
     name: str
 
 
-class Listed(Wire, Generic[N, S, T]):
+class ContractRow(Wire, Generic[N, S, T]):
     """A contract in a list; its status is text, a number or a flag."""
 
     name: str
@@ -469,7 +469,7 @@ def _at(kind: Any, ours: str, path: str, row: Any) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
-        raise SchemaError(f"the body is not as expected: {problem} - at {path}") from None
+        raise SchemaError(f"the body has an unexpected form: {problem} - at {path}") from None
 
 
 def many(kind: Any) -> Any:

@@ -11,7 +11,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.wire import Fault, Figures, Listed, Paid, Wire, refusal, spelled
+from derivdata.sources.venues.wire import ContractRow, Fault, Figures, PaymentRow, Wire, refusal, spelled
 
 _HOUR_US = 3_600_000_000
 
@@ -36,7 +36,7 @@ def _named(name: str) -> Instrument:
     return Instrument(name, base, quote, 1.0, perpetual=kind == "PERP")
 
 
-class _Listing(Listed[float, int, None], kw_only=True):
+class _Listing(ContractRow[float, int, None], kw_only=True):
     trading: str | None = None
 
 
@@ -100,7 +100,7 @@ def futures(reading: Reading) -> Records:
     return records
 
 
-_PAID = spelled(Paid[float, int], name="symbol", rate="funding_rate", time="funding_rate_timestamp")
+_PAID = spelled(PaymentRow[float, int], name="symbol", rate="funding_rate", time="funding_rate_timestamp")
 
 _endpoint = partial(VenueEndpoint, "woofipro")
 
