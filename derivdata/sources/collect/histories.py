@@ -228,59 +228,67 @@ class _Job:
             self.session.close()
 
     def _venue(self) -> None:
-        requests = {
-            table: refilling(self.session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
-        }
-        self.done.notices += [
-            f"{self.exchange} has no confirmed request for the past of {table}: only polled rows are there"
-            for table in self.names
-            if not requests[table]
-        ]
-        self.done.notices += dict.fromkeys(
-            f"{self.exchange} {table}: unconfirmed: {endpoint.note}"
-            for table, endpoints in requests.items()
-            for endpoint in endpoints
-            if endpoint.note and not endpoint.confirmed
-        )
-        if not any(requests.values()):
+        """Fill the histories of all tables, and add notices about missing and unconfirmed requests."""
+        requests: dict[str, list[VenueEndpoint]] = {}
+        notices: list[str] = []
+        for table in self.names:
+            endpoints = refilling(self.session.venue, table, unconfirmed=self.unconfirmed)
+            if endpoints:
+                requests[table] = endpoints
+            else:
+                text = f"{self.exchange} has no confirmed request for the past of {table}"
+                self.done.notices.append(f"{text}: only polled rows are there")
+            unconfirmed = [e.note for e in endpoints if e.note and not e.confirmed]
+            notices += [f"{self.exchange} {table}: unconfirmed: {note}" for note in unconfirmed]
+        self.done.notices += dict.fromkeys(notices)
+        if not requests:
             return
         contracts = list_contracts(self.session, intervals=False)
         for table, endpoints in requests.items():
-            if table == LIQUIDATIONS and endpoints:
+            if table == LIQUIDATIONS:
                 self._liquidations(contracts, endpoints)
                 continue
-            for symbol in self.symbols if endpoints else ():
-                perpetual = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
-                if table == DATED:
-                    items = [item for item in contracts.dated if item.symbol == symbol]
-                else:
-                    items = [] if perpetual is None else [perpetual]
-                for item in items:
-                    self._contract(endpoints, table, item)
+            for item in self._items(contracts, table):
+                self._contract(endpoints, table, item)
             self._name_late_starts(table)
+
+    def _items(self, contracts: Contracts, table: str) -> list[Instrument]:
+        """Return the contracts of the symbols whose history a table has: dated futures, or a perpetual."""
+        items: list[Instrument] = []
+        for symbol in self.symbols:
+            perpetual = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
+            if table == DATED:
+                items += [item for item in contracts.dated if item.symbol == symbol]
+            elif perpetual is not None:
+                items.append(perpetual)
+        return items
 
     def _name_late_starts(self, table: str) -> None:
         """Add a notice about contracts whose rows begin late, if the venue does not state their listing."""
         if not self._late_starts:
             return
         shown = "; ".join(self._late_starts[:_NAMED])
-        more = f"; and {len(self._late_starts) - _NAMED} more" if len(self._late_starts) > _NAMED else ""
+        if len(self._late_starts) > _NAMED:
+            shown = f"{shown}; and {len(self._late_starts) - _NAMED} more"
         self.done.notices.append(
-            f"{self.exchange} {table}: rows begin late and the venue states no listing: {shown}{more}; "
+            f"{self.exchange} {table}: rows begin late and the venue states no listing: {shown}; "
             "they may be listed later, or rows may be missing"
         )
         self._late_starts = []
 
     def _liquidations(self, contracts: Contracts, endpoints: list[VenueEndpoint]) -> None:
         """Request all liquidations if the venue has a list of all, else those of the symbols."""
-        scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
+        scopes: list[str | None] = [*self.symbols]
+        if any(map(covers_all, endpoints)):
+            scopes = [None]
         window = self._reachable(endpoints[0])
         if window is None:
             return
         for symbol in scopes:
             walks = walks_of(endpoints, contracts, symbol)
-            gaps = self.archive.unanswered(LIQUIDATIONS, self.exchange, symbol, *window) if walks else []
-            for gap in gaps:
+            if not walks:
+                continue
+            for gap in self.archive.unanswered(LIQUIDATIONS, self.exchange, symbol, *window):
                 try:
                     fills = liquidations(self.session, walks, gap)
                 except DerivdataError as problem:
