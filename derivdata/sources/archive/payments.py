@@ -50,7 +50,7 @@ class CompletedPayments(NamedTuple):
     conflicts: list[str]
     """One text for each omitted row that contradicts another row or a stored one."""
     completed: pd.DataFrame
-    """Stored rows whose interval was not known and now is."""
+    """Stored rows whose missing interval is now determined."""
     changed: pd.DataFrame
     """Stored rows whose interval, derived from spacing, is now another one."""
     notices: list[str]
@@ -86,7 +86,7 @@ class _CutHalts(NamedTuple):
     stored_rows: Indices
     """Place of each stored row (of several, the first) before they were added up."""
     originals: dict[int, pd.DataFrame]
-    """By stored row that was made of others, or is now at another time: the rows as they are stored."""
+    """Stored row that is a sum of others, or moved to another time, to its rows as they are stored."""
 
 
 class _Comparison(NamedTuple):
@@ -138,7 +138,7 @@ class _Columns:
         self.names = _names(frame)
 
     def state(self, rows: Indices, interval: Floats) -> None:
-        """Take in the intervals that other rows of the same payments state."""
+        """Use the intervals that other rows of the same payments state."""
         self.stated[rows] = interval
 
     @property
@@ -204,19 +204,20 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     if count < 2:
         return _completed(rows, read, keeps_intervals=keeps_intervals)
     groups = symbols * count // len(words)
-    completed = [
-        _completed(rows[groups == group], read, keeps_intervals=keeps_intervals) for group in range(count)
-    ]
-    frames = {
-        name: pd.concat([getattr(series, name) for series in completed], ignore_index=True)
-        for name in ("fresh", "completed", "changed", "added", "replaced")
-    }
-    return CompletedPayments(
-        **frames,
-        present=sum(series.present for series in completed),
-        conflicts=[conflict for series in completed for conflict in series.conflicts],
-        notices=[notice for series in completed for notice in series.notices],
-    )
+    completed = []
+    conflicts: list[str] = []
+    notices: list[str] = []
+    present = 0
+    for group in range(count):
+        series = _completed(rows[groups == group], read, keeps_intervals=keeps_intervals)
+        completed.append(series)
+        conflicts += series.conflicts
+        notices += series.notices
+        present += series.present
+    frames = {}
+    for name in ("fresh", "completed", "changed", "added", "replaced"):
+        frames[name] = pd.concat([getattr(series, name) for series in completed], ignore_index=True)
+    return CompletedPayments(**frames, present=present, conflicts=conflicts, notices=notices)
 
 
 _ROWS_AT_ONCE = 250_000
@@ -250,8 +251,9 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     # Only a longer series determines the intervals before the first and after the last known one.
     is_edge = _is_edge(series, times, assigned.is_anchor)
     if keeps_intervals:
-        is_untold = np.isnan(derived) | is_edge[size:]
-        derived = np.where(is_untold & np.isfinite(new.interval[fresh]), new.interval[fresh], derived)
+        is_undetermined = np.isnan(derived) | is_edge[size:]
+        is_used = is_undetermined & np.isfinite(new.interval[fresh])
+        derived = np.where(is_used, new.interval[fresh], derived)
     interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
 

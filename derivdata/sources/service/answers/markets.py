@@ -121,7 +121,8 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
     moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
     place = _place(moved["price_24h_change_pct"].to_numpy())
     counts = []
-    for number, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
+    for number in range(len(_BUCKETS) - 1, -1, -1):
+        label, lower, upper = _BUCKETS[number]
         names = moved["symbol"][place == number].tolist()
         counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
     return {**_snapshot(context), "buckets": counts}
