@@ -48,6 +48,13 @@ def test_texts_that_begin_like_formulas_are_marked_as_text() -> None:
     assert [row[0] for row in kept] == ["=name", *CELLS]
 
 
+def test_missing_numbers_next_to_a_carriage_return_are_empty() -> None:
+    frame = pd.DataFrame(
+        {"symbol": ["a\rb", 'c\r\n"d"', "e"], "rate": [1.5, None, 2.5], "count": [1, 2, None]}
+    )
+    assert csv_text(frame) == 'symbol,rate,count\n"a\rb",1.5,1.0\n"c\r\n""d""",,2.0\ne,2.5,\n'
+
+
 def test_an_import_reads_the_cells_that_an_export_wrote(tmp_path: Path) -> None:
     path = tmp_path / "cells.csv"
     path.write_text(csv_text(pd.DataFrame({"symbol": CELLS, "rate": range(len(CELLS))})), newline="")

@@ -11,7 +11,6 @@ OWASP, "CSV Injection", https://owasp.org/www-community/attacks/CSV_Injection.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
 import re
@@ -99,14 +98,19 @@ _SIGNS = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """First characters of formulas, by OWASP's page on CSV injection: also their full-width forms."""
 _FORMULA = re.compile(f"'*[{_SIGNS}]")
 _NEUTRAL = re.compile(f"'+[{_SIGNS}]")
+_QUOTED_OR_END = re.compile(r'("(?:[^"]|"")*")|\r\n')
+"""Cells in quotes, which may have line breaks, or the end of a line."""
 
 
 def csv_text(frame: pd.DataFrame, *, formulas: bool = False) -> str:
     """Return a table as CSV; with `formulas`, texts that begin like a formula are not marked."""
     shown = frame if formulas else _neutral(frame)
     text: str = shown.to_csv(index=False, lineterminator="\n")
-    if "\r" in text:  # Python's csv module (3.12) quotes it only where lines end with it
-        text = shown.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    if "\r" in text:
+        # Python's csv module (3.12) quotes a carriage return only where lines end with one. Quoting all texts
+        # would quote missing numbers as well.
+        text = shown.to_csv(index=False, lineterminator="\r\n")
+        text = _QUOTED_OR_END.sub(lambda match: match[1] or "\n", text)
     return text
 
 

@@ -296,6 +296,19 @@ def test_quotes_of_options_are_coins_or_dollars(
     assert {name: row[name] for name in names if not pd.isna(row[name])} == columns
 
 
+def test_one_large_quote_does_not_make_a_chain_one_in_usd(tmp_path: Path) -> None:
+    rows = _COINS.format(time="2026-03-01T00:00:00Z").splitlines()
+    for strike in range(60000, 70000, 1000):
+        rows.append(f"BTC-27MAR26-{strike}-C,0.1,0.11,0.105,67100,2026-03-01T00:00:00Z")
+    rows.append("BTC-27MAR26-71000-C,210,220,215,67100,2026-03-01T00:00:00Z")
+    text = _CHAIN.format(column="time") + "\n".join(rows) + "\n"
+    _import(tmp_path, "deribit.csv", text.replace("\n", ",0.5\n").replace("time,0.5", "time,mark_iv"))
+    chain = _rows(tmp_path, "options_snapshot").set_index("strike")
+    assert chain.loc[60000.0, "mark_coin"] == 0.105
+    assert bool(chain.loc[71000.0, ["mark_coin", "mark_usd"]].isna().all())
+    assert bool(chain["mark_usd"].isna().all())
+
+
 def test_listing_times_of_contracts_are_not_times_of_quotes(tmp_path: Path) -> None:
     """Deribit's creation_timestamp is the time of a summary, or of an instrument's listing."""
     text = _CHAIN.format(column="strike,type,creation_timestamp")

@@ -869,7 +869,7 @@ UNREAD = {
     # These tables have the last hours of a response of a day.
     *(
         (f"options.{name}", title)
-        for name in ("atm_history", "overview_history", "surface_history")
+        for name in ("atm_history", "overview_history")
         for title in (
             "only the first third of the window",
             "only the last third of the window",

@@ -282,7 +282,7 @@ def _row(answer: _Answer, trouble: str) -> dict[str, object]:
         "rows": count,
         "mark": "confirmed" if answer.endpoint.confirmed else "unconfirmed",
         "verdict": verdict,
-        "error": (answer.error or trouble)[:200],
+        "error": answer.error or trouble,
     }
 
 

@@ -354,13 +354,16 @@ def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
 _LEAST_UNDERLYING = 1_000.0
 _MOST_COINS = 20.0
 """Price of an option in coins of which none is above: a put at 20 times the underlying price."""
+_LEAST_SHARE_IN_USD = 0.1
+"""Share of the quotes of a chain above `_MOST_COINS` from which on the chain is in USD."""
 
 
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     """Put quotes into the columns of coin or USD where the name, or venue and size of quotes, say which.
 
-    Other quotes are omitted. Quotes in USD on an underlying of at least 1,000 USD exceed 20 somewhere in a
-    chain, and those in coins never do, so that a chain of Deribit in USD was converted by whoever wrote it.
+    Other quotes are omitted. Quotes in USD on an underlying of at least 1,000 USD often exceed 20, and those
+    in coins never do, so that a chain of Deribit in USD was converted by whoever wrote it. One quote above 20
+    is a wrong quote of a chain in coins.
     """
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
@@ -369,10 +372,12 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark") if name in frame]]
     level = frame["underlying_price"] if "underlying_price" in frame else frame["strike"]
     keys = [venue, frame["symbol"].astype(object)]
-    largest = quotes.max(axis=1).groupby(keys).transform("max")
+    largest = quotes.max(axis=1)
+    is_above = (largest >= _MOST_COINS).astype(float).where(largest > 0.0)
+    is_large = is_above.groupby(keys).transform("mean") >= _LEAST_SHARE_IN_USD
     underlying = level.groupby(keys).transform("median")
-    is_large = largest >= _MOST_COINS
     in_coin = is_quoted_in_coins & ~is_large
+    quotes = quotes.mask(in_coin & (largest >= _MOST_COINS))
     is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin | is_large)
     columns: dict[str, Any] = {}
     for raw in quotes:
