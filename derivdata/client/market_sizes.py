@@ -25,9 +25,11 @@ _PRICES = (
 _PRICES_OF_UNDERLYINGS = ("underlying_price", "index_price_usd")
 _SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
 """Coins that exist at most, twice as many as in 2026 for ETH."""
-_LARGE_VENUES = ("binance", "bybit", "okx")
+LARGE_VENUES = frozenset(("binance", "bybit", "okx"))
 _LEAST_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
-"""Open interest and hourly volume [USD] of BTC or ETH at `_LARGE_VENUES`, a tenth of the lows since 2021."""
+"""Open interest and hourly volume [USD] of BTC or ETH at `LARGE_VENUES`, a tenth of the lows since 2021."""
+_LEAST_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
+"""Open interest and hourly volume [USD] of all contracts of one of `LARGE_VENUES`, likewise."""
 _LEAST_TOTAL_OI_USD = 2e8
 """Open interest of BTC or ETH on all venues, which was above 1e9 since 2021."""
 _MOST_OF_LEVEL_USD = 2e9
@@ -46,12 +48,15 @@ _LEAST_ORDER_USD = 10.0
 _LEAST_INDEX_PCT = 5.0
 _STEPS_OF_STOCK = 5.0
 _LEAST_STEPS = 24
+_MOST_OF_SIDE = 1.6
+"""Ratio of taker buys and sells over two days and more."""
 
 
 def beyond_markets(e: CheckedAnswer) -> Iterator[str]:
     """Find figures that no market has had."""
     yield from _prices(e)
     yield from _sizes_of_large(e)
+    yield from _totals_of_large(e)
     yield from _books(e)
     yield from _chains(e)
     yield from _changes(e)
@@ -105,7 +110,7 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
         if venues is None:  # of all venues, or of one dex of HIP-3
             limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" and "dex" not in e.columns else 0.0
         for symbol in LEAST_PRICES:
-            for venue in _LARGE_VENUES if venues is not None else ("all venues",):
+            for venue in sorted(LARGE_VENUES) if venues is not None else ("all venues",):
                 is_own = (symbols == symbol) & is_recent & np.isfinite(values)
                 is_own &= True if venues is None else venues == venue
                 middle = float(np.median(values[is_own])) if is_own.any() else np.inf
@@ -116,6 +121,26 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
                         "coins or thousands"
                     )
                     return
+
+
+def _totals_of_large(e: CheckedAnswer) -> Iterator[str]:
+    """Compare totals of large venues with their smallest ones."""
+    venues = np.asarray(e.columns["exchange"]) if "exchange" in e.columns else None
+    if venues is None or e.table is None or "symbol" in e.columns:
+        return
+    for name, least in _LEAST_OF_ALL_USD.items():
+        values = e.numbers(name) if name in e.columns else None
+        if values is None:
+            continue
+        limit = least * (max(e.step_us, HOUR_US) / HOUR_US if name == "total_volume_usd" else 1.0)
+        for venue in sorted(LARGE_VENUES):
+            own = values[(venues == venue) & _is_recent(e) & np.isfinite(values)]
+            if own.size and float(np.median(own)) < limit:
+                yield (
+                    f"{name} of {venue} is {np.median(own):.4g}, by the median of {own.size} rows: it was "
+                    f"above {limit:.3g} since 2021, so the unit may be coins or thousands"
+                )
+                return
 
 
 def _books(e: CheckedAnswer) -> Iterator[str]:
@@ -197,11 +222,56 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
                 f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
                 "the two may be exchanged"
             )
+    if "volume_24h_usd" in e.columns and e.time_us is not None and e.step_us <= 6 * HOUR_US:
+        yield from _rolling_zeros(e)
     if name == "volume_taker" and e.size >= 2 * _LEAST_STEPS:
         for first, second in (("buy_usd", "sell_usd"), ("sell_usd", "buy_usd")):
             larger, smaller = e.numbers(first), e.numbers(second)
             if larger is not None and smaller is not None and (larger > smaller).all():
                 yield f"{first} is above {second} in all {e.size} rows: it may be the sum of both"
+        yield from _buys_and_sells(e)
+
+
+def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
+    """Find volumes of 24 hours that are 0 between others, which one hour without trades does not make."""
+    values, stamps = e.numbers("volume_24h_usd"), e.time_us
+    if values is None or stamps is None or values.size <= 2 * _LEAST_STEPS:
+        return
+    order = np.lexsort((stamps, e.series("time")))
+    series, values = e.series("time")[order], values[order]
+    is_between = (values[1:-1] == 0.0) & (values[:-2] > 0.0) & (values[2:] > 0.0)
+    is_between &= (series[:-2] == series[1:-1]) & (series[2:] == series[1:-1])
+    is_between &= stamps[order][2:] - stamps[order][:-2] <= 24 * HOUR_US
+    if is_between.sum() >= _LEAST_STEPS:
+        row = order[int(np.argmax(is_between)) + 1]
+        keys = [str(e.columns[name][row]) for name in ("exchange", "instrument_name") if name in e.columns]
+        yield (
+            f"volume_24h_usd of {' '.join(keys)} is 0 between two others, as in {int(is_between.sum()) - 1} "
+            "more rows: values may be missing"
+        )
+
+
+def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
+    """Find a venue of which buyers or sellers took almost twice as much as the others for days."""
+    buys, sells = e.numbers("buy_usd"), e.numbers("sell_usd")
+    if buys is None or sells is None:
+        return
+    series = e.series("time")
+    for code in np.unique(series).tolist():
+        own = (series == code) & np.isfinite(buys) & np.isfinite(sells)
+        bought, sold = float(np.sum(buys[own])), float(np.sum(sells[own]))
+        if own.sum() < 2 * _LEAST_STEPS or not bought + sold > 0.0:
+            continue
+        if not 1.0 / _MOST_OF_SIDE <= bought / max(sold, 1e-9) <= _MOST_OF_SIDE:
+            row = int(np.argmax(own))
+            names = " ".join(
+                str(e.columns[name][row]) for name in ("symbol", "exchange") if name in e.columns
+            )
+            yield (
+                f"buy_usd of {names} sums to {bought:.4g} and sell_usd to {sold:.4g} in {int(own.sum())} "
+                "rows: one of them may be of another venue or unit"
+            )
+            return
 
 
 def _mean_liquidation(e: CheckedAnswer) -> Iterator[str]:

@@ -28,6 +28,7 @@ _HIGH_RATE_BPS = 400.0
 _USUALLY = {
     **dict.fromkeys(("price_usd", "price", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
     **dict.fromkeys(("oi_usd", "total_oi_usd", "notional_oi_usd"), 8.0),
+    "index_pct": 5.0,
 }
 """Factor by which a figure may differ from the median of its series."""
 
@@ -96,7 +97,11 @@ LIKELY: dict[str, Relations] = {
         "best:bid price_usd,best:ask price_usd": lambda bid, ask: (bid >= ask) | (ask > 1.5 * bid),
         "next:level price_usd,price_usd": lambda n, p: n == p,
     },
-    "symbol against rank": {**_falling("oi_usd"), "rank": lambda rank: rank < 1},
+    "symbol against rank": {
+        **_falling("oi_usd"),
+        "rank": lambda rank: rank < 1,
+        "oi_rank": lambda rank: rank < 1,
+    },
     "stated total": {
         "$total_market_oi,sum total_oi_usd": _far(1.05),
         "$totals.total_usd,sum total_usd": _far(1.05),
@@ -115,7 +120,7 @@ LIKELY: dict[str, Relations] = {
         ),
         "filled_quantity,quantity": lambda f, q: f > 1.001 * q,
         "order_price_usd,fill_price_usd": _far(2),
-        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.005,
+        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.0016,  # three decimals
         "atm_strike,underlying_price": _far(1.5),
         "strike,underlying_price,@options_atm_history": lambda k, s, _: _far(1.5)(k, s),
         **dict.fromkeys(
@@ -130,6 +135,8 @@ LIKELY: dict[str, Relations] = {
         "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
         # Above 5 USD only: smaller prices are rounded to few ticks.
         "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
+        "index_price_usd": lambda index: index <= 0,
+        "underlying_price": lambda forward: forward <= 0,
         "index_price_usd,underlying_price": _far(1.5),
         "price_usd,index_price_usd,@futures_history": lambda p, i, _: _far(1.5)(p, i),
         # A liquidation is a trade, so it is part of the volume.
@@ -157,6 +164,8 @@ LIKELY: dict[str, Relations] = {
     ),
     "unlikely hour of expiry": {
         "expiry,instrument_name=": lambda t, _: (t == t) & (t % DAY_US != 8 * HOUR_US),
+        "expiry,atm_iv": lambda t, _: (t == t) & (t % DAY_US != 8 * HOUR_US),
+        "expiry,iv,@options_atm_history": lambda t, *_: (t == t) & (t % DAY_US != 8 * HOUR_US),
     },
     "payment without an interval": {"interval_hours,kind=settled": lambda h, paid: np.isnan(h) & paid},
     "far from the usual": {f"{name},usual {name}": _far(factor) for name, factor in _USUALLY.items()},

@@ -36,7 +36,7 @@ from derivdata.client.series_rules import (
     other_sizes,
     series_rows,
 )
-from derivdata.client.snapshot_rules import unlike_black, unlikely_snapshots
+from derivdata.client.snapshot_rules import unlike_black, unlikely_columns, unlikely_snapshots
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -474,12 +474,13 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
 
 _COMPARED = tuple(
     "rate_bps_8h oi_usd total_oi_usd volume_usd total_volume_usd price_usd price buy_usd sell_usd "
-    "long_short_ratio".split()
+    "long_short_ratio bid_depth_usd ask_depth_usd".split()
 )
 """Columns in which the venues of a symbol are compared."""
 _EXCHANGED = ("oi_usd", "total_oi_usd")
 _PRICES = ("price_usd", "price")
 _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
+_DEPTHS = ("bid_depth_usd", "ask_depth_usd")
 
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
@@ -594,7 +595,7 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 
 def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find runs of one value of BTC, ETH or a venue's total, which always change."""
-    if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES):
+    if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES, *_DEPTHS):
         return
     faults = still_levels(rows.series, rows.times, rows.values)
     if "symbol" in e.columns:  # without it the rows are sums of all markets
@@ -783,6 +784,7 @@ RULES = (
     Rule("beyond all markets", "notice", beyond_markets),
     Rule("unlike Black 1976", "notice", unlike_black, "expiry iv strike underlying_price side"),
     Rule("unlikely snapshot", "notice", unlikely_snapshots, "exchange"),
+    Rule("unlikely column", "notice", unlikely_columns),
     Rule("other size", "notice", other_sizes),
     Rule("impossible pattern", "notice", impossible_patterns, "time exchange"),
     Rule("payments off the hour", "notice", _off_hour, "time kind interval_hours"),

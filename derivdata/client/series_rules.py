@@ -14,7 +14,7 @@ from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
 from derivdata.client.snapshot_rules import has_interest, interest_text, tiny_text
 from derivdata.support.arrays import Array
 from derivdata.tables.history_rows import PAYMENTS, level_changes, shown_time
-from derivdata.tables.series_faults import SeriesSizes, exchanged_levels, series_sizes
+from derivdata.tables.series_faults import SeriesSizes, copied_series, exchanged_levels, series_sizes
 from derivdata.tables.series_patterns import (
     OF_EIGHT_HOURS,
     UNITS,
@@ -32,14 +32,25 @@ from derivdata.tables.series_patterns import (
 
 _RATE = "rate_bps_8h"
 _PRICES = ("price_usd", "price", "close")
-_LEVELS = (*_PRICES, "oi_usd", "total_oi_usd", "bid_depth_usd", "ask_depth_usd")
+_LEVELS = (
+    *_PRICES, "oi_usd", "total_oi_usd", "bid_depth_usd", "ask_depth_usd", "notional_oi_usd",
+    "notional_volume_24h_usd", "volume_24h_usd",
+)  # fmt: skip
 _SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd", "long_usd", "short_usd")
 _RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 """Figures that move together on all venues from row to row."""
 _NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
+_LEAST_EVENTS = 50
+_LONGER_GAP = 6.0
+_LONGER_EDGE = 4.0
+_LEAST_GAP_US = HOUR_US
+_BLOCK = 6
+_BLOCK_OF_RATES = 8
+"""Rows of a page that comes again; rates, ratios and indices have few digits and repeat."""
 _LEAST_OF_SIZE = 12
 _OTHER_SIZE = 100.0
 _LEAST_AGAIN = 5
+_LEAST_FILLS = 8
 _SHARE_AGAIN = 0.3
 _LEAST_SMOOTH = 48
 _SMOOTH = 0.12
@@ -138,6 +149,17 @@ def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
     again = int(orders.duplicated().sum())
     if again >= max(_LEAST_AGAIN, _SHARE_AGAIN * len(orders)):
         yield f"{again} of {len(orders)} orders are the same as another one, except for their id"
+    if not {"fill_price_usd", "order_price_usd", "symbol", "exchange"} <= {*orders}:
+        return
+    keys = ["exchange", "symbol", "fill_price_usd"]
+    fills = orders.groupby(keys, observed=True)["order_price_usd"].agg(["size", "nunique"])
+    repeated = fills[(fills["size"] >= _LEAST_FILLS) & (fills["nunique"] >= _LEAST_AGAIN)]
+    if len(repeated):
+        exchange, symbol, price = repeated.index[0]
+        yield (
+            f"fill_price_usd of {symbol} {exchange} is {price:g} in {repeated['size'].iloc[0]} orders at "
+            f"{repeated['nunique'].iloc[0]} prices: one value may stand for all"
+        )
 
 
 def _candles(e: CheckedAnswer) -> Iterator[str]:
@@ -146,7 +168,18 @@ def _candles(e: CheckedAnswer) -> Iterator[str]:
     if close is None or e.time_us is None or len(e.words.get("coin", [""])) != 1:
         return
     order = np.argsort(e.time_us, kind="stable")
-    for change in level_changes(np.zeros(e.size, dtype=np.int64), close[order])[:1]:
+    alone = np.zeros(e.size, dtype=np.int64)
+    for name in ("close", "volume"):
+        values = e.numbers(name) if name in e.columns else None
+        for first_row, second_row in (
+            repeated_blocks(alone, values[order], _BLOCK) if values is not None else ()
+        ):
+            yield (
+                f"{name} has the values of {shown_time(e.time_us[order[first_row]])} and the rows after it "
+                f"again on {shown_time(e.time_us[order[second_row]])}: a page may be repeated"
+            )
+            return
+    for change in level_changes(alone, close[order])[:1]:
         first = e.time_us[order[change.row]]
         yield (
             f"close is {change.factor:.3g} times as large from {shown_time(first)} on ({change.rows} rows): "
@@ -163,6 +196,9 @@ def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
     for first, second in exchanged_levels(rows.series, venue, rows.times, rows.values)[:1]:
         names = " and ".join(described(e, rows.order[row]) for row in (first, second))
         yield f"oi_usd of {names} change places at {shown_time(rows.times[first])}"
+    for pair in copied_series(rows.series, venue, rows.times, rows.values)[:1]:
+        names = " and ".join(described(e, rows.order[row]) for row in pair)
+        yield f"oi_usd of {names} is the same in all rows: one of them may be copied"
 
 
 def _totals(e: CheckedAnswer) -> Iterator[str]:
@@ -199,18 +235,55 @@ def _smooth(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
         )
 
 
+def _orders(e: CheckedAnswer) -> Iterator[str]:
+    yield from _repeated_orders(e)
+    yield from _missing_events(e)
+
+
+def _missing_events(e: CheckedAnswer) -> Iterator[str]:
+    """Find a time without events that is much longer than all others, within the window or at its end."""
+    if e.time_us is None or e.window_us is None or e.as_of_us is None or e.size < _LEAST_EVENTS:
+        return
+    stamps = np.sort(e.time_us)
+    gaps = np.diff(stamps)
+    place = int(np.argmax(gaps))
+    others = int(np.max(np.delete(gaps, place)))
+    if gaps[place] > max(_LONGER_GAP * others, _LEAST_GAP_US):
+        yield (
+            f"no event is between {shown_time(stamps[place])} and {shown_time(stamps[place + 1])}, and all "
+            f"others of {e.size} are at most {others / HOUR_US:.2g} h apart: rows may be missing"
+        )
+    if e.size >= float(e.requested.get("limit", np.inf)):
+        return
+    longest = int(gaps[place])
+    start, end = e.window_us[0], min(e.window_us[1], e.as_of_us)
+    edges = (
+        ("first", int(stamps[0]), int(stamps[0]) - start),
+        ("last", int(stamps[-1]), end - int(stamps[-1])),
+    )
+    for word, stamp, apart in edges:
+        if apart > max(_LONGER_EDGE * longest, _LEAST_GAP_US):
+            yield (
+                f"the {word} of {e.size} events is at {shown_time(stamp)}, {apart / HOUR_US:.3g} h from the "
+                f"edge of the window, and others are at most {longest / HOUR_US:.2g} h apart: rows may be "
+                "missing"
+            )
+
+
 _BY_TABLE: dict[str, Callable[[CheckedAnswer], Iterator[str]]] = {
     "": _candles,  # an open table
     "liquidations_history": _totals,
-    "liquidations_events": _repeated_orders,
-    "liquidations_fills": _repeated_orders,
+    "liquidations_events": _orders,
+    "liquidations_fills": _orders,
+    "options_trades": _missing_events,
     "oi_top_symbols": _exchanged_symbols,
 }
 
 
 def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find patterns that one series alone shows."""
-    for first, second in repeated_blocks(rows.series, rows.values)[:1]:
+    block = _BLOCK if name in (*_LEVELS, *_SUMS) else _BLOCK_OF_RATES
+    for first, second in repeated_blocks(rows.series, rows.values, block)[:1]:
         yield (
             f"{name} of {described(e, rows.order[first])} has the values of "
             f"{shown_time(rows.times[first])} and the rows after it again on "

@@ -1,14 +1,18 @@
-"""Rules about snapshots: rates of many symbols or venues, and chains by Black (1976)."""
+"""Rules about columns and snapshots: equal columns, rates of many symbols, chains by Black (1976)."""
 
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
-from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.market_sizes import LARGE_VENUES
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
 from derivdata.support.arrays import Array
 from derivdata.tables.series_faults import mirrored_rates
 from derivdata.tables.series_patterns import (
@@ -27,6 +31,7 @@ _LEAST_OF_SHIFT = 50
 _SHIFTED = 0.35
 _NOT_SHIFTED = 0.4
 """Share of the correlation with the shifted rows that the rows as they are have."""
+_PRICED = ("options_snapshot", "options_trades")
 _YEAR_US = 365 * 24 * HOUR_US
 _LEAST_US = 12 * HOUR_US
 _LEAST_OPTIONS = 8
@@ -38,8 +43,189 @@ _NEAR_MONEY = 1.0
 _NEAREST = 12
 """Options of an expiry that are compared also if a wrong volatility makes their strikes far."""
 _DELTA_APART = 0.12
+_OTHER_GREEK = 3.0
+_BLACK_VENUES = {"binance", "bybit", "deribit", "derive"}
+"""Venues with greeks of Black (1976), in USD: docs/conventions.md."""
 _IV_APART = 0.25
 """Share of the implied volatility by which the mark price may imply another one at the median option."""
+
+
+_KINDS = {
+    "price": r"price(_usd)?|underlying_price|index_price_usd|open|high|low|close",
+    "strike": "strike|atm_strike",
+    "premium": "(bid|ask|mark)_(coin|usd)|price_coin",
+    "volume": "(total_|notional_)?volume(_usd|_24h_usd)?",
+    "open interest": "(total_|notional_)?(oi_usd|open_interest)",
+    "size": "(filled_)?quantity|size|oi_contracts",
+    "liquidations": "liquidation_(24h|value)_usd",
+    "fees": "(total_|builder_)?fees(_usd|_paid)?",
+}
+"""Columns by kind. Two columns of one kind may be equal, and any other column is a kind of its own."""
+_OWN_KINDS = (
+    "iv", "delta", "gamma", "vega", "theta", "buy_usd", "sell_usd", "bid_depth_usd", "ask_depth_usd",
+    "change_24h", "change_7d", "price_24h_change_pct", "oi_24h_change_pct", "volume_24h_change_pct",
+    "funding_current_bps_8h", "funding_avg_7d_bps_8h", "atm_iv", "atm_iv_24h_ago", "value_usd",
+)  # fmt: skip
+_LEAST_EQUAL = 8
+_EQUAL_SHARE = 0.95
+_LEAST_DISTINCT = 5
+_LEAST_OF_SNAPSHOT = 8
+_LEAST_WITHOUT_ANY = 50
+_COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_count")
+_OTHER_SHARE = 50.0
+_LEAST_FAR = 3
+_OTHER_SUM = 1.5
+"""Factor between a summary and the sum of its rows, whose first and last bucket may exceed its window."""
+_SUMMARIES = {
+    "volume": ("volume", "volume_usd"),
+    "total_fees": ("total_fees", "fees_usd", "builder_fees_usd"),
+    "trade_count": ("trade_count", "trades"),
+    "liquidation_value_usd": ("liquidation_value_usd",),
+    "liquidation_count": ("liquidation_count",),
+}
+"""Figures of a summary, and the names of the same figures in rows."""
+_LEAST_VENUES = 10
+_TINY_BPS = 0.005
+_INDEX_RANGE = 0.01
+_LEAST_TRADES = 8
+_LEAST_EXPIRIES = 3
+_WEEK_US = 8 * DAY_US
+_WRONG_TRADES = 0.2
+
+
+def unlikely_columns(e: CheckedAnswer) -> Iterator[str]:
+    """Find equal columns, columns of one value, and sums that their rows contradict."""
+    kinds = _columns_by_kind(e)
+    yield from _equal_columns(kinds)
+    is_snapshot = e.time_us is None or np.unique(e.time_us).size == 1
+    names = next((e.columns[name] for name in ("symbol", "exchange", "dex_name") if name in e.columns), ())
+    if is_snapshot and pd.unique(np.asarray(names, dtype=object)).size >= _LEAST_OF_SNAPSHOT:
+        yield from _constant_columns(e, kinds)
+    yield from _weekdays(e)
+    if e.table is None and "part" in e.columns:
+        yield from _summaries(e)
+        yield from _lists(e)
+    if e.table is not None and e.table.name == "options_snapshot" and "index_price_usd" in e.columns:
+        index = e.numbers("index_price_usd")
+        if index is not None and is_snapshot and np.isfinite(index).any():
+            low, high = float(np.nanmin(index)), float(np.nanmax(index))
+            if high > (1.0 + _INDEX_RANGE) * low:
+                yield f"index_price_usd is between {low:g} and {high:g} in one chain: expected one index"
+
+
+def _weekdays(e: CheckedAnswer) -> Iterator[str]:
+    """Find chains whose later expiries are not on Fridays; those of a week and less are on all days."""
+    expiry = e.micros("expiry")
+    if expiry is None or e.table is None or not e.table.name.startswith("options_") or not e.size:
+        return
+    now = e.as_of_us if e.time_us is None else int(np.max(e.time_us))
+    days = np.unique(expiry[expiry > (now or 0) + _WEEK_US]) // DAY_US
+    # 1970-01-01 was a Thursday
+    if days.size >= _LEAST_EXPIRIES and not (days % 7 == 1).any():
+        shown = np.datetime64(int(days[0]), "D")
+        yield f"none of {days.size} expiries after a week is a Friday, first {shown}: days may be shifted"
+
+
+def _columns_by_kind(e: CheckedAnswer) -> dict[str, tuple[str, Array]]:
+    """Return the amounts of a response and their kinds, by name."""
+    columns = {}
+    for name, values in e.columns.items():
+        kinds = [kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, name)]
+        is_amount = bool(kinds) or name in _OWN_KINDS or name in _COUNTS
+        if is_amount and (e.table is not None or getattr(values, "dtype", None) == np.float64):
+            numbers = e.numbers(name)
+            if numbers is not None:
+                columns[name] = ((kinds or [name])[0], numbers)
+    return columns
+
+
+def _equal_columns(kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
+    for (first, (kind, values)), (second, (other, others)) in combinations(kinds.items(), 2):
+        if kind == other or first in _COUNTS or second in _COUNTS or values.size < _LEAST_EQUAL:
+            continue
+        if {kind, other} == {"price", "strike"} and values.size < _LEAST_WITHOUT_ANY:
+            continue  # an exact strike at the money
+        is_compared = np.isfinite(values) & np.isfinite(others) & (values != 0.0) & (others != 0.0)
+        count = int(is_compared.sum())
+        if count < _LEAST_EQUAL:
+            continue
+        is_equal = is_compared & (values == others)
+        if is_equal.sum() >= _EQUAL_SHARE * count and np.unique(values[is_equal]).size >= _LEAST_DISTINCT:
+            shown = f"{int(is_equal.sum())} of {count} rows"
+            yield f"{first} and {second} are equal in {shown}: one of them may be copied"
+            return
+
+
+def _constant_columns(e: CheckedAnswer, kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
+    """Find amounts of many symbols or venues that are all equal, or all 0."""
+    for name, (_, values) in kinds.items():
+        own = values[np.isfinite(values)]
+        if own.size < _LEAST_OF_SNAPSHOT or name in ("index_price_usd", "underlying_price"):
+            continue
+        if not (own == own[0]).all():
+            continue
+        has_digits = own[0] != float(f"{own[0]:.2g}") or name in _COUNTS
+        if own[0] != 0.0 and has_digits:
+            yield f"{name} is {own[0]:g} in all {own.size} rows: one value may stand for all"
+        elif own[0] == 0.0 and own.size >= _LEAST_WITHOUT_ANY and _is_of_large_venues(e):
+            yield f"{name} is 0 in all {own.size} rows: values may be missing"
+
+
+def _is_of_large_venues(e: CheckedAnswer) -> bool:
+    """Return whether a response is of all venues or of a large one; small ones may lack some figures."""
+    venues = [value for name in ("exchange", "exchanges") for value in e.requested_names.get(name, ())]
+    return not venues or not LARGE_VENUES.isdisjoint(venues)
+
+
+def _lists(e: CheckedAnswer) -> Iterator[str]:
+    """Compare volumes, fees and numbers of trades of the rows of open tables."""
+    for name in ("volume_usd", "volume"):
+        volumes = e.numbers(name) if name in e.columns else None
+        if volumes is None:
+            continue
+        for column in ("trades", "trade_count"):
+            trades = e.numbers(column) if column in e.columns else None
+            without = np.zeros(0) if trades is None else (volumes > 0.0) & (trades == 0.0)
+            if without.any():
+                row = int(np.argmax(without))
+                yield f"{column} is 0 and {name} {volumes[row]:g} in {int(without.sum())} rows"
+        for column in ("fees_usd", "builder_fees_usd", "total_fees"):
+            fees = e.numbers(column) if column in e.columns else None
+            is_used = np.zeros(0) if fees is None else (volumes > 0.0) & (fees > 0.0)
+            if fees is None or is_used.sum() < _LEAST_OF_SNAPSHOT:
+                continue
+            shares = fees[is_used] / volumes[is_used]
+            usual = float(np.median(shares))
+            is_far = (shares > _OTHER_SHARE * usual) | (shares * _OTHER_SHARE < usual)
+            if is_far.sum() >= _LEAST_FAR:
+                row = int(np.argmax(is_far))
+                yield (
+                    f"{column} is {shares[row]:.2g} times {name} in {int(is_far.sum())} rows and {usual:.2g} "
+                    f"times at the median of {is_far.size}: one of the two is in another unit"
+                )
+
+
+def _summaries(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the figures of a summary with the sums of the other lists of the response."""
+    lists = np.asarray(e.columns["part"], dtype=object)
+    for name, names in _SUMMARIES.items():
+        totals = e.numbers(name) if name in e.columns else None
+        stated = totals[lists == "summary"] if totals is not None else np.zeros(0)
+        if stated.size != 1 or not stated[0] > 0.0:
+            continue
+        for column in names:
+            values = e.numbers(column) if column in e.columns else None
+            for listed in pd.unique(lists) if values is not None else ():
+                own = values[(lists == listed) & np.isfinite(values)] if values is not None else lists[:0]
+                if listed == "summary" or not own.size:
+                    continue
+                total = float(np.sum(own))
+                if not stated[0] / _OTHER_SUM <= total <= stated[0] * _OTHER_SUM:
+                    yield (
+                        f"{name} of the summary is {stated[0]:g}, and {column} of {listed} sums to {total:g} "
+                        f"in {own.size} rows"
+                    )
+                    return
 
 
 def unlikely_snapshots(e: CheckedAnswer) -> Iterator[str]:
@@ -94,7 +280,26 @@ def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, gr
             )
             return
     if group:
+        yield from _tiny_symbols(e, name, rates)
         yield from _shifted_symbols(e, name, rates, codes)
+
+
+def _tiny_symbols(e: CheckedAnswer, name: str, rates: Array) -> Iterator[str]:
+    """Find a symbol whose rates are a fraction on all of its venues."""
+    if "symbol" not in e.columns:
+        return
+    symbols, codes = np.unique(np.asarray(e.columns["symbol"]), return_inverse=True)
+    is_used = np.isfinite(rates) & (rates != 0.0)
+    counts = np.bincount(codes[is_used], minlength=symbols.size)
+    largest = np.zeros(symbols.size)
+    np.maximum.at(largest, codes[is_used], np.abs(rates[is_used]))
+    is_tiny = (counts >= _LEAST_VENUES) & (largest < _TINY_BPS)
+    if is_tiny.any():
+        place = int(np.argmax(is_tiny))
+        yield (
+            f"{name} of {symbols[place]} is at most {largest[place]:.2g} bps on all {counts[place]} venues: "
+            "the rates may be in another unit"
+        )
 
 
 def _shifted_symbols(e: CheckedAnswer, name: str, rates: Array, codes: Array) -> Iterator[str]:
@@ -170,7 +375,7 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
 
     Venues use forwards, rates and times of their own, so only large differences of the median option count.
     """
-    if e.table is None or e.table.name != "options_snapshot" or not e.size or e.time_us is None:
+    if e.table is None or e.table.name not in _PRICED or not e.size or e.time_us is None:
         return
     expiry = e.micros("expiry")
     iv, strike, forward = (e.numbers(name) for name in ("iv", "strike", "underlying_price"))
@@ -196,14 +401,56 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
         apart = delta - sign * _normal(sign * upper)
         apart = np.minimum(np.abs(apart), np.abs(apart + value / forward))
         yield from _apart(e, expiry, is_near, apart, _DELTA_APART, "delta", "the volatility")
-    # 3. Marks: the error of the value over the vega is the error of the volatility.
+    # 3. Other greeks of venues that state them in one unit.
+    if {*e.words.get("exchange", ())} <= _BLACK_VENUES:
+        yield from _other_greeks(e, is_near, forward, upper, years)
+    # 4. Marks: the error of the value over the vega is the error of the volatility.
     mark = _marks(e, forward)
     if mark is None:
         return
     with np.errstate(invalid="ignore", divide="ignore"):
         vega = forward * np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi) * np.sqrt(years)
         error = (mark - value) / vega / iv
+    if e.table.name == "options_trades":
+        is_near &= (np.abs(moneyness) < deviation) & (mark > 0.0) & np.isfinite(error)
+        yield from _wrong_trades(error[is_near])
+        return
     yield from _apart(e, expiry, is_near & (mark > 0.0), error, _IV_APART, "iv", "the mark price")
+
+
+def _wrong_trades(error: Array) -> Iterator[str]:
+    """Find trades whose volatilities are not those of their prices."""
+    wrong = int((np.abs(error) > _IV_APART).sum())
+    if wrong >= max(_LEAST_TRADES, _WRONG_TRADES * error.size):
+        yield (
+            f"iv of {wrong} of {error.size} trades near the money differs from that of their prices "
+            "(Black 1976): one of the two is in another unit"
+        )
+
+
+def _other_greeks(
+    e: CheckedAnswer, is_near: Array, forward: Array, upper: Array, years: Array
+) -> Iterator[str]:
+    """Find greeks in another unit than USD per USD², per volatility point and per day."""
+    density = np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        vega = forward * density * np.sqrt(years) / 100.0
+        gamma = density / (forward * np.sqrt(years) * e.columns["iv"])
+        theta = -forward * density * e.columns["iv"] / (2.0 * np.sqrt(years)) / 365.0
+    for name, size in (("gamma", gamma), ("vega", vega), ("theta", theta)):
+        stated = e.numbers(name) if name in e.columns else None
+        expected = np.abs(size)
+        if stated is not None and name == "theta":
+            stated = -stated
+        is_used = np.zeros(0, dtype=bool) if stated is None else is_near & (stated > 0.0) & (expected > 0.0)
+        if stated is None or is_used.sum() < _LEAST_OPTIONS:
+            continue
+        factor = float(np.median(stated[is_used] / expected[is_used]))
+        if not 1.0 / _OTHER_GREEK <= factor <= _OTHER_GREEK:
+            yield (
+                f"{name} is {factor:.3g} times that of the volatility at the median of {int(is_used.sum())} "
+                "options near the money (Black 1976): it may be in another unit"
+            )
 
 
 def _nearest(expiry: Array, distance: Array) -> Array:
@@ -218,8 +465,9 @@ def _nearest(expiry: Array, distance: Array) -> Array:
 
 def _marks(e: CheckedAnswer, forward: Array) -> Array | None:
     """Return mark prices [USD] from coins or USD; None if the response has neither."""
-    coins = e.numbers("mark_coin") if "mark_coin" in e.columns else None
-    dollars = e.numbers("mark_usd") if "mark_usd" in e.columns else None
+    name = "price" if "trade_id" in e.columns else "mark"
+    coins = e.numbers(f"{name}_coin") if f"{name}_coin" in e.columns else None
+    dollars = e.numbers(f"{name}_usd") if f"{name}_usd" in e.columns else None
     if dollars is None:
         return None if coins is None else coins * forward
     return dollars if coins is None else np.where(np.isnan(dollars), coins * forward, dollars)

@@ -37,7 +37,8 @@ _MOST_ROWS = 50_000
 """Rows above which pages are not searched for copies, which takes a sort of all rows."""
 _BLOCK = 8
 _SAMPLED = 4
-_LEAST_DISTINCT = 6
+_MOST_EQUAL = 2
+_MOST_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
 _RISING_ROWS = 30
@@ -87,27 +88,29 @@ def _starts_and_ends(series: _Array) -> tuple[_Array, _Array]:
     return starts, np.append(starts[1:], series.size)
 
 
-def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
-    """Return rows at which two blocks of eight rows of one series are equal, one pair per series.
+def repeated_blocks(series: _Array, values: _Array, block: int = _BLOCK) -> list[tuple[int, int]]:
+    """Return rows at which two blocks of one series are equal, one pair per series.
 
-    A block has at least six distinct values. A quarter of the blocks is compared, so a short copy of eight
-    rows may not be found. Responses of more than 50,000 rows are not compared.
+    All but two values of a block are distinct. In more than 5,000 rows a quarter of the blocks is compared,
+    so a copy of one block may not be found. Responses of more than 50,000 rows are not compared.
     """
-    if not 2 * _BLOCK <= values.size <= _MOST_ROWS:
+    least_distinct = block - _MOST_EQUAL
+    if not 2 * block <= values.size <= _MOST_ROWS:
         return []
-    # 1. A number for the values of each eight rows of one series.
+    # 1. A number for the values of each block of one series.
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
-    count = values.size - _BLOCK + 1
+    count = values.size - block + 1
     number = series[:count].astype(np.uint64)
     changes = np.zeros(count, dtype=np.int64)
-    for place in range(_BLOCK):
+    for place in range(block):
         number = number * np.uint64(6364136223846793005) + bits[place : place + count]
         number ^= number >> np.uint64(29)
         if place:
             changes += values[place : place + count] != values[place - 1 : place - 1 + count]
-    is_compared = (series[:count] == series[_BLOCK - 1 :]) & (changes >= _LEAST_DISTINCT - 1)
+    is_compared = (series[:count] == series[block - 1 :]) & (changes >= least_distinct - 1)
     # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
-    is_compared &= number % np.uint64(_SAMPLED) == 0
+    if values.size > _MOST_COMPARED_WHOLE:
+        is_compared &= number % np.uint64(_SAMPLED) == 0
     rows = np.flatnonzero(is_compared)
     # 2. Equal numbers, which are next to each other in their order.
     order = rows[np.argsort(number[rows], kind="stable")]
@@ -116,9 +119,9 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
     for place in np.flatnonzero(is_copy).tolist():
         first = int(order[place - 1])
         second = int(order[place])
-        block = values[first : first + _BLOCK]
-        is_equal = np.array_equal(block, values[second : second + _BLOCK])
-        if second - first < _BLOCK or not is_equal or np.unique(block).size < _LEAST_DISTINCT:
+        rows_of_block = values[first : first + block]
+        is_equal = np.array_equal(rows_of_block, values[second : second + block])
+        if second - first < block or not is_equal or np.unique(rows_of_block).size < least_distinct:
             continue
         before = pairs.get(int(series[first]))
         if before is None or second < before[1]:
