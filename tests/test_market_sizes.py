@@ -52,7 +52,7 @@ def test_a_venue_with_constant_volume_has_not_exchanged_it_with_its_open_interes
 def chain_evidence(columns: dict[str, Any], time: Any, expiry: Any) -> Any:
     """Return a response of ``options_snapshot`` as the rules see it."""
     evidence: Any = SimpleNamespace(
-        table=TABLES["options_snapshot"], columns=columns, size=len(time), time_us=time
+        table=TABLES["options_snapshot"], columns=columns, size=len(time), time_us=time, words={}
     )
     evidence.micros = {"time": time, "expiry": expiry}.__getitem__
     evidence.numbers = lambda name: columns[name].astype(np.float64)

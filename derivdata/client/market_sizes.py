@@ -11,6 +11,7 @@ import numpy as np
 
 from derivdata.client.reading import HOUR_US, CheckedAnswer
 from derivdata.support.arrays import Array
+from derivdata.tables.series_patterns import rank_correlation
 
 LEAST_PRICES = {"BTC": 7_500.0, "ETH": 350.0}
 """Prices [USD] of which the coins were always more than twice as high since 2021: the lows were 15,476 on
@@ -48,6 +49,11 @@ _LEAST_ORDER_USD = 10.0
 _LEAST_INDEX_PCT = 5.0
 _STEPS_OF_STOCK = 5.0
 _LEAST_STEPS = 24
+_MOST_OF_DEPTH = 4.0
+_LEAST_ZEROS = 3
+_LEAST_ALIKE = 0.2
+_MOST_LIQUIDATED_USD = 2e10
+"""Liquidations of one venue in a row: those of all venues on 2025-10-10 were of 19 billion USD."""
 _MOST_OF_SIDE = 1.6
 """Ratio of taker buys and sells over two days and more."""
 
@@ -57,10 +63,13 @@ def beyond_markets(e: CheckedAnswer) -> Iterator[str]:
     yield from _prices(e)
     yield from _sizes_of_large(e)
     yield from _totals_of_large(e)
+    yield from _depths(e)
     yield from _books(e)
     yield from _chains(e)
     yield from _changes(e)
     yield from _flows_and_stocks(e)
+    yield from _liquidations(e)
+    yield from _rolling_zeros(e)
 
 
 def _symbols(e: CheckedAnswer) -> Array | None:
@@ -84,6 +93,11 @@ def _prices(e: CheckedAnswer) -> Iterator[str]:
         values = e.numbers(name) if name in e.columns else None
         if values is None:
             continue
+        for symbol, most in LARGEST_PRICES.items():
+            is_above = (symbols == symbol) & (values > most)
+            if is_above.any():
+                row = int(np.argmax(is_above))
+                yield f"{name} of {symbol} is {values[row]:.4g}: no market has had such a price"
         for symbol, least in LEAST_PRICES.items():
             is_below = (symbols == symbol) & (values > 0.0) & (values < least) & _is_recent(e)
             if is_below.any():
@@ -113,6 +127,10 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
             for venue in sorted(LARGE_VENUES) if venues is not None else ("all venues",):
                 is_own = (symbols == symbol) & is_recent & np.isfinite(values)
                 is_own &= True if venues is None else venues == venue
+                zeros = int((values[is_own] == 0.0).sum())
+                if zeros >= _LEAST_ZEROS:
+                    yield f"{name} of {symbol} at {venue} is 0 in {zeros} rows: values may be missing"
+                    return
                 middle = float(np.median(values[is_own])) if is_own.any() else np.inf
                 if middle < limit:
                     yield (
@@ -162,9 +180,36 @@ def _books(e: CheckedAnswer) -> Iterator[str]:
             f"a level of the book is worth {values[row]:.3g} USD, {sizes[row]:g} at {prices[row]:g}: the "
             "size may be in USD"
         )
+    for side in ("bid", "ask"):
+        empty = int(((sizes == 0.0) & (sides == side)).sum())
+        if empty:
+            yield f"{empty} {side}s of the book have the size 0"
     rising = [np.diff(sizes[sides == side]) for side in ("bid", "ask")]
     if all(steps.size >= _CUMULATED_LEVELS and (steps > 0.0).all() for steps in rising):
         yield f"sizes of the book rise from level to level in all {e.size} levels: they may be cumulated"
+
+
+def _depths(e: CheckedAnswer) -> Iterator[str]:
+    """Find runs of rows in which one side of the book is several times as deep as the other."""
+    if e.table is None or e.table.name != "orderbook_depth_history" or e.time_us is None:
+        return
+    bids, asks = e.numbers("bid_depth_usd"), e.numbers("ask_depth_usd")
+    if bids is None or asks is None:
+        return
+    order = np.lexsort((e.time_us, e.series("time")))
+    series = e.series("time")[order]
+    for word, larger, smaller in (("bids", bids[order], asks[order]), ("asks", asks[order], bids[order])):
+        is_far = np.append(larger > _MOST_OF_DEPTH * smaller, False)
+        starts = np.flatnonzero(np.append(True, (is_far[1:-1] != is_far[:-2]) | (np.diff(series) != 0)))
+        lengths = np.diff(np.append(starts, series.size)) if series.size else starts
+        long = np.flatnonzero(is_far[starts] & (lengths >= _LEAST_STEPS)) if series.size else starts[:0]
+        if long.size:
+            row = order[starts[long[0]]]
+            yield (
+                f"{word} at {e.columns['depth_bps'][row]:g} bps are over {_MOST_OF_DEPTH:g} times as deep as "
+                f"the other side in {lengths[long[0]]} rows in a row: one side may be in another unit"
+            )
+            return
 
 
 def _chains(e: CheckedAnswer) -> Iterator[str]:
@@ -213,8 +258,6 @@ def _quantile(e: CheckedAnswer, name: str, share: float) -> float | None:
 def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
     """Compare volumes with open interest, buys with sells, and liquidations with their number."""
     name = "" if e.table is None else e.table.name
-    if name == "liquidations_aggregates":
-        yield from _mean_liquidation(e)
     if name == "markets_exchange_history" and e.size > _LEAST_STEPS:
         of_stock, of_flow = (_usual_step(e, column) for column in ("oi_usd", "volume_usd"))
         if of_stock > _STEPS_OF_STOCK * of_flow > 0.0:
@@ -222,8 +265,6 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
                 f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
                 "the two may be exchanged"
             )
-    if "volume_24h_usd" in e.columns and e.time_us is not None and e.step_us <= 6 * HOUR_US:
-        yield from _rolling_zeros(e)
     if name == "volume_taker" and e.size >= 2 * _LEAST_STEPS:
         for first, second in (("buy_usd", "sell_usd"), ("sell_usd", "buy_usd")):
             larger, smaller = e.numbers(first), e.numbers(second)
@@ -235,7 +276,8 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
 def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
     """Find volumes of 24 hours that are 0 between others, which one hour without trades does not make."""
     values, stamps = e.numbers("volume_24h_usd"), e.time_us
-    if values is None or stamps is None or values.size <= 2 * _LEAST_STEPS:
+    is_coarse = e.step_us > 6 * HOUR_US
+    if values is None or stamps is None or is_coarse or values.size <= 2 * _LEAST_STEPS:
         return
     order = np.lexsort((stamps, e.series("time")))
     series, values = e.series("time")[order], values[order]
@@ -262,6 +304,14 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
         bought, sold = float(np.sum(buys[own])), float(np.sum(sells[own]))
         if own.sum() < 2 * _LEAST_STEPS or not bought + sold > 0.0:
             continue
+        alike = rank_correlation(buys[own], sells[own])
+        if alike < _LEAST_ALIKE:
+            row = int(np.argmax(own))
+            yield (
+                f"buy_usd and sell_usd of {e.columns['exchange'][row]} do not move together (correlation "
+                f"{alike:.2f} in {int(own.sum())} rows): rows may be in another order"
+            )
+            return
         if not 1.0 / _MOST_OF_SIDE <= bought / max(sold, 1e-9) <= _MOST_OF_SIDE:
             row = int(np.argmax(own))
             names = " ".join(
@@ -272,6 +322,18 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
                 "rows: one of them may be of another venue or unit"
             )
             return
+
+
+def _liquidations(e: CheckedAnswer) -> Iterator[str]:
+    """Compare liquidations with the largest ones, and with their number."""
+    name = "" if e.table is None else e.table.name
+    if name == "liquidations_history":
+        for side in ("long_usd", "short_usd"):
+            values = e.numbers(side)
+            if values is not None and (values > _MOST_LIQUIDATED_USD).any():
+                yield f"{side} is {np.nanmax(values):.3g}: no venue had as many liquidations"
+    if name == "liquidations_aggregates":
+        yield from _mean_liquidation(e)
 
 
 def _mean_liquidation(e: CheckedAnswer) -> Iterator[str]:

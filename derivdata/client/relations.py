@@ -145,6 +145,8 @@ LIKELY: dict[str, Relations] = {
             ("volume_24h_usd,oi_usd", "notional_volume_24h_usd,notional_oi_usd"),
             lambda volume, oi: (oi > 1e4) & (volume > 1e3 * oi),
         ),
+        "sum volume_24h_usd,sum oi_usd": lambda volume, oi: (oi > 1e7) & (volume < 1e-3 * oi),
+        "strike,underlying_price": _far(20),
         "sum notional_volume_24h_usd,sum notional_oi_usd": lambda volume, oi: volume > oi,
         **dict.fromkeys(
             ("fees_paid,volume", "total_fees,volume", "fees_usd,volume_usd", "builder_fees_usd,volume_usd"),

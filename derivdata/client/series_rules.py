@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from derivdata.tables.series_faults import SeriesSizes, copied_series, exchanged
 from derivdata.tables.series_patterns import (
     OF_EIGHT_HOURS,
     UNITS,
+    alternating_rows,
     late_series,
     opposite_runs,
     other_interest,
@@ -51,6 +53,8 @@ _LEAST_OF_SIZE = 12
 _OTHER_SIZE = 100.0
 _LEAST_AGAIN = 5
 _LEAST_FILLS = 8
+_REVERSE = 0.2
+_RANKED = 20.0
 _SHARE_AGAIN = 0.3
 _LEAST_SMOOTH = 48
 _SMOOTH = 0.12
@@ -169,7 +173,7 @@ def _candles(e: CheckedAnswer) -> Iterator[str]:
         return
     order = np.argsort(e.time_us, kind="stable")
     alone = np.zeros(e.size, dtype=np.int64)
-    for name in ("close", "volume"):
+    for name in ("open", "high", "low", "close", "volume"):
         values = e.numbers(name) if name in e.columns else None
         for first_row, second_row in (
             repeated_blocks(alone, values[order], _BLOCK) if values is not None else ()
@@ -179,12 +183,27 @@ def _candles(e: CheckedAnswer) -> Iterator[str]:
                 f"again on {shown_time(e.time_us[order[second_row]])}: a page may be repeated"
             )
             return
+    yield from _reverse_candles(e, close, order)
     for change in level_changes(alone, close[order])[:1]:
         first = e.time_us[order[change.row]]
         yield (
             f"close is {change.factor:.3g} times as large from {shown_time(first)} on ({change.rows} rows): "
             "probably another unit"
         )
+
+
+def _reverse_candles(e: CheckedAnswer, close: Array, order: Array) -> Iterator[str]:
+    """Find candles that continue the one after them: open and close are exchanged."""
+    opens = e.numbers("open") if "open" in e.columns else None
+    if opens is not None and e.size >= 2 * _LEAST_OF_SIZE:
+        opened, closed = opens[order], close[order]
+        usual = float(np.median(np.abs(opened[1:] - closed[:-1])))
+        reverse = float(np.median(np.abs(closed[1:] - opened[:-1])))
+        if reverse < _REVERSE * usual:
+            yield (
+                f"open differs from the close before by {usual:.3g} at the median row, and close from the "
+                f"open before by {reverse:.3g}: the two may be exchanged"
+            )
 
 
 def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
@@ -196,9 +215,27 @@ def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
     for first, second in exchanged_levels(rows.series, venue, rows.times, rows.values)[:1]:
         names = " and ".join(described(e, rows.order[row]) for row in (first, second))
         yield f"oi_usd of {names} change places at {shown_time(rows.times[first])}"
+    yield from _unranked_symbols(e, rows)
     for pair in copied_series(rows.series, venue, rows.times, rows.values)[:1]:
         names = " and ".join(described(e, rows.order[row]) for row in pair)
         yield f"oi_usd of {names} is the same in all rows: one of them may be copied"
+
+
+def _unranked_symbols(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
+    """Find a symbol of a ranked list that is far smaller than the next one."""
+    listed = e.stated.get("symbols")
+    if not isinstance(listed, list):
+        return
+    symbols = np.asarray(e.columns["symbol"])[rows.order]
+    ranked = [symbol for symbol in listed if (symbols == symbol).any()]
+    medians = [float(np.median(rows.values[symbols == symbol])) for symbol in ranked]
+    for place, (value, following) in enumerate(pairwise(medians)):
+        if value * _RANKED < following:
+            yield (
+                f"oi_usd of {ranked[place]} is {value:.3g} by its median, and that of the next symbol of the "
+                f"ranked list {following:.3g}: another unit"
+            )
+            return
 
 
 def _totals(e: CheckedAnswer) -> Iterator[str]:
@@ -294,6 +331,12 @@ def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
             f"{name} of {described(e, rows.order[run.row])} is a straight line in {run.rows} rows from "
             f"{shown_time(rows.times[run.row])} on: rows may be interpolated"
         )
+    for alternate in alternating_rows(rows.series, rows.values)[:1]:
+        yield (
+            f"{name} of {described(e, rows.order[alternate.row])} is {alternate.factor:.3g} times as large "
+            f"in {alternate.rows} rows at equal distances, first {shown_time(rows.times[alternate.row])}: "
+            "rows are in two units"
+        )
     for split in split_levels(rows.series, rows.values)[:1]:
         yield (
             f"{name} of {described(e, rows.order[split.row])} is {split.factor:.3g} times as large from "
@@ -310,7 +353,9 @@ def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series that do not follow the other venues of their market."""
     if name != _RATE:  # a venue may publish one rate for all hours of an interval
-        for run in repeated_steps(rows.series, rows.market, rows.values)[:1]:
+        is_price = name in (*_PRICES, "index_pct") and {*e.words.get("symbol", ("",))} <= LEAST_PRICES.keys()
+        has_peers = not is_price and name not in _SUMS
+        for run in repeated_steps(rows.series, rows.market, rows.values, has_peers=has_peers)[:1]:
             yield (
                 f"{name} of {described(e, rows.order[run.row])} changes only every {run.factor:g} rows: rows "
                 "may be repeated"

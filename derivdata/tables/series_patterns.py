@@ -18,6 +18,7 @@ from derivdata.tables.series_faults import SeriesFault
 __all__ = [
     "OF_EIGHT_HOURS",
     "UNITS",
+    "alternating_rows",
     "late_series",
     "opposite_runs",
     "other_interest",
@@ -41,6 +42,8 @@ _MOST_EQUAL = 2
 _MOST_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
+_ALTERNATING_ROWS = 36
+_ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
 _RISING_SHARE = 0.9
 _LEAST_RISE = 3.0
@@ -186,10 +189,12 @@ def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
     return faults
 
 
-def repeated_steps(series: _Array, market: _Array, values: _Array) -> list[SeriesFault]:
+def repeated_steps(
+    series: _Array, market: _Array, values: _Array, *, has_peers: bool = True
+) -> list[SeriesFault]:
     """Return series that change only at each n-th row, while others of their market change at most rows.
 
-    The factor is n, at least 3.
+    The factor is n, at least 3. Without `has_peers` the other series do not matter.
     """
     faults = []
     is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
@@ -201,13 +206,50 @@ def repeated_steps(series: _Array, market: _Array, values: _Array) -> list[Serie
         first = int(starts[place])
         changes = np.flatnonzero(is_new[first : ends[place]])
         peers = np.flatnonzero((market[starts] == market[first]) & (np.arange(starts.size) != place))
-        if changes.size < _LEAST_STEP or not peers.size or float(np.median(shares[peers])) < _ON_PHASE:
+        is_alike = has_peers and (not peers.size or float(np.median(shares[peers])) < _ON_PHASE)
+        if changes.size < _LEAST_STEP or is_alike:
             continue
         step = int(np.median(np.diff(changes)))
         phase = int(np.median(changes[1:] % step))
         if step >= _LEAST_STEP and np.mean(changes[1:] % step == phase) >= _ON_PHASE:
             faults.append(SeriesFault(first, int(ends[place]) - first, float(step)))
     return faults
+
+
+def alternating_rows(series: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series of which each n-th row is larger or smaller than all others, for n from 2 to 7.
+
+    Nine of ten values of the one group are above nine of ten of the other, and the medians are at least 4.5
+    times apart. The factor is that of the medians.
+    """
+    faults = []
+    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
+        sizes = np.abs(values[first:end])
+        if not _ALTERNATING_ROWS <= sizes.size <= _MOST_ROWS or not (sizes > 0.0).all():
+            continue
+        logs = np.log(sizes)
+        # Two of seven steps are large at least, which one quantile shows without all phases.
+        if np.quantile(np.abs(np.diff(logs)), 0.75) < 0.5 * _ALTERNATING:
+            continue
+        fault = _alternating(logs)
+        if fault is not None:
+            faults.append(SeriesFault(first + fault.row, fault.rows, fault.factor))
+    return faults
+
+
+def _alternating(logs: _Array) -> SeriesFault | None:
+    """Return the rows at one distance that are apart from all others, by the logarithms of a series."""
+    for step in range(2, 8):
+        for phase in range(step):
+            own = np.zeros(logs.size, dtype=bool)
+            own[phase::step] = True
+            change = float(np.median(logs[own]) - np.median(logs[~own]))
+            if abs(change) < _ALTERNATING:
+                continue
+            high, low = (logs[own], logs[~own]) if change > 0.0 else (logs[~own], logs[own])
+            if np.quantile(high, 0.1) > np.quantile(low, 0.9):
+                return SeriesFault(phase, int(own.sum()), float(np.exp(change)))
+    return None
 
 
 def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> Iterator[tuple[_Array, _Array]]:

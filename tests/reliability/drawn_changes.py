@@ -1,6 +1,6 @@
 """Seeded draws of plausible but wrong bodies: a kind of fault, a column, and the rows that have it.
 
-A body is read as columns of `Cell`s, whatever its shape, so the same kinds apply to every response of the API.
+A body is read as columns of `Cell`s, whatever its shape: the same kinds apply to every response of the API.
 """
 
 from __future__ import annotations
@@ -59,45 +59,57 @@ def need(condition: object) -> None:
         raise Unfit
 
 
+class _Place(NamedTuple):
+    """Where a value is: its column, and the venue, symbol and time of its row."""
+
+    column: str
+    venue: str
+    symbol: str
+    time: str
+
+    def of_row(self, row: dict[str, Any]) -> _Place:
+        """Return the place of a row's values, which may name their venue, symbol and time."""
+        return self._replace(
+            venue=str(row.get("exchange", row.get("dex_name", self.venue))),
+            symbol=str(row.get("instrument_name", row.get("symbol", self.symbol))),
+            time=next((row[name] for name in STAMPS if isinstance(row.get(name), str)), self.time),
+        )
+
+    def of_key(self, key: str, *, is_map: bool) -> _Place:
+        """Return the place of a field; the keys of a map are venues, within a venue symbols."""
+        if not is_map:
+            return self._replace(column=key)
+        return self._replace(symbol=key) if self.venue else self._replace(venue=key)
+
+
 def columns_of(body: Body) -> Columns:
     """Return the numbers of a body by column, in the order of the body."""
-    found: Columns = defaultdict(list)
+    columns: Columns = defaultdict(list)
+    _read(body, _Place("", "", str(body.get("symbol", "")), ""), columns, is_top=True)
+    return dict(columns)
 
-    def walk(value: Any, column: str, venue: str, symbol: str, time: str, depth: int) -> None:
-        if isinstance(value, dict):
-            venue = str(value.get("exchange", value.get("dex_name", venue)))
-            symbol = str(value.get("instrument_name", value.get("symbol", symbol)))
-            time = next((value[name] for name in STAMPS if isinstance(value.get(name), str)), time)
-            is_map = column in _GROUPED and depth > 0
-            for key, item in value.items():
-                if not is_map:
-                    inner = key if not isinstance(item, dict) or key in _GROUPED else f"{key}"
-                    walk_item(value, key, item, inner, venue, symbol, time, depth)
-                elif venue:
-                    walk_item(value, key, item, column, venue, key, time, depth)
-                else:
-                    walk_item(value, key, item, column, key, symbol, time, depth)
-        elif isinstance(value, list):
-            for place, item in enumerate(value):
-                if isinstance(item, list):
-                    for number, _ in enumerate(item):
-                        if is_number(item[number]):
-                            found[f"{column}.{number}"].append(Cell(item, number, venue, symbol, time))
-                elif isinstance(item, dict):
-                    walk(item, "", venue, symbol, time, depth + 1)
-                elif is_number(item):
-                    found[column].append(Cell(value, place, venue, symbol, time))
 
-    def walk_item(
-        holder: Any, key: Any, item: Any, column: str, venue: str, symbol: str, time: str, depth: int
-    ) -> None:
-        if isinstance(item, dict | list):
-            walk(item, column, venue, symbol, time, depth + 1)
-        elif is_number(item) and not _NO_AMOUNTS.search(column):
-            found[column].append(Cell(holder, key, venue, symbol, time))
+def _read(value: Any, place: _Place, columns: Columns, *, is_top: bool = False) -> None:
+    if isinstance(value, dict):
+        is_map = place.column in _GROUPED and not is_top
+        place = place.of_row(value)
+        for key, item in value.items():
+            _add(value, key, item, place.of_key(key, is_map=is_map), columns)
+        return
+    for number, item in enumerate(value):
+        if isinstance(item, list):  # a level of a book
+            for field, _ in enumerate(item):
+                _add(item, field, item[field], place._replace(column=f"{place.column}.{field}"), columns)
+        else:
+            inner = place._replace(column="") if isinstance(item, dict) else place
+            _add(value, number, item, inner, columns)
 
-    walk(body, "", "", str(body.get("symbol", "")), "", 0)
-    return dict(found)
+
+def _add(holder: Any, key: Any, item: Any, place: _Place, columns: Columns) -> None:
+    if isinstance(item, dict | list):
+        _read(item, place, columns)
+    elif is_number(item) and not _NO_AMOUNTS.search(place.column):
+        columns[place.column].append(Cell(holder, key, place.venue, place.symbol, place.time))
 
 
 def is_number(value: Any) -> bool:
@@ -242,7 +254,8 @@ _PAIRS = (
     ("bid_depth_10bps_usd", "ask_depth_10bps_usd"), ("bid_depth_10bps_usd", "bid_depth_100bps_usd"),
     ("volume_usd", "fees_usd"), ("oi_usd", "oi_contracts"), ("price_24h_change_pct", "oi_24h_change_pct"),
     ("price_24h_change_pct", "volume_24h_change_pct"), ("change_24h", "change_7d"),
-    ("atm_iv", "atm_iv_24h_ago"), ("long_count", "short_count"), ("notional_oi_usd", "notional_volume_24h_usd"),
+    ("atm_iv", "atm_iv_24h_ago"), ("long_count", "short_count"),
+    ("notional_oi_usd", "notional_volume_24h_usd"),
     ("funding_current_bps", "funding_avg_7d_bps"), ("iv", "price_coin"), ("liquidation_24h_usd", "oi_usd"),
     ("index_price_usd", "underlying_price"), ("open_interest", "mark_coin"), ("bids.1", "asks.1"),
     ("BTC", "ETH"), ("total_oi_usd", "symbol_count"), ("size", "price_coin"), ("low", "close"),
@@ -307,30 +320,23 @@ def again(rng: random.Random, body: Body) -> str:
 def stamps(rng: random.Random, body: Body) -> str:
     """Move times by an hour, a zone or a day."""
     hours = rng.choice((1, -1, 8, -8, 5.5, 24, -24, 1 / 60))
-    lists = [rows for rows in rows_of(body) if any(isinstance(rows[0].get(name), str) for name in STAMPS)]
-    is_venue = rng.random() < 0.5
-    moved = 0
-    if not lists:
+    rows = [row for listed in rows_of(body) for row in listed]
+    rows = [row for row in rows if any(isinstance(row.get(name), str) for name in STAMPS)]
+    if not rows:
         need(isinstance(body.get("timestamp"), str))
         body["timestamp"] = later(body["timestamp"], hours)
         return f"the response's time by {hours:g} h"
+    venues = sorted({str(row["exchange"]) for row in rows if "exchange" in row})
+    series = body.get("series")
     venue = ""
-    if is_venue and isinstance(body.get("series"), dict) and len(body["series"]) > 1:
-        venue = rng.choice(sorted(body["series"]))
-        lists = [body["series"][venue]]
-    elif is_venue:
-        venues = sorted({row["exchange"] for rows in lists for row in rows if "exchange" in row})
-        if len(venues) > 1:
-            venue = rng.choice(venues)
-    for rows in lists:
-        for row in rows:
-            if venue and row.get("exchange", venue) != venue:
-                continue
-            for name in STAMPS:
-                if isinstance(row.get(name), str):
-                    row[name] = later(row[name], hours)
-                    moved += 1
-    need(moved)
+    if rng.random() < 0.5 and isinstance(series, dict) and len(series) > 1:
+        venue = rng.choice(sorted(series))
+        rows = series[venue]
+    elif rng.random() < 0.5 and len(venues) > 1:
+        venue = rng.choice(venues)
+        rows = [row for row in rows if row["exchange"] == venue]
+    for row in rows:
+        row |= {name: later(row[name], hours) for name in STAMPS if isinstance(row.get(name), str)}
     return f"times of {venue or 'all rows'} by {hours:.2g} h"
 
 

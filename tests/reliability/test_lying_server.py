@@ -552,6 +552,13 @@ def orders_again(body: Body, query: Body) -> None:
     query.pop("limit", None)
 
 
+def copied_volume(body: Body, query: Body) -> None:
+    rows = [row for row in rows_of(body) if "volume_24h_usd" in row and "oi_usd" in row]
+    need(len(rows) >= 20)
+    for row in rows:
+        row["oi_usd"] = row["volume_24h_usd"]
+
+
 class Lie(NamedTuple):
     change: Change
     rule: str
@@ -823,6 +830,9 @@ LIES: dict[str, Lie] = {
     ),
     "one rate for all symbols": Lie(
         constant_venue, "unlikely snapshot", r"rate_bps_8h of gateio is 1 bps for all \d+ symbols"
+    ),
+    "volume in place of open interest": Lie(
+        copied_volume, "unlikely column", r"volume_24h_usd and oi_usd are equal in \d+ of \d+ rows"
     ),
     "orders again under other ids": Lie(
         orders_again, "other size", r"\d+ of \d+ orders are the same as another one, except for their id"

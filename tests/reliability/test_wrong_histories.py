@@ -22,7 +22,17 @@ import derivdata as dd
 from derivdata.client import earlier
 from derivdata.client.transport import SESSION
 from derivdata.errors import DataNotice, DerivdataError
-from tests.reliability.test_lying_server import NOON, STAMPS, Body, Change, Liar, need, shift, stamp_of
+from tests.reliability.test_lying_server import (
+    NOON,
+    STAMPS,
+    Body,
+    Change,
+    Liar,
+    need,
+    rows_of,
+    shift,
+    stamp_of,
+)
 from tests.support import faults
 from tests.transport.conftest import KEY
 
@@ -576,11 +586,200 @@ def fractions_of_changes(body: Body, query: Body) -> None:
         row["price_24h_change_pct"] /= 100
 
 
+def of_symbol(symbol: str, factor: float, body: Body, query: Body) -> None:
+    """Multiply the rates of a symbol on all venues, with the raw ones."""
+    for slug, rates in body["funding_rates"].items():
+        if symbol in rates:
+            rates[symbol] *= factor
+            raw = body["funding_rates_raw"][slug]
+            raw[symbol] = repr(float(raw[symbol]) * factor)
+
+
+def changed_rows(change: Callable[[Body], Body], body: Body, query: Body, *, every: int = 1) -> None:
+    """Change fields of rows at any depth."""
+    for row in rows_of(body)[::every]:
+        row |= change(row)
+
+
+def only_of(field: str, change: Callable[[float], float], *, every: int = 1) -> Change:
+    return partial(
+        changed_rows, lambda row: {field: change(row[field])} if row.get(field) else {}, every=every
+    )
+
+
+def shifted_expiries(body: Body, query: Body) -> None:
+    for row in body["data"]:
+        later = pd.Timestamp(row["expiry"]) + pd.Timedelta(1, "D")
+        row["expiry"] = f"{later:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def forwards_for_index(body: Body, query: Body) -> None:
+    for row in body["instruments"]:
+        row["index_price_usd"] = row["underlying_price"]
+
+
+def no_last_third(body: Body, query: Body) -> None:
+    for name, rows in body["series"].items():
+        body["series"][name] = rows[: 2 * len(rows) // 3]
+
+
+def a_missing_night(body: Body, query: Body) -> None:
+    for name, rows in body["series"].items():
+        body["series"][name] = [row for row in rows if not 1 <= stamp_of(row).hour < 9]
+
+
+def one_fill_price(body: Body, query: Body) -> None:
+    for row in body["events"]:
+        if (row["symbol"], row["exchange"]) == ("BTC", "binance"):
+            row["avg_price"] = 109_000.0
+
+
+def another_symbol(body: Body, query: Body) -> None:
+    for row in body["timeseries"]:
+        row["ETH"] = row["BTC"]
+
+
+def of_summary(name: str, factor: float, body: Body, query: Body) -> None:
+    body["summary"][name] *= factor
+
+
+CHAIN = Call(lambda: dd.options.snapshot("ETH", venues="bybit"), ())
+METRICS = Call(lambda: dd.options.metrics("BTC", "deribit"), ())
+TRADES = Call(lambda: dd.options.trades("BTC", "1d", venues="okx"), ())
+EVENTS = Call(lambda: dd.liquidations.events(since="12h", limit=4000, symbols=["BTC", "ETH"]), ())
+DASHBOARD = Call(lambda: dd.hip3.dashboard(window="7d"), ())
+INDEX = Call(
+    lambda: dd.volatility.index_published("BTC", *WINDOW, resolution="1h", venues="deribit"), ("index_pct",)
+)
+FUTURES = Call(lambda: dd.futures.history("BTC", *WINDOW, resolution="4h", **VENUES), ())
+
 PATTERNS: dict[str, tuple[Call, Change, str]] = {
+    "rates of a symbol as fractions": (
+        SNAPSHOT, partial(of_symbol, "BTC", 1e-4), r"rate_bps_8h of BTC is at most .* bps on all \d+ venues"
+    ),
+    "liquidations of no symbol": (
+        SYMBOLS,
+        partial(changed_rows, lambda row: {"liquidation_24h_usd": 0.0}),
+        r"liquidation_24h_usd is 0 in all \d+ rows",
+    ),
+    "forwards in place of the index": (
+        CHAIN, forwards_for_index, "index_price_usd is between .* in one chain: expected one index"
+    ),
+    "theta of a year": (
+        CHAIN, only_of("theta", lambda value: 365 * value), "theta is 365 times that of the volatility in"
+    ),
+    "expiries on Saturdays": (METRICS, shifted_expiries, r"0 of \d+ expiries after a week are Fridays"),
+    "premiums of eight options": (
+        TRADES, only_of("price_coin", lambda value: 8 * value, every=2), "trades near the money differs from"
+    ),
+    "trades of the last hours are missing": (TRADES, no_last_third, "the last of .* events is at"),
+    "trades of a night are missing": (TRADES, a_missing_night, "no event is between 2026-06-30 0[01]:"),
+    "one price of all fills": (
+        EVENTS, one_fill_price, "fill_price_usd of BTC binance is 109000 in .* one value may stand for all"
+    ),
+    "totals of venues in coins": (
+        CALLS["oi.exchange_totals"],
+        only_of("total_open_interest_usd", lambda value: value / 1e5),
+        "total_oi_usd of binance is .*: it was above 2e.08 since 2021",
+    ),
+    "sells of another venue": (
+        CALLS["volume.taker"],
+        only_of("sell_usd", lambda value: value / 2),
+        "buy_usd of BTC binance sums to .* and sell_usd to",
+    ),
+    "a symbol under another name": (
+        TOP, another_symbol, "oi_usd of .* is the same in all rows: one of them may be copied"
+    ),
+    "a page of volumes again": (
+        CANDLES,
+        lambda body, query: [
+            row.update(volume=other["volume"])
+            for row, other in zip(body["data"][100:130], body["data"][70:100], strict=True)
+        ],
+        "volume has the values of .* again on .*: a page may be repeated",
+    ),
+    "a summary of another window": (
+        DASHBOARD,
+        partial(of_summary, "volume", 7.0),
+        "volume of the summary is .*, and volume of by_dex sums to",
+    ),
+    "fees as volume": (
+        DASHBOARD,
+        partial(
+            changed_rows, lambda row: {"fees_usd": row["volume_usd"]} if "fees_usd" in row else {}, every=9
+        ),
+        "fees_usd is 1 times volume_usd in .* one of the two is in another unit",
+    ),
+    "the first symbols are missing": (
+        SYMBOLS, lambda body, query: body["symbols"].__delitem__(slice(40)), "the first rank is 41: expected 1"
+    ),
+    "volumes of some hours are missing": (
+        VOLUMES, only_of("volume_usd", lambda value: 0.0, every=9), "volume_usd of BTC at binance is 0 in"
+    ),
+    "volume without trades": (
+        DASHBOARD, only_of("trades", lambda value: 0), r"trades is 0 and volume_usd .* in \d+ rows"
+    ),
+    "volumes of 24 hours that are missing": (
+        FUTURES,
+        only_of("volume_24h_usd", lambda value: 0.0, every=2),
+        "volume_24h_usd of .* is 0 between two",
+    ),
+    "prices of each fourth hour": (
+        CALLS["prices.history"],
+        all_venues(lambda values: [values[place - place % 4] for place in range(len(values))], "y"),
+        "price_usd of BTC binance mark changes only every 4 rows",
+    ),
+    "every second rate in percent": (
+        CALLS["funding.history"],
+        lambda body, query: [
+            row.update(y=100 * row["y"]) for rows in body["series"].values() for row in rows[::2]
+        ],
+        "rate_bps_8h of BTC .* is .* times as large in 2.. rows at equal distances",
+    ),
+    "an underlying of another coin": (
+        METRICS,
+        only_of("underlying_price", lambda value: 30 * value),
+        "underlying_price of BTC is 3.29e.06: no market has had such a price",
+    ),
+    "opens and closes exchanged": (
+        CANDLES,
+        partial(changed_rows, lambda row: {"open": row["close"], "close": row["open"]}),
+        "open differs from the close before by .*: the two may be exchanged",
+    ),
+    "a symbol in coins": (
+        TOP,
+        lambda body, query: [row.update(BTC=row["BTC"] / 1e5) for row in body["timeseries"]],
+        "oi_usd of BTC is .* by its median, and that of the next symbol of the ranked list",
+    ),
+    "sells in another order": (
+        CALLS["volume.taker"],
+        all_venues(lambda values: values[::-1], "sell_usd"),
+        "buy_usd and sell_usd of binance do not move together",
+    ),
+    "one side of the book in coins": (
+        DEPTHS,
+        lambda body, query: [
+            row.update(ask_depth_10bps_usd=row["ask_depth_10bps_usd"] / 8) for row in body["data"][50:90]
+        ],
+        "bids at 10 bps are over 4 times as deep as the other side in 40 rows in a row",
+    ),
+    "liquidations of a million times": (
+        LIQUIDATIONS,
+        lambda body, query: [
+            next(iter(row["exchanges"].values())).update(long_usd=1e11) for row in body["data"][3:9]
+        ],
+        "long_usd is 1e.11: no venue had as many liquidations",
+    ),
+    "volumes of futures in coins": (
+        FUTURES, only_of("volume_24h_usd", lambda value: value / 1e5), "sum volume_24h_usd .*, sum oi_usd"
+    ),
+    "an index eight times as high": (
+        INDEX, only_of("index_pct", lambda value: 8 * value, every=3), "far from the usual: index_pct"
+    ),
     "a page of rows again": (
         CALLS["oi.history"],
         replaced(partial(page_again, 48), "open_interest_usd", 0),
-        "oi_usd of BTC binance has the values of 2026-06-09 13:00 .* again on 2026-06-11 13:00: a page",
+        "oi_usd of BTC binance has the values of 2026-06-09 00:00 .* again on 2026-06-11 00:00: a page",
     ),
     "a straight line": (
         CALLS["oi.history"],
