@@ -127,18 +127,24 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
             for venue in sorted(LARGE_VENUES) if venues is not None else ("all venues",):
                 is_own = (symbols == symbol) & is_recent & np.isfinite(values)
                 is_own &= True if venues is None else venues == venue
-                zeros = int((values[is_own] == 0.0).sum())
-                if zeros >= _LEAST_ZEROS:
-                    yield f"{name} of {symbol} at {venue} is 0 in {zeros} rows: values may be missing"
+                small = _small(values[is_own], limit)
+                if small:
+                    yield f"{name} of {symbol} at {venue} is {small}"
                     return
-                middle = float(np.median(values[is_own])) if is_own.any() else np.inf
-                if middle < limit:
-                    yield (
-                        f"{name} of {symbol} at {venue} is {middle:.4g}, by the median of "
-                        f"{int(is_own.sum())} rows: it was above {limit:.3g} since 2021, so the unit may be "
-                        "coins or thousands"
-                    )
-                    return
+
+
+def _small(values: Array, limit: float) -> str:
+    """Describe zeros of a large market, or a median below the limit; empty if there are none."""
+    zeros = int((values == 0.0).sum())
+    if zeros >= _LEAST_ZEROS:
+        return f"0 in {zeros} rows: values may be missing"
+    middle = float(np.median(values)) if values.size else np.inf
+    if middle >= limit:
+        return ""
+    return (
+        f"{middle:.4g}, by the median of {values.size} rows: it was above {limit:.3g} since 2021, so the "
+        "unit may be coins or thousands"
+    )
 
 
 def _totals_of_large(e: CheckedAnswer) -> Iterator[str]:

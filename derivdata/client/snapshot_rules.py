@@ -80,7 +80,7 @@ _OTHER_SUM = 1.5
 """Factor between a summary and the sum of its rows, whose first and last bucket may exceed its window."""
 _SUMMARIES = {
     "volume": ("volume", "volume_usd"),
-    "total_fees": ("total_fees", "fees_usd", "builder_fees_usd"),
+    "total_fees": ("total_fees", "fees_usd"),
     "trade_count": ("trade_count", "trades"),
     "liquidation_value_usd": ("liquidation_value_usd",),
     "liquidation_count": ("liquidation_count",),

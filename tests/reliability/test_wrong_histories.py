@@ -711,7 +711,9 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         "fees_usd is 1 times volume_usd in .* one of the two is in another unit",
     ),
     "the first symbols are missing": (
-        SYMBOLS, lambda body, query: body["symbols"].__delitem__(slice(40)), "the first rank is 41: expected 1"
+        SYMBOLS,
+        lambda body, query: body["symbols"].__delitem__(slice(40)),
+        "the first rank is 41: expected 1",
     ),
     "volumes of some hours are missing": (
         VOLUMES, only_of("volume_usd", lambda value: 0.0, every=9), "volume_usd of BTC at binance is 0 in"
