@@ -92,7 +92,7 @@ REASONS: dict[str, str] = {
     "times moved": "a time within the window is as good",
 }
 """Kinds of which some draws are silent, with the reason."""
-_MOST_SILENT = 0.3
+_MOST_SILENT = 0.4
 _SEED = 20_261_129
 
 
