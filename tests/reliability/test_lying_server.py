@@ -832,7 +832,9 @@ LIES: dict[str, Lie] = {
         constant_venue, "unlikely snapshot", r"rate_bps_8h of gateio is 1 bps for all \d+ symbols"
     ),
     "volume in place of open interest": Lie(
-        copied_volume, "unlikely column", r"volume_24h_usd and oi_usd are equal in \d+ of \d+ rows"
+        copied_volume,
+        "unlikely column",
+        r"(volume_24h_usd and oi_usd|oi_usd and volume_24h_usd) are equal in \d+ of \d+ rows",
     ),
     "orders again under other ids": Lie(
         orders_again, "other size", r"\d+ of \d+ orders are the same as another one, except for their id"
