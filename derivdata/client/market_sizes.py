@@ -310,8 +310,9 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
         bought, sold = float(np.sum(buys[own])), float(np.sum(sells[own]))
         if own.sum() < 2 * _LEAST_STEPS or not bought + sold > 0.0:
             continue
+        is_varied = min(np.unique(buys[own]).size, np.unique(sells[own]).size) >= _LEAST_STEPS
         alike = rank_correlation(buys[own], sells[own])
-        if alike < _LEAST_ALIKE:
+        if is_varied and alike < _LEAST_ALIKE:
             row = int(np.argmax(own))
             yield (
                 f"buy_usd and sell_usd of {e.columns['exchange'][row]} do not move together (correlation "
