@@ -93,7 +93,7 @@ def _prices(e: CheckedAnswer) -> Iterator[str]:
         values = e.numbers(name) if name in e.columns else None
         if values is None:
             continue
-        for symbol, most in LARGEST_PRICES.items():
+        for symbol, most in LARGEST_PRICES.items() if name in _PRICES_OF_UNDERLYINGS else ():
             is_above = (symbols == symbol) & (values > most)
             if is_above.any():
                 row = int(np.argmax(is_above))

@@ -224,10 +224,12 @@ def _summaries(e: CheckedAnswer) -> Iterator[str]:
             values = e.numbers(column) if column in e.columns else None
             for listed in pd.unique(lists) if values is not None else ():
                 own = values[(lists == listed) & np.isfinite(values)] if values is not None else lists[:0]
-                if listed == "summary" or not own.size:
+                if listed == "summary" or own.size < _LEAST_FAR:
                     continue
                 total = float(np.sum(own))
-                if not stated[0] / _OTHER_SUM <= total <= stated[0] * _OTHER_SUM:
+                # A list by symbol or venue may have the largest ones only
+                is_short = listed == "timeseries" and total < stated[0] / _OTHER_SUM
+                if is_short or total > stated[0] * _OTHER_SUM:
                     yield (
                         f"{name} of the summary is {stated[0]:g}, and {column} of {listed} sums to {total:g} "
                         f"in {own.size} rows"

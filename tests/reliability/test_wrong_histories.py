@@ -701,7 +701,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     "a summary of another window": (
         DASHBOARD,
         partial(of_summary, "volume", 7.0),
-        "volume of the summary is .*, and volume of by_dex sums to",
+        "volume of the summary is .*, and volume_usd of timeseries sums to",
     ),
     "fees as volume": (
         DASHBOARD,
