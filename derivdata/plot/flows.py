@@ -113,7 +113,7 @@ def positioning(
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
-    style.dress(upper, title=title, y="longs per short, log scale", grid="x")
+    style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
