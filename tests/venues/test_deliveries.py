@@ -33,5 +33,5 @@ def test_a_price_on_the_wrong_side_of_a_strike_is_refused(row: tuple[str, str, s
 
 def test_two_prices_of_one_expiry_are_refused() -> None:
     rows = ("BTC-USD-190927-8000-C", "8016.3", "exercised"), ("BTC-USD-190927-7000-C", "8017", "exercised")
-    with pytest.raises(SchemaError, match="two rows of 2019-09-27T08:00:00Z with different figures"):
+    with pytest.raises(SchemaError, match="two rows at 2019-09-27T08:00:00Z with different values"):
         venues.read("okx", _OKX, _exercises(*rows))
