@@ -61,6 +61,30 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "fill_price_usd": 67000.0, "value_usd": 33500.0,
         }
     },
+    # The USD of bids and asks within 0.2 % of the middle price, 20 bps.
+    "binance bookDepth": {
+        "orderbook_depth_history": {
+            "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00:10Z", "depth_bps": 20.0,
+            "bid_depth_usd": 33000000.5, "ask_depth_usd": 34500000.5,
+        }
+    },
+    "deribit DVOL with the currency": {
+        "volatility_index_published": {"symbol": "ETH", "time": "2026-03-01T00:00Z", "index_pct": 62.1}
+    },
+    # 25,000.5 coins at 67,000.5; the rate of an hour is an eighth of that of 8 hours.
+    "hyperliquid metaAndAssetCtxs with names": {
+        "prices_history": {
+            "symbol": "BTC", "exchange": "hyperliquid", "time": "2026-03-01T00:00Z", "kind": "index",
+            "price_usd": 66999.5,
+        },
+        "funding_history": {"symbol": "BTC", "rate_bps_8h": 1.0},
+        "oi_history": {"symbol": "BTC", "oi_usd": 25000.5 * 67000.5},
+    },
+    "defillama totalDataChart of a protocol": {
+        "volume_exchange_totals": {
+            "exchange": "hyperliquid", "time": "2026-03-01T00:00Z", "total_volume_usd": 9000000000.5,
+        }
+    },
     "candlefeed get_funding_rates": {
         "funding_settlements": {"symbol": "BTC", "exchange": "binance", "rate_bps_8h": 1.0}
     },

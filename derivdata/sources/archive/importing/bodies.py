@@ -178,6 +178,9 @@ def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[An
     """
     plain = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
     fields = {**(fields or {}), **plain}
+    levels = body.get("levels")
+    if isinstance(levels, list) and len(levels) == len(_BOOK_SIDES):  # Hyperliquid's bids and asks
+        body = {name: side for (name, _), side in zip(_BOOK_SIDES, levels, strict=True)}
     if not all(isinstance(body.get(name), list) for name, _ in _BOOK_SIDES):
         inner = [value for value in body.values() if isinstance(value, dict)]
         return _book(inner[0], fields) if len(inner) == 1 else None
@@ -188,8 +191,24 @@ def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[An
                 level = {"price": level[0], "size": level[1]}
             if not isinstance(level, dict):
                 return None
-            rows.append({**fields, "side": side, "level": number, **level})
+            renamed = {_OF_LEVELS.get(field, field): value for field, value in level.items()}
+            rows.append({**fields, "side": side, "level": number, **renamed})
     return rows
+
+
+_OF_LEVELS = {"px": "price", "sz": "size"}
+
+
+_OF_OTHER_TABLES = frozenset({"iv", "strike", "rate", "oi_coins", "mark", "last"})
+"""Meanings of fields next to the bids and asks of a ticker, whose rows are not books."""
+
+
+def _book_in_list(row: dict[str, Any]) -> list[Any] | None:
+    """Return the levels of a record that is an order book; None for another record."""
+    names = {name for name, _ in _BOOK_SIDES}
+    if not names <= row.keys() or any(meaning_of(name) in _OF_OTHER_TABLES for name in row):
+        return None
+    return _book(row)
 
 
 def refuse_error(body: dict[str, Any]) -> None:
@@ -363,6 +382,10 @@ def _flat(rows: Sequence[Any]) -> list[Any]:
             # Bitfinex has a list around each of its liquidations.
             has_list = isinstance(row, list) and len(row) == 1 and isinstance(row[0], list)
             result.append(row[0] if has_list else row)
+            continue
+        levels = _book_in_list(row)
+        if levels is not None:
+            result += levels
             continue
         history = _history(row)
         if history is None:

@@ -184,7 +184,7 @@ class _Amount(NamedTuple):
 
 
 _LINEAR = re.compile(r"USDT|USDC|BUSD")
-_IN_COINS = ("binance", "bybit", "hyperliquid", "aster", "bitget", "dydx")
+VENUES_IN_COINS = ("binance", "bybit", "hyperliquid", "aster", "bitget", "dydx")
 """Venues whose amounts of linear contracts are coins (Tardis' pages of 2026, and `venues`)."""
 
 
@@ -198,7 +198,7 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
     if exchange == "binance" and "USD_" in name:
         size = binance_contract(name).size
         return None if size is None else _Amount(size, True)
-    if exchange in _IN_COINS and (_LINEAR.search(name) or exchange in ("hyperliquid", "dydx")):
+    if exchange in VENUES_IN_COINS and (_LINEAR.search(name) or exchange in ("hyperliquid", "dydx")):
         return _Amount(1.0, False)
     if exchange in ("bybit", "deribit", "bitmex") and (name.endswith(("USD", "-PERPETUAL"))):
         return _Amount(1.0, False) if "_USD" in name else _Amount(1.0, True)
@@ -369,8 +369,10 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     names = frame["instrument_name"].astype(object).str.upper()
     is_in_usd = names.str.contains("USDC|USDT")
     is_quoted_in_coins = venue.isin(["deribit", "okx"]) & ~is_in_usd
-    quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark") if name in frame]]
-    level = frame["underlying_price"] if "underlying_price" in frame else frame["strike"]
+    quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark", "raw_price") if name in frame]]
+    if quotes.empty:
+        return frame
+    level = next(frame[n] for n in ("underlying_price", "index_price_usd", "strike") if n in frame)
     keys = [venue, frame["symbol"].astype(object)]
     largest = quotes.max(axis=1)
     is_above = (largest >= _MOST_COINS).astype(float).where(largest > 0.0)
@@ -385,6 +387,35 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
         columns[f"{name}_coin"] = quotes[raw].where(in_coin & is_clear)
         columns[f"{name}_usd"] = quotes[raw].where(~in_coin & is_clear)
     return frame.assign(**{name: values for name, values in columns.items() if name not in frame})
+
+
+def _trades(frame: pd.DataFrame) -> pd.DataFrame:
+    """Set the currency of prices of trades of options, and where they were made."""
+    frame = _quotes_by_size(frame)
+    if "execution" in frame:
+        return frame
+    execution = pd.Series("book", frame.index)
+    for column, word in (("combo_id", "combo"), ("block_id", "block")):
+        if column in frame:
+            stated = frame[column].astype(object)
+            execution = execution.mask(stated.notna() & ~stated.isin(["false", "False", "0"]), word)
+    return frame.assign(execution=execution)
+
+
+def _depth_bands(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each distance from the middle price of binance's depth files.
+
+    They have a row for each side: -1 is the USD of bids within 1 %, and 1 that of asks.
+    """
+    keys = ["exchange", "symbol", "time", "depth_bps"]
+    frame = frame.assign(depth_bps=np.round(frame["band"].abs() * 100, 6))
+    side = np.sign(frame["band"])
+    asks = frame[side > 0].drop_duplicates(keys).set_index(keys)["notional"]
+    other = asks.reindex(pd.MultiIndex.from_frame(frame[keys])).to_numpy()
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[np.isnan(other)] = "the asks at this distance are missing"
+    reasons[(side > 0).to_numpy()] = "its USD of asks are in the row of the bids at this distance"
+    return frame.assign(bid_depth_usd=frame["notional"], ask_depth_usd=other).assign(**{REASON: reasons})
 
 
 def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
@@ -544,6 +575,8 @@ ADJUST: dict[str, Adjust] = {
     "running_rates": _running_rates,
     "option_quotes": _option_quotes,
     "quotes_by_size": _quotes_by_size,
+    "trades": _trades,
+    "depth_bands": _depth_bands,
     "running_rates_of_coinapi": _running_rates_of_coinapi,
     "hour_of_day": _hour_of_day,
     "amounts_of_markets": _amounts_of_markets,

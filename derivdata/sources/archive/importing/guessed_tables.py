@@ -12,7 +12,12 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.instants import instants
-from derivdata.sources.archive.importing.market_names import names_in_path, pays_hourly, plain_name
+from derivdata.sources.archive.importing.market_names import (
+    market_of,
+    names_in_path,
+    pays_hourly,
+    plain_name,
+)
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
@@ -95,6 +100,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         tables = ["prices_history"]
     if not tables and "volume_usd" in by_meaning:
         tables = ["volume_history"]
+    tables = _of_venues(source, head, by_meaning, given, tables)
     if tables:
         if "time" not in {*by_meaning, *given.map, *given.set}:
             raise _no_time(source, head, tables[0])
@@ -103,6 +109,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         _refuse_trades(source, head, by_meaning)
     _refuse_bare_volumes(source, head)
     _refuse_timeless_orders(source, head)
+    _refuse_closes(source, head)
     raise Unclear(
         f"{source}: its columns are not recognised: state the table with --table NAME, and its columns with "
         f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
@@ -143,6 +150,50 @@ def _refuse_timeless_orders(source: Source, head: Chunk) -> None:
         )
 
 
+_TOTALS = {
+    "oi_exchange_totals": ("totaloiusd", "totalopeninterestusd", "openinterestusd", "oiusd"),
+    "volume_exchange_totals": ("totalvolumeusd", "volumeusd"),
+}
+"""Plain names of totals of a venue, where rows name no contract."""
+
+
+def total_columns(head: Chunk) -> dict[str, str]:
+    """Return the column of each table of totals of venues."""
+    plain = {plain_name(name): name for name in head.columns}
+    columns: dict[str, str] = {}
+    for table, names in _TOTALS.items():
+        found = next((plain[name] for name in names if name in plain), None)
+        if found is not None:
+            columns[table] = found
+    return columns
+
+
+def _of_venues(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given, tables: list[str]
+) -> list[str]:
+    """Return the tables of totals for rows that name a venue and no contract; other tables as they are."""
+    named = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
+    is_of_totals = {*tables} <= {"oi_history", "volume_history"} and "exchange" in by_meaning
+    if not is_of_totals or {"symbol", "instrument_name"} & named:
+        return tables
+    return [*total_columns(head)] or tables
+
+
+_CLOSE = re.compile(r"(dvol|vol(atility)?_?index).*close|close.*dvol", re.I)
+
+
+def _refuse_closes(source: Source, head: Chunk) -> None:
+    """Ask for the time of closes of a volatility index without their opens."""
+    closes = [name for name in head.columns if _CLOSE.search(name)]
+    if len(closes) == 1:
+        raise Unclear(
+            f"{source}: its column {closes[0]} is a close, which is known at the end of its bar: pass --map "
+            f"index_pct={closes[0]} if its times are those ends, or move the times first",
+            "--map",
+            [f"index_pct={closes[0]}"],
+        )
+
+
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
     """Return the error for rows of a table without a time."""
     return ArchiveError(
@@ -163,7 +214,7 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     if ("strike" in by_meaning and _FIGURES & by_meaning.keys()) or (
         "iv" in by_meaning and "instrument_name" in by_meaning
     ):
-        has_trades = any(plain_name(column) in ("tradeid", "tradeseq") for column in head.columns)
+        has_trades = any(plain_name(column) in ("tradeid", "tradeseq", "execid") for column in head.columns)
         return ["options_trades" if has_trades else "options_snapshot"]
     words = f"{source.name} {' '.join(head.columns)}"
     is_of_accounts = bool(_OF_ACCOUNTS & {plain_name(column) for column in head.columns})
@@ -173,6 +224,9 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     if has_levels and not are_trades(head):
         _refuse_changes(source, head, by_meaning)
         return ["orderbook_book"]
+    table = _table_of_instruments(head, by_meaning)
+    if table:
+        return [table]
     has_sizes = bool({"quantity", "filled_quantity"} & by_meaning.keys()) or (
         {"value_usd", "price_usd"} <= by_meaning.keys()
     )
@@ -208,6 +262,39 @@ def _refuse_fills(source: Source) -> None:
         "--table prices_history --set kind=last to take their prices, or for liquidations write the rows of "
         "the liquidated accounts with the side of the closed position, long or short"
     )
+
+
+def _table_of_instruments(head: Chunk, by_meaning: Mapping[str, str]) -> str:
+    """Return the table of depths, trades of options or prices of futures; empty for other rows."""
+    depths = {"bid_depth_usd", "ask_depth_usd"}
+    if depths <= {*head.columns} or depths <= by_meaning.keys():
+        return "orderbook_depth_history"  # the caller states a distance that the file lacks
+    if {"side", "quantity"} <= by_meaning.keys() and _kinds_of_markets(head, by_meaning) == {"option"}:
+        return "options_trades"
+    return "futures_history" if _is_of_futures(head, by_meaning) else ""
+
+
+PRICES_OF_FUTURES = (
+    "futuresprice futureprice markprice mark settlementprice settle lastprice last open price".split()
+)
+"""Plain names of the price of a dated future, the first of which is used."""
+_FIRST_NAMES = 20
+
+
+def _is_of_futures(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
+    """Return whether rows are prices of dated futures, by the names of their instruments."""
+    has_price = any(plain_name(name) in PRICES_OF_FUTURES for name in head.columns)
+    if not has_price or {"strike", "side"} & by_meaning.keys():
+        return False
+    kinds = _kinds_of_markets(head, by_meaning)
+    return "future" in kinds and kinds <= {"future", "perpetual", "symbol"}
+
+
+def _kinds_of_markets(head: Chunk, by_meaning: Mapping[str, str]) -> set[str]:
+    """Return the kinds of the first markets of a file, by their names."""
+    column = by_meaning.get("instrument_name")
+    texts = [] if column is None else encoded(head.columns[column]).texts[:_FIRST_NAMES]
+    return {market_of(text).kind for text in texts}
 
 
 _BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
@@ -283,7 +370,7 @@ def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -
 _OTHER_CANDLES = (
     (re.compile(r"funding", re.I), "funding_history"),
     (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_history"),
-    (re.compile(r"dvol|volatility|(?<![a-z])iv(?![a-z])", re.I), "volatility_index_published"),
+    (re.compile(r"dvol|volatility|volmex|[be]viv|(?<![a-z])iv(?![a-z])", re.I), "volatility_index_published"),
     (re.compile(r"premium", re.I), "premiums of a perpetual"),
     (re.compile(r"(?<![a-z])spot(?![a-z])", re.I), "prices_spot"),
 )

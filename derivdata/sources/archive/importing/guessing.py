@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,14 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.finishing import ADJUST, amount_of
-from derivdata.sources.archive.importing.guessed_tables import are_trades, guessed_tables, own_table
+from derivdata.sources.archive.importing.finishing import ADJUST, VENUES_IN_COINS, amount_of
+from derivdata.sources.archive.importing.guessed_tables import (
+    PRICES_OF_FUTURES,
+    are_trades,
+    guessed_tables,
+    own_table,
+    total_columns,
+)
 from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
 from derivdata.sources.archive.importing.market_names import (
     CURRENCIES,
@@ -35,7 +41,7 @@ from derivdata.sources.archive.importing.plan import (
     ImportPlan,
     Unclear,
     make_plan,
-    takes_unit,
+    units_of,
 )
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
@@ -563,22 +569,54 @@ def _plans_of_several(
     """Return the plans for those of several tables about which there is no question, and the questions."""
     plans: list[ImportPlan] = []
     notices: list[str] = []
-    for name in tables:
-        own = given if takes_unit(archive_table(name), given.unit) else given._replace(unit=None)
+    wanted = [(name, by_meaning) for name in tables] + _prices_next_to(tables, by_meaning)
+    for name, meanings in wanted:
         try:
-            plan = _plan(source, head, name, by_meaning, own)
+            plan = _plan(source, head, name, meanings, _given_of(name, tables, given))
             _refuse_lacking(plan, head)
             plans.append(plan)
         except ArchiveError as question:
             why = str(question).removeprefix(f"{source}: ")
             notices.append(f"not imported as {name} (--table {name}): {why}")
-    if plans:
+    if any(plan.table.name in tables for plan in plans):
         return plans, tuple(notices)
     raise Unclear(
         f"{source}: its columns fill {' and '.join(tables)}: select one with "
         f"{' or '.join(f'--table {name}' for name in tables)}",
         "--table",
         tables,
+    )
+
+
+_PRICES = ("mark", "index", "last", "price_usd")
+
+
+def _prices_next_to(tables: list[str], by_meaning: Mapping[str, str]) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the table of prices with the columns of each kind of price next to other tables."""
+    wanted: list[tuple[str, Mapping[str, str]]] = []
+    for kind in ("mark", "index", "last"):
+        column = by_meaning.get(kind)
+        # A close is known at the end of its bar.
+        if column is not None and plain_name(column) not in _CLOSES and "prices_history" not in tables:
+            others = {name: used for name, used in by_meaning.items() if name == kind or name not in _PRICES}
+            wanted.append(("prices_history", others))
+    return wanted
+
+
+def _given_of(table: str, tables: list[str], given: Given) -> Given:
+    """Return the options that are of one of the tables of a file: its columns, and its units."""
+    own = archive_table(table)
+    foreign = {name for other in tables for name in archive_table(other).columns} - {*own.columns}
+    foreign |= {"interval_hours", "contract_size", "price_usd"} - {*own.columns}
+    if "rate_bps_8h" in own.columns:
+        foreign.discard("interval_hours")
+    if table == "oi_history":
+        foreign -= {"contract_size", "price_usd"}
+    return given._replace(
+        map={name: column for name, column in given.map.items() if name not in foreign},
+        set={name: word for name, word in given.set.items() if name not in foreign},
+        values={name: words for name, words in given.values.items() if name not in foreign},
+        unit=given.unit if given.unit in units_of(own) else None,
     )
 
 
@@ -616,6 +654,19 @@ def _take_stated(given: Given, head: Chunk, by_meaning: dict[str, str]) -> None:
 
 
 def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
+    """Return the plan of a table."""
+    if table == "options_trades":
+        return _plan_of_trades(source, head, by_meaning, given)
+    if table == "futures_history":
+        return _plan_of_futures(source, head, by_meaning, given)
+    if table in _TOTALS_OF and _TOTALS_OF[table] not in {*given.map, *given.set, *head.columns}:
+        given = given._replace(map={**_total_of(table, head), **given.map})
+    return _plan_by_names(source, head, table, by_meaning, given)
+
+
+def _plan_by_names(
+    source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given
+) -> ImportPlan:
     """Return a plan with each column by its name, and units from names or sizes."""
     columns = archive_table(table).columns
     stated = {*given.set, *given.map}
@@ -623,16 +674,10 @@ def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]
     has = {*stated, *head.columns}
     unit = given.unit
     if "rate_bps_8h" in columns and "rate" in by_meaning and "rate_bps_8h" not in has:
-        _refuse_two_ends(source, head, mapped)
-        _refuse_unsigned_rates(source, head, by_meaning["rate"])
-        _refuse_predicted_rates(source, head)
-        mapped["rate_bps_8h"] = by_meaning["rate"]
-        unit = unit or unit_of_rates(source, head, by_meaning["rate"])
+        unit = _take_rate(source, head, by_meaning["rate"], mapped, given)
     unit = unit or _unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
-    if table == "oi_history" and "oi_usd" not in {*mapped, *has} and "oi_coins" in by_meaning:
-        mapped["oi_usd"] = by_meaning["oi_coins"]
-        unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
-        _take_price(by_meaning, mapped, stated, unit)
+    if table == "oi_history":
+        unit = _take_interest(source, head, by_meaning, mapped, given) or unit
     fixed = _take_kind_of_price(source, head, by_meaning, mapped, has) if table == "prices_history" else {}
     words: dict[str, Mapping[str, str]] = {}
     if table == "positioning_history" and "kind" not in has:
@@ -870,6 +915,156 @@ def _take_quotes(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set
     return {name: Kind.NUMBER for name in _QUOTES if name in mapped}
 
 
+_TOTALS_OF = {"oi_exchange_totals": "total_oi_usd", "volume_exchange_totals": "total_volume_usd"}
+
+
+def _total_of(table: str, head: Chunk) -> dict[str, str]:
+    """Return the file's column of the totals of venues, if it has one."""
+    column = total_columns(head).get(table)
+    return {} if column is None else {_TOTALS_OF[table]: column}
+
+
+def _take_rate(source: Source, head: Chunk, column: str, mapped: dict[str, str], given: Given) -> str:
+    """Add the column of rates, and return its unit."""
+    _refuse_two_ends(source, head, mapped)
+    _refuse_unsigned_rates(source, head, column)
+    _refuse_predicted_rates(source, head)
+    mapped["rate_bps_8h"] = column
+    return given.unit or unit_of_rates(source, head, column)
+
+
+_NAMES_IN_COINS = ("oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase")
+"""Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts."""
+
+
+def _take_interest(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str], given: Given
+) -> str | None:
+    """Add open interest in coins or contracts with its price; return its unit, None for a column of USD."""
+    stated = {*given.set, *given.map}
+    if "oi_usd" in {*mapped, *stated, *head.columns} or "oi_coins" not in by_meaning:
+        return None
+    in_coins = _first_of(_plain_columns(head), _NAMES_IN_COINS)
+    mapped["oi_usd"] = in_coins or by_meaning["oi_coins"]
+    unit = given.unit or ("coins" if in_coins else _interest_by_size(source, head, by_meaning, given))
+    unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
+    _take_price(by_meaning, mapped, stated, unit)
+    return unit
+
+
+_LIKELY_INTEREST = (1e7, 1e11)
+"""Open interest of BTC or ETH on a venue [USD], which is never less or more."""
+_LEADERS = frozenset({"BTC", "ETH"})
+
+
+def _interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str | None:
+    """Return whether open interest of BTC or ETH is USD or coins, by its size and the price next to it.
+
+    None where both may be, and for venues that count contracts.
+    """
+    price = next((by_meaning[name] for name in _PRICES if name in by_meaning), None)
+    venues = {venue_of_word(word) for word in _words_in(source, "exchange", head, by_meaning, given)}
+    symbols = {market_of(word).symbol for word in _words_in(source, "symbol", head, by_meaning, given)}
+    if (
+        price is None
+        or not venues
+        or not symbols
+        or not venues <= {*VENUES_IN_COINS}
+        or not symbols <= _LEADERS
+    ):
+        return None
+    sizes = numbers(head.columns[by_meaning["oi_coins"]], "oi_usd", Rejections(len(head)))
+    prices = numbers(head.columns[price], "price_usd", Rejections(len(head)))
+    least, most = _LIKELY_INTEREST
+    readings = {"usd": sizes, "coins": sizes * prices}
+    likely = [
+        unit
+        for unit, usd in readings.items()
+        if np.all((usd[np.isfinite(usd)] >= least) & (usd[np.isfinite(usd)] <= most))
+    ]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _words_in(
+    source: Source, name: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
+) -> list[str]:
+    """Return the words of a column in the first rows, or the one of the options or the path."""
+    if name not in given.set and name in by_meaning:
+        return encoded(head.columns[by_meaning[name]]).texts
+    word = given.set.get(name) or names_in_path(source.name).get(name)
+    return [word] if word else []
+
+
+_TAKERS = frozenset({"buy", "sell"})
+_PRICES_OF_TRADES = ("price", "optionprice", "tradeprice", "premium")
+_IDS_OF_TRADES = ("tradeid", "execid", "id", "tradeseq")
+_BLOCKS = {
+    "blocktradeid": "block_id", "isblocktrade": "block_id",
+    "combotradeid": "combo_id", "comboid": "combo_id",
+}  # fmt: skip
+"""Columns with a value in trades that were not made in the order book (Deribit API v2, 2026)."""
+
+
+def _plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
+    """Return the plan of trades of options, whose prices are in coins or USD."""
+    plain = _plain_columns(head)
+    has = {*given.set, *given.map, *head.columns}
+    mapped = _mapped("options_trades", head, by_meaning, given)
+    _options(head, by_meaning, mapped)
+    taker = column_of_words(head, _TAKERS)
+    if taker and mapped.get("side") == taker:
+        del mapped["side"]
+    _take_sides(head, "options_trades", mapped)
+    names = {
+        "taker_side": taker or None,
+        "size": by_meaning.get("quantity"),
+        "trade_id": _first_of(plain, _IDS_OF_TRADES),
+    }
+    mapped |= {name: column for name, column in names.items() if column is not None and name not in has}
+    extra = {column: Kind.TEXT for name, column in _BLOCKS.items() if name in plain}
+    mapped |= {column: plain[name] for name, column in _BLOCKS.items() if name in plain}
+    price = _first_of(plain, _PRICES_OF_TRADES)
+    if price is not None and not {"price_usd", "price_coin"} & has:
+        mapped.pop("price_usd", None)
+        mapped["raw_price"] = price
+        extra["raw_price"] = Kind.NUMBER
+    columns = archive_table("options_trades").columns
+    whole = given._replace(
+        map={**mapped, **given.map},
+        set={**_path_words(source, head, mapped, columns, {*given.set, *given.map}), **given.set},
+        unit=given.unit or unit_of_volatility(source, head, by_meaning),
+        extra=extra,
+    )
+    plan = make_plan("options_trades", whole, adjust=ADJUST["trades"])
+    ignored = {"side"} if taker == "side" else set()
+    return plan._replace(makes=frozenset({"execution"} - has), ignored=frozenset(ignored))
+
+
+def _first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """Return the file's column of the first of some plain names that it has."""
+    return next((plain[name] for name in names if name in plain), None)
+
+
+def _plan_of_futures(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
+    """Return the plan of prices of dated futures, whose names have the symbol and the expiry."""
+    has = {*given.set, *given.map, *head.columns}
+    mapped = _mapped("futures_history", head, by_meaning, given)
+    names = {
+        "price_usd": _first_of(_plain_columns(head), PRICES_OF_FUTURES),
+        "index_price_usd": mapped.get("index_price_usd", by_meaning.get("underlying_price")),
+        "instrument_name": by_meaning.get("instrument_name"),
+    }
+    mapped |= {name: column for name, column in names.items() if column is not None and name not in has}
+    if mapped.get("symbol") == mapped.get("instrument_name"):
+        mapped.pop("symbol", None)
+    columns = archive_table("futures_history").columns
+    constants = _path_words(source, head, mapped, columns, {*given.set, *given.map})
+    mapped.pop("expiry", None)  # names of instruments have it, with the time of day
+    whole = given._replace(map={**mapped, **given.map}, set={**constants, **given.set})
+    plan = make_plan("futures_history", whole)
+    return plan._replace(ignored=frozenset({"expiry"} - {*given.map}))
+
+
 def _take_price(by_meaning: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str) -> None:
     """Add the price that converts open interest in coins or contracts to USD."""
     price = (
@@ -977,15 +1172,25 @@ def _path_words(
 ) -> dict[str, str]:
     """Return venue and symbol from the names of the file and its folders, if nothing else has them."""
     have = {*mapped, *stated, *head.columns}
+    if _DVOL.search(f"{mapped.get('index_pct', '')} {source.name.rsplit('/', 1)[-1]}"):
+        return {"exchange": "deribit"} | _path_words_of(source, columns, have)
     if "price_usd" in columns and "symbol" not in stated:
         _refuse_other_currency(source)
     if "symbol" in columns and not {"symbol", "instrument_name"} & have and "instrument_name" not in columns:
         _refuse_dated_name(source, head, mapped)
-    return {
-        name: word
-        for name, word in names_in_path(source.name).items()
-        if name in columns and name not in have
-    }
+    return _path_words_of(source, columns, have)
+
+
+_DVOL = re.compile(r"dvol", re.IGNORECASE)
+"""The name of Deribit's index, which no other venue has."""
+
+
+def _path_words_of(source: Source, columns: Any, have: set[str]) -> dict[str, str]:
+    """Return the table's columns that are in the path only."""
+    named = names_in_path(source.name)
+    if "instrument_name" in have and "instrument_name" in columns:
+        named.pop("symbol", None)  # names of instruments have it
+    return {name: word for name, word in named.items() if name in columns and name not in have}
 
 
 def _refuse_other_currency(source: Source) -> None:
@@ -1034,6 +1239,8 @@ def _options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str])
     """Add the column of instruments if its values are names of options."""
     if "oi_coins" in by_meaning and "open_interest" not in head.columns:
         mapped["open_interest"] = by_meaning["oi_coins"]
+    plain = _plain_columns(head)  # Deribit's greeks are in an object of their own, ``greeks.delta``
+    mapped |= {name: plain[name] for name in _GREEKS if name in plain and name not in head.columns}
     for meaning in ("instrument_name", "symbol"):
         column = by_meaning.get(meaning)
         if column is None:
@@ -1047,6 +1254,7 @@ def _options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str])
     mapped.pop("instrument_name", None)
 
 
+_GREEKS = ("delta", "gamma", "vega", "theta", "rho")
 _QUOTES = ("raw_bid", "raw_ask", "raw_mark")
 """Quotes of options of which the file does not say whether they are in coins or USD."""
 _OPTION_TYPES = frozenset({"c", "p", "ce", "pe", "call", "put", "calls", "puts"})

@@ -141,7 +141,8 @@ class ImportPlan(NamedTuple):
             return None
         source = self.source_of(name, chunk.columns)
         if source is not None:
-            if f"{source} (2)" in chunk.columns:
+            again = chunk.columns.get(f"{source} (2)")
+            if again is not None and not again.equals(chunk.columns[source]):
                 raise ArchiveError(f"two columns have the name {source!r}: rename one of them")
             return chunk.columns[source]
         if name in self.sources and name not in self.optional:
@@ -260,18 +261,15 @@ def takes_contract_size(table: Table) -> bool:
     return table.name == "oi_history" or "filled_quantity" in table.columns
 
 
-def takes_unit(table: Table, unit: str | None) -> bool:
-    """Return whether a unit is one of a table's values, or none is stated."""
-    return unit is None or unit in _units_of(table)
-
-
-def _units_of(table: Table) -> tuple[str, ...]:
-    units = _UNITS["oi_usd"] if table.name == "oi_history" else ()
-    return next((_UNITS[name] for name in ("rate_bps_8h", "iv") if name in table.columns), units)
+def units_of(table: Table) -> tuple[str, ...]:
+    """Return the units that a file's figures of a table may have; empty if nothing is converted."""
+    if table.name == "oi_history":
+        return _UNITS["oi_usd"]
+    return next((_UNITS[name] for name in ("rate_bps_8h", "iv") if name in table.columns), ())
 
 
 def _check_unit(table: Table, unit: str | None) -> None:
-    units = _units_of(table)
+    units = units_of(table)
     if unit is not None and not units:
         raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
     if unit not in {None, *units}:

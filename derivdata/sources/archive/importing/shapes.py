@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
     market_of,
@@ -202,6 +204,12 @@ def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
     levels = _book_columns(names)
     if levels is not None:
         return _book_rows(columns, levels)
+    lists = _lists_of_levels(columns)
+    if lists is not None:
+        return _listed_rows(columns, lists)
+    bands = _band_columns(names)
+    if bands is not None:
+        return _band_rows(columns, bands)
     wide = wide_columns(names)
     return None if wide is None else _panel_rows(columns, wide)
 
@@ -352,10 +360,129 @@ def _book_columns(names: tuple[str, ...]) -> tuple[_Level, ...] | None:
         (prices if field in _PRICE else sizes)[key] = name
     if len(prices) < 2 or prices.keys() != sizes.keys() or len({side for side, _ in prices}) != 2:
         return None
+    used = {*prices.values(), *sizes.values()}
+    has_best_only = len(prices) == 2
+    if has_best_only and _have_other_figures([name for name in names if name not in used]):
+        return None  # a ticker, whose rows are not books
     first = min(number for _, number in prices)
     return tuple(
         _Level(side, number - first + 1, name, sizes[side, number]) for (side, number), name in prices.items()
     )
+
+
+_FIGURES = frozenset(
+    "rate oi_usd oi_coins mark index last iv strike underlying_price long_short_ratio index_pct".split()
+)
+"""Meanings of columns of other tables than books."""
+
+
+def _have_other_figures(names: Sequence[str]) -> bool:
+    """Return whether columns next to those of a book are of other tables."""
+    return any(meaning_of(name) in _FIGURES for name in names)
+
+
+_LISTS = {"bids": "bid", "asks": "ask", "bidsjson": "bid", "asksjson": "ask"}
+_IN_JSON = str.maketrans("()'", '[]"')
+"""Python's text of tuples and words, which collectors write into CSV, as JSON."""
+
+
+def _lists_of_levels(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, str] | None:
+    """Return the side of each of two columns with lists of levels; None for another table."""
+    sides = {name: _LISTS[plain_name(name)] for name in columns if plain_name(name) in _LISTS}
+    if (
+        {*sides.values()} != {"bid", "ask"}
+        or len(sides) != 2
+        or _have_other_figures([name for name in columns if name not in sides])
+    ):
+        return None
+    are_lists = [_is_of_lists(columns[name]) for name in sides]
+    return sides if all(are_lists) else None
+
+
+def _is_of_lists(values: pa.ChunkedArray) -> bool:
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        return True
+    return pa.types.is_string(values.type) and first_cell(values).startswith(("[", "("))
+
+
+def _listed_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, str]) -> Reshaped:
+    """Return a row for each level of the lists of books."""
+    places: list[int] = []
+    rows: dict[str, list[Any]] = {"side": [], "level": [], "price": [], "size": []}
+    for name, side in sides.items():
+        for place, cell in enumerate(columns[name].to_pylist()):
+            for number, (price, size) in enumerate(_levels_in(name, cell), start=1):
+                places.append(place)
+                for field, value in zip(rows, (side, number, price, size), strict=True):
+                    rows[field].append(value)
+    origins = np.array(places, dtype=np.int64)
+    keys = {name: values.take(pa.array(origins)) for name, values in columns.items() if name not in sides}
+    levels = {name: pa.chunked_array([pa.array(values)]) for name, values in rows.items()}
+    return Reshaped({**keys, **levels}, origins)
+
+
+def _levels_in(name: str, cell: Any) -> list[tuple[float, float]]:
+    """Return the prices and sizes of the levels in a cell."""
+    try:
+        levels = msgspec.json.decode(cell.translate(_IN_JSON)) if isinstance(cell, str) else cell or []
+        return [_price_and_size(level) for level in levels]
+    except (msgspec.DecodeError, LookupError, TypeError, ValueError, StopIteration):
+        raise ArchiveError(
+            f"its column {name} has {str(cell)[:40]!r}: expected a list of levels, [[price, size], ...]"
+        ) from None
+
+
+def _price_and_size(level: Any) -> tuple[float, float]:
+    if not isinstance(level, dict):
+        return float(level[0]), float(level[1])
+    price = next(level[name] for name in _PRICE_NAMES if name in level)
+    size = next(level[name] for name in _SIZE_NAMES if name in level)
+    return float(price), float(size)
+
+
+_PRICE_NAMES = ("price", "px", "p")
+_SIZE_NAMES = ("size", "amount", "quantity", "qty", "sz", "q")
+
+
+_BAND = re.compile(
+    r"(?:(?P<side>bid|ask)s?_?(?:depth|liquidity|notional)|(?:depth|liquidity)_?(?P<after>bid|ask)s?)_?"
+    r"(?P<width>\d+(?:[._]\d+)?)_?(?P<unit>bps?|pct|percent)_?(?:usd|notional)",
+    re.IGNORECASE,
+)
+"""``bid_depth_10bps_usd``, ``depth_ask_1pct_usd``: USD of orders within a distance of the middle price."""
+
+
+@lru_cache(maxsize=256)
+def _band_columns(names: tuple[str, ...]) -> Mapping[float, Mapping[str, str]] | None:
+    """Return the columns of each distance [bps] with both sides of a book; None for another table."""
+    bands: dict[float, dict[str, str]] = {}
+    for name in names:
+        match = _BAND.fullmatch(name)
+        if match is None:
+            continue
+        scale = 1.0 if match["unit"].lower().startswith("bp") else 100.0
+        side = (match["side"] or match["after"]).lower()
+        bands.setdefault(float(match["width"].replace("_", ".")) * scale, {})[side] = name
+    used = {name for band in bands.values() for name in band.values()}
+    is_whole = bool(bands) and all(len(band) == 2 for band in bands.values())
+    return bands if is_whole and not _have_other_figures([n for n in names if n not in used]) else None
+
+
+def _band_rows(columns: Mapping[str, pa.ChunkedArray], bands: Mapping[float, Mapping[str, str]]) -> Reshaped:
+    """Return a row for each time and distance from the middle price."""
+    used = {name for band in bands.values() for name in band.values()}
+    keys = {name: values for name, values in columns.items() if name not in used}
+    rows = np.arange(len(next(iter(columns.values()))))
+    tables = []
+    for width, band in bands.items():
+        depths = {
+            "depth_bps": pa.chunked_array([pa.repeat(width, len(rows))]),
+            "bid_depth_usd": columns[band["bid"]],
+            "ask_depth_usd": columns[band["ask"]],
+        }
+        tables.append(pa.table({**keys, **depths}))
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.tile(rows, len(bands)))
 
 
 def _book_rows(columns: Mapping[str, pa.ChunkedArray], levels: Sequence[_Level]) -> Reshaped:
