@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from tqdm import tqdm
 
 from derivdata.errors import ArchiveError
@@ -366,6 +367,8 @@ class ImportRun:
 
     def finished(self) -> Imported:
         """Write the rows that wait, and return the counts."""
+        # Arrow keeps the memory of the text of a file, which is more than that of its rows.
+        pa.default_memory_pool().release_unused()
         frame = self._waiting.take()
         if frame is not None:
             if self._needs_all_rows(frame):
