@@ -107,6 +107,7 @@ def spaced(
     rows = merged.rows[order]
     hours = hours[order] * merged.counts[order]
     native = merged.native[order]
+    paid: dict[str, Any]
     if per_interval:
         paid = {"rate_bps_8h": rates_of(native, hours), "rate_native": native}
     else:
