@@ -293,9 +293,12 @@ def test_a_zero_among_large_open_interest_is_rejected(tmp_path: Path) -> None:
 
 
 def test_a_table_with_a_question_is_left_to_a_notice(tmp_path: Path) -> None:
-    """The rates are clear, and the unit of open interest is not."""
-    counts = _import(tmp_path, _FILES["partitions"])
-    assert counts.table == "funding_history"
+    """The rates are clear, and the unit of open interest only for BTC and ETH, by its size."""
+    file = _FILES["partitions"]
+    assert _import(tmp_path / "sized", file).table == "funding_history, oi_history, prices_history"
+    other = file._replace(name=file.name.replace("BTC", "SOL"), content=file.content.replace("BTC", "SOL"))
+    counts = _import(tmp_path, other)
+    assert counts.table == "funding_history, prices_history"
     assert any("not imported as oi_history" in notice and "--unit" in notice for notice in counts.notices)
     several = _import(tmp_path / "other", _FILES["equal rates"])
     assert several.table == "funding_history, oi_history"
