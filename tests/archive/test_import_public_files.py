@@ -301,7 +301,7 @@ def test_a_table_with_a_question_is_left_to_a_notice(tmp_path: Path) -> None:
     assert counts.table == "funding_history, prices_history"
     assert any("not imported as oi_history" in notice and "--unit" in notice for notice in counts.notices)
     several = _import(tmp_path / "other", _FILES["equal rates"])
-    assert several.table == "funding_history, oi_history"
+    assert several.table == "funding_history, oi_history, prices_history"
 
 
 _REFUSED = {
