@@ -261,8 +261,8 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     if len(sums) <= _FEW_BARS:
         for start, value in sums[sums > 0.0].items():
             look: dict[str, Any] = {"ha": "center", "fontsize": 8, "textcoords": "offset points"}
-            cost = f"{costs_by_step[start]:,.0f}"
-            ax.annotate(cost, (start + width / 2, value), (0, 3), **look)
+            label = f"{costs_by_step[start]:,.0f}"
+            ax.annotate(label, (start + width / 2, value), (0, 3), **look)
         ax.margins(y=0.1)
     total = float(traded.sum())
     cost = float(spent.sum())

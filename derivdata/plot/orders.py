@@ -430,8 +430,7 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     style.dress(ax, title=f"{name}: {words}", y="depth of a side [million USD], log scale", form="number")
     style.note(ax, "within a distance of the mid price; solid: asks, dotted: bids")
     ax.yaxis.set_minor_formatter("")
-    low, high = ax.get_ylim()
     logs = [(float(np.log(value)), label, color) for value, label, color in ends]
-    style.label_ends(ax, logs, limits=np.log([low, high]))
+    style.label_ends(ax, logs, limits=np.log(ax.get_ylim()))
     style.utc_axis(ax)
     return data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

@@ -170,8 +170,8 @@ def _levels(fit: xr.Dataset, tenors: Array) -> str:
     skews = reversal[places]
     if np.isfinite(skews).all():
         richer = "calls" if np.mean(skews) > 0 else "puts"
-        points = (skews if richer == "calls" else -skews) + 0.0
-        words += f"; 25-delta {richer} {' and '.join(f'{value:.1f}' for value in points)} points richer"
+        sizes = (skews if richer == "calls" else -skews) + 0.0
+        words += f"; 25-delta {richer} {' and '.join(f'{value:.1f}' for value in sizes)} points richer"
     return words
 
 
