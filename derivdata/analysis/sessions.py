@@ -3,7 +3,7 @@
 The perpetual trades at all hours, its underlying does not. A calendar cuts time into spans: ``regular`` and
 ``extended`` trading, the ``break`` between two halves of a day, and closures: ``overnight`` between two
 consecutive days of trading, ``weekend``, and ``holiday`` if a weekday without trading is in between. A span
-is ``[start, end)``.
+is ``[start, end)``. Spans come from exchange_calendars, or from a table of trading hours.
 """
 
 from __future__ import annotations

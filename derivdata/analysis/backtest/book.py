@@ -2,6 +2,12 @@
 
 The long leg is row 0, the short leg row 1. Both legs have the same number of coins, so that the pair gains or
 loses by the difference of the venues' prices only.
+
+Legs may be settled in a coin (`CoinBook`). An inverse contract has a fixed number of USD and is settled in
+its own coin: a long position of Q USD opened at P gains ``Q (1/P − 1/P')`` coins. A quanto contract pays m
+coins of a third currency for each USD of price change, with ``m = Q / (P S)`` where S is the price of that
+coin at the entry. Payments and fees are in the same coin. The earnings of a leg are its coins at their
+current price.
 """
 
 from __future__ import annotations
@@ -81,19 +87,25 @@ class Book:
         self.legs = np.full((2, places), -1, dtype=np.intp)
         self.opened = np.zeros(places)
         self.coins = np.zeros(places)
-        by_leg = ("entry", "mark", "margin", "leg_funding", "missing")
-        self.entry, self.mark, self.margin, self.leg_funding, self.missing = (
-            np.zeros((2, places)) for _ in by_leg
-        )
+        self.entry = np.zeros((2, places))
+        self.mark = np.zeros((2, places))
+        self.margin = np.zeros((2, places))
+        self.leg_funding = np.zeros((2, places))
+        self.missing = np.zeros((2, places))
         self.paid_at = np.full(shape, -np.inf)
         """Hours of each series' last payment, also before an entry; the next payment is due from there."""
         self.paid_hours = np.full(shape, np.inf)
         """Interval of each series' last payment."""
-        self.transferred, self.marked_at, self.unmarked = (np.zeros(places) for _ in range(3))
+        self.transferred = np.zeros(places)
+        self.marked_at = np.zeros(places)
+        self.unmarked = np.zeros(places)
         self.entry_row = np.zeros(places, dtype=np.intp)
         self.entry_usd = np.zeros(places)
         self.exit_usd = np.zeros(places)
-        self.funding, self.price, self.fees, self.slippage = (np.zeros(places) for _ in range(4))
+        self.funding = np.zeros(places)
+        self.price = np.zeros(places)
+        self.fees = np.zeros(places)
+        self.slippage = np.zeros(places)
         self.closed: list[dict[str, Any]] = []
 
     @property
@@ -134,6 +146,7 @@ class Book:
 
     def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
         """Apply a row's settlements; return the payments to the open pairs [USD]."""
+        # 1. The payments of this row, and how many of the open legs lack since their last one.
         held = self.held
         rate = self.of_legs(rates, held)
         hours = self.of_legs(interval, held)
@@ -141,6 +154,8 @@ class Book:
         before = self.of_legs(self.paid_hours, held)
         step = np.where(due, np.minimum(before, np.where(due, hours, 1.0)), 1.0)
         self.missing[:, held] += np.where(due, self._lacking(held, now - hours, step), 0.0)
+
+        # 2. Every series remembers its last payment, so that a later position knows when the next is due.
         is_paid = np.isfinite(rates) & (interval > 0.0)
         self.paid_at[is_paid] = now
         self.paid_hours[is_paid] = interval[is_paid]
@@ -327,19 +342,19 @@ class Portfolio:
 
     def on(self, market: Market) -> Sizes:
         """Return the sizes by the places of a market; pairs that are never wanted are omitted."""
+        # 1. The symbols and venues of the sizes must be in the market.
         names = labels_of(self.sizes["leg_usd"], "symbol")
         venues = labels_of(self.sizes["collateral_usd"], "exchange")
         for dim, labels, wanted in (("symbol", market.symbols, names), ("exchange", market.venues, venues)):
             strange = sorted(set(wanted.tolist()) - set(labels))
             if strange:
                 raise ValueError(f"sizes has the {dim} {strange[0]!r}, which the panel does not have")
-        legs = np.array(
-            [
-                [market.venues.index(str(name)) for name in self.sizes[leg].to_numpy()]
-                for leg in ("long", "short")
-            ],
-            dtype=np.intp,
-        ).reshape(2, -1)
+
+        # 2. The venues of each pair, and the pairs that are wanted at any time.
+        venue_at = {name: place for place, name in enumerate(market.venues)}
+        legs = np.empty((2, self.sizes.sizes["pair"]), dtype=np.intp)
+        for row, leg in enumerate(("long", "short")):
+            legs[row] = [venue_at[str(name)] for name in self.sizes[leg].to_numpy()]
         leg_usd = np.nan_to_num(self.sizes["leg_usd"].transpose("time", "symbol", "pair").to_numpy())
         symbol, pair = np.nonzero((leg_usd > 0.0).any(axis=0))
         places = np.array([market.symbols.index(str(name)) for name in names], dtype=np.intp)
@@ -372,7 +387,8 @@ class Sizes(NamedTuple):
     def due(self, now: Any, previous: Any) -> int | None:
         """Return the place of the newest sizes at a row, None where the row before had them too."""
         newest, before = np.searchsorted(self.times, [now, previous], side="right") - 1
-        return None if newest < 0 or (newest == before and now != previous) else int(newest)
+        is_old = newest == before and now != previous
+        return None if newest < 0 or is_old else int(newest)
 
 
 class Accounts(Book):

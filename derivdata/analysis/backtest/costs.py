@@ -59,22 +59,32 @@ class Costs:
                 given = ", ".join(map(str, self.fee_bps)) or "none"
                 raise ValueError(f"fee_bps does not have a fee for {venue!r}, only for {given}: add it")
             fee = self.fee_bps[venue]
-            if isinstance(fee, Mapping) and set(fee) != set(_SIDES):
+            if not isinstance(fee, Mapping):
+                fee = dict.fromkeys(_SIDES, fee)
+            if set(fee) != set(_SIDES):
                 raise ValueError(f"fee_bps[{venue!r}] must have the sides buy and sell, got {sorted(fee)}")
-            sides = [fee[side] for side in _SIDES] if isinstance(fee, Mapping) else [fee, fee]
-            fees[..., place] = [[_number(side, f"fee_bps[{venue!r}]")] for side in sides]
+            for row, side in enumerate(_SIDES):
+                fees[row, :, place] = _number(fee[side], f"fee_bps[{venue!r}]")
         return fees
 
 
-def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float]]:
-    fees = [[fact_value(venue, "taker_fee_bps", symbol) for venue in venues] for symbol in symbols]
-    lacking = {venue for row in fees for venue, fee in zip(venues, row, strict=True) if fee is None}
+def _published(symbols: Sequence[str], venues: Sequence[str]) -> Floats:
+    """Return the taker fees of ``dd.venues.facts()`` [bps] over symbols and venues."""
+    fees = np.empty((len(symbols), len(venues)))
+    lacking = set()
+    for row, symbol in enumerate(symbols):
+        for column, venue in enumerate(venues):
+            fee = fact_value(venue, "taker_fee_bps", symbol)
+            if fee is None:
+                lacking.add(venue)
+            else:
+                fees[row, column] = fee
     if lacking:
         raise ValueError(
             f"dd.venues.facts() does not have a taker fee of {', '.join(sorted(lacking))} for every symbol: "
             "pass fee_bps"
         )
-    return [[fee for fee in row if fee is not None] for row in fees]
+    return fees
 
 
 def _number(value: Any, name: str) -> float:
@@ -127,9 +137,9 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     The same trades at every size: a rule that reads depth might have made others. The capital grows with the
     size. An order walks the book once and the book recovers until the next.
     """
+    # 1. The trades of the backtest, and the sizes to compare.
     table = trades(result)
-    amounts = [*dict.fromkeys(notional for *_, notional in _FILLS), "funding_usd", "price_usd", "fees_usd"]
-    for name in amounts:
+    for name in ("entry_usd", "exit_usd", "funding_usd", "price_usd", "fees_usd"):
         if table[name].dtype.kind not in "fiu":
             raise TypeError(f"result must have numbers in {name}, got {table[name].dtype}")
     if "leg_usd" not in result.attrs:
@@ -137,13 +147,15 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
             "result must come from a rule, got the result of a Portfolio, whose pairs have different sizes"
         )
     leg = float(result.attrs["leg_usd"])
-    sizes = (
-        leg * 2.0 ** np.arange(-2, 7) if sizes_usd is None else np.atleast_1d(np.asarray(sizes_usd, float))
-    )
+    if sizes_usd is None:
+        sizes_usd = leg * 2.0 ** np.arange(-2, 7)
+    sizes = np.atleast_1d(np.asarray(sizes_usd, float))
     if not (sizes > 0.0).all() or sizes.ndim != 1:
         raise ValueError("sizes_usd must be positive numbers [USD]")
     require(depth, "exchange", "side", "depth_bps", units=USD_UNIT, name="depth")
     require_labels(depth, "depth", "side", ["ask", "bid"])
+
+    # 2. Slippage of the four orders of each trade at each size, NaN where the book is too thin.
     grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
     slippage = np.zeros((len(table), sizes.size))
     if len(table):
@@ -152,6 +164,8 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
             bps = slippage_bps(books, grid).transpose("trade", "size_usd").to_numpy()
             share = table[notional].to_numpy()[:, None] / (2.0 * leg)  # a leg's share of the traded notional
             slippage += bps / BPS * share * sizes
+
+    # 3. What remains of funding, price and fees, which scale with the size.
     filled = np.isfinite(slippage)
     earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
     net: Floats = np.where(filled, earned - slippage, 0.0).sum(axis=0)
@@ -334,20 +348,15 @@ class Fees:
         published = fact_value(venue, fact, self._symbol, day)
         if published is not None:
             return published
-        first = min(
-            (
-                row
-                for row in FACTS
-                if row[0] == venue and row.fact == fact and row.symbol in ("", self._symbol)
-            ),
-            key=lambda row: row.as_of,
-            default=None,
-        )
-        if first is None:
+        # Facts begin some day: before it the oldest value is the best guess, and a notice says so.
+        rows = [row for row in FACTS if row.exchange == venue and row.fact == fact]
+        own = [row for row in rows if row.symbol in ("", self._symbol)]
+        if not own:
             raise ValueError(
                 f"dd.venues.facts() does not have {fact} of {self._symbol} on {venue}: pass "
                 f"OptionCosts({name}=...)"
             )
+        first = min(own, key=lambda row: row.as_of)
         if fact not in self._early:
             self._early.add(fact)
             warn_caller(

@@ -1,4 +1,8 @@
-"""Backtest a rule of carry: payments and marks first, then liquidations, then the rule, then its trades."""
+"""Backtest one rule of carry, or many on the same data.
+
+At each row payments and marks come first, then liquidations, then the rule, then its trades. A sweep
+simulates many rules in one loop and adjusts the best of them for the number of trials.
+"""
 
 from __future__ import annotations
 
@@ -226,14 +230,14 @@ def setting(
         np.array([venue == OWNED for venue in market.venues]),
         np.array([venue == BORROWED for venue in market.venues]),
     )
-    settled = None
+    contract_kinds = None
     if contracts is not None:
         if prices is None:
             raise ValueError(_CONTRACTS_NEED)
-        settled = contracts_of(contracts, market.symbols, market.venues)
+        contract_kinds = contracts_of(contracts, market.symbols, market.venues)
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
     latency = hours_of(delay, "delay", least=0.0)
-    return Setting(market, account, slippage, latency, settled, provenance_of(panel, prices, depth))
+    return Setting(market, account, slippage, latency, contract_kinds, provenance_of(panel, prices, depth))
 
 
 def _maintenance(
@@ -354,11 +358,14 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
     equity = np.full(len(rules), account.capital, dtype=np.float64)
     for row in range(rows):
+        # 1. What can be traded at this row.
         costs, tradable = given.slippage.at(market.times[row])
         if market.prices is not None:
             marks = np.where(market.prices.row(row) > 0.0, market.prices.row(row), np.nan)
             tradable = book.tradable(tradable, marks)
         now = _Now(row, market.since[row], Fills(marks, costs), tradable, knowledge.interval)
+
+        # 2. Payments and marks, then liquidations at these marks.
         _earn(book, market, now, accrual, journal)
         if market.prices is not None:
             _close(book, now, book.unmarked_pairs(now.hours), Reason.NO_MARK, journal)
@@ -366,6 +373,8 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
             at = np.flatnonzero(lost.any(axis=0))
             _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
             book.transfer(now.hours, float((equity + journal.net())[0]))
+
+        # 3. The rule sees what is known by now; its trades are filled at this row.
         knowledge.advance(now.hours)
         if row == rows - 1:
             _close(book, now, book.held, Reason.END, journal)
@@ -386,7 +395,7 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
     held = book.held
     row = now.row
     if held.size:
-        passed = now.hours - market.since[row - 1] if row else 0.0
+        passed = now.hours - market.since[max(row - 1, 0)]
         journal.add(journal.price, held, book.mark_to(now.fills.mark, now.hours, passed))
     rates = market.rates.row(row)
     if market.interval is not None:
@@ -413,22 +422,27 @@ def _close(
 
 def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Journal) -> None:
     """Trade to the target by descending score, within the capital of each rule."""
+    # 1. Close pairs that are no longer wanted.
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
     _close(book, now, np.flatnonzero(changes & (book.legs[0] >= 0)), Reason.RULE, journal)
     enters = np.flatnonzero(changes & (wanted[0] >= 0))
     if not enters.size:
         return
+
+    # 2. Of the new ones only those that can be filled, by descending score.
     symbol = book.symbol[enters]
     fills = now.tradable[symbol, wanted[:, enters]].all(axis=0) & book.account.possible(wanted[:, enters])
     filled = enters[fills]
     ranked = filled[np.lexsort((-target.score[filled], journal.rule_of(filled)))]
+
+    # 3. Each rule opens them while its capital lasts.
     rules = before.size
     used = np.bincount(journal.rule_of(book.held), book.margin_used()[book.held], minlength=rules)
     free = before + journal.net() - used
     rule = journal.rule_of(ranked)
     needs = _cumulative(book.account.margins(wanted[:, ranked]).sum(axis=0), rule, rules)
-    able = ranked[needs * (1.0 - 1e-9) <= free[rule]]
+    able = ranked[needs * (1.0 - 1e-9) <= free[rule]]  # rounding of sums must not refuse the last pair
     refused = np.bincount(journal.rule_of(enters), minlength=rules)
     journal.refused[now.row] = refused - np.bincount(journal.rule_of(able), minlength=rules)
     if able.size:
@@ -451,10 +465,13 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     place = sizes.due(times[now.row], times[max(now.row - 1, 0)])
     if place is None:
         return
+    # 1. Close pairs of size 0; the sizes scale with the equity.
     scale = max(before + float(journal.net()[0]), 0.0) / sizes.capital
     wanted = scale * sizes.leg_usd[place]
     held = book.legs[0] >= 0
     _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
+
+    # 2. Trade the pairs that are further from their size than the band allows.
     held = book.legs[0] >= 0
     present = book.coins * book.mark.mean(axis=0)
     changes = np.flatnonzero(np.abs(wanted - present) > sizes.band * present)
@@ -468,6 +485,8 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     if new.size:
         traded = book.open(new, sizes.legs[:, new], wanted[new], now.row, now.hours, now.fills)
         _enter(journal, new, traded)
+
+    # 3. Set the accounts' collateral to the new sizes.
     book.collateral = scale * sizes.collateral_usd[place]
     book.allot(now.hours, before + float(journal.net()[0]))
 
@@ -528,6 +547,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     given = setting(panel, costs, **options)
     lines: dict[str, dict[str, Any]] = {}
     returns: dict[str, Floats] = {}
+    # 1. Simulate the rules, as many in one loop as possible.
     for names in _together(rules):
         journal = simulate(given, [rules[name] for name in names])
         trades, liquidations = _trades_of(journal, len(names))
@@ -540,26 +560,34 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
             counts = {"trades": int(trades[place]), "days": returns[name].size}
             lines[name] = {"rule": name} | totals._asdict() | counts
     table = pd.DataFrame([lines[name] for name in rules])
+
+    # 2. Deflate their Sharpe ratios by the number of rules that traded.
     daily = table["sharpe"].to_numpy() / np.sqrt(DAYS_PER_YEAR)
     tried = np.isfinite(daily)
     variance = float(np.var(daily[tried], ddof=1)) if tried.sum() > 1 else 0.0
-    for name, dependent in (("deflated_sharpe", True), ("deflated_if_independent", False)):
-        table[name] = [
-            _deflated(sharpe, days, int(tried.sum()), variance, dependent=dependent)
-            for sharpe, days in zip(daily, [returns[name] for name in rules], strict=True)
-        ]
+    trials = int(tried.sum())
+    for column, dependent in (("deflated_sharpe", True), ("deflated_if_independent", False)):
+        table[column] = np.nan
+        for place, name in enumerate(rules):
+            deflated = _deflated(daily[place], returns[name], trials, variance, dependent=dependent)
+            table.loc[place, column] = deflated
     best = str(table.loc[table["sharpe"].idxmax(), "rule"]) if tried.any() else ""
-    table.attrs = {"best": best, "trials": int(tried.sum())}
-    table.attrs |= given.attrs
+    table.attrs = {"best": best, "trials": trials, **given.attrs}
     return table
 
 
 def _together(rules: Mapping[str, Any]) -> list[list[str]]:
     """Return the names of the rules that are simulated in one loop; a `Portfolio` has separate accounts."""
-    alone = [name for name, rule in rules.items() if isinstance(rule, Portfolio)]
-    together = [name for name in rules if name not in alone]
-    blocks = [together[start : start + _MOST_RULES] for start in range(0, len(together), _MOST_RULES)]
-    return blocks + [[name] for name in alone]
+    alone: list[list[str]] = []
+    blocks: list[list[str]] = []
+    for name, rule in rules.items():
+        if isinstance(rule, Portfolio):
+            alone.append([name])
+        elif blocks and len(blocks[-1]) < _MOST_RULES:
+            blocks[-1].append(name)
+        else:
+            blocks.append([name])
+    return blocks + alone
 
 
 def _trades_of(journal: Journal, rules: int) -> tuple[Indices, Indices]:
@@ -659,10 +687,10 @@ def deflated_sharpe_ratio(
         )
     highest = 0.0
     if trials > 1:
-        normal = ndtri
+        # The expected maximum of normal trials without skill.
         highest = np.sqrt(variance) * (
-            (1.0 - np.euler_gamma) * normal(1.0 - 1.0 / trials)
-            + np.euler_gamma * normal(1.0 - 1.0 / (trials * math.e))
+            (1.0 - np.euler_gamma) * ndtri(1.0 - 1.0 / trials)
+            + np.euler_gamma * ndtri(1.0 - 1.0 / (trials * math.e))
         )
     spread = 1.0 - skewness * sharpe + (kurtosis - 1.0) / 4.0 * sharpe**2
     score = (sharpe - highest) * np.sqrt((observations - 1.0) / long_run_ratio) / np.sqrt(spread)

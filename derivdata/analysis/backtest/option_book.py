@@ -179,8 +179,10 @@ class OptionBook:
     def equity(self) -> float:
         """Return cash and value; futures and perpetuals have their gains in the cash."""
         options = sum(held.quantity * held.now.value for held in self.options.values())
-        coins = [held for held in self.others.values() if held.contract.side == "spot"]
-        spot = sum(held.quantity * self.account.of_coin(held.price) for held in coins)
+        spot = 0.0
+        for held in self.others.values():
+            if held.contract.side == "spot":
+                spot += held.quantity * self.account.of_coin(held.price)
         return self.cash + options + spot
 
     def move_option(self, held: Option, after: Valued, row: int, tally: Tally) -> None:
@@ -191,19 +193,16 @@ class OptionBook:
 
     def legs(self) -> pd.DataFrame:
         """Return the rule's position as a table of legs."""
-        rows = [(held.contract, held.quantity, "linear") for held in self.options.values()] + [
-            (held.contract, held.quantity, "inverse" if held.inverse else "linear")
-            for held in self.others.values()
-        ]
-        stamps = [contract.expiry if contract.expiry else pd.NaT for contract, _, _ in rows]
-        table = {
-            "side": [contract.side for contract, _, _ in rows],
-            "expiry": pd.to_datetime(pd.Series(stamps, dtype="object"), unit="us", utc=True),
-            "strike": np.array([contract.strike or np.nan for contract, _, _ in rows], dtype=np.float64),
-            "quantity": np.array([quantity for _, quantity, _ in rows], dtype=np.float64),
-            "contract": [kind for _, _, kind in rows],
-        }
-        return pd.DataFrame(table)
+        kinds = {False: "linear", True: "inverse"}
+        rows = [(*held.contract, held.quantity, "linear") for held in self.options.values()]
+        rows += [(*held.contract, held.quantity, kinds[held.inverse]) for held in self.others.values()]
+        table = pd.DataFrame(rows, columns=["expiry", "strike", "side", "quantity", "contract"])
+        # A contract without an expiry or a strike has 0 in its place.
+        stamps = table["expiry"].astype(object).where(table["expiry"] != 0, pd.NaT)
+        table["expiry"] = pd.to_datetime(stamps, unit="us", utc=True)
+        table["strike"] = table["strike"].astype(np.float64).where(table["strike"] != 0.0)
+        table["quantity"] = table["quantity"].astype(np.float64)
+        return table[["side", "expiry", "strike", "quantity", "contract"]]
 
     def sensitivities(self, spot: float) -> dict[str, float]:
         """Return the greeks of the options, and the slope of the account per relative move of all prices."""
@@ -224,10 +223,7 @@ class OptionBook:
 
 def greeks_of(held: list[Option], account: Accounting) -> dict[str, Any]:
     """Return greeks of one coin of each option, to the forward, as `derivdata.analysis.position.greeks`."""
-    marks = [option.now.mark for option in held]
-    forward, years, iv, rate = (
-        np.array([getattr(m, n) for m in marks]) for n in ("forward", "years", "iv", "rate")
-    )
+    forward, years, iv, rate, _ = map(np.array, zip(*(option.now.mark for option in held), strict=True))
     strike = np.array([option.contract.strike for option in held])
     side = np.array([option.contract.side for option in held])
     greeks: dict[str, Any] = formulas.greeks(
@@ -286,8 +282,8 @@ def dataset(
     capital: float,
 ) -> xr.Dataset:
     """Return the result of a backtest; see `derivdata.analysis.backtest.options`."""
-    currency = "coin" if book.account.in_coin else "usd"
-    unit = "coin" if book.account.in_coin else "USD"
+    # 1. Amounts over time.
+    currency, unit = ("coin", "coin") if book.account.in_coin else ("usd", "USD")
     times = np.array([row.time for row in rows], dtype=np.int64).view("datetime64[us]")
     equity = np.array([row.equity for row in rows])
     peak = np.maximum.accumulate(np.maximum(equity, capital))
@@ -311,11 +307,17 @@ def dataset(
         variables[name] = ("time", np.array([getattr(row, name) for row in rows]), {"units": its_unit})
     margin = np.array([row.margin for row in rows])
     variables[f"margin_{currency}"] = ("time", margin, {"units": unit})
-    counts = {"unmarked": "unmarked_options", "interpolated": "interpolated_marks"}
-    counts |= {"refused": "refused_trades", "unhedged": "unhedged"}
+    counts = {
+        "unmarked": "unmarked_options",
+        "interpolated": "interpolated_marks",
+        "refused": "refused_trades",
+        "unhedged": "unhedged",
+    }
     for name, public in counts.items():
         values = np.array([getattr(row.tally, name) for row in rows])
         variables[public] = ("time", values, {"units": "count"})
+
+    # 2. The attribution of the options' P&L, the fills, and scalars.
     contribution = _contributions(book, len(rows))
     variables[f"contribution_{currency}"] = (("term", "time"), contribution, {"units": unit})
     variables |= _fills(book, times, currency, unit)
@@ -346,25 +348,24 @@ def _origin(data: tuple[Any, ...]) -> dict[str, str]:
 
 
 def _fills(book: OptionBook, times: Any, currency: str, unit: str) -> dict[str, Any]:
-    fills = book.fills
-    expiry = [fill.contract.expiry or None for fill in fills]
-    stamps = pd.to_datetime(pd.Series(expiry, dtype="object"), unit="us").to_numpy("datetime64[us]")
+    contracts = pd.DataFrame([fill.contract for fill in book.fills], columns=Contract._fields)
+    fills = pd.DataFrame(book.fills, columns=Fill._fields)
+    # A contract without an expiry or a strike has 0 in its place.
+    expiry = contracts["expiry"].astype(object).where(contracts["expiry"] != 0)
+    stamps = pd.to_datetime(expiry, unit="us").to_numpy("datetime64[us]")
+    strike = contracts["strike"].astype(np.float64).where(contracts["strike"] != 0.0).to_numpy()
     flags = {"flag_values": np.array([TRADED, DELIVERED], dtype=np.int8), "flag_meanings": "trade delivery"}
     price = {"units": f"{unit}; USD of futures, perpetuals and spot"}
     return {
-        "fill_time": ("fill", times[[fill.row for fill in fills]] if fills else times[:0]),
-        "fill_side": ("fill", np.array([fill.contract.side for fill in fills], dtype=str)),
+        "fill_time": ("fill", times[fills["row"].to_numpy(np.intp)]),
+        "fill_side": ("fill", contracts["side"].to_numpy(dtype=str)),
         "fill_expiry": ("fill", stamps),
-        "fill_strike": (
-            "fill",
-            np.array([fill.contract.strike or np.nan for fill in fills], float),
-            {"units": "USD"},
-        ),
-        "fill_quantity": ("fill", np.array([fill.quantity for fill in fills], float)),
-        "fill_price": ("fill", np.array([fill.price for fill in fills], float), price),
-        "fill_mark": ("fill", np.array([fill.mark for fill in fills], float), price),
-        f"fill_fee_{currency}": ("fill", np.array([fill.fee for fill in fills], float), {"units": unit}),
-        "fill_reason": ("fill", np.array([fill.reason for fill in fills], dtype=np.int8), flags),
+        "fill_strike": ("fill", strike, {"units": "USD"}),
+        "fill_quantity": ("fill", fills["quantity"].to_numpy(np.float64)),
+        "fill_price": ("fill", fills["price"].to_numpy(np.float64), price),
+        "fill_mark": ("fill", fills["mark"].to_numpy(np.float64), price),
+        f"fill_fee_{currency}": ("fill", fills["fee"].to_numpy(np.float64), {"units": unit}),
+        "fill_reason": ("fill", fills["reason"].to_numpy(np.int8), flags),
     }
 
 
@@ -394,10 +395,12 @@ def _warn(result: xr.Dataset) -> None:
         count = float(result[name].sum())
         if count:
             messages.append(words.format(f"{count:g}"))
-    equity = next(values for name, values in result.items() if str(name).startswith("equity_"))
-    below = int((equity < 0.0).sum())
+    below = 0
+    for name in ("equity_usd", "equity_coin"):
+        if name in result:
+            below += int((result[name] < 0.0).sum())
     if below:
-        messages.append(f"equity is below 0 USD at {below} timestamps: the position exceeds the capital")
+        messages.append(f"equity is below 0 at {below} timestamps: the position exceeds the capital")
     if messages:
         warn_caller("option backtest: " + "; ".join(messages))
 
@@ -424,6 +427,7 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     def over(values: list[Any], kind: Any = np.float64) -> xr.DataArray:
         return xr.DataArray(np.array(values, dtype=kind), dims="leg")
 
+    # 1. The inputs of all steps as arrays, a step each along `leg`.
     before = [step.before for step in steps]
     after = [step.after for step in steps]
     quantity = over([step.quantity for step in steps])
@@ -431,7 +435,8 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     ratio_after = over([value.ratio for value in after])
     base = over([value.base for value in before])
     base_after = over([value.base for value in after])
-    forward, forward_after = (over([value.mark.forward for value in values]) for values in (before, after))
+    forward = over([value.mark.forward for value in before])
+    forward_after = over([value.mark.forward for value in after])
     iv = over([value.mark.iv for value in before])
     years = over([value.mark.years for value in before])
     years_after = over([value.mark.years for value in after])
@@ -451,6 +456,8 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
         is_option=over([True] * len(steps), bool),
         entry=over([np.nan] * len(steps)),
     )
+
+    # 2. The terms of Black's value, at the ratio of before.
     later = legs._replace(year_fraction=years_after)
     move = forward_after - forward
     pnl_terms = leg_terms(legs, later, (iv, iv), (move, move, iv_after - iv), rate, premium)
@@ -459,6 +466,8 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     for name, values in terms.items():
         terms[name] = np.where(is_settled & np.isnan(values), 0.0, values)
     del terms["rho"]  # all of a forward's move is in delta
+
+    # 3. What they leave, and the change of the ratio.
     moved = (quantity * ratio * (base_after - base)).to_numpy()
     rest = moved - sum(terms.values())
     terms["settlement"] = np.where(is_settled, rest, 0.0)

@@ -73,12 +73,13 @@ class OptionMarket:
         self._side = rows["side"].to_numpy(dtype=object)
         self._bid, self._ask, self._in_coin = _quotes(rows)
         self._require_one_contract()
-        order = np.argsort(self._place, kind="stable")
+        order = np.argsort(self._place, kind="stable")  # rows of each time, in their order
         self._rows = np.split(order, np.searchsorted(self._place[order], np.arange(1, self.times.size)))
         self._rates = _rates(rows)
-        self.surfaces = (
-            _fitted(rows, method, self.times) if surfaces is None else _with_times(surfaces, self.times)
-        )
+        if surfaces is None:
+            self.surfaces = _fitted(rows, method, self.times)
+        else:
+            self.surfaces = _with_times(surfaces, self.times)
         for name, label in (("symbol", self.symbol), ("exchange", self.venue)):
             _require_label(self.surfaces, name, label)
         self._slices = _Slices(self.surfaces)
@@ -88,6 +89,7 @@ class OptionMarket:
 
     def _require_units(self) -> None:
         """Raise for quotes that are far from the marks of the surfaces, as if in another unit."""
+        # The first chain with quotes near the money decides; far out of it a tick is a large factor.
         for row in range(self.times.size):
             table = self.table(row)
             ratio = (table["bid_usd"] + table["ask_usd"]) / (2.0 * table["mark_usd"])
@@ -177,6 +179,7 @@ class OptionMarket:
 
     def table(self, row: int) -> pd.DataFrame:
         """Return the quotes of a chain with marks and deltas; see `OptionState.quotes`."""
+        # 1. Forward and volatility of each option from the surface.
         at = self._rows[row]
         expiry = self._expiry[at]
         strike = self._strike[at]
@@ -184,6 +187,8 @@ class OptionMarket:
         forward, iv = self._slices.smiles(row, expiry, strike)
         years = (expiry - self.times[row].astype(np.int64)) / YEAR_US
         rate = np.array([self._rates.get((row, stamp), 0.0) for stamp in expiry.tolist()])
+
+        # 2. Quotes and marks in USD: a coin is worth the index price, not the forward.
         spot = self.spot[row]
         in_coin = self._in_coin[at]
         unit = np.where(in_coin, spot, 1.0)
@@ -214,12 +219,14 @@ class _Slices:
         self._expiry = ordered["expiry"].to_numpy().astype("datetime64[us]").astype(np.int64)
         self._at = {stamp: place for place, stamp in enumerate(self._expiry.tolist())}
         shape = (ordered.sizes["time"], ordered.sizes["expiry"])
-        parameters = [ordered[name].to_numpy() for name in parameter_names(ordered)]
-        self._parameters = [np.broadcast_to(values, shape) for values in parameters]
+
+        def spread(name: str) -> Floats:
+            return np.broadcast_to(ordered[name].to_numpy().astype(np.float64), shape)
+
+        self._parameters = [spread(name) for name in parameter_names(ordered)]
         self._fitted: Bools = np.asarray(ordered["method"].to_numpy() > 0)
-        names = ("forward", "year_fraction")
-        arrays = (ordered[name].to_numpy().astype(np.float64) for name in names)
-        self._forward, self._years = (np.broadcast_to(values, shape) for values in arrays)
+        self._forward = spread("forward")
+        self._years = spread("year_fraction")
 
     def nearest_forward(self) -> Floats:
         live = (self._forward > 0.0) & (self._years > 0.0)
@@ -286,11 +293,9 @@ def _single(rows: pd.DataFrame, name: str) -> str:
 
 def _quotes(rows: pd.DataFrame) -> tuple[Floats, Floats, Bools]:
     """Return bid and ask of each row, NaN if missing or crossed, and a mask of coin prices."""
-    nothing = np.full(len(rows), np.nan)
-    prices = {
-        name: rows[name].to_numpy(np.float64, na_value=np.nan) if name in rows else nothing
-        for name in _PRICES
-    }
+    prices = dict.fromkeys(_PRICES, np.full(len(rows), np.nan))
+    for name in rows.columns.intersection(_PRICES):
+        prices[name] = rows[name].to_numpy(np.float64, na_value=np.nan)
     in_coin = np.isfinite(prices["bid_coin"]) | np.isfinite(prices["ask_coin"])
     in_usd = np.isfinite(prices["bid_usd"]) | np.isfinite(prices["ask_usd"])
     if (in_coin & in_usd).any():

@@ -134,6 +134,7 @@ class OptionLeg:
 
     def chosen(self, state: OptionState) -> dict[str, Any]:
         """Return the leg among the quotes of a time; without expiry or strike where none has a quote."""
+        # 1. The quotes that the leg may use: an option needs the quote that its trade takes.
         leg = {"side": self.side, "quantity": self.quantity, "expiry": pd.NaT, "strike": np.nan}
         if self.tenor is None:
             return leg
@@ -144,6 +145,8 @@ class OptionLeg:
             quotes = quotes[(quotes["side"] == self.side) & has_quote]
         if quotes.empty:
             return leg
+
+        # 2. The nearest expiry, then its nearest strike.
         days = length(self.tenor, "tenor") / pd.Timedelta(1, "D")
         off = (quotes["days"] - days).abs()
         leg["expiry"] = quotes.loc[off.idxmin(), "expiry"]
@@ -345,7 +348,9 @@ class Payments:
 
     def __init__(self, funding: Panel | None, symbol: str, venue: str) -> None:
         self.given = funding is not None
-        self._times, self._share, self._hours = (np.empty(0) for _ in range(3))
+        self._times = np.empty(0)
+        self._share = np.empty(0)
+        self._hours = np.empty(0)
         if funding is None:
             return
         panel = require_rate(funding, "time", name="funding")
@@ -373,17 +378,18 @@ class Payments:
         """Return the hours of a span in which a payment was due and is not in the data."""
         if not self._times.size:
             return 0.0
+        # 1. The times between payments: before the first, between two, and after the last.
         starts = self._times - self._hours * _US
-        ends = np.append(starts[1:], np.inf)
         begins = np.append(-np.inf, self._times)
-        ends = np.append(starts[0], ends)
+        ends = np.append(starts, np.inf)
+
+        # 2. Those that are longer than a late payment explains; the shorter neighbour says what is usual.
         shorter = np.minimum(self._hours[:-1], self._hours[1:])
         usual = np.concatenate([self._hours[:1], shorter, self._hours[-1:]]) * _US
         is_gap = ends - begins > (_LATE - 1.0) * usual
-        if not np.isfinite(begins[0]):
-            is_gap[0] = True
-        # After the last payment the next one is due an interval later.
-        begins[-1] += usual[-1] if not np.isfinite(ends[-1]) else 0.0
+
+        # 3. After the last payment the next one is due an interval later.
+        begins[-1] += usual[-1]
         overlap = np.minimum(ends, until) - np.maximum(begins, after)
         return float(np.clip(overlap[is_gap], 0.0, None).sum() / _US)
 
@@ -395,14 +401,14 @@ def _of(panel: xr.DataArray, argument: str, symbol: str, venue: str) -> xr.DataA
         if name not in series.dims:
             continue
         labels = [str(item) for item in series[name].to_numpy().tolist()]
+        place = 0  # a single series is used if the chains do not name theirs
         if len(labels) > 1 or label:
             if label not in labels:
                 raise ValueError(
                     f"{argument} does not have the {name} {label!r}; available: {', '.join(labels)}"
                 )
-            series = series.isel({name: labels.index(label)})
-        else:
-            series = series.isel({name: 0})
+            place = labels.index(label)
+        series = series.isel({name: place})
     loaded: xr.DataArray = series.compute().sortby("time")
     if not loaded.indexes["time"].is_unique:
         raise ValueError(f"{argument} must have each timestamp once: drop duplicates")

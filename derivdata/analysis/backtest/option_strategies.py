@@ -218,6 +218,7 @@ class _Run:
 
     def _work(self, instant: int, row: int | None) -> None:
         """Process one time: a chain, or a delivery between two chains."""
+        # 1. Settlements, gains and deliveries up to now.
         tally = Tally()
         place = len(self.rows)
         day = str(np.datetime64(instant, "us").astype("datetime64[D]"))
@@ -226,10 +227,14 @@ class _Run:
         self._pay(float(instant), tally)
         self._move_others(instant, row, tally)
         changed = self._deliver(instant, place, day, tally)
+
+        # 2. At a chain the options are marked and the rule trades; the last chain only marks.
         if row is not None:
             self._mark_options(row, place, tally)
             if row < self.market.times.size - 1:
                 changed |= self._follow(row, place, day, tally)
+
+        # 3. The hedge, after the position has changed.
         sensitivities = self.book.sensitivities(self.spot)
         sensitivities = self._hedge(instant, day, changed, sensitivities, tally)
         self.rows.append(self._recorded(instant, row, sensitivities, tally))
@@ -237,11 +242,8 @@ class _Run:
 
     def _pay(self, instant: float, tally: Tally) -> None:
         """Pay the settlements since the last time to open perpetuals."""
-        held = [
-            perpetual for (contract, _), perpetual in self.book.others.items() if contract.side == "perpetual"
-        ]
-        held += [] if self.book.hedge is None else [self.book.hedge]
-        held = [perpetual for perpetual in held if perpetual.quantity != 0.0]
+        linear = self._linear()
+        held = [own for own in linear if own.contract.side == "perpetual" and own.quantity != 0.0]
         if not held or not np.isfinite(self.last):
             return
         for time, share in self.payments.within(self.last, instant):
@@ -252,6 +254,11 @@ class _Run:
                 tally.funding += paid
                 self.book.cash += paid
         tally.missing_funding_hours += self.payments.missing_hours(self.last, instant)
+
+    def _linear(self) -> list[Linear]:
+        """Return futures, perpetuals and spot of the rule, and the hedge."""
+        hedge = [] if self.book.hedge is None else [self.book.hedge]
+        return [*self.book.others.values(), *hedge]
 
     def _price_of(self, contract: Contract, instant: int, row: int | None) -> float:
         """Return the price of a future, a perpetual or spot [USD], NaN if unknown."""
@@ -271,7 +278,8 @@ class _Run:
                 gain = held.gain(price, self.spot, self.account)
                 tally.underlying_pnl += gain
                 held.price = price
-                self.book.cash += 0.0 if contract.side == "spot" else gain
+                if contract.side != "spot":  # the gain of spot is in its value
+                    self.book.cash += gain
             elif row is not None:
                 tally.unmarked += 1
         hedge = self.book.hedge
@@ -377,11 +385,10 @@ class _Run:
             change = wanted.get(key, 0.0) - present.get(key, 0.0)
             if abs(change) <= _NOTHING:
                 continue
-            trade = (
-                self._option_trade(key[0], change, row)
-                if is_option(key[0])
-                else self._other(key, change, row)
-            )
+            if is_option(key[0]):
+                trade = self._option_trade(key[0], change, row)
+            else:
+                trade = self._other(key, change, row)
             if trade is None:
                 return None
             trades.append(trade)
@@ -454,7 +461,8 @@ class _Run:
             return now
         price = self.prices.at(float(instant))
         inverse = rule.contract == "inverse"
-        level = self.prices.newest(float(instant)) if not np.isfinite(price) else price
+        # Whether a hedge is due is decided at an older price too; a trade needs a fresh one.
+        level = price if np.isfinite(price) else self.prices.newest(float(instant))
         net = now["slope"] / unit_slope(level, self.spot, self.account, inverse=False)
         hours = (instant - self.hedged_at) / _HOUR_US
         if not (changed or self.hedge_waits or rule.is_due(hours, net)):
@@ -490,24 +498,25 @@ class _Run:
     def _margin(self) -> float:
         """Return the margin of the position [currency of the account]."""
         unit = self.account.of_usd(self.spot)
-        usd = sum(
-            -held.quantity
-            * margin_of_short(held.contract.side, held.contract.strike, self.spot, held.now.value / unit)
-            for held in self.book.options.values()
-            if held.quantity < 0.0
-        )
-        linear = [held for held in self.book.others.values() if held.contract.side != "spot"]
-        linear += [] if self.book.hedge is None else [self.book.hedge]
-        notional = sum(
-            abs(held.quantity) * unit_slope(held.price, self.spot, self.account, held.inverse)
-            for held in linear
-        )
+        usd = 0.0
+        for held in self.book.options.values():
+            if held.quantity < 0.0:
+                mark = held.now.value / unit
+                of_one = margin_of_short(held.contract.side, held.contract.strike, self.spot, mark)
+                usd -= held.quantity * of_one
+        notional = 0.0
+        for own in self._linear():
+            if own.contract.side != "spot":
+                notional += abs(own.quantity) * unit_slope(own.price, self.spot, self.account, own.inverse)
         return usd * unit + _FUTURES_MARGIN * notional
 
     def _recorded(self, instant: int, row: int | None, now: dict[str, float], tally: Tally) -> OptionRow:
-        hedge = self.book.hedge
         level = unit_slope(self.spot, self.spot, self.account, inverse=False)
-        own = now["slope"] - (0.0 if hedge is None else hedge.slope(self.spot, self.account))
+        own = now["slope"]
+        hedged = 0.0
+        if self.book.hedge is not None:
+            own -= self.book.hedge.slope(self.spot, self.account)
+            hedged = self.book.hedge.quantity
         return OptionRow(
             time=instant,
             is_chain=row is not None,
@@ -518,7 +527,7 @@ class _Run:
             gamma=now["gamma"],
             vega=now["vega"],
             theta=now["theta"],
-            hedge_quantity=0.0 if hedge is None else hedge.quantity,
+            hedge_quantity=hedged,
             margin=self._margin(),
             option_legs=len(self.book.options),
         )

@@ -66,6 +66,7 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         name: (("symbol", "time"), values.T, {"units": USD_UNIT, "long_name": words})
         for (name, words), values in zip(FIGURES.items(), figures, strict=True)
     }
+    # 1. Figures over time.
     equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
     held = {"long_name": "venue, empty text without a pair"}
     names = np.array([*market.venues, ""], dtype=object)  # the last one is for the place −1
@@ -74,6 +75,8 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         "drawdown": ("time", drawdown, {"units": "fraction"}),
         "refused_entries": ("time", journal.refused[:, 0], {"units": "count"}),
     }
+
+    # 2. Trades, and how the result was made.
     labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "time": market.times}
     result = xr.Dataset(variables, labels, attrs).assign(_trade_variables(market, journal.closed))
     result.attrs |= {
@@ -85,42 +88,37 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         result.attrs |= {"leg_usd": account.leg_usd, "leverage": account.leverage}
         for place, name in enumerate(("long_venue", "short_venue")):
             result[name] = (("symbol", "time"), names[journal.legs[:, place].T], held)
+
+    # 3. Scalars, from the figures above.
     return result.assign(_totals(result, market))
 
 
 def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, Any]:
-    names = ["symbol", "long", "short", "entry_row", "exit_row", *_BY_TRADE, "reason"]
-    coins = [name for name in _IN_COIN if closed and name in closed[0]]
-    names += coins
-    columns: dict[str, Any] = {
-        name: np.concatenate([trades[name] for trades in closed] or [np.empty(0)])
-        for name in names
-        if name != "net_usd"
-    }
-    columns["net_usd"] = (
-        columns["funding_usd"] + columns["price_usd"] - columns["fees_usd"] - columns["slippage_usd"]
-    )
-    order = np.lexsort((columns["symbol"], columns["entry_row"]))
-    columns = {name: values[order] for name, values in columns.items()}
-    place = {
-        name: columns[name].astype(np.intp) for name in ("symbol", "long", "short", "entry_row", "exit_row")
-    }
-    text = {"trade_symbol": (market.symbols, "symbol")} | {
-        f"trade_{leg}": (market.venues, leg) for leg in ("long", "short")
-    }
-    variables: dict[str, Any] = {
-        name: ("trade", np.asarray(labels, dtype=str)[place[values]])
-        for name, (labels, values) in text.items()
-    }
-    variables |= {f"trade_{end}": ("trade", market.times[place[f"{end}_row"]]) for end in ("entry", "exit")}
-    variables |= {
-        f"trade_{name}": ("trade", columns[name], {"units": USD_UNIT if name.endswith("usd") else HOUR_UNIT})
-        for name in _BY_TRADE
-    }
-    variables |= {f"trade_{name}": ("trade", columns[name], {"units": "coin"}) for name in coins}
+    """Return the columns of the closed positions over ``trade``, by entry and then by symbol."""
+    # 1. The positions of all rows in one table.
+    frame = pd.DataFrame(columns=["symbol", "long", "short", "entry_row", "exit_row", "reason", *_BY_TRADE])
+    if closed:
+        # One array per column: a frame per closing would take longer than the simulation.
+        frame = pd.DataFrame({name: np.concatenate([row[name] for row in closed]) for name in closed[0]})
+    frame["net_usd"] = frame["funding_usd"] + frame["price_usd"] - frame["fees_usd"] - frame["slippage_usd"]
+    frame = frame.sort_values(["entry_row", "symbol"], kind="stable")
+
+    # 2. Labels for places, then amounts with their units.
+    symbols = np.asarray(market.symbols, dtype=str)
+    venues = np.asarray(market.venues, dtype=str)
+    variables: dict[str, Any] = {}
+    for name, labels in (("symbol", symbols), ("long", venues), ("short", venues)):
+        variables[f"trade_{name}"] = ("trade", labels[frame[name].to_numpy(np.intp)])
+    for end in ("entry", "exit"):
+        variables[f"trade_{end}"] = ("trade", market.times[frame[f"{end}_row"].to_numpy(np.intp)])
+    units = dict.fromkeys(_BY_TRADE, USD_UNIT)
+    units |= {"missing_hours": HOUR_UNIT, "unmarked_hours": HOUR_UNIT}
+    units |= {name: "coin" for name in _IN_COIN if name in frame}
+    for name, unit in units.items():
+        variables[f"trade_{name}"] = ("trade", frame[name].to_numpy(np.float64), {"units": unit})
     meanings = " ".join(reason.name.lower() for reason in Reason)
     flags = {"flag_values": np.array(list(Reason), dtype=np.int8), "flag_meanings": meanings}
-    return variables | {"trade_reason": ("trade", columns["reason"].astype(np.int8), flags)}
+    return variables | {"trade_reason": ("trade", frame["reason"].to_numpy(np.int8), flags)}
 
 
 def equity_of(earned: Floats, capital: float) -> tuple[Floats, Floats]:
@@ -200,9 +198,8 @@ def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
     day = np.timedelta64(1, "D")
     first = (times[0] - step).astype("datetime64[D]") + day
     stop = (times[-1] + step).astype("datetime64[D]")
-    before = np.searchsorted(
-        times, np.arange(first, stop + day, day), side="left"
-    )  # rows before each midnight
+    midnights = np.arange(first, stop + day, day)
+    before = np.searchsorted(times, midnights, side="left")  # rows before each midnight
     levels = np.append(capital, equity)[before]
     return np.asarray(np.diff(levels) / capital)
 
@@ -221,15 +218,20 @@ def long_run_ratio(returns: Floats) -> tuple[float, int]:
     36(4)), of returns freed of an autoregression (Andrews and Monahan 1992, Econometrica 60(4)) whose slope
     is corrected for its bias.
     """
+    # 1. Variance of a day.
     size = returns.size
     away = returns - returns.mean() if size else returns
     waves = min(_WAVES, size // 4)
     variance = float((away**2).sum()) / max(size - 1, 1)
     if not waves or not variance > 0.0:
         return float("nan"), 0
+
+    # 2. Remove an autoregression; its slope is corrected for its bias, and stays below 1.
     slope = float((away[1:] * away[:-1]).sum() / (away**2).sum())
     slope = min(max((size * slope + 1.0) / max(size - 4.0, 1.0), 0.0), _STEEPEST)
     shocks = away[1:] - slope * away[:-1]
+
+    # 3. Power of the lowest frequencies of the rest, and the autoregression put back.
     phases = np.pi / shocks.size * np.outer(np.arange(1, waves + 1), np.arange(shocks.size) + 0.5)
     squares = (np.cos(phases) @ shocks) ** 2 * 2.0 / shocks.size
     return float(squares.mean() / (1.0 - slope) ** 2 / variance), waves

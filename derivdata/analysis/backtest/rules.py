@@ -98,17 +98,28 @@ class ForecastThreshold:
             best = _widest(values, past)
             held = _spread_of(values, past.long, past.short)
             return _thresholded(past, best, held, self.enter, self.leave, self.switch)
+
+        # 1. The pairs of the forecast by the places of the market's venues, −1 for one that it lacks.
         place = {name: at for at, name in enumerate(past.venues)}
         long, short = (
             np.array([place.get(name, -1) for name in names], dtype=np.intp) for names in self._parts.venues
         )
+
+        # 2. The best pair of each symbol among those that can be traded now.
         symbols = np.arange(len(past.symbols))
         open_now = past.tradable[:, long] & past.tradable[:, short] & (long >= 0) & (short >= 0)
         wanted = np.where(open_now & np.isfinite(values), values, -np.inf)
-        at = np.argmax(wanted, axis=-1) if wanted.shape[-1] else np.zeros(len(symbols), dtype=np.intp)
-        score = wanted[symbols, at] if wanted.shape[-1] else np.full(len(symbols), -np.inf)
+        if not wanted.shape[-1]:
+            none = np.full(len(symbols), -1, dtype=np.intp)
+            best = Target(none, none, np.full(len(symbols), -np.inf))
+            unknown = np.full(past.long.shape, np.nan)
+            return _thresholded(past, best, unknown, self.enter, self.leave, self.switch)
+        at = np.argmax(wanted, axis=-1)
+        score = wanted[symbols, at]
         some = np.isfinite(score)
         best = Target(np.where(some, long[at], -1), np.where(some, short[at], -1), score)
+
+        # 3. The forecast of the pair that is held, and the thresholds.
         same = (long == past.long[..., None]) & (short == past.short[..., None])
         held = np.where(same.any(-1), values[symbols, np.argmax(same, axis=-1)], np.nan)
         return _thresholded(past, best, held, self.enter, self.leave, self.switch)
@@ -118,8 +129,10 @@ class ForecastThreshold:
         over = "pair" if "pair" in self.forecast.dims else "exchange"
         data = self.forecast.transpose("time", "symbol", over)
         places = {name: at for at, name in enumerate(labels_of(data, "symbol"))}
-        venues = [labels_of(data, "exchange")] if over == "exchange" else []
-        venues = venues or [np.array([str(v) for v in data[leg].to_numpy()]) for leg in ("long", "short")]
+        if over == "exchange":
+            venues = [labels_of(data, "exchange")]
+        else:
+            venues = [data[leg].to_numpy().astype(str) for leg in ("long", "short")]
         oldest = np.timedelta64(round(hours_of(self.max_age, "max_age", least=0.0) * _HOUR_US), "us")
         return _Forecast(data["time"].to_numpy(), oldest, places, venues, data.to_numpy())
 
@@ -170,9 +183,9 @@ class Rotation:
 
     def __call__(self, past: Past) -> Target:
         """Return the target pairs."""
-        turn, turn_before = (
-            np.floor(hours_at(at, _EPOCH) / hours_of(self.every, "every")) for at in (past.now, past.previous)
-        )
+        every = hours_of(self.every, "every")
+        turn = np.floor(hours_at(past.now, _EPOCH) / every)
+        turn_before = np.floor(hours_at(past.previous, _EPOCH) / every)
         if turn == turn_before and not past.first:
             return Target(past.long, past.short, np.zeros(past.long.shape))
         signal = past.rate() if self.window is None else past.mean(self.window)
@@ -210,12 +223,13 @@ class HoldPair:
 
     @cached_property
     def _span(self) -> tuple[Any, Any]:
-        ends = (np.datetime64(-(2**62), "us"), np.datetime64(2**62, "us"))
-        given = ((self.start, "start"), (self.end, "end"))
-        return tuple(  # type: ignore[return-value]
-            end if value is None else naive_utc(instant(value, name)).to_datetime64()
-            for (value, name), end in zip(given, ends, strict=True)
-        )
+        first = np.datetime64(-(2**62), "us")
+        last = np.datetime64(2**62, "us")
+        if self.start is not None:
+            first = naive_utc(instant(self.start, "start")).to_datetime64()
+        if self.end is not None:
+            last = naive_utc(instant(self.end, "end")).to_datetime64()
+        return first, last
 
 
 @dataclass(frozen=True)
@@ -268,11 +282,18 @@ class VenueLimit:
     def __call__(self, past: Past) -> Target:
         """Return the target pairs."""
         wanted = target_of(self.rule(past), past)
-        limit = self.limit_usd
-        room = np.array([limit.get(v, np.inf) if isinstance(limit, Mapping) else limit for v in past.venues])
+        room = np.full(len(past.venues), np.inf)
+        if isinstance(self.limit_usd, Mapping):
+            room[:] = [self.limit_usd.get(venue, np.inf) for venue in past.venues]
+        else:
+            room[:] = self.limit_usd
+
+        # 1. Pairs that stay use their venues' limits first.
         stays = (wanted.long >= 0) & (wanted.long == past.long) & (wanted.short == past.short)
         for legs in (wanted.long[stays], wanted.short[stays]):
             np.subtract.at(room, legs, past.leg_usd)
+
+        # 2. New pairs by descending score, while both of their venues have room.
         allowed = stays.copy()
         new = np.flatnonzero((wanted.long >= 0) & ~stays)
         for place in new[np.argsort(-wanted.score[new], kind="stable")]:
@@ -385,9 +406,8 @@ def _stacked(rules: Sequence[Any]) -> Any:
         names = ("enter_bps_8h", "leave_bps_8h", "switch_bps_8h")
         return dataclasses.replace(first, **{name: _column(rules, name) for name in names})
     if isinstance(first, ForecastThreshold):
-        return dataclasses.replace(
-            first, **{name: _column(rules, name) for name in ("enter", "leave", "switch")}
-        )
+        names = ("enter", "leave", "switch")
+        return dataclasses.replace(first, **{name: _column(rules, name) for name in names})
     if isinstance(first, Rotation):
         most = [np.inf if rule.top is None else rule.top for rule in rules]
         numbers: dict[str, Any] = {

@@ -3,6 +3,16 @@
 The side is a sign, +1 for a call and -1 for a put. A rate discounts what `price` gives and what
 `implied_volatility` takes; ``inverse`` premiums are in coin, ``B/F``. Greeks are closed forms of the linear
 value B, with coin and discount on top.
+
+The formula is evaluated and inverted in normalised units, in which an out-of-the-money option is worth
+``√(FK) · b(x, s)`` undiscounted, for calls and puts, with ``x = |ln(F/K)|`` and the deviation ``s = iv √T``.
+With ``h = x/s``, ``t = s/2`` and Mills' ratio ``M(z) = N(-z)/φ(z)``
+
+    b = φ(h) e^(-t²/2) · [M(h - t) - M(h + t)]        b'(s) = φ(h) e^(-t²/2)
+
+so the bracket is ``b/b'``, and two large probabilities are never subtracted. Arguments are finite, ``x ≥ 0``,
+``s > 0``; the relative error of `time_value` against 60 digits is under 2e-13 (h ≤ 35). The inversion starts
+within 1e-3 and takes steps of fifth order.
 """
 
 from __future__ import annotations

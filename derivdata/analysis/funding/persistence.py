@@ -1,9 +1,11 @@
-"""Persistence of a rate or a spread: half-life of its return to the mean.
+"""Persistence of a rate or a spread: half-life of its return to the mean, and when a pair has paid its cost.
 
 A component model separates noise from the persistent part. Noise lowers the autocorrelation from lag 0 to
 lag 1 and not from one later lag to the next, so the lags from 1 on identify φ. The interval is simulated: a φ
 of a grid is in it if the data's autocovariances are not extreme among those of series with that φ, and with
 the data's first autocorrelation, gaps and floor. A floor or a pinned level also lowers autocorrelations.
+
+The break-even of a pair follows from the expected path of a spread that returns to its mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Portfolio of pairs: sizes from forecasts, capital by venue, and how likely an account is liquidated."""
+"""Portfolio of pairs: sizes from forecasts, capital by venue, and how likely an account is liquidated.
+
+The sizes solve a convex problem at each time. The margin of an account follows from the moves of prices.
+"""
 
 from __future__ import annotations
 

@@ -22,6 +22,12 @@ variable                        meaning
 ==============================  =================================================================
 
 A slice that could not be fitted has NaN parameters, ``method`` 0 and its reason in ``status``.
+
+Butterfly arbitrage is found by a search of the whole line (`check_slices`), and excluded by a quick proof
+(`certified`): with ``k = m + σ sinh ξ`` and ``t = e^ξ`` everything in Durrleman's condition is rational in t,
+and ``g(k) ≥ 0`` means that a polynomial of degree 10 is not negative for any t > 0. The line is cut at powers
+of two, and on each piece the polynomial is written in Bernstein's basis: if no coefficient is negative, the
+polynomial is not either. A slice without such a proof may still be free of butterflies.
 """
 
 from __future__ import annotations
