@@ -86,7 +86,8 @@ def align(
     if panel.sizes["time"]:
         hours(panel)
     require_times(panel, "panel")
-    age = None  # for twice the usual step
+    # 1. The oldest age that counts, in µs: given, the longest interval, or twice the usual step.
+    age = None
     if tolerance is not None:
         age = int(length(tolerance, "tolerance") // pd.Timedelta(1, "us"))
     elif panel.attrs.get("kind") == "settled":
@@ -95,7 +96,10 @@ def align(
     wait = length(delay, "delay")
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
     instants = _grid(panel, grid, wait)
-    oldest = int(2 * np.median(np.diff(stamps))) if age is None and stamps.size > 1 else age or 0
+    if age is None and stamps.size > 1:
+        age = int(2 * np.median(np.diff(stamps)))
+
+    # 2. The newest value at each time of the grid.
     value, staleness = applied(
         _newest,
         whole(panel, "time"),
@@ -105,7 +109,7 @@ def align(
         sizes={"grid": len(instants)},
         stamps=stamps,
         grid=instants.to_numpy().astype("datetime64[us]").astype(np.int64),
-        oldest=oldest,
+        oldest=age or 0,
     )
     value = value.assign_attrs(panel.attrs)
     staleness = staleness.assign_attrs(units="h")
@@ -150,9 +154,13 @@ def asof_join(
         require_names(frame, by, "by", side)
         require_columns(frame, side, others=("time", *by))
         require_zone(frame, side)
+
+    # 1. The position in `right` of the newest row for each row of `left`.
     rows = left.assign(time=left["time"].dt.as_unit("us")).reset_index(drop=True)
     two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us"))
     newest = _newest_rows(rows, two, by, length(tolerance, "tolerance"))
+
+    # 2. Its other columns, under names that `left` does not have.
     others = two.drop(columns=["time", *by]).reset_index(drop=True)
     others = others.rename(columns={name: f"{name}_right" for name in others if name in rows})
     repeated = others.columns.intersection(rows.columns)
@@ -160,17 +168,18 @@ def asof_join(
         raise ValueError(f"column {repeated[0]!r} of right already exists in left: rename one of them")
     joined = pd.concat([rows, others.reindex(newest).reset_index(drop=True)], axis=1)
     origins = [frame.attrs.get("provenance") for frame in (left, right)]
-    joined.attrs = {} if not any(origins) else {"provenance": joined_provenance(origins)}
+    joined.attrs = {"provenance": joined_provenance(origins)} if any(origins) else {}
     return joined
 
 
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
     """Return the position in `right` of the newest row available to each row of `left`; -1 for none."""
-    shared = {
-        name: "float64" if all(map(is_numeric_dtype, (left[name], right[name]))) else "str"
-        for name in by
-        if left[name].dtype != right[name].dtype
-    }
+    # merge_asof joins keys of one dtype only: numbers as floats, all else (categories, objects) as text.
+    shared = {}
+    for name in by:
+        if left[name].dtype != right[name].dtype:
+            both_numeric = is_numeric_dtype(left[name]) and is_numeric_dtype(right[name])
+            shared[name] = "float64" if both_numeric else "str"
     requests = left[["time", *by]].astype(shared).assign(row=np.arange(len(left)))
     offers = right[["available_at", *by]].astype(shared).assign(place=np.arange(len(right)))
     joined = pd.merge_asof(
@@ -207,14 +216,19 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
 
 
 def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[Array, Array]:
+    """Return the newest value at each time of the grid, and its age [h]."""
+    if not stamps.size:
+        nothing = np.full((*values.shape[:-1], grid.size), np.nan)
+        return nothing, nothing.copy()
+    # 1. The last row with a value at or before each time, −1 before the first.
     place = last_valid(~np.isnan(values))
     before = np.searchsorted(stamps, grid, side="right") - 1
     padded = np.concatenate([np.full((*place.shape[:-1], 1), -1), place], axis=-1)
     newest = padded[..., before + 1]
-    age = grid - stamps[np.maximum(newest, 0)] if stamps.size else np.zeros(newest.shape)
+
+    # 2. Its value and age, NaN where it is too old.
+    age = grid - stamps[np.maximum(newest, 0)]
     fresh = (newest >= 0) & (age <= oldest)
-    if not stamps.size:
-        return np.full(newest.shape, np.nan), np.full(newest.shape, np.nan)
     taken = np.take_along_axis(values, np.maximum(newest, 0), axis=-1)
     return np.where(fresh, taken, np.nan), np.where(fresh, age / _HOUR_US, np.nan)
 

@@ -89,6 +89,7 @@ def _of_one_coin(price: xr.DataArray, index: xr.DataArray, apart: Apart) -> xr.D
     """Return prices without those whose index is of another coin, decided for each venue."""
     if price.chunks is not None or index.chunks is not None:
         return price
+    # The two sides of a venue as if they were two venues, whose prices must be of one coin.
     checked = []
     for venue in price["exchange"].values:
         sides = {"price": price.sel(exchange=venue, drop=True), "index": index.sel(exchange=venue, drop=True)}

@@ -129,6 +129,7 @@ def fit(
     Weekends show only where expiries are days apart: three expiries of this week are more informative than
     ten months.
     """
+    # 1. The time of weekends until each expiry, and the events.
     surface = whole_surface(surface)
     origin = origin_us(surface)
     if weekend_weight is not None and not weekend_weight >= 0.0:
@@ -136,11 +137,14 @@ def fit(
     t = surface["year_fraction"].reset_coords(drop=True)
     expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
     weekend = ((weekend_us(expiry) - weekend_us(origin)) / YEAR_US).where(t > 0.0)
-    when = xr.DataArray([times.instant(event, "events").value / 1e3 for event in events], dims="event")
-    for event in when.to_numpy():
+    stamps = np.array([times.us(times.instant(event, "events")) for event in events], dtype=np.float64)
+    when = xr.DataArray(stamps, dims="event")
+    for event in stamps:
         if event <= float(origin.min()) or event > float(expiry.max()):
             at = np.datetime64(int(event), "us")
             raise ValueError(f"the event at {at} must be between the time of the surface and its last expiry")
+
+    # 2. The total variance of each expiry.
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     else:
@@ -186,6 +190,7 @@ def _fitted(
     t: Floats, w: Floats, weekend: Floats, expiry: Floats, events: Floats, *, weight: float | None
 ) -> tuple[Any, ...]:
     """Fit one term structure; NaN with a status if there is too little data."""
+    # 1. Enough expiries, and each event between two of them.
     used = np.isfinite(w) & np.isfinite(weekend)
     jumps = (expiry[:, None] >= events).astype(np.float64)
     count = int(used.sum())
@@ -198,6 +203,9 @@ def _fitted(
         status = float(Status.UNDETERMINED)
         unknown = np.full(max(len(events), 1), np.nan)
         return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
+
+    # 2. The best weight and reversion; an event with negative variance is removed, and the rest is fitted
+    # without it.
     weights = _WEIGHTS if weight is None else np.array([weight])
     ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
     is_used = np.ones(len(events), dtype=bool)
@@ -214,12 +222,15 @@ def _fitted(
         sides[:, np.flatnonzero(is_used)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
         if (jump >= 0.0).all():
             break
-        # an event with negative variance is removed, and the rest is fitted without it
         is_used[is_used] = jump >= 0.0
+
+    # 3. The profile interval of the weight: all weights whose squares the F distribution does not reject.
     bound = least * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
+
+    # 4. The curve and its errors.
     theta = parameters[0]
     start = parameters[0] + parameters[1]
     status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not is_used.all())
@@ -275,11 +286,15 @@ class _Curve:
 
     def uncertainty(self, weight: float, reversion: float, parameters: Floats, *, fixed: bool) -> Floats:
         """Return the variance of each linear parameter, in units of a quote's; ω and κ are free too."""
-        steps = [(0.0, reversion * 1e-4)] if fixed else [(0.0, reversion * 1e-4), (1e-4, 0.0)]
-        columns = [
-            (self.columns(weight + a, reversion + b) - self.columns(weight - a, reversion - b)) @ parameters
-            for a, b in steps
-        ]
+        # Columns of the two others too: how the curve moves with κ and, unless it is given, with ω.
+        steps = [(0.0, reversion * 1e-4)]
+        if not fixed:
+            steps.append((1e-4, 0.0))
+        columns = []
+        for a, b in steps:
+            up = self.columns(weight + a, reversion + b)
+            down = self.columns(weight - a, reversion - b)
+            columns.append((up - down) @ parameters)
         matrix = np.column_stack([self.columns(weight, reversion), *columns]) * self.scale[:, None]
         size = np.sqrt(np.square(matrix).sum(axis=0))
         size = np.where(size > 0.0, size, 1.0)
@@ -291,11 +306,12 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
     """Refine the best point of the grid by zooming in."""
     weight = float(weights[at[0]])
     reversion = float(_REVERSIONS[at[1]])
-    wide = 0.0 if fixed else float(_WEIGHTS[1])
+    wide = float(_WEIGHTS[1])
     ratio = float(_REVERSIONS[1] / _REVERSIONS[0])
+    near = np.array([weight])
     for _ in range(_ZOOMS):
-        near = np.clip(weight + wide * np.linspace(-1.0, 1.0, 1 if fixed else _ZOOM), 0.0, np.inf)
-        near = np.array([weight]) if fixed else np.minimum(near, _MOST_WEIGHT)
+        if not fixed:
+            near = np.clip(weight + wide * np.linspace(-1.0, 1.0, _ZOOM), 0.0, _MOST_WEIGHT)
         rates = reversion * ratio ** np.linspace(-1.0, 1.0, _ZOOM)
         squares = curve.squares(near[:, None], rates[None, :])
         i, j = np.unravel_index(np.argmin(squares), squares.shape)

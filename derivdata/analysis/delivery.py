@@ -95,18 +95,23 @@ def of_contract(
         if contract is not None:
             raise ValueError(f"contract={contract!r}: {argument} must have the column 'contract'")
         return prices
+    # 1. The named contract.
     names = prices["contract"].astype(object)
     listed = ", ".join(sorted(set(names)))
     if contract is not None:
         if len(prices) and contract not in set(names):
             raise ValueError(f"contract={contract!r}: {argument} at the expiries belong to {listed}")
         return prices[names == contract]
+
+    # 2. Of each expiry the contracts of the first preferred kind.
     ranks = {kind: float(place) for place, kind in enumerate(preference)}
     rank = names.map(lambda name: ranks.get(name.partition(":")[0], np.nan)).astype(np.float64)
     if len(prices) and rank.isna().all():
         raise ValueError(f"{argument} at the expiries belong to {listed}: pass one of them as contract=")
     best = rank.groupby(prices["time"]).transform("min")
     chosen = prices[(rank == best) & rank.notna()]
+
+    # 3. They must agree; then one of them is enough.
     apart = chosen.groupby("time")["price_usd"].nunique()
     if (apart > 1).any():
         time = apart.index[apart > 1][0]
@@ -158,18 +163,15 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     values = probability.to_numpy()
     values = values[np.isfinite(values)]
     apart = np.abs(values - 0.5)
-    inside = [float(np.mean(apart <= level / 2.0)) if values.size else np.nan for level in intervals]
-    test = stats.kstest(values, "uniform") if values.size else None
-    return xr.Dataset(
-        {
-            "inside": ("interval", inside, {"units": "1"}),
-            "count": values.size,
-            "mean": values.mean() if values.size else np.nan,
-            "ks_statistic": np.nan if test is None else test.statistic,
-            "p_value": np.nan if test is None else test.pvalue,
-        },
-        {"interval": list(intervals)},
-    )
+    inside = np.full(len(intervals), np.nan)
+    if values.size:
+        inside[:] = [np.mean(apart <= level / 2.0) for level in intervals]
+    figures = {"mean": np.nan, "ks_statistic": np.nan, "p_value": np.nan}
+    if values.size:
+        test = stats.kstest(values, "uniform")
+        figures = {"mean": values.mean(), "ks_statistic": test.statistic, "p_value": test.pvalue}
+    variables = {"inside": ("interval", inside, {"units": "1"}), "count": values.size}
+    return xr.Dataset(variables | figures, {"interval": list(intervals)})
 
 
 PREFERENCES = {"option": ("option", "index", "unstated"), "future": ("future", "index", "unstated")}

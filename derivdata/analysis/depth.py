@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,17 +64,22 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     edges = np.array(bands, dtype=np.float64)
     if not edges.size or not np.isfinite(edges).all() or edges[0] <= 0.0 or (np.diff(edges) <= 0.0).any():
         raise ValueError(f"bands must ascend from above 0 bps, got {list(bands)}")
+
+    # 1. The number of each row's book, and the best prices of both sides.
     rows = _checked(books)
     labels, places = _labels(rows)
     shape = tuple(len(values) for values in labels.values())
     book = np.ravel_multi_index(places, shape)
-    price, size = (rows[name].to_numpy(dtype=np.float64) for name in ("price_usd", "size"))
+    price = rows["price_usd"].to_numpy(dtype=np.float64)
+    size = rows["size"].to_numpy(dtype=np.float64)
     is_ask = (rows["side"] == "ask").to_numpy()
     bid = np.full(book.max() + 1, np.nan)
     ask = bid.copy()
     np.fmax.at(bid, book[~is_ask], price[~is_ask])
     np.fmin.at(ask, book[is_ask], price[is_ask])
     _refuse_crossed(bid, ask, rows, book)
+
+    # 2. The value of the levels within each band, and whether the side reaches its end.
     mid = (bid + ask) / 2.0
     distance = 1e4 * np.abs(price / mid[book] - 1.0)
     sides = 2 * book + is_ask
@@ -86,19 +92,15 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
         complete.append(np.bincount(sides, reached, 2 * mid.size).reshape(-1, 2) > 0.0)
     seen = np.where(np.isnan(mid)[:, None, None], np.nan, np.stack(visible, axis=-1))
     whole = np.stack(complete, axis=-1)
-    size_of = np.prod(shape)
-    of_book = shape
-    of_band = (*shape, 2, edges.size)
+
+    # 3. Books that do not exist are NaN.
+    spread = 1e4 * (ask - bid) / mid
     dims = (*_BOOK, "side", "depth_bps")
     figures = {
-        "mid_usd": (_BOOK, _padded(mid, size_of, np.nan).reshape(of_book), {"units": "USD"}),
-        "spread_bps": (
-            _BOOK,
-            _padded(1e4 * (ask - bid) / mid, size_of, np.nan).reshape(of_book),
-            {"units": "bps"},
-        ),
-        "visible_usd": (dims, _padded(seen, size_of, np.nan).reshape(of_band), {"units": "USD"}),
-        "complete": (dims, _padded(whole, size_of, False).reshape(of_band)),
+        "mid_usd": (_BOOK, _on_grid(mid, shape, np.nan), {"units": "USD"}),
+        "spread_bps": (_BOOK, _on_grid(spread, shape, np.nan), {"units": "bps"}),
+        "visible_usd": (dims, _on_grid(seen, shape, np.nan), {"units": "USD"}),
+        "complete": (dims, _on_grid(whole, shape, False)),
     }
     result = xr.Dataset(figures, labels | {"side": list(_SIDES), "depth_bps": edges})
     depth = result["visible_usd"].where(result["complete"]).assign_attrs(units="USD")
@@ -116,10 +118,10 @@ def _labels(rows: Any) -> tuple[dict[str, Any], list[Any]]:
     return labels, places
 
 
-def _padded(values: Any, size: Any, fill: Any) -> Any:
-    """Return values with rows of `fill` after the last book."""
-    absent = np.full((size - len(values), *values.shape[1:]), fill, dtype=values.dtype)
-    return np.concatenate([values, absent])
+def _on_grid(values: Any, shape: tuple[int, ...], fill: Any) -> Any:
+    """Return values by book on the grid of all labels, with `fill` after the last book."""
+    absent = np.full((math.prod(shape) - len(values), *values.shape[1:]), fill, dtype=values.dtype)
+    return np.concatenate([values, absent]).reshape(*shape, *values.shape[1:])
 
 
 def _checked(books: pd.DataFrame) -> Any:

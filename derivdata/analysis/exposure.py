@@ -117,7 +117,8 @@ def put_call_ratio(
         contract = (options[name] for name in ("underlying_price", "strike", "year_fraction", "iv", "side"))
         value = value * formulas.price(*contract)
     sums = summed(options, "value", value, [*by, "side"], "").reindex(side=["call", "put"])
-    calls, puts = (sums["value"].sel(side=side, drop=True) for side in ("call", "put"))
+    calls = sums["value"].sel(side="call", drop=True)
+    puts = sums["value"].sel(side="put", drop=True)
     missing = sums["missing"].fillna(0).sum("side").astype(np.int64)
     ratio = (puts / calls.where(calls > 0)).assign_attrs(units="1")
     return xr.Dataset({"put_call_ratio": ratio, "missing": missing.drop_attrs()})
@@ -155,8 +156,8 @@ def _sizes(options: pd.DataFrame) -> pd.Series:
     own = options.get("contract_size", nothing).astype(np.float64)
     if "exchange" not in options:
         return own.fillna(1.0)
-    symbols = options["symbol"].astype(str) if "symbol" in options else pd.Series("", index=options.index)
-    series = options["exchange"].astype(str) + " " + symbols
+    unnamed = pd.Series("", index=options.index)
+    series = options["exchange"].astype(str) + " " + options.get("symbol", unnamed).astype(str)
     coins = {name: option_coins(*name.split(" ", 1)) for name in series.dropna().unique()}
     size = own.fillna(series.map(coins).astype(np.float64))
     if size.isna().any():
@@ -249,11 +250,14 @@ def max_pain(
     >>> pain["max_pain"].dims
     ('expiry',)
     """
+    # 1. The coins at each strike.
     options = sized(chain, contract_size, at)
     coins = options["oi_coin"] if weight == "oi" else _volume(options)
     sums = summed(options, "open_interest", coins, ("expiry", "strike", "side"), "coin")
     if not sums.sizes["strike"]:
         raise ValueError("chain must have at least one option with a time, expiry, strike and side")
+
+    # 2. What writers pay if the price settles at each strike.
     strike = sums["strike"].to_numpy()
     apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
     both = sums["open_interest"].reindex(side=["call", "put"])
@@ -261,6 +265,8 @@ def max_pain(
     paid = _contracted(coins.sel(side="call"), apart) + _contracted(coins.sel(side="put"), apart.T)
     if settle == "coin":
         paid = paid / sums["strike"]
+
+    # 3. The listed strikes with the least.
     listed = (sums["listed"] > 0).any("side")
     total = both.sum("strike", min_count=1)
     pain = paid.where(listed & (total > 0).all("side"))
@@ -268,7 +274,9 @@ def max_pain(
     ends = {"lower": cheapest.min("strike"), "upper": cheapest.max("strike")}
     result = xr.Dataset({"max_pain": (ends["lower"] + ends["upper"]) / 2.0, **ends, "pain": pain})
     for name in result:
-        result[name].attrs = {"units": "coin" if name == "pain" and settle == "coin" else "USD"}
+        result[name].attrs = {"units": "USD"}
+    if settle == "coin":
+        result["pain"].attrs = {"units": "coin"}
     return result.assign(missing=sums["missing"].sum(["strike", "side"]))
 
 
@@ -359,14 +367,14 @@ def history(
         raise ValueError("which must name at least one of gamma, vanna, charm")
     options = sized(chains, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)
-    snapshots = [
-        summed(options, f"{name}_usd", signs * _traded_usd(options, name, 1.0), by, _UNITS[name])
-        for name in which
-    ]
-    result = xr.merge(snapshots, compat="override", join="exact")
+    position = "unsigned" if dealer is None else str(dict(dealer))
+    snapshots = []
     for name in which:
-        result[f"{name}_usd"].attrs["dealer"] = "unsigned" if dealer is None else str(dict(dealer))
-    return result
+        traded = signs * _traded_usd(options, name, 1.0)
+        snapshot = summed(options, f"{name}_usd", traded, by, _UNITS[name])
+        snapshot[f"{name}_usd"].attrs["dealer"] = position
+        snapshots.append(snapshot)
+    return xr.merge(snapshots, compat="override", join="exact")
 
 
 @typed
@@ -401,7 +409,8 @@ def zero_gamma(
     signs = _signs(options, dealer)
     names = keys_of(options)
     rows = []
-    for labels, group in options.groupby(names, observed=True) if names else [((), options)]:
+    groups: Any = options.groupby(names, observed=True) if names else [((), options)]
+    for labels, group in groups:
         first = group.loc[group["expiry"] == group["expiry"].min(), "underlying_price"].median()
         ratio = _nearest_root(group, signs.loc[group.index])
         rows.append((*labels, ratio, ratio * first))
@@ -419,10 +428,9 @@ def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
 
 def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
     """Return the USD of underlying to trade for each option, its forward times `ratio`."""
-    strike, years, iv, side, coins, forward = (
-        options[column].to_numpy().reshape(-1, *[1] * np.ndim(ratio))
-        for column in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")
-    )
+    columns = ["strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price"]
+    shape = (-1, *[1] * np.ndim(ratio))  # options along the first axis, ratios along the others
+    strike, years, iv, side, coins, forward = (options[name].to_numpy().reshape(shape) for name in columns)
     level = forward * ratio
     greek = formulas.greeks(level, strike, years, iv, side, which=[name])[name]
     return greek * coins * {"gamma": level**2 * 0.01, "vanna": level * 0.01, "charm": level / 365.0}[name]

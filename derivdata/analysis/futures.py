@@ -128,13 +128,17 @@ def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
     tenor = np.asarray(at)[..., None]
     before = np.where(finite & (years <= tenor), years, 0.0)
     after = np.where(finite & (years >= tenor), years, np.inf)
-    places = before.argmax(-1), after.argmin(-1)
-    ends = [np.take_along_axis(total, place[..., None], -1)[..., 0] for place in places]
+
+    # 1. The expiries on both sides of the tenor; before the first one the line begins at 0.
     first = before.max(-1)
     last = after.min(-1)
-    low = np.where(first > 0.0, ends[0], 0.0)
+    earlier = np.take_along_axis(total, before.argmax(-1)[..., None], -1)[..., 0]
+    later = np.take_along_axis(total, after.argmin(-1)[..., None], -1)[..., 0]
+    low = np.where(first > 0.0, earlier, 0.0)
+
+    # 2. Linear in time between them.
     weight = np.where(last > first, (tenor[..., 0] - first) / np.where(last > first, last - first, 1.0), 0.0)
-    inside = np.where(np.isfinite(last), low + weight * (ends[1] - low), np.nan)
+    inside = np.where(np.isfinite(last), low + weight * (later - low), np.nan)
     return np.asarray(np.expm1(inside) / tenor[..., 0])
 
 
@@ -222,12 +226,12 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
             f"futures must have a contract with more than {before} until its expiry: pass more contracts, or "
             "a smaller before="
         )
-    held = pd.concat(
-        [_held(contracts, ahead) for _, contracts in rows.groupby(_PLACE[:2])], ignore_index=True
-    )
+    by_venue = [_held(contracts, ahead) for _, contracts in rows.groupby(_PLACE[:2])]
+    held = pd.concat(by_venue, ignore_index=True)
     carried = held["ratio"].fillna(1.0).groupby([held["symbol"], held["exchange"]]).cumprod()
     held = held.assign(roll_bps=BPS * (held["ratio"] - 1.0), rolled_usd=held["price_usd"] / carried)
-    held["time"], held["expiry"] = (held[name].dt.tz_localize("UTC") for name in ("time", "expiry"))
+    for name in ("time", "expiry"):
+        held[name] = held[name].dt.tz_localize("UTC")
     return held[[*_PLACE, "instrument_name", "expiry", "price_usd", "roll_bps", "rolled_usd"]]
 
 
@@ -239,9 +243,12 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
     """
     held = []
     ratios = []
-    expiry, price, name = (rows[column].to_numpy() for column in ("expiry", "price_usd", "instrument_name"))
+    expiry = rows["expiry"].to_numpy()
+    price = rows["price_usd"].to_numpy()
+    name = rows["instrument_name"].to_numpy()
     last: Any = None  # the row of the held contract
     for instant, at in rows.groupby("time").indices.items():
+        # 1. The row of the held contract at this time.
         now = instant.to_datetime64()
         if last is not None and expiry[last] <= now:
             lost = rows.iloc[last]
@@ -255,6 +262,8 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
             if not own.size:  # without a price nothing is known, and a roll is postponed
                 continue
             last = own[0]
+
+        # 2. The next contract, once the held one is near its expiry.
         chosen = last
         later = at[expiry[at] - now > ahead]
         if later.size and (last is None or expiry[last] - now <= ahead):
@@ -298,6 +307,8 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
     if not marks.notnull().any():
         raise ValueError("held and prices must have timestamps in common: use one resolution for both")
+
+    # 1. A rate of 0 for each future, while it has prices.
     marked_at = marks["time"].where(marks.notnull())
     free = free_leg(rates)
     free = free.where(
@@ -306,6 +317,8 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     )
     if "interval_hours" in free.coords:
         free = free.assign_coords(interval_hours=free["interval_hours"].where(free.notnull()))
+
+    # 2. The futures as further venues.
     both = xr.concat([rates, free.transpose(*_PLACE)], "exchange", join="outer")
     return xr.Dataset(
         {
@@ -321,10 +334,8 @@ def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
     require_instants(futures, "futures", ["time", "expiry"])
     rows = futures[futures["price_usd"].notna()]
-    rows = rows.assign(
-        **{name: rows[name].astype(str) for name in ("symbol", "exchange")},
-        **{name: naive_utc(rows[name]) for name in ("time", "expiry")},
-    )
+    rows = rows.astype({"symbol": str, "exchange": str})
+    rows = rows.assign(time=naive_utc(rows["time"]), expiry=naive_utc(rows["expiry"]))
     rows = rows[rows["expiry"] - rows["time"] > pd.Timedelta(least_hours, "h")]
     rows = rows.sort_values([*_PLACE, "instrument_name"], ignore_index=True)
     held = rows.groupby(["symbol", "exchange", "instrument_name"])["oi_usd"]

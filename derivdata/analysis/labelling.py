@@ -53,16 +53,16 @@ def applied(
         output_dtypes=list(types),
         dask_gufunc_kwargs={} if sizes is None else {"output_sizes": sizes},
     )
+    # apply_ufunc drops the attributes of coordinates too; the first array that states them gives them back.
     labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
-    said = {
-        name: coord.attrs
-        for array in reversed(labelled)
-        for name, coord in array.coords.items()
-        if coord.attrs
-    }
+    if not labelled:
+        return outputs
+    attrs: dict[Any, Any] = {}
+    for array in reversed(labelled):
+        attrs |= {name: coord.attrs for name, coord in array.coords.items() if coord.attrs}
     for output in outputs if isinstance(outputs, tuple) else (outputs,):
-        for name in said.keys() & (output.coords.keys() if labelled else ()):
-            output.coords[name].attrs = dict(said[name])
+        for name in attrs.keys() & output.coords.keys():
+            output.coords[name].attrs = dict(attrs[name])
     return outputs
 
 
@@ -170,6 +170,7 @@ def by_label(
     history has few strikes in common from day to day, so its grid grows with the square of its length and is
     almost empty: a variable of over 4 million cells is lazy, filled chunk by chunk.
     """
+    # 1. The labels along each dim, and the position of each row.
     keys = keys_of(table)
     table = table.dropna(subset=list(place))
     varying = [name for name in keys if table[name].nunique() > 1]
@@ -177,6 +178,8 @@ def by_label(
     labels = {}
     for name in (*varying, *place):
         codes[name], labels[name] = pd.factorize(plain(table[name]), sort=True)
+
+    # 2. The variables on their grids.
     data = {}
     for name, depends in variables.items():
         dims = [*varying, *depends]
@@ -185,13 +188,16 @@ def by_label(
         scatter = functools.partial(_lazily, axis=varying.index("time")) if long else _scattered
         values = scatter(plain(table[name]), [codes[dim] for dim in dims], shape)
         attrs: dict[str, Any] = {"units": units[name]} if name in units else {}
-        data[name] = (dims, values, flag_attrs() if name.endswith("status") else attrs)
-    constants = {
-        "as_of" if name == "time" else name: plain(table[name])[0]
-        for name in keys
-        if name not in varying and len(table)
-    }
-    return xr.Dataset(data, coords=labels | constants)
+        if name.endswith("status"):
+            attrs = flag_attrs()
+        data[name] = (dims, values, attrs)
+
+    # 3. Keys with a single label as scalars.
+    result = xr.Dataset(data, coords=labels)
+    for name in keys if len(table) else []:
+        if name not in varying:
+            result = result.assign_coords({"as_of" if name == "time" else name: plain(table[name])[0]})
+    return result
 
 
 def plain(column: Any) -> Any:
@@ -226,9 +232,11 @@ def _lazily(
     ends = np.searchsorted(codes[axis][order], [*starts, shape[axis]])
     chunks = []
     for i, start in enumerate(starts):
+        # The rows of this chunk, at places counted from its start.
         rows = order[ends[i] : ends[i + 1]]
         size = min(step, shape[axis] - start)
-        own = [code[rows] - start if dim == axis else code[rows] for dim, code in enumerate(codes)]
+        own = [code[rows] for code in codes]
+        own[axis] = own[axis] - start
         block_shape = [*shape[:axis], size, *shape[axis + 1 :]]
         grid = later(_scattered, pure=False)(values[rows], own, block_shape)
         chunks.append(da.from_delayed(grid, block_shape, dtype=values.dtype))

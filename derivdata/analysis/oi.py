@@ -126,26 +126,35 @@ def migration(
     """
     oi = require_quantity(oi, "exchange", "time")
     refuse_negative(oi)
-    first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
+    # 1. The venues that have a figure at both times.
+    first = _at(oi, start, "start", "oi")
+    last = _at(oi, end, "end", "oi")
     there = first.notnull() & last.notnull()
     first = first.where(there)
     last = last.where(there)
     change = last - first
+
+    # 2. The part that is due to the price: the rest is in coins, valued at the mean price.
     components: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
         require(price, "time", units=USD_UNIT if unit_of(price, "price") else None, name="price")
-        p0, p1 = (_at(price, when, name, "price") for when, name in ((start, "start"), (end, "end")))
+        p0 = _at(price, start, "start", "price")
+        p1 = _at(price, end, "end", "price")
         first = first / p0
         last = last / p1
         scale = (p0 + p1) / 2
         components["price"] = (first + last) / 2 * (p1 - p0)
+
+    # 3. Growth of the market and change of shares.
     t0 = first.sum("exchange")
     t1 = last.sum("exchange")
-    components |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
+    for name, component in _METHODS[method](first, last, t0, t1).items():
+        components[name] = scale * component
     unit = unit_of(oi, "oi")
-    every = (components | {"change": change}).items()
-    result = xr.Dataset({name: component.drop_attrs().assign_attrs(units=unit) for name, component in every})
+    result = xr.Dataset(components | {"change": change}).drop_attrs()
+    for variable in result.data_vars.values():
+        variable.attrs = {"units": unit}
     return result.assign_attrs(units=unit, method=method)
 
 
@@ -254,9 +263,8 @@ def market_share(
     ordered = ordered.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))
     if ordered.chunks is None:
         stacked = gone.transpose(*(dim for dim in oi.dims if dim != "time")).to_series()
-        keys = stacked[stacked].index
-        names = [key if isinstance(key, str) else "/".join(map(str, key)) for key in keys]
-        ordered.attrs["dropped"] = " ".join(names)
+        labels = stacked[stacked].index.to_frame(index=False).astype(str)
+        ordered.attrs["dropped"] = " ".join(labels.agg("/".join, axis=1)) if len(labels) else ""
     return ordered
 
 
@@ -299,7 +307,7 @@ def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
     """
     oi = require(oi, name="oi")
     volume_24h = require(volume_24h, name="volume_24h")
-    units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
+    units = {str(oi.attrs.get("units")), str(volume_24h.attrs.get("units"))}
     if units != {"USD"}:
         raise ValueError(
             f"oi and volume_24h must both have units='USD' in attrs, got {', '.join(sorted(units))}"
@@ -323,7 +331,8 @@ def by_kind(oi: Panel) -> xr.DataArray:
     refuse_negative(oi)
     if not oi.sizes["exchange"]:
         raise ValueError("oi must have at least one venue along exchange")
-    kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
+    kind_of = {name: venue.kind for name, venue in VENUES.items()}
+    kinds = [kind_of.get(name, "unknown") for name in oi["exchange"].values.tolist()]
     grouped = oi.assign_coords(kind=("exchange", kinds)).groupby("kind").sum(min_count=1)
     return grouped.assign_attrs(oi.attrs, venues_as_of=VENUES_AS_OF)
 
@@ -494,6 +503,7 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
 
 
 def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tuple[Any, ...]:
+    # 1. The median slope over all pairs.
     finite = np.isfinite(y)
     x = x[finite]
     y = y[finite]
@@ -502,10 +512,14 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
     if not slopes.size:  # too few, or all at one time
         return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
     slope = float(np.median(slopes))
+
+    # 2. The spread of Kendall's S, wider for autocorrelated values.
     phi, inflation = _persistence(y, y - slope * x, x, slots) if inflate else (0.0, 1.0)
     _, ties = np.unique(y, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
     spread = z * np.sqrt(variance * inflation) * slopes.size / (n * (n - 1) / 2)
+
+    # 3. The order statistics that it leaves on both sides.
     low = max(round((slopes.size - spread) / 2) - 1, 0)
     high = min(round((slopes.size + spread) / 2), slopes.size - 1)
     status = TrendStatus.CANNOT_TELL if inflate and n / inflation < _ENOUGH else TrendStatus(0)
@@ -529,6 +543,8 @@ def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[f
     level = residuals - residuals.mean()
     if np.abs(level).max() <= _ROUNDING * np.abs(y).max():
         return 0.0, 1.0
+
+    # 1. φ from the first autocorrelation, also without the mean of each time of day.
     rho = _autocorrelations(level)
     phi = _corrected(rho[0], n, 2.0)
     if slots > 1:
@@ -536,6 +552,8 @@ def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[f
         count = np.bincount(slot, minlength=slots)
         means = np.bincount(slot, weights=level, minlength=slots) / np.maximum(count, 1)
         phi = max(phi, _corrected(_autocorrelations(level - means[slot])[0], n, 2.0))
+
+    # 2. Noise hides φ in the first autocorrelation, but not in the ratios of later ones.
     inflation = (1.0 + phi) / (1.0 - phi)
     if min(rho[0], rho[1]) > 2.0 / np.sqrt(n):
         ratio = float(rho[1:] @ rho[:-1] / (rho[:-1] @ rho[:-1]))
@@ -554,4 +572,6 @@ def _autocorrelations(centred: Array) -> Array:
 
 
 def _corrected(phi: float, n: int, bias: float) -> float:
-    return float(np.clip((n * phi + bias) / (n - 4), 0.0, _LARGEST)) if n >= 5 else 0.0
+    if n < 5:
+        return 0.0
+    return float(np.clip((n * phi + bias) / (n - 4), 0.0, _LARGEST))

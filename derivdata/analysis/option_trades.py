@@ -74,7 +74,8 @@ def flow(
     rows = _rows(trades)
     size = rows["size"]
     in_book = rows["execution"] == "book"
-    bought, sold = ((size.where(in_book & (rows["taker_side"] == side), 0.0)) for side in ("buy", "sell"))
+    bought = size.where(in_book & (rows["taker_side"] == "buy"), 0.0)
+    sold = size.where(in_book & (rows["taker_side"] == "sell"), 0.0)
     price_usd = rows["price_usd"].fillna(rows["price_coin"] * rows["index_price_usd"])
     figures = pd.DataFrame(
         {
@@ -85,8 +86,8 @@ def flow(
             "trade_count": 1,
         }
     )
-    places = ["symbol", "exchange", *by]
-    labels = rows[[name for name in places if name in rows]]
+    # Rows are grouped by what the table has of these, in this order.
+    labels = rows.filter(["symbol", "exchange", *by])
     if every is not None:
         labels = labels.assign(time=rows["time"].dt.floor(times.length(every, "every")))
     keys = [labels[name] for name in labels]
@@ -147,6 +148,8 @@ def chain(
             f"trades must have at least one row with a volatility and an index price in {window=} to "
             f"at={now}: pass a longer window"
         )
+
+    # 1. The forward over the index by expiry and contract, times the newest index.
     rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
     rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
     rows["contract"] = contracts(rows)
@@ -154,6 +157,8 @@ def chain(
     rows["index_price_usd"] = rows.groupby(index_of)["index_price_usd"].transform("last")
     median = rows.groupby([*_SERIES, "contract"])["ratio"].transform("median")
     rows["underlying_price"] = median * rows["index_price_usd"]
+
+    # 2. The mean volatility of each option, out of the money at that forward.
     options = rows.groupby([*_SERIES, "strike", "side", "instrument_name"], observed=True)
     table = options[["size", "weighted"]].sum().join(options[["underlying_price", "index_price_usd"]].last())
     table = table.reset_index().assign(time=now, iv=lambda t: t["weighted"] / t["size"], open_interest=np.nan)
@@ -202,6 +207,7 @@ def _forwards(rows: pd.DataFrame) -> pd.Series:
     def probability(log_ratio: Floats, shift: float) -> Floats:
         return np.asarray(sign * ndtr(sign * (log_ratio / root + shift * root)))
 
+    # In coin the unknown is m = K/F, whose price B(1, m) does not depend on F.
     m = solved(strike / index, in_coin, lambda m: premium(ones, m), lambda m: -probability(-np.log(m), -0.5))
     # In units of the strike: x = F/K, and the price over K is B(x, 1).
     x = solved(

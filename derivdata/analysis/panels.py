@@ -41,7 +41,9 @@ def require_numbers(data: Any, argument: str) -> None:
 
 def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     """Raise for data whose ``time`` is not a dim with a coordinate of times."""
-    dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "no time"
+    dtype: Any = "no time"
+    if "time" in data.coords and "time" in data.dims:
+        dtype = data["time"].dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return
     raise TypeError(f"{argument} must have a time dim and coordinate in naive UTC datetime64, got {dtype}")
@@ -128,6 +130,7 @@ def require_together(**values: Any) -> None:
 
     Alignment of labelled ones is left to xarray and pandas.
     """
+    # The dims of the labelled values set the shape; bare arrays may extend it only where there are none.
     sizes = _sizes(values.values())
     shape = tuple(sizes.values())
     bare = {name: np.shape(value) for name, value in values.items() if _is_bare(value)}
@@ -427,7 +430,7 @@ def window_rows(
     assert rows is not None
     least = max(2, rows // 2) if min_rows is None else min_rows
     if not 2 <= least <= rows <= _MOST:
-        given = "" if window is None else f"{window=} has "
+        given = "" if window is None else f"window={window!r} has "
         raise ValueError(
             f"{given}rows={rows!r}, min_rows={least}: expected 2 <= min_rows <= rows <= {_MOST:,}"
         )
@@ -528,10 +531,12 @@ def figures_of(
         output_dtypes=[described(unit)[0] for unit in units.values()],
         dask_gufunc_kwargs={"output_sizes": {dim: size for dim, size in (into or {}).items() if size}},
     )
-    figures = zip(units.items(), results if len(units) > 1 else [results], strict=True)
-    return xr.Dataset(
-        {name: like(figure, panels[0]).assign_attrs(described(unit)[1]) for (name, unit), figure in figures}
-    )
+    # apply_ufunc returns a tuple for several outputs only.
+    figures = results if len(units) > 1 else [results]
+    variables = {}
+    for (name, unit), figure in zip(units.items(), figures, strict=True):
+        variables[name] = like(figure, panels[0]).assign_attrs(described(unit)[1])
+    return xr.Dataset(variables)
 
 
 def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:
@@ -547,6 +552,11 @@ def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) ->
 def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
     """Return the block with its first axis outermost in memory: copied where that axis is the innermost."""
     return np.ascontiguousarray(block) if block.strides[0] < block.strides[-1] else block
+
+
+def kind_attr(panel: xr.DataArray) -> dict[str, Any]:
+    """Return the attribute ``kind`` of a panel as attributes of a result, empty if it is not stated."""
+    return {"kind": panel.attrs["kind"]} if "kind" in panel.attrs else {}
 
 
 def last_valid(valid: Bools) -> Indices:
@@ -565,8 +575,11 @@ def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
     ordered = np.sort(values, axis=-1)  # NaN comes last
     last = np.maximum(np.isfinite(ordered).sum(axis=-1) - 1, 0)
     quantiles = []
-    for place in (last * share for share in shares):
-        ends = np.floor(place).astype(np.intp), np.minimum(np.floor(place).astype(np.intp) + 1, last)
-        lower, upper = (np.take_along_axis(ordered, end[..., None], axis=-1)[..., 0] for end in ends)
-        quantiles.append(lower + (upper - lower) * (place - ends[0]))
+    for share in shares:
+        place = last * share
+        below = np.floor(place).astype(np.intp)
+        above = np.minimum(below + 1, last)
+        lower = np.take_along_axis(ordered, below[..., None], axis=-1)[..., 0]
+        upper = np.take_along_axis(ordered, above[..., None], axis=-1)[..., 0]
+        quantiles.append(lower + (upper - lower) * (place - below))
     return quantiles

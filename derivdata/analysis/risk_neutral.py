@@ -194,6 +194,7 @@ def moments(
     sums = _summary(surface, year_fraction, extrapolate, clock)
     usable = (abs(sums["mass"] - 1.0) <= _USELESS) & (abs(sums["martingale"] - 1.0) <= _USELESS)
     m1, m2, m3, m4 = (sums[f"power_{n}"].where(usable) for n in (1, 2, 3, 4))
+    # Central moments from those about 0.
     variance = m2 - m1**2
     third = m3 - 3.0 * m1 * m2 + 2.0 * m1**3
     fourth = m4 - 4.0 * m1 * m3 + 6.0 * m1**2 * m2 - 3.0 * m1**4
@@ -256,6 +257,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
 
     ``quoted`` is the part of the mean of ``k⁴`` within the quotes.
     """
+    # 1. Nodes on panels that are dense at the money, at the quotes' ends and around each vertex.
     scale = cut.total_variance(xr.zeros_like(cut.k_min)) ** 0.5
     slices = (cut.before,) if cut.before is cut.after else (cut.before, cut.after)
     size = _POINTS.size * (_PANELS + 2 + len(slices) * (_BEND_PANELS + 1))
@@ -269,13 +271,19 @@ def _summed(cut: Maturity) -> xr.Dataset:
         types=[np.float64] * 2,
         sizes={NODE: size},
     )
-    density, weighted = (evaluate.density(cut, k, weighted=is_weighted) for is_weighted in (False, True))
-    sums = {"mass": density, "martingale": weighted} | {f"power_{n}": density * k**n for n in (1, 2, 3, 4)}
+
+    # 2. The integrals over the nodes.
+    density = evaluate.density(cut, k)
+    sums = {"mass": density, "martingale": evaluate.density(cut, k, weighted=True)}
+    for power in (1, 2, 3, 4):
+        sums[f"power_{power}"] = density * k**power
     sums["quoted"] = where((cut.k_min <= k) & (k <= cut.k_max), sums["power_4"], 0.0)
     there = cut.share_before.notnull()
-    result = xr.Dataset(
-        {name: (values * weight).sum(NODE, skipna=True).where(there) for name, values in sums.items()}
-    )
+    result = xr.Dataset()
+    for name, values in sums.items():
+        result[name] = (values * weight).sum(NODE, skipna=True).where(there)
+
+    # 3. What is not a distribution.
     off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
     negative = (density * scale).min(NODE) < _NEGATIVE
     status = cut.flags | where(off & there, np.int32(Status.NOT_MARTINGALE), np.int32(0))

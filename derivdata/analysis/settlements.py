@@ -114,10 +114,13 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
 def _with_unknown_intervals(
     rates: Floats, interval: Floats, paid: Floats, *, since: Floats
 ) -> tuple[Floats, Floats]:
+    # 1. The hours since the payment before.
     unknown = np.isfinite(paid) & ~np.isfinite(rates)
     last = last_valid(np.isfinite(rates) | unknown)
     before = np.concatenate([np.full((*last.shape[:-1], 1), -1), last[..., :-1]], axis=-1)
     gap = np.where(before >= 0, since - since[np.maximum(before, 0)], VALID_HOURS[0])
+
+    # 2. The rate that pays the stated amount over them.
     covered = np.clip(gap, _ROUNDING, VALID_HOURS[-1])
     hours_paid = np.where(unknown, covered, interval)
     return np.where(unknown, paid * 8.0 / covered, rates), hours_paid
@@ -222,11 +225,14 @@ def _numbers(panel: xr.DataArray) -> xr.DataArray:
 
 def _names(panel: xr.DataArray) -> list[str]:
     """Return the name of each series in the order of `_numbers`, such as ``BTC on binance``."""
-    labels = [
-        labels_of(panel, dim) if dim in panel.coords else [f"{dim} {at}" for at in range(panel.sizes[dim])]
-        for dim in map(str, panel.dims)
-        if dim != "time"
-    ]
+    labels: list[Any] = []
+    for dim in map(str, panel.dims):
+        if dim == "time":
+            continue
+        if dim in panel.coords:
+            labels.append(labels_of(panel, dim))
+        else:
+            labels.append([f"{dim} {place}" for place in range(panel.sizes[dim])])
     return [" on ".join(filter(None, words)) or "a series" for words in itertools.product(*labels)]
 
 
@@ -261,7 +267,8 @@ def _without_overlap(
 
 def _leave_out(paid: Floats, since: Floats) -> None:
     """Set overlapping payments of one series to 0, in order of time."""
-    last, overlapped = -np.inf, 0.0  # the last payment that stays, and by how much those up to it overlap
+    last = -np.inf  # time of the last payment that stays
+    overlapped = 0.0  # hours by which those up to it overlap
     for row in np.flatnonzero(paid).tolist():
         overlap = max(0.0, overlapped + paid[row] - (since[row] - last))
         if overlap > 0.5 * paid[row] - _ROUNDING:
@@ -303,6 +310,7 @@ def _merged(
     strict: bool,
 ) -> Any:
     """Return one column per time: the first rate of its timestamps, with the companions' values."""
+    # 1. Two rates of one due time are one payment stored twice.
     there = ~np.isnan(rates)
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():
@@ -313,13 +321,15 @@ def _merged(
             "one payment is duplicated, see dd.quality; functions with overlap= omit the second with "
             "overlap='nan'"
         )
+
+    # 2. The first row of each due time that has a rate, else the column of NaN behind the last.
     rows = np.where(there, np.arange(rates.shape[-1]), rates.shape[-1])
     first = np.minimum.reduceat(rows, starts, axis=-1)
     none = np.full((*rates.shape[:-1], 1), np.nan)
-    merged = [
-        np.take_along_axis(np.concatenate([values, none], axis=-1), first, axis=-1)
-        for values in (rates, *companions)
-    ]
+    merged = []
+    for values in (rates, *companions):
+        padded = np.concatenate([values, none], axis=-1)
+        merged.append(np.take_along_axis(padded, first, axis=-1))
     return tuple(merged) if companions else merged[0]
 
 
@@ -366,6 +376,7 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     """
     if price.chunks is not None or not price.size:
         return price
+    # 1. Series of another coin: omitted, unless every symbol has one.
     logs = price_factors(price)
     if not bool((abs(logs) > PRICES_AGREE).any()):
         return price
@@ -382,6 +393,8 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
         warn_caller(f"{message}; these series are omitted (apart='keep' uses them)")
         price = price.where(~wrong)
         logs = price_factors(price)
+
+    # 2. Other prices that are apart are used, with a notice.
     flagged = abs(logs) > PRICES_AGREE
     if bool(flagged.any()):
         some = flagged.any("time") if "time" in flagged.dims else flagged
@@ -412,8 +425,10 @@ def _is_other_coin(logs: xr.DataArray) -> xr.DataArray:
 
 def _listed(logs: xr.DataArray, series: xr.DataArray, *, counted: bool = True) -> str:
     """Return names of series with the median factor of their timestamps and the number of timestamps."""
-    count = logs.notnull().sum("time") if counted and "time" in logs.dims else None
-    factor: xr.DataArray = xr.apply_ufunc(np.exp, logs.median("time") if "time" in logs.dims else logs)
+    count = None
+    if counted and "time" in logs.dims:
+        count = logs.notnull().sum("time")
+    factor: xr.DataArray = np.exp(logs.median("time") if "time" in logs.dims else logs)
     places = [*zip(*np.nonzero(series.to_numpy()), strict=True)]
     words = []
     for place in places[:_NAMED]:

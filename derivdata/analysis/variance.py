@@ -17,6 +17,7 @@ from derivdata.analysis.panels import (
     require_numbers,
     require_variables,
     unit_of,
+    whole,
 )
 from derivdata.analysis.smile.quotes import over_strike, strips, tails
 from derivdata.analysis.status import Status
@@ -110,6 +111,8 @@ def volatility_index(
         raise ValueError(
             "variance must have total_variance over the dim expiry: pass the result of model_free"
         )
+
+    # 1. Variances by expiry, NaN for bounds that are not there, and the clock at each expiry and the horizon.
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
     inputs = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
@@ -117,9 +120,12 @@ def volatility_index(
     years = inputs[0].reset_coords(drop=True)
     ahead = xr.DataArray(days / _YEAR)
     at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
+    along_expiry = (*inputs, status, *at_expiries[:2])
+
+    # 2. The two expiries around the horizon, and the mean of their variances.
     outputs = applied(
         _index,
-        *(array.chunk(expiry=-1) if array.chunks else array for array in (*inputs, status, *at_expiries[:2])),
+        *(array.chunk(expiry=-1) if array.chunks else array for array in along_expiry),
         *(ahead, *at_horizon),
         core=[["expiry"]] * 7 + [[]] * 4,
         out=[[]] * len(_INDEX_OUT),
@@ -144,12 +150,11 @@ def _index(
         return [take(values, place[..., 0]) for place in (before, after)]
 
     shares = [np.where(around, array[..., 0], np.nan) for array in (share, share_after)]
-    with np.errstate(invalid="ignore"):
-        mixed = [
-            sum(share * value for share, value in zip(shares, at_both(values), strict=True))
-            for values in (w, lower, upper)
-        ]
-        volatilities = [np.sqrt(total / horizon) for total in mixed]
+    volatilities = []
+    for values in (w, lower, upper):
+        first, second = at_both(values)
+        with np.errstate(invalid="ignore"):
+            volatilities.append(np.sqrt((shares[0] * first + shares[1] * second) / horizon))
     days = [np.where(around, years * _YEAR, np.nan) for years in at_both(t)]
     near_status, next_status = at_both(status)
     return (
@@ -234,6 +239,7 @@ def model_free(
     """
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor must be a share of the forward between 0 and 1, got {floor!r}")
+    # 1. How the variance is computed.
     fitted = "k_min" in source
     carries = "strip_variance" in source
     if method is None:
@@ -248,6 +254,8 @@ def model_free(
         ends = (source["k_min"], source["k_max"]) if k_range is None else map(xr.DataArray, k_range)
         ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
         result = in_chunks(lambda block: _of_fit(block, floor, str(method)), ended, most=_SLICES)
+
+    # 2. What the wings add, and the volatility.
     t = source["year_fraction"]
     w = result["total_variance"]
     result["wing_share"] = 1.0 - result["inside"] / w
@@ -266,10 +274,10 @@ def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
 
 
 def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, dim: str) -> xr.Dataset:
-    k, iv = (source[name] for name in ("log_moneyness", "iv"))
-    if iv.chunks is None:
-        require_decimal_volatility(iv)
-    k, iv = (array.chunk({dim: -1}) if array.chunks else array for array in (k, iv))
+    if source["iv"].chunks is None:
+        require_decimal_volatility(source["iv"])
+    k = whole(source["log_moneyness"], dim)
+    iv = whole(source["iv"], dim)
     w, *ends, status = strips(k, iv, source["year_fraction"], dim, k_range or (-np.inf, np.inf))
     return _of_strip(w, ends, status, floor)
 
@@ -296,8 +304,10 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
     vertex = fit["m"].reset_coords(drop=True)
     bend = fit["sigma"].reset_coords(drop=True)
-    lazy = bend.chunks is not None
-    bends = _BENDS if lazy or bool((bend < _BENT * width).any()) else _BENDS[:0]
+    # Panels at the vertex cost time: only where one is narrow, or where that is not known yet.
+    bends = _BENDS
+    if bend.chunks is None and not bool((bend < _BENT * width).any()):
+        bends = _BENDS[:0]
     k, step, inside = applied(
         _nodes,
         *(width, low, high, vertex, bend),

@@ -130,6 +130,7 @@ def greeks(
     >>> float((table["delta"] - table["delta_converted"]).abs().max()) < 0.01
     True
     """
+    # 1. Black-76 greeks of an option on one coin.
     prepared = with_volatilities(prepare(chain, at=at, interest_rate=interest_rate))
     rows = prepared.rows
     forward = row_terms(prepared).forward.to_numpy(np.float64)
@@ -138,12 +139,14 @@ def greeks(
     side = rows["side"].to_numpy()
     values = formulas.greeks(forward, strike, years, iv, side, which=GREEKS, interest_rate=rate)
     premium = formulas.price(forward, strike, years, iv, side, interest_rate=rate, premium="inverse")
+
+    # 2. The same next to the venue's own, and these in the same unit.
     units = _units(rows, venue_units or {})
     names = [*keys_of(rows), *(name for name in _PLACE if name in rows)]
     table = rows[names].assign(forward=forward)
     for name in GREEKS:
         table[name] = values[name] * _SCALE[name]
-    own: dict[str, Floats] = {name: _numbers(rows, name) for name in GREEKS}
+    own = {name: _numbers(rows, name) for name in GREEKS}
     converted = _converted(own, forward, premium, units["venue_unit"])
     for name in GREEKS:
         table[f"{name}_venue"] = own[name]
@@ -165,14 +168,15 @@ def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.S
     absent = sorted(set(named) - set(venues))
     if absent:
         raise ValueError(f"venue_units has {', '.join(absent)}, which the chain does not have")
-    stated = {
-        venue: VenueUnit(unit, unit == "coin" and venue in _CONFIRMED_IN_COIN)
-        for venue, unit in named.items()
-    }
-    units = VENUE_UNITS | stated
-    unit = {venue: units[venue].unit if venue in units else "unknown" for venue in set(venues)}
-    confirmed = {venue: venue in units and units[venue].is_confirmed for venue in set(venues)}
-    return {"venue_unit": venues.map(unit), "is_confirmed": venues.map(confirmed).astype(bool)}
+    unit = dict.fromkeys(set(venues), "unknown")
+    is_confirmed = dict.fromkeys(set(venues), False)
+    for venue in set(venues) & (VENUE_UNITS.keys() | named.keys()):
+        if venue in named:
+            unit[venue] = named[venue]
+            is_confirmed[venue] = named[venue] == "coin" and venue in _CONFIRMED_IN_COIN
+        else:
+            unit[venue], is_confirmed[venue] = VENUE_UNITS[venue]
+    return {"venue_unit": venues.map(unit), "is_confirmed": venues.map(is_confirmed).astype(bool)}
 
 
 def _converted(

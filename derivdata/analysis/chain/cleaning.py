@@ -16,6 +16,7 @@ from derivdata.analysis.chain.forward import METHODS, ForwardMethod, main_contra
 from derivdata.analysis.chain.prepared import (
     PRICES,
     PreparedChain,
+    Quoted,
     arranged,
     best_first,
     implied,
@@ -36,6 +37,8 @@ from derivdata.tables.panels import provenance
 
 _OUTLIER_FLOOR = 1e-3  # volatility; the spread of quotes rounded to a tick is uninformative
 _NORMAL_MAD = 1.4826
+_IV_MAX = 15.0
+_MAD = 5.0
 _GONE = ("expired", "strike", "duplicate")  # options without open interest, or counted by another row
 
 
@@ -146,7 +149,8 @@ def usable(
     require_price_units(chain)
     chain = with_volatilities(chain)
     dropped: dict[str, int] = {}
-    for reason, test in _tests(15.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
+    tests = _tests(_IV_MAX if iv_max is None else iv_max, _MAD if mad is None else mad)
+    for reason, test in tests.items():
         bad = np.asarray(test(chain), dtype=bool) if len(chain.rows) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
         if reason == "duplicate":
@@ -183,7 +187,7 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
         return chain
     terms = row_terms(chain)
     iv = rows["iv"].copy()
-    counts = {}
+    computed = []
     for source, price in sources.items():
         is_open = (iv.isna() & missing & price.notna()).to_numpy()
         if is_open.any():
@@ -194,10 +198,12 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
                 terms.discount[is_open],
                 prices.inverse[is_open],
             )
-        counts[source] = int((is_open & iv.notna().to_numpy()).sum())
-    computed = " and ".join(f"{count:,} from {source}" for source, count in counts.items() if count)
+        count = int((is_open & iv.notna().to_numpy()).sum())
+        if count:
+            computed.append(f"{count:,} from {source}")
     warn_caller(
-        f"{int(missing.sum()):,} of {len(rows):,} options lack a volatility; computed {computed or 'none'}"
+        f"{int(missing.sum()):,} of {len(rows):,} options lack a volatility; computed "
+        f"{' and '.join(computed) or 'none'}"
     )
     return chain._replace(rows=rows.assign(iv=iv))
 
@@ -247,14 +253,15 @@ class _LeftOut(dict[str, list[Any]]):
 def _sizes(options: pd.DataFrame) -> _LeftOut:
     """Return places, open interest and volume of options as plain lists, which attributes can store."""
     some = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
-    names = [name for name in (*places(options), "open_interest", "volume") if name in some]
-    columns = {
-        name: [expiry.isoformat() for expiry in some[name]]
-        if some[name].dtype.kind == "M"
-        else some[name].tolist()
-        for name in names
-    }
-    return _LeftOut(columns)
+    columns = _LeftOut()
+    for name in (*places(options), "open_interest", "volume"):
+        if name not in some:
+            continue
+        values = some[name]
+        if values.dtype.kind == "M":
+            values = values.map(pd.Timestamp.isoformat)
+        columns[name] = values.tolist()
+    return columns
 
 
 def _without_time_value(chain: PreparedChain) -> Any:
@@ -270,16 +277,20 @@ def _without_time_value(chain: PreparedChain) -> Any:
 
 
 def _far_out(chain: PreparedChain, mad: float) -> Any:
+    # 1. The options of each smile (slice and side) by strike.
     options = chain.rows
     smile = 2 * chain.place + (options["side"] == "call").to_numpy()
     _, smiles = np.unique(smile, return_inverse=True)
     order = np.lexsort((options["strike"], smiles))
     own = smiles[order]
     iv = options["iv"].to_numpy()[order]
+
+    # 2. The usual step between neighbours sets the limit.
     step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)
     usual = pd.Series(step).groupby(own[1:]).median().reindex(np.unique(own)).to_numpy()
     limit = np.maximum(mad * _NORMAL_MAD * usual, _OUTLIER_FLOOR)[own[1:-1]]
-    # Off the middle of three by the lesser of its steps to the two others, where both go the same way.
+
+    # 3. Off the middle of three by the lesser of its steps to the two others, where both go the same way.
     before = iv[1:-1] - iv[:-2]
     after = iv[1:-1] - iv[2:]
     off = np.where(before * after > 0.0, np.minimum(np.abs(before), np.abs(after)), 0.0)
@@ -407,13 +418,12 @@ def _fittable(chain: PreparedChain, table: pd.DataFrame) -> tuple[pd.DataFrame, 
     stays = ~near & ~lost
     quotes = quotes[stays]
     quotes = quotes.assign(log_moneyness=np.log(quotes["strike"] / quotes["forward"]))
-    prices = chain.prices
-    bid, ask, mark = (price[stays] for price in prices[:3])
-    if not any(bool(price.notna().any()) for price in (bid, ask, mark)):
-        return quotes, dropped
-    at = (quotes["forward"], quotes["discount"], prices.inverse[stays.to_numpy()])
-    sides = {"iv_bid": bid, "iv_ask": ask}
-    return quotes.assign(**{name: implied(quotes, price, *at) for name, price in sides.items()}), dropped
+    bid, ask, mark = (price[stays] for price in chain.prices[:3])
+    prices = Quoted(bid, ask, mark, chain.prices.inverse[stays.to_numpy()])
+    if prices.known:
+        at = (quotes["forward"], quotes["discount"], prices.inverse)
+        quotes = quotes.assign(iv_bid=implied(quotes, bid, *at), iv_ask=implied(quotes, ask, *at))
+    return quotes, dropped
 
 
 def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, main: pd.DataFrame) -> pd.DataFrame:
@@ -429,7 +439,7 @@ def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, main: pd.DataFrame
 
 
 def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
-    # 1. One option per strike, or both at the money.
+    # 1. The option out of the money at each strike, or both at the money.
     k = quotes["log_moneyness"]
     both = k.abs() <= _AT_THE_MONEY
     used = quotes[both | ((quotes["side"] == "call") == (k > 0))]
@@ -471,13 +481,17 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     always are.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
-    sizes = quotes.chunksizes.get("time", ())
-    cuts = list(itertools.accumulate(sizes, initial=0)) if sizes else []
-    blocks = [quotes.isel(time=slice(*cut)) for cut in itertools.pairwise(cuts)] or [quotes]
+    # 1. The quotes as rows, chunk by chunk: a long history has an almost empty grid.
+    blocks = [quotes]
+    if sizes := quotes.chunksizes.get("time", ()):
+        cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+        blocks = [quotes.isel(time=slice(*cut)) for cut in cuts]
     frame = pd.concat(block[["iv"]].to_dataframe().dropna(subset="iv").reset_index() for block in blocks)
     labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
+
+    # 2. Undiscounted calls, and how much each may be off by the rounding of its volatility.
     frame["call"] = formulas.price(forward, strike, years, frame["iv"], "call")
     steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put is on half a step
     epsilon = epsilon_in(frame["iv"])
@@ -487,6 +501,8 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     half = 0.5 * _STEP * rounded.transform("all") + epsilon * frame["iv"]
     doubt = formulas.price(forward, strike, years, frame["iv"] + half, "call")
     frame["doubt"] = doubt - frame["call"] + _TOLERANCE * forward
+
+    # 3. Each call against its neighbours in strike.
     groups = frame.groupby(labels, observed=True)[["strike", "call", "doubt"]]
     below = groups.shift(1)
     above = groups.shift(-1)

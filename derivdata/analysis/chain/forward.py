@@ -79,6 +79,7 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
         return pd.Series(np.nan if value is None else float(value), index=table.index)
     if getattr(value, "ndim", 1) == 0:
         return joined(table, value.item(), argument)
+    # 1. The value as a column with its labels; a single unnamed level is the expiry.
     series = _series(value, argument)
     if series.index.nlevels == 1 and series.index.name is None:
         series.index.name = "expiry"
@@ -100,7 +101,9 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
             f"{argument} must have one value for each label, got two for "
             f"{labels.loc[labels.duplicated(names), names[0]].iloc[0]}"
         )
-    keys = table[names].assign(**{name: table[name].astype(object) for name in names if name in _TEXTS})
+
+    # 2. Its rows next to those of the table, in their order.
+    keys = table[names].astype({name: object for name in names if name in _TEXTS})
     return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
 
 
@@ -185,8 +188,9 @@ def _delta(evidence: Evidence) -> pd.DataFrame:
         return _undiscounted(pd.Series(np.nan, index=evidence.table.index))
     size = options["delta"].abs()
     used = options[(size > _DELTAS[0]) & (size < _DELTAS[1]) & (options["year_fraction"] > 0)]
-    names = ("strike", "year_fraction", "iv", "side", "delta")
-    forward = pd.Series(forward_from_delta(*(used[name].to_numpy() for name in names)), used.index)
+    columns = ("strike", "year_fraction", "iv", "side", "delta")
+    by_option = forward_from_delta(*(used[name].to_numpy() for name in columns))
+    forward = pd.Series(by_option, used.index)
     return _undiscounted(_agreed(forward, evidence.place[used.index]).reindex(evidence.table.index))
 
 
@@ -272,6 +276,7 @@ def _chains_with(price: pd.Series, evidence: Evidence) -> Bools:
 
 def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return forward and discount by the weighted regression of ``gap`` on strike that fits most strikes."""
+    # 1. Sums about the weighted means: strikes are large against their differences.
     keys = [pairs["place"], pairs["inverse"]]
     weight = pairs["weight"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
@@ -280,6 +285,8 @@ def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     dy = pairs["gap"] - total["y"] / total["weight"]
     line = pd.DataFrame({"xx": weight * dx * dx, "xy": weight * dx * dy}).groupby(keys).sum()
     mean = (total[["x", "y"]].div(total["weight"], axis=0)).groupby(keys).first()
+
+    # 2. The line of each slice and currency: its slope is −D, or in coin −D/F with the intercept D.
     slope = line["xy"] / line["xx"]
     intercept = mean["y"] - slope * mean["x"]
     discount = intercept.where(slope.index.get_level_values("inverse"), -slope)
@@ -309,26 +316,30 @@ def slice_forwards(
     discount: float | Literal["fit"] = 1.0,
 ) -> pd.DataFrame:
     """Return what `derivdata.analysis.chain.forwards` returns, for each of a prepared chain's labels."""
+    # 1. The discount factor of each slice: from the rate, as given, or fitted with the forward.
     options = chain.rows
     table = _slices(chain)
     place = pd.Series(chain.place, index=options.index)
     by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
     is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
-    if not isinstance(discount, str):
-        factor = by_rate if is_rate else pd.Series(float(discount), index=table.index)
+    factor: Any = discount
+    if is_rate:
+        factor = by_rate
+    elif not isinstance(discount, str):
+        factor = pd.Series(float(discount), index=table.index)
+
+    # 2. The forward by the first method that gives one.
     table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
-    evidence = Evidence(
-        options, chain.prices, place, table, given, spot, discount if isinstance(discount, str) else factor
-    )
+    evidence = Evidence(options, chain.prices, place, table, given, spot, factor)
     for name in methods:
         # The caller's values are read in any case, so that a wrong label raises.
         if name not in ("given", "spot") and bool(table["forward"].notna().all()):
             continue
         estimate = ESTIMATES[name](evidence)
         taken = table["forward"].isna() & (estimate["forward"] > 0.0)  # parity of wrong prices can be below 0
-        for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
-            table[column] = table[column].mask(taken, value)
+        table["forward"] = table["forward"].mask(taken, estimate["forward"])
+        table["discount"] = table["discount"].mask(taken, estimate["discount"])
         table["forward_source"] = table["forward_source"].mask(taken, name)
     if is_rate:
         table["discount"] = by_rate.where(table["forward"].notna())
@@ -365,6 +376,7 @@ def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
     options = chain.rows
     if spot is None and "index_price_usd" not in options:
         return None
+    # 1. The index price of the chain's rows.
     names = keys_of(options)
     if spot is None:
         price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
@@ -374,6 +386,8 @@ def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
         # Chains are numbered in the order of their labels.
         table = chain.labels[names].drop_duplicates(ignore_index=True).assign(spot=by_chain)
         return table.dropna(subset=names, ignore_index=True)
+
+    # 2. The caller's spot, which may have labels.
     slices = _slices(chain)
     table = slices[names].assign(spot=joined(slices, spot, "spot"))
     if not names:
@@ -537,5 +551,7 @@ def _growth(level: Floats, years: Floats, start: Floats) -> Floats:
     """Return the slope of `level` along the last axis since the previous known one, or the start."""
     level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
     at = previous(years, np.isfinite(level))
-    last, when = (np.take_along_axis(values, np.maximum(at, 0), -1) for values in (level, years))
-    return np.asarray((level - np.where(at < 0, start, last)) / (years - np.where(at < 0, 0.0, when)))
+    place = np.maximum(at, 0)
+    last = np.where(at < 0, start, np.take_along_axis(level, place, -1))
+    since = np.where(at < 0, 0.0, np.take_along_axis(years, place, -1))
+    return np.asarray((level - last) / (years - since))

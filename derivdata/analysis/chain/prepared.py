@@ -124,7 +124,7 @@ def prepare(
 
 def arranged(rows: pd.DataFrame) -> PreparedChain:
     """Prepare rows that `option_rows` or `derivdata.analysis.chain.clean` made."""
-    labelled = rows.assign(contract=contracts(rows))
+    labelled = rows.assign(contract=contracts(rows))  # a forward is of one contract
     names = [*keys_of(rows), "expiry", "contract"]
     groups = labelled[names].groupby(names, observed=True, sort=True, dropna=False)
     place = groups.ngroup().to_numpy(np.intp)
@@ -145,6 +145,7 @@ def option_rows(
 
     ``interest_rate`` [1/year] comes from the argument, or else from the row, or else is 0.
     """
+    # 1. One frame with the columns that a chain needs.
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain
     frame = frame.reset_index(drop=True)
     frame.attrs = {}  # which pandas would copy, however large, with every step from here on
@@ -153,25 +154,38 @@ def option_rows(
         frame["iv"] = np.nan  # computed from prices
     elif missing:
         raise ValueError(f"chain lacks {', '.join(missing)}: pass the table options_snapshot")
+
+    # 2. Numbers as floats, volatilities as decimals.
     for name in frame.columns.intersection(PRICES):
         with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
             frame[name] = frame[name].astype(np.float64)
-    require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
+    require_columns(frame, "chain", list(frame.columns.intersection(_FIGURES)))
     unknown = frame["side"][~frame["side"].isin(("call", "put"))]
     if len(unknown):
         raise ValueError(
             f"chain: side must be 'call' or 'put', got {unknown.iloc[0]!r} first in {len(unknown):,} of "
             f"{len(frame):,} rows"
         )
-    for name in _NUMBERS:
-        frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
+    frame = _with_numbers(frame)
     frame["iv"] = _decimal(frame, iv_unit)
+
+    # 3. What `clean` and a surface have already.
     frame = with_rate(frame, interest_rate)
     if "year_fraction" not in frame:
         frame = _timed(frame, at, dates)
     if "status" not in frame:
         frame["status"] = np.int32(0)
     return frame.reset_index(drop=True)
+
+
+def _with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the columns `_NUMBERS` as floats, NaN where the chain does not have one."""
+    for name in _NUMBERS:
+        if name in frame:
+            frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            frame[name] = np.nan
+    return frame
 
 
 def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
@@ -183,8 +197,7 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
     if "time" in surface.dims and "time" not in surface.get("year_fraction", surface["time"]).dims:
         surface = surface.drop_vars("year_fraction")
     frame = surface.to_dataframe().reset_index()
-    there = frame["observed"] if "observed" in frame else frame["iv"].notna()
-    frame = frame[there].drop(columns="observed", errors="ignore")
+    frame = frame[frame.get("observed", frame["iv"].notna())].drop(columns="observed", errors="ignore")
     if "time" not in frame and "as_of" in frame:
         frame = frame.rename(columns={"as_of": "time"})
     for name in ("time", "expiry"):
@@ -194,27 +207,36 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
 
 
 def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Series:
+    """Return volatilities as decimals; `unit` is one for all, or one by venue."""
     iv = frame["iv"]
-    if isinstance(unit, str) or (unit is None and is_cleaned(frame)):
-        return iv / 100.0 if unit == "percent" else iv
-    if unit is not None:
-        for name, word in unit.items():
-            if word not in ("decimal", "percent"):
-                raise ValueError(f"iv_unit of {name!r} must be 'decimal' or 'percent', got {word!r}")
-        percent = [name for name, word in unit.items() if word == "percent"]
-        venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
-        if absent := sorted(set(unit) - venues):
-            raise ValueError(f"iv_unit has {', '.join(absent)}, which the chain does not have")
-        iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
-    venue = [name for name in ("symbol", "exchange") if name in frame]
+    if unit == "percent":
+        return iv / 100.0
+    if unit == "decimal" or (unit is None and is_cleaned(frame)):
+        return iv
+    units: Mapping[str, str] = {} if unit is None else unit  # type: ignore[assignment]
+    iv = _of_venues_in_percent(iv, frame, units)
     # Each venue separately, so that percentages of one are not hidden among the others.
+    venue = [name for name in _VENUE if name in frame]
     keys = [frame[name] for name in venue] or [pd.Series("", index=frame.index)]
     for labels, group in iv.groupby(keys, observed=True):
-        if unit is not None and labels[-1] in unit:
+        if labels[-1] in units:
             continue
         at = f"{{{labels[-1]!r}: 'percent'}}" if "exchange" in venue else "'percent'"
         require_decimal_volatility(group, f"call chain.clean(..., iv_unit={at}) first")
     return iv
+
+
+def _of_venues_in_percent(iv: pd.Series, frame: pd.DataFrame, units: Mapping[str, str]) -> pd.Series:
+    """Return volatilities with those of the venues in percent divided by 100."""
+    if not units:
+        return iv
+    for name, word in units.items():
+        if word not in ("decimal", "percent"):
+            raise ValueError(f"iv_unit of {name!r} must be 'decimal' or 'percent', got {word!r}")
+    venues = frame.get("exchange", pd.Series("", index=frame.index)).astype(object)
+    if absent := sorted(set(units) - set(venues)):
+        raise ValueError(f"iv_unit has {', '.join(absent)}, which the chain does not have")
+    return iv.mask(venues.map(units) == "percent", iv / 100.0)
 
 
 def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
@@ -233,9 +255,9 @@ def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
 
 def instants(column: pd.Series, called: str) -> pd.Series:
     """Parse a column of times as UTC; each text is parsed separately."""
-    text = column.dtype.kind == "O"
+    form = "mixed" if column.dtype.kind == "O" else None
     try:
-        return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
+        return pd.to_datetime(column, utc=True, format=form).dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
         raise ValueError(f"{called} must have times") from None
 
@@ -260,14 +282,17 @@ def contracts(frame: pd.DataFrame) -> pd.Series:
     ``BTC-27MAR26-90000-C`` and ``BTC_USDC-27MAR26-90000-C`` are two contracts at one place, of two indices.
     Options without such a name are divided by the currency of their prices.
     """
-    coin, usd = (frame[[n for n in PRICES if n.endswith(unit) and n in frame]] for unit in ("coin", "usd"))
-    currency = np.select([coin.notna().any(axis=1), usd.notna().any(axis=1)], ["coin", "usd"], default="")
+    priced = frame[frame.columns.intersection(PRICES)].notna()
+    in_coin, in_usd = (priced.filter(like=f"_{unit}").any(axis=1) for unit in _CURRENCIES)
+    currency = np.select([in_coin, in_usd], _CURRENCIES, default="")
     if "instrument_name" not in frame:
         return pd.Series(currency, index=frame.index)
+    # Each name is parsed once; a history has it in many rows.
     codes, names = pd.factorize(frame["instrument_name"])
-    matches = [_NAME.fullmatch(str(name)) for name in names]
-    families = [None if match is None else match["head"] + match["tail"] for match in matches]
-    family = np.array([*families, None], dtype=object)  # the last is that of rows without a name
+    family = np.full(len(names) + 1, None, dtype=object)  # the last is that of rows without a name, code −1
+    for place, name in enumerate(names):
+        if match := _NAME.fullmatch(str(name)):
+            family[place] = match["head"] + match["tail"]
     unnamed = pd.isna(family)[codes]
     return pd.Series(np.where(unnamed, currency, family[codes]), index=frame.index)
 
@@ -284,21 +309,21 @@ def quoted(frame: pd.DataFrame) -> Quoted:
         raise ValueError(
             f"the unit of column {bare[0]} is unknown: rename it to {bare[0]}_coin or {bare[0]}_usd"
         )
-    nothing = pd.Series(np.nan, index=frame.index)
-    prices = {
-        unit: [frame.get(f"{name}_{unit}", nothing).astype(np.float64) for name in _SIDES]
-        for unit in _CURRENCIES
-    }
-    coin, usd = (np.any([column.notna() for column in prices[unit]], axis=0) for unit in _CURRENCIES)
-    both = np.flatnonzero(coin & usd)
+
+    # 1. The prices in each currency; a row has them in one.
+    prices = frame.reindex(columns=PRICES).astype(np.float64)
+    in_coin = prices[[f"{name}_coin" for name in _SIDES]]
+    in_usd = prices[[f"{name}_usd" for name in _SIDES]]
+    coin = in_coin.notna().any(axis=1).to_numpy()
+    both = np.flatnonzero(coin & in_usd.notna().any(axis=1).to_numpy())
     if both.size:
         raise ValueError(
             f"chain: {both.size} rows{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
             "columns of the currency in which the option is paid"
         )
-    bid, ask, mark = (
-        in_usd.mask(coin, in_coin) for in_usd, in_coin in zip(prices["usd"], prices["coin"], strict=True)
-    )
+
+    # 2. Each row in the currency in which it is paid.
+    bid, ask, mark = (prices[f"{name}_usd"].mask(coin, prices[f"{name}_coin"]) for name in _SIDES)
     return Quoted(bid, ask, mark, coin)
 
 
@@ -351,6 +376,7 @@ def require_price_units(chain: PreparedChain) -> None:
     unit, and near in the other. Without volatilities the limits of the price of an option in the money show
     it. Prices in coin are those in USD divided by the forward.
     """
+    # 1. Options with a volatility: how far prices are from Black's in both units.
     options = chain.rows
     prices = chain.prices
     forward = options["underlying_price"]
@@ -363,8 +389,8 @@ def require_price_units(chain: PreparedChain) -> None:
         off_in_other = np.abs(np.log(in_other / model))
     has_model = ((paid > 0) & (model > 0) & (forward > 0)).to_numpy(dtype=bool)
 
-    # An option in the money is worth at least its intrinsic value, and a call at most the forward, a put its
-    # strike.
+    # 2. An option in the money is worth at least its intrinsic value, and a call at most the forward, a put
+    # its strike.
     is_call = options["side"] == "call"
     intrinsic = (forward - options["strike"]).where(is_call, options["strike"] - forward)
     ceiling = forward.where(is_call, options["strike"])
@@ -373,6 +399,7 @@ def require_price_units(chain: PreparedChain) -> None:
     possible = (in_other > intrinsic / _NEAR_LIMIT) & (in_other < _NEAR_LIMIT * ceiling)
     is_swapped = (impossible & possible).to_numpy(dtype=bool)
 
+    # 3. The verdict on each venue and currency.
     venue = chain.numbers([name for name in _VENUE if name in options])
     for number, inverse in itertools.product(np.unique(venue), (False, True)):
         rows = np.flatnonzero((venue == number) & (prices.inverse == inverse))

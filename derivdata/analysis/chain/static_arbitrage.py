@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -104,16 +105,20 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
                 index="strike", columns="side", values=values, aggfunc="first", dropna=False
             )
             wide = wide.reindex(columns=pd.MultiIndex.from_product([values, ("call", "put")]))
-            sides = [(side, end) for side in ("call", "put") for end in ("bid", "ask")]
+            price = {}
+            size = {}
+            for key in itertools.product(("call", "put"), ("bid", "ask")):
+                price[key] = wide[key[1], key[0]].to_numpy(np.float64)
+                size[key] = wide[f"{key[1]}_size", key[0]].to_numpy(np.float64)
             yield QuotedExpiry(
-                {name: rows_of_unit[name].iloc[0] for name in labels},
+                rows_of_unit[labels].iloc[0].to_dict(),
                 rows_of_unit["expiry"].iloc[0],
                 forward,
                 discount,
                 bool(inverse),
                 wide.index.to_numpy(np.float64),
-                {(side, end): wide[end, side].to_numpy(np.float64) for side, end in sides},
-                {(side, end): wide[f"{end}_size", side].to_numpy(np.float64) for side, end in sides},
+                price,
+                size,
             )
 
 
@@ -259,7 +264,9 @@ def executable(
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
     for quotes in quoted_expiries(chain):
         by_chain.setdefault(tuple(quotes.labels.values()), []).append(quotes)
-    trades = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
+    trades: list[dict[str, Any]] = []
+    for expiries in by_chain.values():
+        trades += _violations(expiries, futures, given)
     table = pd.DataFrame(trades, columns=[*keys_of(chain.rows), *_COLUMNS])
     for name in ("expiry", "far_expiry"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
@@ -296,7 +303,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     highest = np.where(np.arange(len(programme.costs)) < count, 1.0, float(count))
     if future is not None:
         highest[-2:][~np.isfinite([future.ask, future.bid])] = 0.0
-    limits = [*((0.0, most) for most in highest), (None, None)]
+    limits = [*zip(np.zeros_like(highest), highest, strict=True), (None, None)]  # cash may have any sign
 
     # 3. Solve, and compute the profit without the tolerances of the programme.
     solved = linprog(
@@ -397,17 +404,18 @@ class _Fees(NamedTuple):
 
 def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
     """Return the given fees, and else the fees of the chain's venue, or Deribit's."""
-    facts = (("option_taker_fee_bps", BPS), ("option_fee_cap", 1.0), ("taker_fee_bps", BPS))
+    facts = ("option_taker_fee_bps", "option_fee_cap", "taker_fee_bps")
     whose = str(labels.get("exchange", ""))
-    published = [fact_value(whose, fact, str(labels.get("symbol", ""))) for fact, _ in facts]
+    published = [fact_value(whose, fact, str(labels.get("symbol", ""))) for fact in facts]
     if None in published:
         whose = "deribit"
-        published = [fact_value("deribit", fact, "BTC") for fact, _ in facts]
-    own, cap, future = (
-        fee if fee is not None else (value or 0.0) / unit
-        for fee, value, (_, unit) in zip(given, published, facts, strict=True)
-    )
-    return _Fees(own, cap, future, whose if None in given else "given")
+        published = [fact_value("deribit", fact, "BTC") for fact in facts]
+    rate, cap, future = (value or 0.0 for value in published)
+    own = _Fees(rate / BPS, cap, future / BPS, whose)
+    if None not in given:
+        own = own._replace(whose="given")
+    stated = zip(_Fees._fields[:3], given, strict=True)
+    return own._replace(**{name: fee for name, fee in stated if fee is not None})
 
 
 def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:
@@ -419,31 +427,41 @@ def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Itera
     buy = (quotes.price["call", "ask"] - quotes.price["put", "bid"]) / quotes.discount
     sell = (quotes.price["call", "bid"] - quotes.price["put", "ask"]) / quotes.discount
     strike = quotes.strike
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan) if quotes.inverse else strike + buy
-        sold = np.where(sell < 1.0, strike / (1.0 - sell), np.nan) if quotes.inverse else strike + sell
-    there = np.isfinite(bought).any() and np.isfinite(sold).any()
-    low = int(np.nanargmin(bought)) if there else 0
-    high = int(np.nanargmax(sold)) if there else 0
-
-    def synthetic(quantity: float, at: int) -> list[Trade]:
-        return [Trade(quantity, quotes, "call", at), Trade(-quantity, quotes, "put", at)]
-
-    if there and sold[high] > bought[low]:
+    bought = strike + buy
+    sold = strike + sell
+    if quotes.inverse:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan)
+            sold = np.where(sell < 1.0, strike / (1.0 - sell), np.nan)
+    if not (np.isfinite(bought).any() and np.isfinite(sold).any()):
+        return
+    low = int(np.nanargmin(bought))
+    high = int(np.nanargmax(sold))
+    if sold[high] > bought[low]:
         # Paid in coin, call less put of strike K pays 1 − K/S: the parts in 1/S cancel at quantities as 1/K.
         other = strike[low] / strike[high] if quotes.inverse else 1.0
-        trades = [*synthetic(1.0, low), *synthetic(-other, high)]
+        trades = [*_synthetic(quotes, 1.0, low), *_synthetic(quotes, -other, high)]
         yield _row("box", trades, fees, gross=_locked(quotes, strike[low], bought[low], sold[high]))
-    if future is None or not there:
+    if future is None:
         return
     if future.bid > bought[low]:
         gross = _locked(quotes, strike[low], bought[low], future.bid)
-        hedge = Hedge("sell", future.bid, float(strike[low]) if quotes.inverse else 1.0)
-        yield _row("parity", synthetic(1.0, low), fees, gross=gross, hedge=hedge)
+        hedge = _parity_hedge("sell", future.bid, quotes, low)
+        yield _row("parity", _synthetic(quotes, 1.0, low), fees, gross=gross, hedge=hedge)
     if sold[high] > future.ask:
         gross = _locked(quotes, strike[high], future.ask, sold[high])
-        hedge = Hedge("buy", future.ask, float(strike[high]) if quotes.inverse else 1.0)
-        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, hedge=hedge)
+        hedge = _parity_hedge("buy", future.ask, quotes, high)
+        yield _row("parity", _synthetic(quotes, -1.0, high), fees, gross=gross, hedge=hedge)
+
+
+def _synthetic(quotes: QuotedExpiry, quantity: float, at: int) -> list[Trade]:
+    """Return a forward of one strike: calls bought and puts sold."""
+    return [Trade(quantity, quotes, "call", at), Trade(-quantity, quotes, "put", at)]
+
+
+def _parity_hedge(verb: str, price: float, quotes: QuotedExpiry, at: int) -> Hedge:
+    """Return the future against one synthetic forward: as many USD as its strike in coin, else one coin."""
+    return Hedge(verb, price, float(quotes.strike[at]) if quotes.inverse else 1.0)
 
 
 def _locked(quotes: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
@@ -491,16 +509,20 @@ def _row(
         verb = "buy" if quantity > 0 else "sell"
         texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
     if hedge is not None:
-        value = hedge.amount if first.inverse else hedge.amount * first.forward
+        value = hedge.amount * first.forward
+        size = f"{hedge.amount:.8g} future"
+        if first.inverse:
+            value = hedge.amount
+            size = f"{hedge.amount:.10g} USD of the future"
         cost += fees.future * value
-        size = f"{hedge.amount:.10g} USD of the future" if first.inverse else f"{hedge.amount:.8g} future"
         texts.append(f"{hedge.verb} {size} at {hedge.price:.8g}")
     total = paid if gross is None else gross
+    far = trades[1].of.expiry if kind == "calendar" else pd.NaT
     sides = {trade.side for trade in trades}
     return first.labels | {
         "kind": kind,
         "expiry": first.expiry,
-        "far_expiry": trades[1].of.expiry if kind == "calendar" else pd.NaT,
+        "far_expiry": far,
         "side": sides.pop() if len(sides) == 1 else "both",
         "legs": "; ".join(texts),
         "gross_usd": total,

@@ -177,7 +177,9 @@ def _cumulative(
     )
     if compound:
         total = BPS * np.expm1(total)
-    unknown = ~ledger.started | (missing > 0.0) if strict else ~ledger.started
+    unknown = ~ledger.started
+    if strict:
+        unknown = unknown | (missing > 0.0)
     hidden = np.where(unknown, np.nan, total)
     return hidden, np.where(ledger.started, covered, np.nan), np.where(ledger.started, missing, np.nan)
 
@@ -263,10 +265,13 @@ def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 
 
 def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
     """Return the ends of the whole periods covered by the panel's rows."""
+    # A settlement covers the hours before its row, a sample those after it.
     start = float(hours_at(prepared.origin, np.datetime64(0, "us")))
-    stop = start + float(prepared.since[-1]) + (0.0 if prepared.settled else prepared.step)
-    if prepared.settled:  # its first row covers hours before it
+    stop = start + float(prepared.since[-1])
+    if prepared.settled:
         start -= period_hours
+    else:
+        stop += prepared.step
     lowest = np.ceil(start / period_hours) + 1
     highest = np.floor(stop / period_hours)
     if highest < lowest:
@@ -315,6 +320,8 @@ def summed_history(
         raise ValueError("panel must have at least two venues: a pair is long on one and short on another")
     if np.unique(names).size < names.size:
         raise ValueError("panel must have each venue once: remove duplicates")
+
+    # 1. The amounts of each period.
     length = hours_of(period, "period")
     if length > 24.0:
         raise ValueError(
@@ -323,12 +330,17 @@ def summed_history(
     count = whole_periods(hold, "hold", length)
     amounts = whole(sums_of(prepare(panel, overlap=overlap), length)["amount"], "exchange", "time")
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
+
+    # 2. The lengths of the regression in periods; decisions are at whole strides since 1970.
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
     memory = _MEMORY_HOURS / length
     recent = OWN_HOURS / length
     plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
-    return History(amounts, first, plan, length, None if prices is None else _levels(prices, amounts, apart))
+    history = History(amounts, first, plan, length)
+    if prices is None:
+        return history
+    return history._replace(levels=_levels(prices, amounts, apart))
 
 
 def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
@@ -346,6 +358,7 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     For each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
     after a whole hour counts at that hour, like a settlement.
     """
+    # 1. The marks of the panel's symbol.
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
     marks = of_one_coin(marks, "prices", apart)
     if "symbol" in marks.dims and "symbol" not in amounts.dims:
@@ -357,6 +370,8 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
         symbol = str((amounts if "symbol" in amounts.coords else marks)["symbol"].item())
         require_labels(marks, "prices", "symbol", [symbol])
         marks = marks.sel(symbol=symbol, drop=True)
+
+    # 2. The newest of each at the ends of periods.
     hours(marks, name="prices")
     marks = newest_due(marks.where(marks > 0.0))
     step = pd.Timedelta(usual_step(hours(marks, name="prices")), "h")

@@ -22,6 +22,7 @@ from derivdata.analysis.panels import (
     by_chunk,
     figures_of,
     hours_of,
+    kind_attr,
     labels_of,
     require,
     require_draws,
@@ -157,7 +158,7 @@ def _best_pairs(panel: xr.DataArray, fees_8h: Floats | None) -> xr.Dataset:
         result = figures_of(best_net, panel, units=units, over=["exchange"], names=names)
     for name in ("spread_bps_8h", "net_bps_8h"):
         if name in result:
-            result[name].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+            result[name].attrs |= kind_attr(panel)
     return result
 
 
@@ -183,9 +184,10 @@ def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
     `order` are the venues by preference among equal rates. Places are indices into the last axis, −1 without
     a pair: fewer than two rates (the spread is NaN), or all equal.
     """
+    # Venues first, in blocks that stay in the processor's cache.
     shape = (math.prod(rates.shape[:-2]), math.prod(rates.shape[-2:-1]))
     grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)
-    result = Extremes(np.empty(shape), *(np.empty(shape, np.int16) for _ in range(3)))
+    result = Extremes(np.empty(shape), *np.empty((3, *shape), np.int16))
     for block in _blocks(*shape):
         _scan(row_by_row(grid[:, *block]), order, Extremes._make(values[block] for values in result))
     return Extremes._make(values.reshape(rates.shape[:-1]) for values in result)
@@ -249,6 +251,7 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     The short leg earns its rate minus its fee, and the long leg pays its rate plus its fee. The best short
     and the best long are found separately. If one venue is both, one leg uses its second best.
     """
+    # 1. The best and the second best of each leg after its fee.
     order = np.argsort(names, kind="stable")
     ranked = rates[..., order]
     fees = fees_8h[order]
@@ -260,10 +263,14 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     long = paid.argmin(axis=-1)
     second_short = _without(earned, short, -np.inf).argmax(-1)
     second_long = _without(paid, long, np.inf).argmin(-1)
+
+    # 2. If one venue is both, the leg changes that loses less.
     clash = short == long
     change_long = _at(earned, short) - _at(paid, second_long) >= _at(earned, second_short) - _at(paid, long)
     long = np.where(clash & change_long, second_long, long)
     short = np.where(clash & ~change_long, second_short, short)
+
+    # 3. No pair with fewer than two rates, or if all are equal.
     count = finite.sum(axis=-1)
     spread = _at(ranked, short) - _at(ranked, long)
     no_pair = (count < 2) | ~(spread > 0.0)
@@ -342,21 +349,28 @@ def pick_record(
     """
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
+
+    # 1. The forecasts of all pairs at the decisions.
     plan = history.plan
     last = history.amounts.sizes["time"]
     decisions = np.arange(-history.first % plan.hold, last, plan.hold)
     forecasts = forecasts_at(panel, history, None, decisions, hold, fee_bps, level, ends=False)
     net = forecasts["net_bps"]
     ends = [net, forecasts["net_low_bps"], forecasts["net_high_bps"]]
+
+    # 2. For another rule the spread of its means in place of the forecast.
     if rule != "forecast":
         span = 1 if rule == "last" else plan.spans[3]
         means = figures_of(
             trailing_mean, history.amounts, units={"bps": BPS_UNIT}, into={"time": None}, span=span, least=1.0
         )
         of = means["bps"].isel(time=decisions)
-        long, short = (of.sel(exchange=forecasts[leg]).drop_vars("exchange") for leg in ("long", "short"))
+        long = of.sel(exchange=forecasts["long"]).drop_vars("exchange")
+        short = of.sel(exchange=forecasts["short"]).drop_vars("exchange")
         expected = plan.hold * (short - long) - forecasts["cost_bps"]
         ends = [expected.where(net.notnull()), xr.full_like(net, np.nan), xr.full_like(net, np.nan)]
+
+    # 3. The pair with the highest value at each decision, and its outcome.
     text = labels_of(panel, "exchange").dtype
     units = {"long": text, "short": text, **dict.fromkeys(_FIGURES, BPS_UNIT), "status": FundingStatus}
     record = figures_of(
@@ -366,7 +380,7 @@ def pick_record(
         xr.DataArray(decisions + plan.hold < last, dims="time"),
         units=units,
         over=["pair"],
-        names=[forecasts[leg].to_numpy() for leg in ("long", "short")],
+        names=[forecasts["long"].to_numpy(), forecasts["short"].to_numpy()],
     )
     for name, words in _FIGURES.items():
         record[name].attrs["long_name"] = words
@@ -380,10 +394,10 @@ def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
     some = np.isfinite(net)
     at = np.argmax(np.where(some, net, -np.inf), axis=-1)[..., None]
     there = some.any(axis=-1)
-    taken = [
-        np.where(there, np.take_along_axis(np.broadcast_to(table, net.shape), at, axis=-1)[..., 0], np.nan)
-        for table in (net, low, high, realised, cost)
-    ]
+    taken = []
+    for table in (net, low, high, realised, cost):
+        values = np.take_along_axis(np.broadcast_to(table, net.shape), at, axis=-1)[..., 0]
+        taken.append(np.where(there, values, np.nan))
     long, short = (np.where(there, venues[at[..., 0]], "") for venues in names)
     few = (status & FundingStatus.TOO_FEW).all(axis=-1)
     none = np.where(few, FundingStatus.TOO_FEW, FundingStatus.GAP)
@@ -432,6 +446,8 @@ def pick_summary(
     require_variables(record, "record", names, dims=["time"])
     require_level(level)
     require_draws(resamples)
+
+    # 1. The selections that count, over decisions and the rest.
     tables = [record[name].transpose("time", ...).to_numpy() for name in names]
     # Not "-1" for the number of columns: a record without decisions has no elements to divide by.
     predicted, low, high, realised = (
@@ -440,12 +456,16 @@ def pick_summary(
     counted = np.isfinite(predicted) & np.isfinite(realised)
     if least_predicted_bps is not None:
         counted &= predicted > least_predicted_bps
+
+    # 2. Sums of each figure by decision, whose selections are drawn together.
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)
     figures = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
     made = counted.any(axis=-1)
     has_figure = counted & np.isfinite(figures)  # a selection may have no interval
     sums = np.where(has_figure, figures, 0.0).sum(axis=-1)[:, made]
     number = has_figure.sum(axis=-1)[:, made]
+
+    # 3. Means and the ends of their intervals.
     summary = xr.Dataset({"picks": int(counted.sum()), "decisions": int(made.sum())})
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum(axis=-1)

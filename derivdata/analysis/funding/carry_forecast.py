@@ -45,6 +45,7 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
     For each period the newest facts that were valid at its end; infinite if a venue publishes none, or its
     interval is unknown.
     """
+    # 1. The day of the newest facts at each period, 0 before the first.
     times = amounts["time"].to_numpy()
     place = np.searchsorted(
         np.array(_DAYS, dtype="datetime64[D]"), times.astype("datetime64[D]"), side="right"
@@ -52,23 +53,23 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
     symbols = labels_of(with_symbol(amounts), "symbol")
     venues = labels_of(amounts, "exchange")
     stated = _shortest_intervals(panel)
-    bounds = np.stack([np.full((len(symbols), venues.size, times.size), none) for none in _BOUNDS.values()])
+
+    # 2. The bounds of each symbol and venue while a day's facts were the newest.
+    shape = (len(symbols), venues.size, times.size)
+    bounds = np.stack([np.full(shape, none) for none in _BOUNDS.values()])
     for column, venue in enumerate(venues.tolist()):
         for day in np.unique(place[place > 0]) if venue in _VENUES else ():
             for row, symbol in enumerate(symbols):
                 hours = stated.get(venue) or fact_value(venue, "interval_hours", symbol, _DAYS[day - 1])
-                facts = [fact_value(venue, name, symbol, _DAYS[day - 1]) for name in _BOUNDS]
-                for side, value in enumerate(facts):
+                for side, name in enumerate(_BOUNDS):
+                    value = fact_value(venue, name, symbol, _DAYS[day - 1])
                     if hours and value is not None:
                         bounds[side, row, column, place == day] = value * length / hours
     dims = ("symbol", "exchange", "time")
     labels = {dim: amounts[dim].to_numpy() for dim in dims if dim in amounts.dims}
-    return [
-        xr.DataArray(
-            bound if "symbol" in labels else bound[0], labels, [dim for dim in dims if dim in labels]
-        )
-        for bound in bounds
-    ]
+    if "symbol" not in labels:
+        bounds = bounds[:, 0]
+    return [xr.DataArray(bound, labels, list(labels)) for bound in bounds]
 
 
 def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
@@ -86,10 +87,8 @@ def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
 def widened(amounts: Floats, floor: Floats, cap: Floats) -> tuple[Floats, Floats]:
     """Return bounds (venue, period) that contain all that was paid so far: facts may be behind."""
     finite = np.isfinite(amounts)
-    least, most = (
-        ends.accumulate(np.where(finite, amounts, none), axis=-1)
-        for ends, none in ((np.minimum, np.inf), (np.maximum, -np.inf))
-    )
+    least = np.minimum.accumulate(np.where(finite, amounts, np.inf), axis=-1)
+    most = np.maximum.accumulate(np.where(finite, amounts, -np.inf), axis=-1)
     return np.minimum(floor, least), np.maximum(cap, most)
 
 
@@ -127,9 +126,10 @@ def walks_of(
         return [walk_of((funding,), amounts, plan)]
     price = expect_prices(levels, plan, wanted)
     moves = np.diff(relative_levels(levels), axis=1, prepend=np.nan)
-    both = walk_of((funding, price), amounts + moves, plan)
-    alone = ((funding, amounts), (price, moves)) if ends else ()
-    return [both, *(walk_of((means,), paid, plan) for means, paid in alone)]
+    walks = [walk_of((funding, price), amounts + moves, plan)]
+    if ends:
+        walks += [walk_of((funding,), amounts, plan), walk_of((price,), moves, plan)]
+    return walks
 
 
 def forecast_pairs(
@@ -153,9 +153,9 @@ def forecast_pairs(
     """
     results = np.empty((len(names) + 1, *amounts.shape[:-2], long.size, at.size))
     for series in np.ndindex(amounts.shape[:-2]):
-        walks = walks_of(
-            amounts[series], None if levels is None else levels[series], plan, at, ends=ENDS[0] in names
-        )
+        # The regressions of a symbol are walked through time once, for all periods.
+        own_levels = None if levels is None else levels[series]
+        walks = walks_of(amounts[series], own_levels, plan, at, ends=ENDS[0] in names)
         counts = np.cumsum(np.isfinite(amounts[series]), axis=-1)
         bounds = widened(amounts[series], floor[series], cap[series])
         for column, period in enumerate(map(int, at)):
@@ -180,6 +180,7 @@ def _of_pairs(
     `walks` are of all that a pair earns, and with the intervals of its components of funding and of prices
     alone. `known` counts the known periods of each venue, and `bounds` are of funding.
     """
+    # 1. The mean of each pair, of all and of each component, NaN after too few decisions.
     distributions = [pair_distribution(walk, at) for walk in walks]
     total = distributions[0]
     components = walks[0].parts if len(walks[0].parts) > 1 else ()
@@ -191,7 +192,7 @@ def _of_pairs(
     for mean, is_unknown in zip(expected, has_few, strict=True):
         means.append(np.where(is_unknown, np.nan, mean[long, short]))
 
-    # The published caps bound funding, and by it the total.
+    # 2. The published caps bound funding, and by it the total.
     funding = min(1, len(components))
     moved = np.clip(means[funding], *bounds) - means[funding]
     means[: funding + 1] = [mean + moved for mean in means[: funding + 1]]
@@ -202,6 +203,7 @@ def _of_pairs(
         outcome = outcome_figures(means[place], scale, distribution.errors, distribution.weight, paid, level)
         ends.append(_within(bounds, paid, *outcome) if place == funding else outcome)
 
+    # 3. The outcome, and what is doubtful about the forecast.
     low, middle, high, above = ends[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
     worth = np.full(realised.shape, walks[0].worth[at])
@@ -385,18 +387,24 @@ def forecasts_at(
     ends: bool,
 ) -> xr.Dataset:
     """Return the forecasts at some periods of a history, with `ends` also the intervals of their parts."""
+    # 1. The pairs and what the kernel needs of them.
     require_level(level)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
     arrays = [history.amounts, *published_bounds(panel, history.amounts, history.length)]
-    arrays += [] if history.levels is None else [history.levels]
-    figures = NET if history.levels is None else NET + PARTS + (ENDS if ends else ())
-    units = {name: "1" if name in ("probability_net_positive", "decisions") else BPS_UNIT for name in figures}
+    figures = NET
+    if history.levels is not None:
+        arrays.append(history.levels)
+        figures += PARTS + (ENDS if ends else ())
+    units: dict[str, Any] = dict.fromkeys(figures, BPS_UNIT)
+    units |= {"probability_net_positive": "1", "decisions": "1", "status": FundingStatus}
+
+    # 2. The forecasts, with labels and descriptions.
     result = figures_of(
         forecast_pairs,
         *(array.drop_vars("time") for array in arrays),
-        units={**units, "status": FundingStatus},
+        units=units,
         over=["exchange", "time"],
         into={"pair": long.size, "at": at.size},
         plan=history.plan,
@@ -464,6 +472,11 @@ def _places(
     return places[:, 0], places[:, 1]
 
 
+def _reasons(status: int) -> str:
+    """Return the names of the bits of a status, separated by spaces."""
+    return " ".join(str(bit.name).lower() for bit in FundingStatus if status & bit)
+
+
 _APR = {"net_apr": "net_bps", "net_low_apr": "net_low_bps", "net_high_apr": "net_high_bps"}
 
 
@@ -501,6 +514,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     >>> table.columns[:3].tolist(), len(table)
     (['symbol', 'long', 'short'], 6)
     """
+    # 1. One row per pair.
     numbers = [*_APR.values(), "probability_net_positive", "cost_bps", "hold_hours", "status"]
     require_variables(forecast, "forecast", numbers)
     if "time" in forecast.dims:
@@ -513,15 +527,17 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     frame = figures.reset_coords(drop=False).drop_vars("time", errors="ignore").to_dataframe()
     require_columns(frame, "forecast", others=("long", "short"))
     frame = frame.reset_index().rename(columns={"probability_net_positive": "chance"})
+
+    # 2. Rates of a year, and the names of the reasons.
     years = frame["hold_hours"] / HOURS_PER_YEAR
     for name, source in _APR.items():
         frame[name] = frame[source] / BPS / years
-    frame["status"] = [
-        " ".join(str(bit.name).lower() for bit in FundingStatus if bits & bit) for bits in frame["status"]
-    ]
+    frame["status"] = frame["status"].map(_reasons).astype(object)
     columns = ["long", "short", *_APR, "chance", "net_bps", "cost_bps", "hold_hours", "status"]
     columns = [name for name in frame if name not in {*columns, *_APR.values(), "pair"}] + columns
-    order = np.lexsort((frame["short"], frame["long"], -frame["net_apr"]))  # NaN comes last
+
+    # 3. The highest rate first; NaN comes last.
+    order = np.lexsort((frame["short"], frame["long"], -frame["net_apr"]))
     table = frame.iloc[order][columns].reset_index(drop=True)
     table.attrs = labelling.origin_attrs(forecast)
     return table

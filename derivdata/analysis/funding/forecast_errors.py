@@ -80,21 +80,23 @@ def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
 
     `amounts` (venue, period) [bps] are the payments of a long, over all parts: the variation of a pair.
     """
+    # 1. The pairs of venues that pay at all.
     has_payments: Any = np.isfinite(amounts).any(axis=1)
     long, short = pair_places(len(amounts))
     is_pair = has_payments[long] & has_payments[short]
     long = long[is_pair]
     short = short[is_pair]
-    predicted, realised, outcomes = (
-        np.asarray(sum(getattr(component, name) for component in components))
-        for name in ("predicted", "realised", "outcomes")
-    )
-    predicted = predicted[is_pair]
-    realised = realised[is_pair]
+
+    # 2. Forecasts, outcomes and errors of all components together.
+    predicted = np.asarray(sum(component.predicted for component in components))[is_pair]
+    realised = np.asarray(sum(component.realised for component in components))[is_pair]
+    outcomes = np.asarray(sum(component.outcomes for component in components))
     columns = components[0].columns
     missed = realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
-    worth = np.stack([component.worth for component in components]).min(axis=0)
+
+    # 3. What the sizes of later errors are measured against.
+    worth = np.min([component.worth for component in components], axis=0)
     usual = usual_outcome(outcomes, plan)
     own = _own_deviation(outcomes, long, short, columns, plan)
     toward = direction_of(predicted)
@@ -186,10 +188,7 @@ def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> F
         last = np.where(is_below, last, middle)
     ends = np.stack([first, last], axis=-1)
     below = _share_below(0.0, grid[ends], errors, weight)
-    quantiles = [
-        np.interp(share, *between) for share, *between in zip(shares, below, grid[ends], strict=True)
-    ]
-    return np.asarray(quantiles)
+    return np.array([np.interp(*between) for between in zip(shares, below, grid[ends], strict=True)])
 
 
 def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) -> Floats:
@@ -198,8 +197,9 @@ def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) ->
         return np.asarray(np.interp(values, errors, weight, left=0.0, right=1.0))
     if sign < 0.0:
         return np.asarray(1.0 - np.interp(-values, errors, weight, left=0.0, right=1.0))
-    ways = (_share_below(way, values, errors, weight) for way in (1.0, -1.0))
-    return np.asarray(0.5 * sum(ways))
+    as_they_are = _share_below(1.0, values, errors, weight)
+    reversed_ones = _share_below(-1.0, values, errors, weight)
+    return np.asarray(0.5 * (as_they_are + reversed_ones))
 
 
 class _Sizes(NamedTuple):
@@ -282,6 +282,7 @@ class PastErrors:
         Errors are in units of the size that was expected of them. Where that rested on too few errors, it is
         the size that the regression gives now: a size made of one lucky error would make a quantile of it.
         """
+        # 1. The decisions whose outcome is known, at most so many of the newest.
         end = int(np.searchsorted(self._periods, at - self._plan.hold, side="right"))
         start = max(0, end - self._most)
         if end < self._end:
@@ -294,6 +295,8 @@ class PastErrors:
             self._column = self._column[stay]
         self._start = start
         self._end = end
+
+        # 2. Errors whose size is not final are sized and merged anew each time.
         errors = self._errors
         weights = self._weights
         unsettled = start + np.flatnonzero(self._doubtful[start:end])
@@ -301,7 +304,8 @@ class PastErrors:
             now = int(np.searchsorted(self._columns, at))
             size = self._sizes.made(now, self._with_errors[unsettled])
             errors, weights = _merged((errors, weights), self._weighted(unsettled, size)[:2])
-        # Up to the middle of each error: seen from above, the distribution is the same.
+
+        # 3. The weight up to the middle of each error: seen from above, the distribution is the same.
         up_to = np.cumsum(weights)
         total = float(up_to[-1]) if up_to.size else 0.0
         up_to -= 0.5 * weights
@@ -323,6 +327,7 @@ class PastErrors:
         An error counts in the direction of the forecast. Without a direction, half of it counts in each, so
         that the order of venues in the panel does not matter.
         """
+        # 1. The errors in units of their size, and the weight of each.
         columns = self._with_errors[places]
         errors = np.clip(self._missed[:, columns] / size, -_LARGEST, _LARGEST)
         finite = np.isfinite(errors)
@@ -330,6 +335,8 @@ class PastErrors:
         fresh = 0.5 ** ((self._periods[0] - self._periods[places]) / self._plan.memory)
         weights = np.broadcast_to(fresh, errors.shape)[finite]
         column = np.broadcast_to(places.astype(np.int32), errors.shape)[finite]
+
+        # 2. Each as it is and reversed, by the direction of its forecast.
         errors = np.concatenate([errors[finite], -errors[finite]])
         weights = np.concatenate([weights * 0.5 * (1.0 + toward), weights * 0.5 * (1.0 - toward)])
         column = np.concatenate([column, column])
@@ -397,11 +404,11 @@ def _scales(
     observed range, and the pair's own recent errors take precedence. So few errors cannot give an arbitrarily
     wide interval.
     """
+    # 1. The causes and the errors, as logarithms.
     week, lasting = plan.spans[-2:]
     away = np.abs(spread - trailing_mean(spread, week, 1.0))
-    recent, usual = (
-        np.sqrt(plan.hold) * trailing_mean(away, span, 1.0)[:, columns] for span in (week, lasting)
-    )
+    recent = np.sqrt(plan.hold) * trailing_mean(away, week, 1.0)[:, columns]
+    usual = np.sqrt(plan.hold) * trailing_mean(away, lasting, 1.0)[:, columns]
     there = np.isfinite(predicted)
     market = np.where(there, recent, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
     floor = _FLOOR * market + TINY
@@ -409,6 +416,8 @@ def _scales(
     logs = np.log(causes + floor)
     missing = np.log(np.abs(missed) + floor)
     finite = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
+
+    # 2. The regression at each column, from the errors known there.
     logs_known = np.where(finite, np.concatenate([logs, missing[None]]), 0.0)
     summands = np.concatenate([finite[None].astype(np.float64), logs_known])
     sums = remembered(np.moveaxis(np.einsum("kpc,lpc->klc", summands, summands), -1, 0), columns, plan)
@@ -420,11 +429,14 @@ def _scales(
     fitted = penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, _SIZE_PRIOR), _SIZE_PENALTY)
     slopes = np.where((number >= _ENOUGH_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
     level = np.where(number > 0.0, mean[:, 0, -1] - (slopes * mean[:, 0, :-1]).sum(axis=1), 0.0)
+
+    # 3. The sizes that it gives within the range of its causes.
     low, high = _seen(np.where(finite, logs, np.nan), columns, plan)
     sizes = _Sizes(logs, level, slopes, number, low, high)
     inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
     pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
-    # Prior: the usual error times the pair's relative variation, for pairs with few errors.
+
+    # 4. Prior: the usual error times the pair's relative variation, for pairs with few errors.
     restless = np.exp(mean[:, 0, -1] + 0.5 * (logs[:2] - mean[:, 0, :2].T[:, None]).sum(axis=0))
     restless = np.where(number > 0.0, np.maximum(restless, pooled), pooled)
     return _own_first(pooled, restless, missed, columns, plan), sizes
@@ -450,15 +462,20 @@ def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indice
     (in logarithms), all of it for a new pair. Never below half of the usual (geometric mean) error of the
     pair itself.
     """
+    # 1. Squared errors in units of their pooled size, recent ones and all.
     finite = np.isfinite(missed) & np.isfinite(pooled)
     squares = np.where(finite, missed / np.where(finite, pooled, 1.0), 0.0) ** 2
     ratios = np.stack([finite.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1).swapaxes(0, 1)
     short = remembered(ratios, columns, plan._replace(memory=plan.recent))
     lasting = remembered(ratios.sum(axis=1), columns, plan)[:, None]
     usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), TINY)
+
+    # 2. The factor of the pair's own errors, and the excess of a pair that varies more than the pool.
     factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
     new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
     moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
+
+    # 3. The floor: half of the pair's geometric mean error.
     sizes = np.where(finite, np.log(np.abs(np.where(finite, missed, 1.0)) + TINY), 0.0)
     own = remembered(np.stack([ratios[..., 0], sizes.T], axis=-1), columns, plan)
     least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)

@@ -7,6 +7,7 @@ notional], the hours it covers, and the uncovered hours before it. Time is on th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -70,12 +71,15 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     A settlement whose interval is not known is missing. So is the time before a settlement's own interval if
     it is more than half an interval, of the settlement or of the one before where that is shorter.
     """
+    # 1. The hours that each settlement covers, and the gap before it.
     there = np.isfinite(rates)
     has_interval = there & (interval > 0.0) & np.isfinite(interval)
     covered = np.where(has_interval, interval, 0.0)
     earlier = _shifted(last_valid(there))
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
     before = np.take_along_axis(covered, np.maximum(earlier, 0), axis=-1)
+
+    # 2. What is missing: the gap beyond the interval, or all of it where no interval is known.
     step = np.where(before > 0.0, np.minimum(before, covered), covered)
     late = has_interval & (gap - covered > (LATE - 1.0) * step)
     started = last_valid(has_interval) >= 0
@@ -94,8 +98,10 @@ def earned_between(
     known rows; the fraction is 1 if nothing is missing, and 0 if everything is.
     """
     if settled:
-        first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))
-        amount, covered = (_added(values, first, last) for values in (ledger.amount, ledger.covered))
+        first = np.searchsorted(since, starts, side="right")
+        last = np.searchsorted(since, ends, side="right")
+        amount = _added(ledger.amount, first, last)
+        covered = _added(ledger.covered, first, last)
         whole, missing = _settled_whole(ledger, since, starts, ends)
         missing += _added(ledger.missing, first, last)
         share = covered / np.where(covered + missing > 0.0, covered + missing, 1.0)
@@ -116,12 +122,17 @@ def _added(values: Floats, first: Indices, last: Indices) -> Floats:
 
 
 def _integral(values: Floats, covered: Floats, since: Floats, starts: Floats, ends: Floats) -> Floats:
-    first, last = (np.maximum(np.searchsorted(since, at, side="right") - 1, 0) for at in (starts, ends))
-    head, tail = (
-        values[..., row] * (np.clip(at - since[row], 0.0, hours) / np.where(hours > 0.0, hours, 1.0))
-        for row, at, hours in ((first, starts, covered[..., first]), (last, ends, covered[..., last]))
-    )
-    return _added(values, first, last) - head + tail
+    """Return integrals over spans: whole rows, less the head of the first, plus that of the last."""
+    first = np.maximum(np.searchsorted(since, starts, side="right") - 1, 0)
+    last = np.maximum(np.searchsorted(since, ends, side="right") - 1, 0)
+
+    def head(row: Indices, at: Floats) -> Floats:
+        """Return the part of a row's value from its start until some time."""
+        hours = covered[..., row]
+        passed = np.clip(at - since[row], 0.0, hours) / np.where(hours > 0.0, hours, 1.0)
+        return np.asarray(values[..., row] * passed)
+
+    return _added(values, first, last) - head(first, starts) + head(last, ends)
 
 
 class _Place(NamedTuple):
@@ -138,6 +149,7 @@ class _Place(NamedTuple):
 
 
 def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
+    # 1. The settlements before and after each time.
     index = np.searchsorted(since, instants, side="right")
     size = since.size
     paid = ledger.covered > 0.0
@@ -147,6 +159,8 @@ def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
     following = np.minimum.accumulate(later[..., ::-1], axis=-1)[..., ::-1]
     none = np.full((*following.shape[:-1], 1), size)
     after = np.concatenate([following, none], axis=-1)[..., index]
+
+    # 2. The hours missing by then; a gap ends where the next settlement's interval starts.
     at = np.minimum(after, size - 1)
     opens = since[at] - np.take_along_axis(ledger.covered, at, axis=-1)
     reached = np.take_along_axis(missing, np.minimum(after + 1, size), axis=-1)
@@ -163,14 +177,18 @@ def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) 
     end no settlement is overdue: either the next one is not due yet (`waiting`), or it came and no gap
     precedes it (`unbroken`).
     """
+    # 1. The conditions (a) to (c).
     opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]
     begins = since[opening] - np.take_along_axis(ledger.covered, opening, axis=-1)
-    start, end = (_place(ledger, since, instants) for instants in (starts, ends))
+    start = _place(ledger, since, starts)
+    end = _place(ledger, since, ends)
     at = np.maximum(end.before, 0)
     due = since[at] + np.take_along_axis(ledger.covered, at, axis=-1)
     waiting = (end.before >= 0) & (ends < due - _PUNCTUAL)
     unbroken = (end.after < since.size) & (end.reached == end.missing)
     inside = (starts >= begins - _ROUNDING) & (start.missing == end.missing)
+
+    # 2. The hours missing at both ends of the span.
     interval = np.where(end.before >= 0, np.take_along_axis(ledger.covered, at, axis=-1), 0.0)
     overdue = np.floor((ends - since[at] + _PUNCTUAL) / np.where(interval > 0.0, interval, np.inf)) * interval
     tail = np.where(waiting | unbroken, 0.0, overdue)
@@ -266,6 +284,8 @@ def _infer(
         if rows.size <= confirm:
             continue
         gaps = np.diff(since[rows])
+
+        # 1. What was known at each time: an interval counts from the gap that confirms it.
         if not backdate:
             current, first = _believed(gaps, candidates, confirm)
             multiples = _multiples(gaps, current)
@@ -274,18 +294,23 @@ def _infer(
             changed[series][rows[1:]] = first
             missing[series][rows[1:]] = np.maximum(multiples - 1, 0)
             continue
-        assigned = intervals_of_gaps(
-            np.append(np.nan, _snapped(gaps, candidates)), candidates=candidates.tolist(), confirm=confirm
-        )
+
+        # 2. Backdated: as an archive assigns intervals.
+        before_each = np.append(np.nan, _snapped(gaps, candidates))
+        assigned = intervals_of_gaps(before_each, candidates=candidates.tolist(), confirm=confirm)
         interval[series][rows] = assigned
         assigned_rows = np.flatnonzero(np.isfinite(assigned))
         first = assigned_rows[1:][assigned[assigned_rows[1:]] != assigned[assigned_rows[:-1]]]
         changed[series][rows[first]] = True
+
+        # 3. Payments missing before each; before the first of a new interval also those of the old one.
         missing[series][rows[1:]] = np.maximum(_multiples(gaps, assigned[1:]) - 1, 0)
         for place in first[first > 0].tolist():
             before = assigned[place - 1]
-            gap = float(gaps[place - 1])
-            missing[series][rows[place]] = missing_before(gap, before, assigned[place]) if before > 0 else 0
+            lacking = 0
+            if before > 0:
+                lacking = missing_before(float(gaps[place - 1]), before, assigned[place])
+            missing[series][rows[place]] = lacking
     return interval, changed, missing
 
 
@@ -375,29 +400,30 @@ def next_settlements(
     [['hyperliquid', 1.0, 'payments'], ['binance', 4.0, 'payments']]
     """
     require_columns(settlements, "settlements", ("interval_hours",), others=("symbol", "exchange", "time"))
+
+    # 1. The last payment of each pair, and the next one by its interval.
     now = instant(at, "at")
     due = pd.DatetimeIndex(scheduled(naive_utc(settlements["time"]).to_numpy())).tz_localize("UTC")
     rows = settlements.assign(time=due.as_unit("us"), row=np.arange(len(settlements)))
     rows = rows[rows["time"] <= now].sort_values("time", kind="stable")
     last = rows.drop_duplicates(["symbol", "exchange"], keep="last")
-    by_pair = {
-        (str(row.symbol), str(row.exchange)): _after(row.time, float(row.interval_hours), now)
-        for row in last.itertuples()
-    }
-    listed = [
-        list(names) if names is not None else sorted({pair[place] for pair in by_pair})
-        for place, names in enumerate((symbols, venues))
-    ]
+    by_pair: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in last.itertuples():
+        by_pair[str(row.symbol), str(row.exchange)] = _after(row.time, float(row.interval_hours), now)
+
+    # 2. Pairs without payments in the table: of the requested names, or of those in the table.
     if symbols is not None or venues is not None:
-        for symbol in listed[0]:
-            for exchange in listed[1]:
-                by_pair.setdefault((symbol, exchange), _assumed(symbol, exchange, now))
-    table = pd.DataFrame(
-        [{"symbol": symbol, "exchange": exchange, **row} for (symbol, exchange), row in by_pair.items()],
-        columns=[
-            "symbol", "exchange", "time", "hours_until", "interval_hours", "last_time", "missed", "basis",
-        ],
-    )  # fmt: skip
+        named = sorted({symbol for symbol, _ in by_pair}) if symbols is None else symbols
+        listed = sorted({exchange for _, exchange in by_pair}) if venues is None else venues
+        for pair in itertools.product(named, listed):
+            by_pair.setdefault(pair, _assumed(*pair, now))
+
+    # 3. The table, the next payment first.
+    rows_of_pairs = [
+        {"symbol": symbol, "exchange": exchange, **payment} for (symbol, exchange), payment in by_pair.items()
+    ]
+    columns = ["symbol", "exchange", "time", "hours_until", "interval_hours", "last_time", "missed", "basis"]
+    table = pd.DataFrame(rows_of_pairs, columns=columns)
     for name in ("time", "last_time"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
     table["hours_until"] = (table["time"] - now) / pd.Timedelta(1, "h")

@@ -6,6 +6,7 @@ until the exit and are valued at their price then.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -80,6 +81,7 @@ def earned_by_legs(
 
     `rates` and `interval` are of `derivdata.analysis.settlements.due_settlements`.
     """
+    # 1. The marks at the start, the end and each payment.
     rates = with_symbol(rates)
     interval = with_symbol(interval)
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
@@ -90,8 +92,13 @@ def earned_by_legs(
     marks = align(marks, pd.DatetimeIndex(times), tolerance=pd.Timedelta(step))["value"]
     symbols = [str(symbol) for symbol in rates["symbol"].to_numpy()]
     require_labels(marks, "prices", "symbol", [*symbols, *(leg.settle for leg in legs if leg.settle)])
-    figures: dict[str, list[float]] = {f"{leg.name}_{unit}": [] for leg in legs for unit in ("coin", "usd")}
-    for symbol in symbols:
+
+    # 2. Each leg in its settlement coin, and at the last price of that coin.
+    result = xr.Dataset(coords={"symbol": symbols})
+    for leg, unit in itertools.product(legs, (("coin", "coin"), ("usd", USD_UNIT))):
+        values = np.full(len(symbols), np.nan)
+        result[f"{leg.name}_{unit[0]}"] = ("symbol", values, {"units": unit[1]})
+    for place, symbol in enumerate(symbols):
         own = [marks.sel(symbol=symbol, exchange=leg.venue).transpose("time").to_numpy() for leg in legs]
         coins = leg_usd / (0.5 * (own[0][0] + own[1][0]))
         for leg, price in zip(legs, own, strict=True):
@@ -102,13 +109,10 @@ def earned_by_legs(
             lasts = interval.sel(symbol=symbol, exchange=leg.venue).transpose("time").to_numpy()[paid]
             at = np.searchsorted(times, stamps[paid])
             earned = _of_leg(leg, coins, series, lasts, at, price, settle)
-            figures[f"{leg.name}_coin"].append(np.nan if leg.kind == _LINEAR else earned)
-            figures[f"{leg.name}_usd"].append(earned * settle[-1])
-    result = {
-        name: ("symbol", np.array(values), {"units": USD_UNIT if name.endswith("usd") else "coin"})
-        for name, values in figures.items()
-    }
-    return xr.Dataset(result, {"symbol": symbols})
+            result[f"{leg.name}_usd"][place] = earned * settle[-1]
+            if leg.kind != _LINEAR:
+                result[f"{leg.name}_coin"][place] = earned
+    return result
 
 
 def _of_leg(
@@ -168,7 +172,9 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     rates = require_rate(panel, "exchange", "time")
     if borrow_apr is not None and not 0.0 <= borrow_apr < np.inf:
         raise ValueError(f"borrow_apr must be a fraction per year of 0 or more, got {borrow_apr!r}")
-    legs = {OWNED: 0.0} | ({} if borrow_apr is None else {BORROWED: -1e4 * borrow_apr / (3 * 365)})
+    legs = {OWNED: 0.0}
+    if borrow_apr is not None:
+        legs[BORROWED] = -1e4 * borrow_apr / (3 * 365)  # bps per 8 hours
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
         raise ValueError(f"panel already has the venue {taken[0]!r}: pass another name")
     model = free_leg(rates)
@@ -264,11 +270,14 @@ def realised_carry(
         raise ValueError(
             "panel must have payments, got sampled rates: pass settlements (dd.funding.settlements)"
         )
-    opened, closed = (instant(stamp, name) for stamp, name in ((start, "start"), (end, "end")))
+    opened = instant(start, "start")
+    closed = instant(end, "end")
     if opened >= closed:
         raise ValueError(f"start must be before end, got start {opened} and end {closed}")
     require_venues(panel, long=long, short=short)
     require_cover(min_cover)
+
+    # 1. The payments of both legs within the span.
     cost = float(pair_costs(fee_bps, [long, short])[0, 1])
     prepared = prepare(panel, overlap=overlap)
     stamps = [naive_utc(stamp).to_datetime64() for stamp in (opened, closed)]
@@ -276,6 +285,8 @@ def realised_carry(
     carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)
     rates = prepared.arrays[0]
     inside = rates.where((rates["time"] > stamps[0]) & (rates["time"] <= stamps[1])).count("time")
+
+    # 2. The sums of the pair: a long pays what the rate says, a short receives it.
     amount = carry["amount"]
     venues = {"long": long, "short": short}
     received = {
@@ -284,15 +295,15 @@ def realised_carry(
     }
     gross = received["long_bps"] + received["short_bps"]
     figures = {"net_bps": gross - cost, "gross_bps": gross, **received, "cost_bps": xr.DataArray(cost)}
-    result = xr.Dataset(
-        {name: values.drop_attrs().assign_attrs(units=BPS_UNIT) for name, values in figures.items()}
-    )
+    result = _in_bps(xr.Dataset(figures))
     for leg, venue in venues.items():
         result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)
         result[f"{leg}_coverage"] = carry["coverage"].sel(exchange=venue, drop=True)
     gap = (result["long_coverage"] < 1.0) | (result["short_coverage"] < 1.0)
     result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
     result["status"].attrs = flag_attrs(FundingStatus)
+
+    # 3. With prices also the price P&L and the fees, in USD and in each leg's settlement coin.
     if prices is not None:
         due = prepared.arrays
         in_coin = _settled_in_coin(due[0], due[1], prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
@@ -307,6 +318,14 @@ def realised_carry(
     return result.assign_coords(venues)
 
 
+def _in_bps(figures: xr.Dataset) -> xr.Dataset:
+    """Return figures with their unit as the only attribute."""
+    result = figures.drop_attrs()
+    for variable in result.data_vars.values():
+        variable.attrs = {"units": BPS_UNIT}
+    return result
+
+
 def _settled_in_coin(
     rates: xr.DataArray,
     interval: xr.DataArray,
@@ -319,12 +338,12 @@ def _settled_in_coin(
 ) -> xr.Dataset:
     """Return the earnings of each leg in its settlement coin and in USD."""
     fees = fee_bps if isinstance(fee_bps, Mapping) else dict.fromkeys(venues.values(), fee_bps)
-    long, short = (
-        Leg(name, venue, direction, float(fees[venue]), *kind_of_contract(contracts, venue))
-        for (name, venue), direction in zip(venues.items(), (1.0, -1.0), strict=True)
-    )
+    legs = []
+    for (name, venue), direction in zip(venues.items(), (1.0, -1.0), strict=True):
+        kind, coin = kind_of_contract(contracts, venue)
+        legs.append(Leg(name, venue, direction, float(fees[venue]), kind, coin))
     size = positive(leg_usd, "leg_usd")
-    earned = earned_by_legs(rates, interval, prices, (long, short), stamps[0], stamps[1], size)
+    earned = earned_by_legs(rates, interval, prices, (legs[0], legs[1]), stamps[0], stamps[1], size)
     return earned if "symbol" in rates.dims else earned.isel(symbol=0, drop=True)
 
 
@@ -364,12 +383,15 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
 
 
 def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
+    # 1. The part of the order that each distance adds, and how far into it the order reaches.
     size = np.asarray(size, dtype=np.float64)[..., None]
     outer = np.minimum(depth, size)
     inner = np.concatenate([np.zeros_like(outer[..., :1]), np.minimum(depth[..., :-1], size)], axis=-1)
     previous = np.concatenate([np.zeros_like(depth[..., :1]), depth[..., :-1]], axis=-1)
     width = np.diff(distance, prepend=0.0)
     share = np.where(depth > previous, (outer - previous) / (depth - previous), 0.0)
+
+    # 2. Each part at the middle of the distances that it takes.
     filled = np.maximum(outer - inner, 0.0)
     near = distance - width
     cost = (filled * (near + 0.5 * width * np.clip(share, 0.0, 1.0))).sum(axis=-1) / size[..., 0]
@@ -408,7 +430,7 @@ class PairIndex(xr.Index):
         before = variables or {}
         made: dict[Hashable, xr.Variable] = {}
         for name, words in self.legs.items():
-            attrs = before[name].attrs if name in before else None
+            attrs = None if name not in before else before[name].attrs
             made[name] = xr.Variable((self.dim,), words, attrs)
         return made
 

@@ -138,13 +138,18 @@ def portfolio(
     for name, share in (("max_venue_share", max_venue_share), ("max_liquidation", max_liquidation)):
         if not 0.0 < share <= 1.0 or (name == "max_liquidation" and share == 1.0):
             raise ValueError(f"{name} must be a fraction above 0, such as 0.3, got {share}")
+
+    # 1. Pairs and limits, as parts of the capital.
     pairs = _pairs_of(forecasts)
     owned = pairs.venues == OWNED
     if isinstance(maintenance, pd.DataFrame):
         largest = capital * max_leverage if max_leg_usd is None else max_leg_usd
         maintenance = _highest_rates(maintenance, pairs.venues, prices, largest)
+    most = np.inf
+    if max_leg_usd is not None:
+        most = positive(max_leg_usd, "max_leg_usd") / capital
     limits = Limits(
-        np.inf if max_leg_usd is None else positive(max_leg_usd, "max_leg_usd") / capital,
+        most,
         max_venue_share,
         max_liquidation / int(np.count_nonzero(~owned)),
         _by_venue(maintenance, "maintenance", pairs.venues),
@@ -153,6 +158,8 @@ def portfolio(
         risk_aversion,
         np.where(owned, 0.0, 1.0),
     )
+
+    # 2. Sizes at each time from the start on, each from those before.
     first = pairs.times.size - 1
     if start is not None:
         stamp = naive_utc(instant(start, "start")).to_datetime64()
@@ -201,7 +208,9 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     whole = with_symbol(forecasts[list(_NEEDS)])
     symbols = labels_of(whole["net_bps"], "symbol")
     times = whole["time"].to_numpy()
-    legs = np.stack([[str(name) for name in forecasts[leg].to_numpy()] for leg in ("long", "short")])
+
+    # 1. Where each pair is long and short: pairs of all symbols in one row.
+    legs = np.stack([forecasts[leg].to_numpy().astype(str) for leg in ("long", "short")])
     venues = np.unique(legs)
     places = np.searchsorted(venues, legs)
     count = legs.shape[1]
@@ -210,6 +219,8 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     signed = np.zeros((venues.size, symbols.size, symbol.size))
     for sign, leg in ((1.0, 0), (-1.0, 1)):
         signed[places[leg][pair], symbol, np.arange(symbol.size)] = sign
+
+    # 2. The figures in that order; the interval gives the deviation of a normal distribution.
     whole = whole.broadcast_like(whole["net_bps"]).transpose("symbol", "pair", "time")
     figures = {name: whole[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
     impossible = (legs[0] == BORROWED) | (legs[1] == OWNED)  # coins that are owned can not be short
@@ -241,11 +252,15 @@ def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: flo
 
 
 def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Floats:
-    named = given if isinstance(given, Mapping) else dict.fromkeys(venues, given)
-    lacking = [venue for venue in venues if venue not in named and venue != OWNED]
+    """Return a fraction by venue, 0 for owned coins."""
+    named: dict[str, Any] = dict.fromkeys(venues, given)
+    if isinstance(given, Mapping):
+        named = dict(given)
+    named[OWNED] = 0.0
+    lacking = [venue for venue in venues if venue not in named]
     if lacking:
         raise ValueError(f"{name} does not have a fraction for {', '.join(lacking)}: add it")
-    shares = np.array([0.0 if venue == OWNED else named[venue] for venue in venues], dtype=float)
+    shares = np.array([named[venue] for venue in venues], dtype=float)
     if not ((shares >= 0.0) & (shares < 1.0)).all():
         raise ValueError(f"{name} must be fractions from 0 to 1, got {given!r}")
     return shares
@@ -273,6 +288,7 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
     accounts = np.zeros((3, pairs.venues.size, count))
     totals = np.full((2, count), np.nan)
     for column, at in enumerate(range(first, pairs.times.size)):
+        # 1. The pairs that have a forecast and marks, and among them the best for their risk.
         covariance = moves.covariance[column]
         marked = np.repeat(np.isfinite(np.diag(covariance)), number // len(covariance))
         is_forecast = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
@@ -282,6 +298,8 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
         held = np.zeros(number)
         if not is_forecast.any() or not np.isfinite(moves.tail[column]):
             continue
+
+        # 2. The sizes, with the correlation of the errors known by now.
         over = pairs.times + pairs.hold <= pairs.times[at]
         decisions = float(pairs.decisions[chosen, at].max(initial=1.0))
         together = correlation(pairs.errors[chosen][:, over].T, decisions)
@@ -296,8 +314,11 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
             moves.deviations(column, limits.liquidation),
             limits,
         )
-        held[chosen] = solve(problem) if chosen.size else 0.0
+        if chosen.size:
+            held[chosen] = solve(problem)
         sizes[:, column] = held
+
+        # 3. What they need and expect.
         notional, deviation = problem.exposures(held[chosen])
         collateral = problem.collateral(held[chosen])
         spare = collateral * limits.counted - limits.maintenance * notional
@@ -406,16 +427,17 @@ def solve(problem: Problem) -> Floats:
     """
     from scipy.optimize import Bounds, NonlinearConstraint, minimize  # takes long to import
 
+    # 1. Variables: the kept part of each pair, the added part, and the collateral on each venue.
     limits = problem.limits
     pairs = problem.gross.size
     venues = len(problem.signed)
-    # Variables: the kept part of each pair, the added part, and the collateral on each venue.
     both = np.hstack([np.eye(pairs), np.eye(pairs)])
     scale = max(float(np.abs(problem.gross).max(initial=0.0)), _TINY)
     per_venue = np.abs(problem.signed).sum(axis=1)
     bears, initial = (np.reshape(values, (-1, 1)) for values in (limits.bears, limits.initial))
     joint = np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed) * bears[..., None]
 
+    # 2. The objective, the spare of each limit, and the slopes of both.
     def loss(x: Floats) -> tuple[float, Floats]:
         sizes = both @ x[: 2 * pairs]
         risk = limits.aversion * problem.covariance @ sizes
@@ -441,6 +463,7 @@ def solve(problem: Problem) -> Floats:
         own = np.diag(limits.counted)
         return np.hstack([-of_sizes, np.vstack([own, own, -np.ones((1, venues))])])
 
+    # 3. The search begins with the current sizes.
     more = np.maximum(limits.most - problem.held, 0.0)  # added if all of the current size is kept
     upper = np.concatenate([problem.held, more, np.full(venues, limits.share)])
     keeps = np.concatenate(
@@ -455,10 +478,13 @@ def solve(problem: Problem) -> Floats:
         constraints=NonlinearConstraint(spare, 0.0, np.inf, jac=slopes),
         options={"maxiter": _ROUNDS, "ftol": 1e-10},
     )
+
+    # 4. A solution that exceeds a limit by rounding is scaled down.
     sizes: Floats = both @ solution.x[: 2 * pairs]
     sizes[sizes < _LEAST] = 0.0
     needs = problem.collateral(sizes)
-    needed, largest = (float(np.max(amounts, initial=0.0)) for amounts in (needs, sizes))
+    needed = float(np.max(needs, initial=0.0))
+    largest = float(np.max(sizes, initial=0.0))
     over = max(needed / limits.share, float(needs.sum()), largest / limits.most, 1.0)
     return np.asarray(sizes / over)
 
@@ -476,7 +502,9 @@ def correlation(errors: Floats, decisions: float) -> Floats:
     correlations = products / own[:, None] / own[None, :]
     apart = correlations[~np.eye(len(correlations), dtype=bool)]
     variance = ((1.0 - apart**2) ** 2).sum() / max(decisions, 1.0)
-    drawn = min(1.0, float(variance) / max(float((apart**2).sum()), _TINY)) if apart.size else 0.0
+    drawn = 0.0
+    if apart.size:
+        drawn = min(1.0, float(variance) / max(float((apart**2).sum()), _TINY))
     return np.asarray((1.0 - drawn) * correlations + drawn * np.eye(len(correlations)))
 
 
@@ -530,12 +558,15 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
     distribution (filtered historical simulation: Barone-Adesi, Giannopoulos and Vosper 1999), and their
     largest tenth its tail (Hill 1975).
     """
+    # 1. The largest rise and fall within each span, in units of the volatility at its start.
     rows = max(1, round(span / step))
     deviation, correlation = _recent(np.diff(levels, axis=1, prepend=np.nan), _HALF_LIFE_HOURS / step, at)
     deviation *= np.sqrt(rows)
     upward, downward = (_largest(sign * levels, rows) for sign in (1.0, -1.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         standard = np.stack([upward, downward]) / deviation
+
+    # 2. The tail of those known at each time, towards the expected index where they are few.
     threshold, index = np.full((2, at.size), np.nan)
     for place, row in enumerate(map(int, at)):
         past = standard[..., : max(row - rows + 1, 0)]  # spans that are over

@@ -17,6 +17,7 @@ from derivdata.analysis.panels import (
     figures_of,
     hours,
     hours_of,
+    kind_attr,
     labels_of,
     refuse_negative,
     require,
@@ -80,7 +81,7 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
         earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
         earned = earned.assign_coords(long=long, short=short)
     earned.name = "spread_bps_8h"
-    earned.attrs = {"units": RATE_UNIT} | {k: v for k, v in panel.attrs.items() if k == "kind"}
+    earned.attrs = {"units": RATE_UNIT} | kind_attr(panel)
     return earned
 
 
@@ -112,7 +113,7 @@ def dispersion(panel: Panel) -> xr.Dataset:
     units = {**dict.fromkeys(names, RATE_UNIT), "venues": np.int16}
     result = figures_of(_dispersion, panel, units=units, over=["exchange"])
     for name in names:
-        result[name].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+        result[name].attrs |= kind_attr(panel)
     return result
 
 
@@ -128,8 +129,8 @@ def _dispersion(rates: Floats) -> tuple[Any, ...]:
     mean = np.where(finite, ordered, 0.0).sum(axis=-1) / np.maximum(count, 1)
     squares = np.square(np.where(finite, ordered - mean[..., None], 0.0)).sum(axis=-1)
     std = np.sqrt(squares / np.maximum(count - 1, 1))
-    blank = [np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width)]
-    return *blank, half, count.astype(np.int16)
+    std, middle, width = (np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width))
+    return std, middle, width, half, count.astype(np.int16)
 
 
 _MOST_LAGS = 10_000
@@ -190,6 +191,8 @@ def comovement(
             f"max_lag must be 0 to {_MOST_LAGS:,}, min_periods at least 3 and max_filled a share from 0 to "
             f"1, got {max_lag!r}, {min_periods!r} and {max_filled!r}"
         )
+
+    # 1. Sums over periods, without venues whose rates are mostly carried forward.
     hours = hours_of(period, "period")
     prepared = prepare(panel, overlap=overlap)
     if age_hours is not None:
@@ -202,6 +205,8 @@ def comovement(
     sums = sums_of(prepared, hours)
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
+
+    # 2. Correlations of all pairs at all lags.
     names = labels_of(panel, "exchange")
     lags = np.arange(-max_lag, max_lag + 1)
     figures = applied(
@@ -227,17 +232,23 @@ def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any,
     top = np.full(sums.shape[:-2], np.nan)
     for market in np.ndindex(sums.shape[:-2]):
         for place, lag in enumerate(map(int, lags)):
-            starts = (max(-lag, 0), max(lag, 0)) if lag else (0,)
-            sides = [sums[market][:, start:][:, : max(sums.shape[-1] - abs(lag), 0)] for start in starts]
+            # The first venue at a period and the second `lag` periods later; without a lag once.
+            shared = max(sums.shape[-1] - abs(lag), 0)
+            first = sums[market][:, max(-lag, 0) :][:, :shared]
+            second = sums[market][:, max(lag, 0) :][:, :shared]
+            sides = [first, second] if lag else [first]
             correlations = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=least)
-            finite = (np.isfinite(side).astype(np.float64) for side in (sides[0], sides[-1]))
             correlation[(*market, ..., place)] = correlations.to_numpy()[:venues, -venues:]
-            periods[(*market, ..., place)] = np.einsum("at,bt->ab", *finite)
+            known = np.isfinite(first).astype(np.float64)
+            known_later = np.isfinite(second).astype(np.float64)
+            periods[(*market, ..., place)] = np.einsum("at,bt->ab", known, known_later)
         top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
     return correlation, periods, top
 
 
 def _top_share(matrix: Floats) -> float:
+    """Return the share of the first eigenvalue, over the venues that correlate with all others."""
+    # Without the venue that lacks most correlations, until none is missing.
     finite = np.isfinite(matrix)
     keep = np.flatnonzero(np.diag(finite))
     while keep.size and not finite[np.ix_(keep, keep)].all():
@@ -297,7 +308,7 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
         over=["exchange"],
         min_cover=min_cover,
     )
-    result["rate_bps_8h"].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+    result["rate_bps_8h"].attrs |= kind_attr(panel)
     return result
 
 

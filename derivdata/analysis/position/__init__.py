@@ -25,6 +25,7 @@ inverse contract of Q = q P USD, ``Q (1/P − 1/F)``. Spot is worth ``q F`` USD 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -137,14 +138,17 @@ def attribution(
     after: ``level`` by its move at the money, ``skew`` by half the difference and ``wings`` by the mean of
     its moves at this moneyness and its opposite, minus level. The terms depend on the order.
     """
+    # 1. The legs on both surfaces.
     held = instruments(legs)
     legs_before = on_surface(held, before, "before", clock)
     two = on_surface(held, after, "after", clock, entry=legs_before.forward)
     passed = legs_before.year_fraction - two.year_fraction
     if not passed.chunks and not bool((passed > 0.0).all()):
         raise ValueError("after must be later than before: swap them")
-    price = None if delivery is None else settlement_prices(held, delivery, before, after, contract)
+    price = settlement_prices(held, delivery, before, after, contract)
     two = _settled(two, price)
+
+    # 2. What moved: time, forwards, and volatilities beyond their ageing.
     years = legs_before.year_fraction
     left = two.year_fraction
     passed = years - left
@@ -154,7 +158,9 @@ def attribution(
     ageing = legs_before.ageing(passed)
     iv = where(legs_before.is_option, legs_before.iv(k), 0.0)
     aged = iv * ageing
-    valid = alive if price is None else alive | (price.notnull() & (years > 0.0))
+    valid = alive
+    if price is not None:
+        valid = alive | (price.notnull() & (years > 0.0))
     iv_after = where(legs_before.is_option & alive, two.iv(k_after), aged).where(valid)
     d_forward = two.forward - legs_before.forward
     by_spot = d_forward if spot is None else _by_spot(legs_before, d_forward, alive, spot)
@@ -170,18 +176,13 @@ def attribution(
             terms = _with_settlement(terms, end - start, price)
         else:
             forwards = (legs_before.forward, legs_before.forward + by_spot, *[two.forward] * 5)
-            values = [
-                value_of(later, forward, later.year_fraction, vol.clip(0.0), interest_rate, premium)
-                for forward, vol in zip(forwards, steps, strict=True)
-            ]
-            terms = _joined(
-                STEPS, [now - then for now, then in zip(values, [start, *values[:-1]], strict=True)]
-            )
+            terms = _revalued(later, start, forwards, steps, interest_rate, premium)
         pnl = end - start
         return xr.Dataset(
             {"contribution": terms, "residual": pnl - terms.sum("term", skipna=False), "pnl": pnl}
         )
 
+    # 3. The terms in USD and in coin, by leg and of the position.
     by_leg: xr.Dataset = in_both_currencies(contributions)
     total = by_leg.sum("leg", skipna=False)
     for variable in (*by_leg.data_vars.values(), *total.data_vars.values()):
@@ -197,11 +198,24 @@ def attribution(
     if price is not None:
         result["settlement_price"] = price.assign_attrs(units="USD")
     if steps is not None:
-        moved = [now - then for now, then in zip(steps, [iv, *steps[:-1]], strict=True)]
+        moved = [steps[0] - iv, *(now - then for then, now in itertools.pairwise(steps))]
         result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/√year")
     status = (legs_before.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_origin(before, after))
+
+
+def _revalued(
+    legs: Legs, start: xr.DataArray, forwards: Sequence[Any], vols: Sequence[Any], rate: float, premium: Any
+) -> xr.DataArray:
+    """Return the change of value of each of `STEPS`: the value after its move less that before."""
+    last = start
+    changes = []
+    for forward, vol in zip(forwards, vols, strict=True):
+        now = value_of(legs, forward, legs.year_fraction, vol.clip(0.0), rate, premium)
+        changes.append(now - last)
+        last = now
+    return _joined(STEPS, changes)
 
 
 def _origin(*surfaces: xr.Dataset) -> dict[str, str]:
@@ -227,6 +241,7 @@ def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
 
 
 def _volatilities(start: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
+    """Return each leg's volatility after each of `STEPS`."""
 
     def moved(at: Any) -> xr.DataArray:
         change: xr.DataArray = two.iv(at) - start.iv(at) * ageing
@@ -331,12 +346,15 @@ def scenarios(
         A fall of spot by 100 % or more, an `elapsed` that is not a length of time; as in
         `derivdata.analysis.position.greeks`.
     """
+    # 1. The axes of the grid.
     move = _axis(spot_change, "spot_change")
     shift = _axis(vol_change, "vol_change")
     many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
     passed = _axis([length(duration, "elapsed") / pd.Timedelta(1, "D") for duration in many], "days")
     if not bool((move > -1.0).all()):
         raise ValueError("spot_change must be a fraction above -1 (a fall of 10 % is -0.1)")
+
+    # 2. Forward, time and volatility of each leg in each scenario.
     placed = on_surface(legs, surface, clock=clock)
     forward = placed.forward * (1.0 + move)
     years = placed.year_fraction - passed / DAYS_PER_YEAR
@@ -352,6 +370,8 @@ def scenarios(
             at, iv = _at_delta(placed, at, passed / DAYS_PER_YEAR)
         else:
             iv = placed.iv(at) + sticky * placed.cut.skew() * np.log1p(move)
+
+    # 3. The values; a volatility that would not be above 0 gives NaN.
     moved = iv * placed.ageing(passed / DAYS_PER_YEAR) + shift
     good = (moved > 0.0) | (years <= 0.0) | ~placed.is_option
     alive = placed.year_fraction > 0.0
@@ -411,19 +431,28 @@ def _at_delta(placed: Legs, k: xr.DataArray, passed: xr.DataArray) -> tuple[xr.D
 
 def settlement_prices(
     held: Instruments,
-    delivery: pd.DataFrame | Mapping[Any, Any],
+    delivery: pd.DataFrame | Mapping[Any, Any] | None,
     before: xr.Dataset,
     after: xr.Dataset,
     contract: str | None,
-) -> xr.DataArray:
-    """Return the delivery price of the legs that expire up to the time of `after`, NaN of others."""
+) -> xr.DataArray | None:
+    """Return the delivery price of the legs that expire up to the time of `after`, NaN of others.
+
+    None without `delivery`.
+    """
+    if delivery is None:
+        return None
+    # Options and futures of one expiry may have different delivery prices.
     price = np.full(held.strike.size, np.nan)
     instant = np.asarray(origin_us(after, "after"))
     if instant.ndim:
         raise ValueError("after must have one timestamp with delivery=, got several")
     expiry = held.expiry.to_numpy()
     over = expiry.astype(np.int64) <= instant + 1.0
-    labels = {name: str(before[name].item()) for name in ("symbol", "exchange") if name in before.coords}
+    labels = {}
+    for name in ("symbol", "exchange"):
+        if name in before.coords:
+            labels[name] = str(before[name].item())
     for kind, of_kind in (("option", held.is_option), ("future", ~held.is_option)):
         rows = np.flatnonzero(over & of_kind.to_numpy())
         if rows.size:

@@ -70,6 +70,7 @@ class Instruments(NamedTuple):
 
 def instruments(legs: pd.DataFrame) -> Instruments:
     """Read and check a table of legs; see `derivdata.analysis.position`."""
+    # 1. Columns that every leg has, and those of options.
     require_columns(legs, "legs", ("quantity",), others=("side",))
     if not len(legs):
         raise ValueError("legs is empty: pass at least one leg")
@@ -90,11 +91,15 @@ def instruments(legs: pd.DataFrame) -> Instruments:
     is_good = np.isfinite(quantity).all() and (strike[is_option] > 0).all()
     if not is_good:
         raise ValueError("legs must have a quantity in coins and a strike above 0 in each row")
+
+    # 2. Columns that a side must not have, and entry prices.
     if (strike.notna() & ~is_option).any():
         name = side[strike.notna() & ~is_option].iloc[0]
         raise ValueError(f"a leg with the side {name!r} must not have a strike: leave it empty")
     if not (price.isna() | (price > 0)).all():
         raise ValueError("the column 'price' of legs must be above 0 USD, or empty")
+
+    # 3. All as arrays over the legs.
     is_inverse = _inverse(legs, side)
     expires = side.isin(EXPIRING)
     stamps, is_dated = _expiries(legs, side, expires)
@@ -249,17 +254,22 @@ def on_surface(
     entry: xr.DataArray | None = None,
 ) -> Legs:
     """Place the legs on a surface; `entry` is the price of futures and perpetuals without one."""
+    # 1. Time and smile of each leg's expiry.
     held = legs if isinstance(legs, Instruments) else instruments(legs)
     surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))
     years = years_until(surface, held.expiry, argument)
     cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
+
+    # 2. Prices: perpetuals and spot are at spot, futures at the forward unless an entry price is given.
     forward = cut.forward
     if held.has_no_expiry.any():
         spot = where(held.has_no_expiry, _spot_of(surface, argument), forward)
         forward = spot.transpose(*forward.dims)
-    start = forward if entry is None else entry
-    start = where(held.is_spot, 0.0, held.price.fillna(start)).where(~held.is_option)
+    start = held.price.fillna(forward if entry is None else entry)
+    start = where(held.is_spot, 0.0, start).where(~held.is_option)
+
+    # 3. Coins: an inverse contract has a number of USD.
     coins = held.quantity
     if held.is_inverse.any():
         coins = where(held.is_inverse, held.quantity / start, held.quantity)
@@ -324,13 +334,18 @@ def _linear_greek(name: str, legs: Legs, premium: Any) -> xr.DataArray | float:
     if name == "rho":  # only for a future: its forward moves with the rate, ∂F/∂r = T F
         years = legs.year_fraction.where(legs.expires, 0.0)
         return years * (entry / forward if inverse else forward)
+    if not inverse:
+        return 1.0 + 0.0 * forward if name == "delta" else 0.0
     by_forward = {
-        "delta": entry / forward**2 if inverse else 1.0 + 0.0 * forward,
-        "gamma": -2.0 * entry / forward**3 if inverse else 0.0,
-        "speed": 6.0 * entry / forward**4 if inverse else 0.0,
+        "delta": entry / forward**2,
+        "gamma": -2.0 * entry / forward**3,
+        "speed": 6.0 * entry / forward**4,
     }
     return by_forward.get(name, 0.0)
 
+
+_BY_VOLATILITY = {"theta": "vega", "charm": "vanna"}
+"""The derivative by volatility of what each greek is the derivative of by time."""
 
 _UNITS = {
     "value": "currency",
@@ -427,8 +442,10 @@ def scaled_greeks(
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
     # ∂/∂t at constant volatility is −σ/(2T) times the derivative by volatility, plus the effect of the rate.
-    timed = {"theta": "vega", "charm": "vanna"} if placed.rules is not None else {}
-    needed: list[Any] = [*which, *{timed[name] for name in which if name in timed} - {*which}]
+    timed: dict[str, Any] = {}
+    if placed.rules is not None:
+        timed = {name: other for name, other in _BY_VOLATILITY.items() if name in which}
+    needed: list[Any] = list(dict.fromkeys([*which, *timed.values()]))
     greeks = formulas.greeks(
         placed.forward, placed.strike, placed.year_fraction, iv, placed.side,
         which=needed, delta="spot" if premium == "linear" else "pa", interest_rate=rate, premium=premium,
@@ -436,8 +453,8 @@ def scaled_greeks(
     if "delta" in greeks and premium == "inverse":
         # δ_pa = F ∂(B/F)/∂F; the discount is the premium's.
         greeks["delta"] = greeks["delta"] / placed.forward * np.exp(-rate * placed.year_fraction)
-    for name in [name for name in which if name in timed]:
-        by_time = -greeks[timed[name]] * iv / (2.0 * placed.year_fraction)
+    for name, other in timed.items():
+        by_time = -greeks[other] * iv / (2.0 * placed.year_fraction)
         greeks[name] = greeks[name] + (placed.haste() - 1.0) * by_time
     if not placed.is_option.all():
         for name in which:
@@ -483,6 +500,8 @@ def vega_buckets(
         raise ValueError(
             f"deltas must be at least two numbers that ascend from above 0 to below 1, got {list(deltas)}"
         )
+
+    # 1. Vega of each option, and its call delta.
     options = instruments(legs).options
     if not options.strike.size:
         raise ValueError("legs must have at least one option: other legs do not have vega")
@@ -494,13 +513,16 @@ def vega_buckets(
     vega = in_both_currencies(
         lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
     )
-    # The weight of each node: 1 at the node, linear to 0 at its neighbours, constant beyond the ends.
+
+    # 2. The weight of each node: 1 at the node, linear to 0 at its neighbours, constant beyond the ends.
     hats = applied(
         lambda at: np.stack([np.interp(at, nodes, row) for row in np.eye(nodes.size)], axis=-1),
         call,
         out=[["call_delta"]],
         sizes={"call_delta": nodes.size},
     )
+
+    # 3. The share of each expiry in the leg's total variance, and its own volatility there.
     years = surface["year_fraction"].reset_coords(drop=True)
     shares = xr.zeros_like(years * t)
     cut = placed.cut
@@ -509,6 +531,8 @@ def vega_buckets(
         pillar = smile.iv(bucket, k, extrapolate=True).reset_coords(drop=True)
         weight = (share * pillar * own / (iv * t)).where(share != 0.0, 0.0)
         shares = shares + where(years == own, weight, 0.0)
+
+    # 4. The sums over legs.
     buckets = (vega * hats * shares).sum("leg", skipna=False)
     buckets = buckets.transpose("currency", ..., "expiry", "call_delta")
     result = xr.Dataset({"vega": buckets, "total": vega.sum("leg", skipna=False)})

@@ -148,12 +148,16 @@ def quality(
     keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
     if "kind" in table and not column.startswith("rate"):  # mark and index, accounts and positions
         keys.append("kind")
+
+    # 1. One row of the report for each series.
     series, first = numbered_series(table, keys)
     report = table[keys].iloc[first].reset_index(drop=True)
     figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS}
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
     answered = None if requests is None else answered_windows(requests, report)
+
+    # 2. Blocks of whole symbols, so that the points of a large table are never all in memory.
     columns = columns_of(table, column, series)
     place = np.full(len(table), -1, dtype=np.int32)
     placed = 0
@@ -173,6 +177,8 @@ def quality(
             _compare_two_venues(of_block, points, keys_of_block)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
+
+    # 3. The symbols of each venue against each other, over all blocks.
     figures["other_symbol"] = rows_of_other_symbols(columns, place, figures["present"], report)
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
@@ -222,16 +228,27 @@ def _requested_window(
 ) -> _RequestedWindow:
     origin = table.attrs.get("provenance", {})
     queries = [request.get("query", {}) for request in origin.get("requests", [])]
-    starts = [times.instant(query["start"], "start") for query in queries if "start" in query]
-    ends = [times.instant(query["end"], "end") for query in queries if "end" in query]
-    as_of = origin.get("as_of")
-    first = min(starts, default=None) if start is None else times.instant(start, "start")
-    last = max(ends, default=None) if end is None else times.instant(end, "end")
-    given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
-    words = table["resolution"].unique() if "resolution" in table else []
-    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
-    bounds = [None if stamp is None else times.us(stamp) for stamp in (first, last, given, step)]
-    return _RequestedWindow(*bounds)
+    # 1. The arguments, or else the widest window of the requests that made the table.
+    starts = [query["start"] for query in queries if "start" in query]
+    ends = [query["end"] for query in queries if "end" in query]
+    given_start = starts if start is None else [start]
+    given_end = ends if end is None else [end]
+    first = min((times.us(times.instant(stamp, "start")) for stamp in given_start), default=None)
+    last = max((times.us(times.instant(stamp, "end")) for stamp in given_end), default=None)
+
+    # 2. The time of the response; a given end is as good as that.
+    as_of = None
+    if end is not None:
+        as_of = last
+    elif origin.get("as_of") is not None:
+        as_of = times.us(times.instant(origin["as_of"], "as_of"))
+
+    # 3. The step, if the table has a single one.
+    step = None
+    if "resolution" in table and table["resolution"].nunique(dropna=False) == 1:
+        resolution = times.RESOLUTIONS.get(str(table["resolution"].iloc[0]))
+        step = None if resolution is None else times.us(resolution)
+    return _RequestedWindow(first, last, as_of, step)
 
 
 def _examine(
@@ -242,25 +259,27 @@ def _examine(
     answered: Sequence[Array] | None,
     expiries: Floats,
 ) -> None:
+    """Write the figures of each series, except those of its peers."""
     for rows, batch, stated in points.batches():
+        # 1. The steps at both ends; of a single row only the table's own step is known.
+        unknown = np.full(len(rows), np.nan)
         count = batch.there.sum(axis=1)
         gaps, steps = steps_in_force(batch, stated)
         first = last = np.full(len(rows), np.nan if window.step is None else float(window.step))
         if steps.shape[1]:
             first = steps[:, 0]
             last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
+
+        # 2. How far the rows begin and end within the requested window.
         begin = batch.stamps[:, 0]
         end = batch.stamps[:, -1]
-        until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
-        hours = np.full(len(rows), np.nan) if stated is None else row_quantile(stated, 0.5)
-        early = np.zeros(len(rows)) if window.start is None else begin - window.start
-        late = np.zeros(len(rows))
-        if until is not None and window.end is not None:
-            late = np.minimum(until, expiries[rows]) - end
+        early, late = _lacking(window, begin, end, expiries[rows])
         clamped = early > 2 * first
         clamped_end = late > 3 * last
         beyond = np.where(clamped, np.floor(early / first), 0.0)
         beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
+
+        # 3. What is missing, within the rows and at both ends.
         whole = completeness(gaps, steps, count)
         whole["expected"] = whole["expected"] + beyond
         whole["missing"] = whole["missing"] + beyond
@@ -268,25 +287,46 @@ def _examine(
         for at_end, length in ((clamped, early), (clamped_end, late)):
             longest = np.where(at_end, length / 3_600e6, 0.0)
             whole["longest_gap_hours"] = np.maximum(whole["longest_gap_hours"], longest)
+        not_requested = unknown
+        if answered is not None:
+            windows = [answered[row] for row in rows]
+            not_requested = count_not_requested(batch.stamps, gaps, steps, windows)
+
+        # 4. What the table states about its steps, and the values.
+        hours = unknown if stated is None else row_quantile(stated, 0.5)
+        is_open = np.zeros(len(rows))
+        if window.as_of is not None:
+            is_open = end + last > window.as_of
         batch_figures = {
             "start": begin,
             "end": end,
             "present": count,
             "nulls": (batch.there & np.isnan(batch.value)).sum(axis=1),
             **whole,
-            "not_requested": np.full(len(rows), np.nan)
-            if answered is None
-            else count_not_requested(batch.stamps, gaps, steps, [answered[row] for row in rows]),
+            "not_requested": not_requested,
             **value_figures(batch.value, batch.stamps, outlier),
             "clamped": clamped,
             "clamped_end": clamped_end,
             "stated_hours": hours,
             "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * 3_600e6,
             "off_schedule": _off_schedule(batch, steps),
-            "open_last_bucket": np.zeros(len(rows)) if window.as_of is None else end + last > window.as_of,
+            "open_last_bucket": is_open,
         }
         for name, figure in batch_figures.items():
             figures[name][rows] = figure
+
+
+def _lacking(window: _RequestedWindow, begin: Array, end: Array, expiries: Floats) -> tuple[Array, Array]:
+    """Return how much of the requested window is missing before and after each series [µs]."""
+    early = np.zeros(len(begin))
+    late = np.zeros(len(begin))
+    if window.start is not None:
+        early = begin - window.start
+    if window.end is not None:
+        # Nothing is there after the response or the expiry.
+        until = window.end if window.as_of is None else min(window.end, window.as_of)
+        late = np.minimum(until, expiries) - end
+    return early, late
 
 
 def _off_schedule(batch: Batch, steps: Floats) -> Array:
@@ -301,13 +341,15 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
 
 def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
     """Compare the venues of each symbol over the step that most of them share."""
-    prices = column.startswith("price")
-    faults = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
+    kind = column.partition("_")[0]
+    faults = {"rate": ("peer_scale", "peer_sign"), "price": ("peer_scale",)}.get(kind, ())
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign", "peer_lag"):
         figures[name][:] = np.nan
     figures["scale_change_at"][:] = _NEVER
     if not {"symbol", "exchange"} <= set(report.columns):
         return
+
+    # 1. The venues of each symbol side by side; matrices of one width are compared at once.
     bucket = np.full(len(report), np.nan)
     waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
     for rows in _markets(report):
@@ -317,7 +359,9 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         if bucket[rows[0]] > 0.0:
             first, values = points.side_by_side(rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
-    for markets in waiting.values():  # series of one width at once
+
+    # 2. Each series next to the median of its peers.
+    for markets in waiting.values():
         rows = np.concatenate([series[0] for series in markets])
         begin = np.repeat([series[1] for series in markets], [len(series[0]) for series in markets])
         values = np.concatenate([series[2] for series in markets])
@@ -326,7 +370,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
             for compared in (median_of_others, octaves_to_others)
         )
         days = values.shape[1] * bucket[rows] / 86_400e6
-        comparison = compare(values, others, octaves, kind=column.partition("_")[0], days=days)
+        comparison = compare(values, others, octaves, kind=kind, days=days)
         figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
         figures["scale_change"][rows] = comparison.scale_change
         figures["sign_change"][rows] = comparison.sign_change

@@ -70,6 +70,7 @@ def compare(
     are both pinned to their interest rate: these have an exact ratio, 2 if a 4-hour rate is read as an
     eight-hour rate.
     """
+    # 1. Thresholds by kind, and the steps that a series shares with its peers.
     prices = kind == "price"
     changes = _PRICE if prices else _SIZE
     if kind == "rate":  # in few days rates of venues differ for long enough to look like another unit
@@ -78,16 +79,21 @@ def compare(
     values = np.where(both_known, values, np.nan)
     peers = np.where(both_known, peers, np.nan)
     enough = both_known.sum(axis=1) >= 2 * _LEAST
-    # Sizes as logarithms, with a floor so that a rate that passes through zero is not a change of size.
+
+    # 2. Sizes as logarithms, with a floor so that a rate that passes through zero is not a change of size.
     share = 0.0 if prices else 0.02
     floor = share * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
     ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
     agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
+
+    # 3. A lasting change of the size, and a size that is wrong throughout.
     change, at = _change(ratio)
     change = np.where(np.abs(change) >= changes, change, 0.0)
     low, middle, high = row_quantiles(ratio, 0.25, 0.5, 0.75)
     least = _PRICE if prices else np.maximum(_APART * (high - low) / 1.349, _SIZE)
     size = np.where(np.abs(middle) >= least, middle, 0.0)
+
+    # 4. Rates that are pinned to their interest rate have an exact ratio, which noise does not hide.
     if kind == "rate":
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(values / peers)
@@ -122,6 +128,7 @@ def lag_to_twin(values: Floats) -> Floats:
     """
     if values.shape[1] < _TOGETHER:
         return np.zeros(len(values))
+    # 1. Moves in units of the usual one, so that a few large ones do not decide.
     moves = np.diff(values, axis=1)
     size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
     moves = np.clip(moves / size, -3.0, 3.0)
@@ -129,6 +136,8 @@ def lag_to_twin(values: Floats) -> Floats:
     moves = np.where(is_finite, moves, 0.0)
     weights = is_finite.astype(np.float64)
     squares = moves**2
+
+    # 2. The highest correlation with any other series, at a step before, at the same step, a step after.
     best = np.zeros((3, len(values)))
     own = slice(1, -1)
     for place, other in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):

@@ -64,21 +64,26 @@ def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]
     [h] for each gap, NaN for none), the table's step applies: every second row is missing. The same applies
     in a stretch of doubled gaps between two of the same single ones.
     """
+    # 1. Gaps in whole minutes, because stamps are late by some seconds, or in whole steps if shorter.
     gaps = np.where(batch.there[:, 1:], np.diff(batch.stamps, axis=1), np.nan)
     if not gaps.shape[1]:
         return gaps, gaps
     usual = row_quantile(gaps, 0.5)[:, None]
-    # Stamps are late by some seconds: gaps count in whole minutes, or in whole steps where these are shorter.
     unit = np.where(usual >= _MINUTE, _MINUTE, np.maximum(usual, 1.0))
     rounded = np.maximum(np.round(gaps / unit), 1.0) * unit
+
+    # 2. The last gap that is confirmed by equal ones.
     equal = np.zeros(gaps.shape, dtype=bool)
     equal[:, 1:] = rounded[:, 1:] == rounded[:, :-1]
     last = last_valid(confirmed_runs(equal) & np.isfinite(rounded))
-    # Before the first: the commonest of the first twelve gaps, the shortest of equally common ones.
+
+    # 3. Before the first: the commonest of the first twelve gaps, the shortest of equally common ones.
     lead = np.sort(rounded[:, : 4 * CONFIRMING_GAPS], axis=1)
     number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
     first = np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1)
     steps = np.where(last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), first)
+
+    # 4. Rows that are thinned out to a multiple of the step that the table states.
     if stated is not None:
         multiple = steps / (stated * 3_600e6)
         thinned = (np.round(multiple) >= 2.0) & (np.abs(multiple - np.round(multiple)) <= 0.05)
@@ -119,12 +124,15 @@ def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
 
 def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any]:
     """Describe the values of each row without its NaN: frozen, capped, stale and outlying ones."""
+    # 1. Values without NaN first, so that a run continues over a missing value.
     order = np.argsort(np.isnan(value), axis=1, kind="stable")
     value = np.take_along_axis(value, order, axis=1)
     stamps = np.take_along_axis(stamps, order, axis=1)
     finite = np.isfinite(value)
     number = finite.sum(axis=1)
     some = number > 0
+
+    # 2. Runs of one value, and the share of points at the minimum and at the maximum.
     repeats = np.zeros(value.shape, dtype=bool)
     repeats[:, 1:] = finite[:, 1:] & (value[:, 1:] == value[:, :-1])
     lowest = np.where(finite, value, np.inf).min(axis=1, initial=np.inf)
@@ -134,6 +142,8 @@ def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any
         for name, end in (("at_low_share", lowest), ("at_high_share", highest))
     }
     runs = run_lengths(repeats)
+
+    # 3. Points that are far from the median.
     middle = row_quantile(value, 0.5)
     apart = np.abs(value - middle[:, None])
     scale = _spread(apart, middle)
@@ -434,24 +444,26 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     Also returns the row of each point in the table, and by series the number of duplicates, of conflicts, and
     of repeated pages. Settlements within a minute of each other count as one time.
     """
+    # 1. The rows by series and time. Stable: of rows at one time the first in the table stays first.
     number = block.number
     code = columns.series[block.rows] - block.first
     if number <= np.iinfo(np.int16).max:
         code = code.astype(np.int16)  # numpy sorts two bytes by radix
     stamps = columns.stamps[block.rows]
     in_order = bool((stamps[1:] >= stamps[:-1]).all())
-    # Stable: of rows at one time the first in the table stays first.
     order = np.argsort(code, kind="stable") if in_order else np.lexsort([stamps, code])
     code = code[order]
     stamps = stamps[order]
     rows = block.rows[order]
     value = columns.value[rows]
     stated = _stated_hours(columns, rows)
+
+    # 2. Rows that repeat a time. A payment may be stamped twice, some seconds apart: settlements state the
+    # interval that they cover, which is longer.
     repeated = np.zeros(rows.size, dtype=bool)
-    # One payment stamped twice, some seconds apart: settlements have a covered interval, which is longer.
-    late: Any = (
-        0.0 if stated is None else np.where(stated > 0.0, np.minimum(_LATE, 0.05 * stated * 3_600e6), 0.0)[1:]
-    )
+    late: Any = 0.0
+    if stated is not None:
+        late = np.where(stated > 0.0, np.minimum(_LATE, 0.05 * stated * 3_600e6), 0.0)[1:]
     repeated[1:] = (code[1:] == code[:-1]) & (np.diff(stamps) <= late)
     counts = dict.fromkeys(("duplicates", "conflicts", "repeated_pages"), np.zeros(number, dtype=np.int64))
     if repeated.any():
@@ -461,8 +473,10 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
         stamps = stamps[distinct]
         value = value[distinct]
         rows = rows[distinct]
-        stated = None if stated is None else stated[distinct]
-    stated = None if stated is None else np.where(stated > 0.0, stated, np.nan)
+        if stated is not None:
+            stated = stated[distinct]
+    if stated is not None:
+        stated = np.where(stated > 0.0, stated, np.nan)
     bounds = np.searchsorted(code, np.arange(number + 1))
     return Points(stamps, value, stated, bounds), rows, counts
 
@@ -471,7 +485,9 @@ def _stated_hours(columns: Columns, rows: Indices) -> Floats | None:
     if columns.stated is None:
         return None
     stated = columns.stated[rows]
-    return stated if columns.settled is None else np.where(columns.settled[rows], stated, np.nan)
+    if columns.settled is None:
+        return stated
+    return np.where(columns.settled[rows], stated, np.nan)
 
 
 def _count_repeated(
@@ -481,10 +497,12 @@ def _count_repeated(
 
     A repeated page is a run of rows, in the order of the table, that repeat earlier rows with the same value.
     """
-    # index of the first row of the same series and time
+    # 1. Rows that repeat the value of the first row of their series and time.
     original = value[~repeated][np.cumsum(~repeated) - 1]
     same = repeated & ((value == original) | (np.isnan(value) & np.isnan(original)))
-    by_series = np.lexsort([order, code])  # each series in the order of the table
+
+    # 2. Runs of such rows in the order of the table: a page that a response repeats.
+    by_series = np.lexsort([order, code])
     flags = same[by_series]
     owner = code[by_series]
     begins = flags & np.append(True, ~flags[:-1] | (owner[1:] != owner[:-1]))

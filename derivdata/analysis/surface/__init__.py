@@ -175,10 +175,13 @@ def _surface(
         listed = listed._replace(rows=listed.rows.assign(status=listed.rows["status"] | flags(listed)))
     if given is not None:
         given = by_listed_expiry(given, listed.rows, "given")
+    # 1. A few times in one pass: their strikes share a grid.
     surfaces = []
     for chains in _passes(options):
         quotes = smiles_of(chains, attrs, given=of_expiries(given, chains.rows), spot=spot)
         surfaces.append(_fitted(quotes, method=method, weights=weights, loss=loss, moved=moved))
+
+    # 2. The passes one after the other, then the expiries and forwards that no fit has.
     if len(surfaces) == 1:
         surface = surfaces[0]
     else:
@@ -208,22 +211,25 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
     if len(instants) <= size + 1:
         return [options]
     # A pass of one time would have no dim time, so the last pass takes one more.
-    starts = range(0, len(instants) - 1, size)
-    cuts = [instants[start] for start in starts][1:]
-    number = np.searchsorted(np.asarray(cuts), times, side="right")
+    cuts = instants[size : len(instants) - 1 : size]
+    number = np.searchsorted(cuts, times, side="right")
     return [options.select(number == i) for i in range(len(cuts) + 1)]
 
 
 def _fitted(
     quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
-    # Without labels, which are the same all along and which xarray would compare at every step.
-    labels = {} if isinstance(weights, xr.DataArray) else {name: quotes[name] for name in quotes.indexes}
+    # 1. Without labels, which are the same all along and which xarray would compare at every step.
+    labels: dict[Any, xr.DataArray] = {}
+    if not isinstance(weights, xr.DataArray):
+        labels = {name: quotes[name] for name in quotes.indexes}
     quotes = quotes.drop_vars(list(labels))
     k = quotes["log_moneyness"]
     iv = quotes["iv"]
     t = quotes["year_fraction"]
     sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
+
+    # 2. Weights, from the spread if the chain has bid and ask.
     spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
     quoted = spread is not None and bool(spread.notnull().any())
     if isinstance(weights, str) and weights == "spread":
@@ -232,22 +238,27 @@ def _fitted(
         weights = 1.0 / spread.where(spread > 0.0) ** 2
     if loss == "bid_ask" and not quoted:
         raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
-    bid, ask = sides if quoted and (moved or loss == "bid_ask") else (None, None)
     if weights is None and loss == "quote" and spread is not None:
         width = spread.fillna(quotes["iv_ask"]) / 2.0  # the whole ask without a bid
         wide = (width / _WIDE).clip(0.0).fillna(0.0)
         weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
+
+    # 3. The fit; bid and ask are for the bumps, or for the loss.
+    bid, ask = sides if quoted and (moved or loss == "bid_ask") else (None, None)
     surface = fitted(
         k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, loss=loss,
         forward=quotes["forward"], covariance=moved,
     )  # fmt: skip
+
+    # 4. Flags of forwards and options, and of a fit that is outside its quotes at the money.
     own = surface["status"]
     status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
     if moved:
         surface = surface.assign(largest_errors(surface, quotes, spread if quoted else None))
     if spread is not None and quoted:
         level = smile.iv(surface, 0.0, extrapolate=True)
-        low, high = (at_the_money_of(k, quotes[name], "strike") for name in ("iv_bid", "iv_ask"))
+        low = at_the_money_of(k, quotes["iv_bid"], "strike")
+        high = at_the_money_of(k, quotes["iv_ask"], "strike")
         marked = at_the_money_of(k, iv, "strike")
         far = (level < low) | (level > high) | (marked < low) | (marked > high)
         status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
@@ -289,10 +300,8 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     count = len(labels)
     left = np.full(count, np.inf)
     np.fmin.at(left, listed.place, listed.rows["year_fraction"].to_numpy())
-    is_near, is_crossed = (
-        np.bincount(listed.place, (flagged & np.int32(flag)) == 0, minlength=count) == 0
-        for flag in (Status.NEAR_EXPIRY, Status.CROSSED)
-    )
+    is_near = np.bincount(listed.place, (flagged & np.int32(Status.NEAR_EXPIRY)) == 0, minlength=count) == 0
+    is_crossed = np.bincount(listed.place, (flagged & np.int32(Status.CROSSED)) == 0, minlength=count) == 0
 
     # 2. The expiries of the chain and of the fit.
     columns = {name: plain(labels.loc[complete, name]) for name in labels}
@@ -448,12 +457,15 @@ def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) ->
     """Regress moves of volatility on moves of the forward, and on these times the earlier skew."""
     series = [values.chunk(time=-1) if values.chunks else values for values in (level, skew, forward)]
     slopes = applied(_regressed, *series, core=[["time"]] * 3, out=[[]] * 4, types=[np.float64] * 4)
-    names = ("spot_beta", "spot_beta_error", "skew_stickiness", "skew_stickiness_error")
-    units = ("1/√year", "1/√year", "1", "1")
-    return {
-        name: slope.reset_coords(drop=True).assign_attrs(units=unit)
-        for name, slope, unit in zip(names, slopes, units, strict=True)
+    units = {
+        "spot_beta": "1/√year",
+        "spot_beta_error": "1/√year",
+        "skew_stickiness": "1",
+        "skew_stickiness_error": "1",
     }
+    for slope, unit in zip(slopes, units.values(), strict=True):
+        slope.attrs["units"] = unit
+    return {name: slope.reset_coords(drop=True) for name, slope in zip(units, slopes, strict=True)}
 
 
 def _regressed(level: Floats, skew: Floats, forward: Floats) -> tuple[Floats, ...]:
@@ -469,10 +481,13 @@ def _slope(cause: Floats, moved: Floats) -> tuple[Floats, Floats]:
     """Return the slope of moves on their cause along the last axis, and its error; NaN for two or fewer."""
     both = ~(np.isnan(cause) | np.isnan(moved))
     count = both.sum(axis=-1)
-    x, y = (
-        np.where(both, values - (np.where(both, values, 0.0).sum(axis=-1) / count)[..., None], 0.0)
-        for values in (cause, moved)
-    )
+
+    def centred(values: Floats) -> Floats:
+        mean = np.where(both, values, 0.0).sum(axis=-1) / count
+        return np.where(both, values - mean[..., None], 0.0)
+
+    x = centred(cause)
+    y = centred(moved)
     square = (x**2).sum(axis=-1)
     slope = (x * y).sum(axis=-1) / square
     spread = (x**2 * (y - slope[..., None] * x) ** 2).sum(axis=-1) * count / (count - 2)

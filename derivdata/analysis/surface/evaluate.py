@@ -188,23 +188,31 @@ def at(
         expiry = _days(tenor) / 365.0
     if strike is not None and target_delta is not None:
         raise ValueError("strike and target_delta exclude each other: pass one of them")
+
+    # 1. The smile at the time to expiry.
     years = _years(surface, expiry)
     cut = at_maturity(surface, years, extrapolate=extrapolate, clock=clock)
     forward = cut.forward
-    wanted = None if target_delta is None else bare(target_delta, "target_delta")
+
+    # 2. The place of the option: at its strike, at its delta, or at the forward.
+    wanted: Any = None
     if strike is not None:
         require_variables(surface, "surface", ("forward",))
         ratio: Any = bare(strike, "strike") / forward
         k = np.log(ratio)
-    elif wanted is not None:
+    elif target_delta is not None:
+        wanted = bare(target_delta, "target_delta")
         k = at_delta(cut, wanted, delta, interest_rate).where(wanted.notnull())
     else:
         k = xr.zeros_like(forward).where(cut.share_before.notnull())
+
+    # 3. Volatility and delta there; the side is that of the target, or out of the money.
     vol = volatility(cut.total_variance(k), cut.year_fraction)
     k = k * xr.ones_like(vol)
-    out_of_the_money = where(k < 0.0, "put", "call") if wanted is None else where(wanted < 0.0, "put", "call")
+    signed = k if wanted is None else wanted
+    sides: Any = side or where(signed < 0.0, "put", "call")
     greek = formulas.greeks(
-        1.0, np.exp(k), cut.year_fraction, vol, out_of_the_money if side is None else side,
+        1.0, np.exp(k), cut.year_fraction, vol, sides,
         which=("delta",), delta=delta, interest_rate=interest_rate,
     )  # fmt: skip
     lost = cut.share_before.notnull() & k.isnull() & (wanted is not None)
@@ -214,15 +222,17 @@ def at(
         "delta": greek["delta"], "year_fraction": years, "status": status.astype(np.int32),
     }  # fmt: skip
     result = xr.Dataset({name: variable.drop_attrs() for name, variable in variables.items()})
-    labels = result.transpose(*vol.dims).rename(instant="expiry") if "instant" in result.dims else result
-    return with_units(labels.assign_attrs(origin_attrs(surface)), _UNITS)
+    if "instant" in result.dims:
+        result = result.transpose(*vol.dims).rename(instant="expiry")
+    return with_units(result.assign_attrs(origin_attrs(surface)), _UNITS)
 
 
 def _days(tenor: str | pd.Timedelta | Sequence[str | pd.Timedelta]) -> Any:
     """Return one or several times to expiry in days."""
+    day = pd.Timedelta(1, "D")
     if isinstance(tenor, str | pd.Timedelta):
-        return length(tenor, "tenor") / pd.Timedelta(1, "D")
-    return np.array([length(value, "tenor") / pd.Timedelta(1, "D") for value in tenor])
+        return length(tenor, "tenor") / day
+    return np.array([length(value, "tenor") / day for value in tenor])
 
 
 def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
@@ -251,12 +261,10 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
     labels = list(expiry) if several else [expiry]
     if all(isinstance(stamp, int | float | np.number) for stamp in labels):
         return bare(expiry, "maturity", "expiry")
-    gaps = [pd.api.types.is_scalar(stamp) and pd.isna(stamp) for stamp in labels]
-    stamps = [
-        np.datetime64("NaT") if gap else naive_utc(stamp_of(stamp, "expiry"))
-        for stamp, gap in zip(labels, gaps, strict=True)
-    ]
-    label = np.array(stamps, dtype="datetime64[us]")
+    label = np.full(len(labels), np.datetime64("NaT", "us"))
+    for place, stamp in enumerate(labels):
+        if not (pd.api.types.is_scalar(stamp) and pd.isna(stamp)):
+            label[place] = naive_utc(stamp_of(stamp, "expiry"))
     instants = xr.DataArray(label, {"instant": label}, ["instant"])
     return years_until(surface, instants if several else instants[0].drop_vars("instant"))
 
@@ -305,9 +313,8 @@ def _mixed(
     first, second = (
         [total_variance(k, own, derivative=order) for order in (0, 1, 2)] for own in slices_of_pair(raws)
     )
-    alone = kernel(
-        k, *(share_before * before + share_after * after for before, after in zip(first, second, strict=True))
-    )
+    pairs = zip(first, second, strict=True)
+    alone = kernel(k, *(share_before * before + share_after * after for before, after in pairs))
     if not np.isfinite(price_share).any():
         return alone
     mean = price_share * kernel(k, *first) + (1.0 - price_share) * kernel(k, *second)
@@ -377,6 +384,8 @@ def local_volatility(
     k = bare(log_moneyness, "log_moneyness")
     weighted = density(cut, k, weighted=True)
     twice_slope = elementwise(_slope_in_time, cut.slope, *cut.parameters, k)
+
+    # Where both vanish far in the wings, their ratio is rounding.
     variance = twice_slope / weighted
     positive = (twice_slope > 0.0) & (weighted > 0.0)
     vanished = (abs(twice_slope) < 1e-290) | (abs(weighted) < 1e-290)
@@ -408,6 +417,7 @@ def _slope_in_time(
     """
     *raws, k = parts
     first, second = slices_of_pair(raws)
+    # 1. One smile, whose total variance is linear in time.
     w1 = total_variance(k, first)
     w2 = total_variance(k, second)
     both = share_after > 0.0
@@ -415,10 +425,13 @@ def _slope_in_time(
     alone = np.asarray(_vega(k, share_before * w1 + share_after * w2) * change)
     if not np.isfinite(price_share).any():
         return alone
+
+    # 2. Two smiles whose prices are mixed; the mixture keeps the volatility at the money.
     level1 = total_variance(0.0, first)
     level2 = total_variance(0.0, second)
     middle = share_before * level1 + share_after * level2
     rate = -slope * (level2 - level1) / (2.0 * np.sqrt(middle)) / (np.sqrt(level2) - np.sqrt(level1))
     side = np.where(k > 0.0, "call", "put")
-    prices = [formulas.price(1.0, np.exp(k), 1.0, np.sqrt(w), side) for w in (w1, w2)]
-    return np.where(np.isfinite(price_share), 2.0 * rate * (prices[0] - prices[1]), alone)
+    price1 = formulas.price(1.0, np.exp(k), 1.0, np.sqrt(w1), side)
+    price2 = formulas.price(1.0, np.exp(k), 1.0, np.sqrt(w2), side)
+    return np.where(np.isfinite(price_share), 2.0 * rate * (price1 - price2), alone)

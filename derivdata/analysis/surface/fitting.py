@@ -75,13 +75,9 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
         np.int32(0),
     )
     order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
-    k, iv, weight, bid, ask = (
-        np.take_along_axis(values, order[..., None], 1) for values in (k, iv, weight, bid, ask)
-    )
-    t = np.take_along_axis(t, order, 1)
-    n = np.take_along_axis(n, order, 1)
-    status = np.take_along_axis(status, order, 1)
-    return QuoteGrid(k, iv, weight, bid, ask, t, n, status, (status == 0).sum(axis=1), order)
+    by_strike = [np.take_along_axis(values, order[..., None], 1) for values in (k, iv, weight, bid, ask)]
+    t, n, status = (np.take_along_axis(values, order, 1) for values in (t, n, status))
+    return QuoteGrid(*by_strike, t, n, status, (status == 0).sum(axis=1), order)
 
 
 def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:
@@ -101,6 +97,7 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     spread inside, because least squares end at the edge of the free region, and for many quotes just beyond
     it.
     """
+    # 1. The quotes of these surfaces, without columns that none of them uses.
     usable = np.arange(count) < ordered.usable[rows, None]
     k, iv, weight = (values[rows, :count] for values in (ordered.k, ordered.iv, ordered.weight))
     weight = np.where(usable[..., None], weight, 0.0)
@@ -109,7 +106,9 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     t = ordered.t[rows, :count, None]
     here = weight > 0.0
     bid, ask = (values[rows, :count, :strikes] for values in (ordered.bid, ordered.ask))
-    # With one side only, the other is open; with neither, or if they cross, the quote itself is both.
+
+    # 2. The free region of each quote. With one side only, the other is open; with neither, or if they
+    # cross, the quote itself is both.
     crossed = bid > ask
     has_bid = here & np.isfinite(bid) & ~crossed
     has_ask = here & np.isfinite(ask) & ~crossed
@@ -118,6 +117,8 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     room = np.where(has_ask, _EDGE * (ask - least), 0.0)
     floor = np.where(has_bid, bid + room, 0.0)
     ceiling = ask - room
+
+    # 3. The same in total variance, and the scale of a residual.
     w = np.where(here, middle * middle * t, 1.0)
     scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
     k = np.where(here, k, 0.0)
@@ -272,12 +273,9 @@ def fitted(
         "strip_high": (high, "log-moneyness"),
         "atm_error_vol": (error, "1/√year"),
     }
-    return surface.assign(
-        {
-            name: variable.reset_coords(drop=True).assign_attrs(units=unit)
-            for name, (variable, unit) in more.items()
-        }
-    )
+    for name, (variable, unit) in more.items():
+        surface = surface.assign({name: variable.reset_coords(drop=True).assign_attrs(units=unit)})
+    return surface
 
 
 def _between(quotes: LabelledQuotes) -> xr.DataArray:
@@ -357,8 +355,10 @@ def _block(
     k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool, refined: bool
 ) -> list[Any]:
     """Return parameters and `FACTS` of surfaces on one axis, expiries in the given order."""
+    # 1. eSSVI, which has arbitrage nowhere, then SVI from there, then bumps. Bid and ask are used by the
+    # bumps, not by the search.
     whole = ordered = arrange(k, iv, t, weight, bid, ask)
-    if refined:  # bid and ask are used by the bumps, not by the search
+    if refined:
         nothing = np.full_like(ordered.bid, np.nan)
         ordered = ordered._replace(bid=nothing, ask=nothing)
     parameters, nfev, status = _essvi(ordered)
@@ -366,6 +366,8 @@ def _block(
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
     if refined:
         parameters = _refined(whole, Raw(*parameters))
+
+    # 2. Errors of the slices, and those that miss their quotes in one direction.
     slices = slice_of(parameters) if joint else ssvi_to_raw(*parameters)
     w = total_variance(ordered.k, slice_of([values[..., None] for values in slices]))
     here = ordered.weight > 0.0
@@ -377,6 +379,8 @@ def _block(
     quoted = np.where(here, ordered.iv, np.nan)
     off = off_quotes(model, ordered.k, quoted, ordered.t, ordered.bid, ordered.ask) & (ordered.status == 0)
     status |= np.where(off, np.int32(Status.OFF_QUOTES), np.int32(0))
+
+    # 3. Parameters and `FACTS` in the order in which the expiries came.
     out: list[NDArray[Any]] = [*parameters, rmse, ordered.n, nfev]
     for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):  # of log-moneyness, NaN without quotes
         end = pick(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
@@ -439,6 +443,7 @@ def _joint(
     ordered: QuoteGrid, natural: tuple[Floats, ...], nfev: NDArray[np.int32], status: NDArray[np.int32]
 ) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
     """Return raw parameters of the joint SVI fit, started from eSSVI; eSSVI itself if no surface is free."""
+    # 1. Start from eSSVI.
     start = ssvi_to_raw(*natural)
     count = int(np.max(ordered.usable, initial=0))
     if not count:
@@ -455,6 +460,8 @@ def _joint(
         middle = Raw(*(np.where(place, new, old) for new, old in zip(joint.raw, begin, strict=True)))
         joint = fit_joint(quotes, at, live, middle)
         joint = joint._replace(nfev=joint.nfev + spent)
+
+    # 2. Where the search found a free surface it replaces eSSVI, and its flags.
     free = joint.free[:, None] & live
     for parameter, value in zip(start, joint.raw, strict=True):
         parameter[:, :count] = np.where(free, value, parameter[:, :count])

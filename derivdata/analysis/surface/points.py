@@ -130,8 +130,8 @@ def at_tenors(
     errors: bool = False,
 ) -> xr.Dataset:
     """Return the points, with their errors; and if `more` also ``forward``, ``skew`` and ``level``."""
-    days = [length(tenor, "tenors") / pd.Timedelta(1, "D") for tenor in tenors]
-    tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
+    lengths = pd.to_timedelta([length(tenor, "tenors") for tenor in tenors])
+    tenor = xr.DataArray(np.asarray(lengths / pd.Timedelta(1, "D"), dtype=np.float64), dims="tenor")
 
     def cut_at(part: xr.Dataset) -> xr.Dataset:
         cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
@@ -164,19 +164,26 @@ def points_of(
     cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, interest_rate: float
 ) -> xr.Dataset:
     """Return the points of a cut; parameters and result as in `constant_maturity`."""
+    # 1. The deltas that the points need, of calls and puts; NaN is the money.
     parsed = {point: _parsed(point) for point in points}
-    deltas = sorted({size for _, size in parsed.values()} - {0})
-    names = ["atm", *(f"{side}{size}" for size in deltas for side in ("call", "put"))]
-    target = xr.DataArray(
-        [np.nan, *(sign * size / 100 for size in deltas for sign in (1, -1))], dims="target"
-    )
-    places = at_delta(cut, target, delta, interest_rate, centre=atm)
-    by_target = volatility(cut.total_variance(places), cut.year_fraction)
+    names = ["atm"]
+    targets = [np.nan]
+    for size in sorted({size for _, size in parsed.values()} - {0}):
+        names += [f"call{size}", f"put{size}"]
+        targets += [size / 100, -size / 100]
+
+    # 2. Where options have them, and the volatility there.
+    places = at_delta(cut, xr.DataArray(targets, dims="target"), delta, interest_rate, centre=atm)
+    by_target = volatility(cut.total_variance(places), cut.year_fraction).reset_coords(drop=True)
     vols = {name: by_target.isel(target=i) for i, name in enumerate(names)}
-    out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
-    out["status"] = _status(cut, places)
-    result = xr.Dataset({name: variable.reset_coords(drop=True) for name, variable in out.items()})
-    result = with_units(result, dict.fromkeys(set(out) - {"status"}, "1/√year"))
+
+    # 3. The points from these volatilities.
+    result = xr.Dataset()
+    for point, (kind, size) in parsed.items():
+        result[point] = _value(kind, size, vols)
+    out = set(result)
+    result["status"] = _status(cut, places).reset_coords(drop=True)
+    result = with_units(result, dict.fromkeys(out, "1/√year"))
     return result.assign_attrs(delta=delta, atm=atm)
 
 
@@ -184,32 +191,32 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
     """Return the standard error of each point, by its slopes in the parameters of both slices."""
     squares = dict.fromkeys(points, xr.zeros_like(cut.share_before))
     for side in ("before", "after"):
+        # 1. Slopes of the points in each parameter, by differences a thousandth of its error apart.
         fit = getattr(cut, side)
         covariance = fit["covariance"]
         slopes = []
         for place, name in enumerate(Raw._fields):
             step = 1e-3 * covariance.isel(parameter=place, other_parameter=place) ** 0.5 + 1e-9
-            up, down = (
-                points_of(
-                    cut._replace(**{side: fit.assign({name: fit[name] + sign * step})}), points, **conventions
-                )
-                for sign in (1.0, -1.0)
-            )
+            higher = cut._replace(**{side: fit.assign({name: fit[name] + step})})
+            lower = cut._replace(**{side: fit.assign({name: fit[name] - step})})
+            up = points_of(higher, points, **conventions)
+            down = points_of(lower, points, **conventions)
             slopes.append((up - down) / (2.0 * step))
         slope = xr.concat(slopes, "parameter", coords="minimal", compat="override")
         other = slope.rename(parameter="other_parameter")
+
+        # 2. The variance of each point; beyond the first and last expiry the second slice has no share.
         for point in points:
-            square = (slope[point] * covariance * other[point]).sum(
-                ["parameter", "other_parameter"], skipna=False
-            )
-            # Beyond the first and last expiry the second slice has no share.
-            squares[point] = squares[point] + (
-                square if side == "before" else square.where(cut.share_after > 0.0, 0.0)
-            )
-    return {
-        f"{point}_error": (square**0.5).reset_coords(drop=True).assign_attrs(units="1/√year")
-        for point, square in squares.items()
-    }
+            product = slope[point] * covariance * other[point]
+            square = product.sum(["parameter", "other_parameter"], skipna=False)
+            if side == "after":
+                square = square.where(cut.share_after > 0.0, 0.0)
+            squares[point] = squares[point] + square
+    errors = {}
+    for point, square in squares.items():
+        error = (square**0.5).reset_coords(drop=True)
+        errors[f"{point}_error"] = error.assign_attrs(units="1/√year")
+    return errors
 
 
 def _value(kind: str, size: int, vols: dict[str, xr.DataArray]) -> xr.DataArray:
@@ -265,12 +272,17 @@ def falling_root(excess: Callable[[Floats], Floats], grid: Floats, steps: int = 
 
     Between the two places of the grid by the Illinois rule.
     """
+    # 1. The fall nearest 0, and the function on both sides of it.
     values = excess(grid)
     grid = np.broadcast_to(grid, values.shape)
     falls = (values[..., :-1] >= 0.0) & (values[..., 1:] < 0.0)
     at = np.where(falls, np.abs(grid[..., :-1]), np.inf).argmin(axis=-1)[..., None]
-    low, high = (np.take_along_axis(grid, at + i, -1) for i in (0, 1))
-    f_low, f_high = (np.take_along_axis(values, at + i, -1) for i in (0, 1))
+    low = np.take_along_axis(grid, at, -1)
+    high = np.take_along_axis(grid, at + 1, -1)
+    f_low = np.take_along_axis(values, at, -1)
+    f_high = np.take_along_axis(values, at + 1, -1)
+
+    # 2. The secant, whose value at an end that stays is halved (Illinois), so that the other end moves too.
     root = low = np.where(falls.any(axis=-1, keepdims=True), low, np.nan)
     side = np.zeros_like(low)
     for _ in range(steps):
@@ -360,12 +372,15 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
 
 def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
     """Return the place of the minimum rise of each slice, along the last axis, over the previous expiry."""
+    # 1. Each slice and the one before it.
     t, usable, *parameters = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
     later = slice_of([values[..., None] for values in parameters])
     earlier = slice_of(
         [np.take_along_axis(values, np.maximum(before, 0), -1)[..., None] for values in parameters]
     )
+
+    # 2. The lowest rise on a grid that is dense at the money, zoomed in.
     width = np.sqrt(np.maximum(total_variance(0.0, earlier), _FLOOR**2))
     end = np.arcsinh(_FARTHEST / width)
     low = -end
@@ -380,7 +395,8 @@ def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats,
         low = np.maximum(place - step, -end)
         high = np.minimum(place + step, end)
     paired = usable & (before >= 0)
-    gap, k = (np.where(paired, np.take_along_axis(values, at, -1)[..., 0], np.nan) for values in (rise, k))
+    gap = np.where(paired, np.take_along_axis(rise, at, -1)[..., 0], np.nan)
+    k = np.where(paired, np.take_along_axis(k, at, -1)[..., 0], np.nan)
     return gap, k, usable & (~paired | (gap >= -TOLERANCE))
 
 
@@ -416,15 +432,18 @@ def forward_variance(
     ValueError
         `near` is not before `far`; what `total_variance` raises.
     """
-    times = [_plain(maturities, name) for maturities, name in ((near, "near"), (far, "far"))]
-    if len({maturities.sizes["maturity"] for maturities in times if "maturity" in maturities.dims}) > 1:
+    start = _plain(near, "near")
+    end = _plain(far, "far")
+    has_both = "maturity" in start.dims and "maturity" in end.dims
+    if has_both and start.sizes["maturity"] != end.sizes["maturity"]:
         raise ValueError("near and far must have the same length")
-    if not bool((times[0] < times[1]).all()):
+    if not bool((start < end).all()):
         raise ValueError("near must be before far: both are times to expiry in years")
-    cuts = [at_maturity(surface, t, extrapolate=extrapolate, clock=clock) for t in times]
+    before = at_maturity(surface, start, extrapolate=extrapolate, clock=clock)
+    after = at_maturity(surface, end, extrapolate=extrapolate, clock=clock)
     k = bare(log_moneyness, "log_moneyness")
-    result = _between(*(cut.total_variance(k) for cut in cuts), *times)
-    status = (cuts[0].status | cuts[1].status | result["status"]).astype(np.int32)
+    result = _between(before.total_variance(k), after.total_variance(k), start, end)
+    status = (before.status | after.status | result["status"]).astype(np.int32)
     return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/√year"})
 
 
@@ -470,7 +489,7 @@ def term_structure(
         surface, tenors=("7d", "30d", "90d"), points=[point], delta=delta, atm=atm,
         interest_rate=interest_rate, clock=clock,
     )[name]  # fmt: skip
-    week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
+    week, month, quarter = fixed.drop_vars("tenor").transpose("tenor", ...)
     out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
     per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/√year")
     units = {"forward_variance": "1/year", "total_variance": "1", "ratio_7d_30d": "1"} | per_root
@@ -496,8 +515,10 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
     """Return the time and total variance of the previous expiry; 0 and 0 before the first."""
     t, w = np.broadcast_arrays(t, w)
     at = previous(t, np.isfinite(w))
-    last = [np.where(at < 0, 0.0, np.take_along_axis(values, np.maximum(at, 0), -1)) for values in (t, w)]
-    return last[0], last[1]
+    place = np.maximum(at, 0)
+    last_t = np.where(at < 0, 0.0, np.take_along_axis(t, place, -1))
+    last_w = np.where(at < 0, 0.0, np.take_along_axis(w, place, -1))
+    return last_t, last_w
 
 
 def _plain(value: Any, argument: str) -> xr.DataArray:
