@@ -101,9 +101,10 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
 
 
 def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:
-    times = counts[dim].to_numpy() if dim in counts.coords else np.empty(0)
-    if times.dtype.kind != "M":
+    """Return the calendar place of each bucket, None without times."""
+    if dim not in counts.coords or counts[dim].dtype.kind != "M":
         return None
+    times = counts[dim].to_numpy()
     hours = times.astype("datetime64[h]").astype(np.int64)
     day = hours // 24
     # 1970-01-01 was a Thursday: days 2 and 3 of each week from then on are Saturdays and Sundays.
@@ -111,17 +112,24 @@ def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:
 
 
 def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
+    # 1. The ratio, if the counts vary more than those of independent events.
     finite = np.isfinite(counts)
     n = int(finite.sum())
     level = np.asarray(counts, dtype=np.float64)
-    status = BranchingStatus(0) if n >= _LEAST else BranchingStatus.TOO_FEW
-    mean = float(level[finite].mean()) if n else np.nan
-    power = float(((level[finite] - mean) ** 2).sum()) if n else np.nan
+    status = BranchingStatus(0)
+    if n < _LEAST:
+        status = BranchingStatus.TOO_FEW
+    if not n:
+        return np.nan, int(status | BranchingStatus.NO_EXCESS)
+    mean = float(level[finite].mean())
+    power = float(((level[finite] - mean) ** 2).sum())
     if not power / max(n, 1) > mean:
         return np.nan, int(status | BranchingStatus.NO_EXCESS)
     ratio = _ratio(power / n, mean)
     if n < _LEAST:
         return ratio, int(status | BranchingStatus.CANNOT_TELL)
+
+    # 2. What a daily and weekly cycle explains of it, and correlation beyond that.
     residuals = level - mean
     if clock is None or np.unique(clock.day[finite]).size < _DAYS:
         status |= BranchingStatus.CANNOT_TELL
@@ -139,7 +147,9 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
 
 def _ratio(variance: float, mean: float) -> float:
     """Return 1 − √(mean/variance): long buckets of a Hawkes process have variance/mean 1/(1 − n)²."""
-    return 1.0 - float(np.sqrt(mean / variance)) if variance > mean else 0.0
+    if not variance > mean:
+        return 0.0
+    return 1.0 - float(np.sqrt(mean / variance))
 
 
 def _follows_clock(level: Floats, finite: Bools, clock: _Clock) -> bool:
@@ -164,13 +174,16 @@ def _follows_clock(level: Floats, finite: Bools, clock: _Clock) -> bool:
 def _differ(groups: Any, lost: int = 0) -> bool:
     """Return whether groups have different means, by an F test minus `lost` degrees of freedom."""
     groups = [group for group in groups if len(group)]
-    size = sum(len(group) for group in groups)
+    size = sum(map(len, groups))
     free = size - len(groups) - lost
     if len(groups) < 2 or free < 1:
         return False
     centre = sum(group.sum() for group in groups) / size
-    between = sum(len(group) * (group.mean() - centre) ** 2 for group in groups)
-    inside = sum(((group - group.mean()) ** 2).sum() for group in groups)
+    between = 0.0
+    inside = 0.0
+    for group in groups:
+        between += len(group) * (group.mean() - centre) ** 2
+        inside += ((group - group.mean()) ** 2).sum()
     statistic = (between / (len(groups) - 1)) / max(inside / free, 1e-300)
     return bool(fdtrc(len(groups) - 1, free, statistic) < _CHANCE)
 
@@ -245,26 +258,36 @@ def bucket(
         Columns are missing, an order is duplicated, a side is neither ``long`` nor ``short``, or times have
         no zone.
     """
+    # 1. The place of each order in time and along `by`.
     by = check_orders(events, by)
     width = times.length(freq, "freq")
     labels = _labels(events, width, start, end)
-    # One number per cell (row-major over `by` and time), summed by bincount: no groupby of wide frames.
     inside = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + width)]
     place = ((inside["time"] - labels[0]) // width).to_numpy(dtype=np.intp)
-    keys = [pd.factorize(np.asarray(inside[name], dtype=object), sort=True) for name in by]
-    shape = (*(len(names) for _, names in keys), len(labels))
-    at = (*(codes for codes, _ in keys), place)
+    codes = []
+    coords: dict[str, Any] = {}
+    for name in by:
+        own, coords[name] = pd.factorize(np.asarray(inside[name], dtype=object), sort=True)
+        codes.append(own)
+    at = (*codes, place)
+    shape = (*map(len, coords.values()), len(labels))
+
+    # 2. Sums by cell (row-major over `by` and time) with bincount: a groupby of wide frames takes longer.
     value = inside["value_usd"].to_numpy(dtype=np.float64)
-    added = {f"{side}_usd": np.where(inside["side"] == side, value, 0.0) for side in ("long", "short")}
-    data = {
-        name: ([*by, "time"], _summed(at, weights, shape), {"units": "1" if name == "count" else "USD"})
-        for name, weights in (added | {"count": np.ones(len(inside))}).items()
+    weights = {
+        "long_usd": np.where(inside["side"] == "long", value, 0.0),
+        "short_usd": np.where(inside["side"] == "short", value, 0.0),
+        "count": np.ones(len(inside)),
     }
-    coords = {name: names for name, (_, names) in zip(by, keys, strict=True)}
+    units = {"long_usd": "USD", "short_usd": "USD", "count": "1"}
+    data = {}
+    for name, unit in units.items():
+        data[name] = ([*by, "time"], _summed(at, weights[name], shape), {"units": unit})
     result = xr.Dataset(data, coords=coords | {"time": times.naive_utc(labels).as_unit("us")})
-    observed_share = xr.DataArray(
-        _observed_shares(labels, width, coverage), dims="time", attrs={"units": "fraction"}
-    )
+
+    # 3. Buckets that were not observed are unknown, not 0.
+    observed = _observed_shares(labels, width, coverage)
+    observed_share = xr.DataArray(observed, dims="time", attrs={"units": "fraction"})
     if coverage is not None:
         result = result.map(lambda values: values.where(observed_share > 0), keep_attrs=True)
     result["imbalance"] = imbalance(result["long_usd"], result["short_usd"]).assign_attrs(units="fraction")
@@ -398,6 +421,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     >>> int(runs["count"].sum()) == len(orders)
     True
     """
+    # 1. Orders by group and time.
     by = check_orders(events, by)
     columns = [*by, "start", "end", "count", "value_usd", "imbalance", "venues", "peak_10s_usd", "price_move"]
     if not len(events):
@@ -407,16 +431,20 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     order = np.lexsort([stamps, *(codes for codes, _ in reversed(keys.values()))])
     events = events.iloc[order]
     stamps = stamps[order]
-    # `opens`: whether an order opens a cluster, as it is later than the gap or of another group.
+
+    # 2. An order opens a cluster if it comes later than the gap or belongs to another group.
     opens = np.append(True, np.diff(stamps) > times.length(gap, "gap") // pd.Timedelta(1, "us"))
     for codes, _ in keys.values():
         opens[1:] |= np.diff(codes[order]) != 0
     first = np.flatnonzero(opens)
     last = np.append(first[1:], stamps.size) - 1
     cluster = np.cumsum(opens) - 1
+
+    # 3. The figures of each cluster, whose rows are adjacent.
     value = events["value_usd"].to_numpy(dtype=np.float64)
     sides = np.asarray(events["side"], dtype=object)
-    long, short = (np.add.reduceat(np.where(sides == side, value, 0.0), first) for side in ("long", "short"))
+    long = np.add.reduceat(np.where(sides == "long", value, 0.0), first)
+    short = np.add.reduceat(np.where(sides == "short", value, 0.0), first)
     table = pd.DataFrame({name: names[codes[order[first]]].tolist() for name, (codes, names) in keys.items()})
     for name, rows in (("start", first), ("end", last)):
         table[name] = events["time"].array[rows]
@@ -500,10 +528,11 @@ def cascades(
 def _past_quantiles(ordered: pd.DataFrame, quantile: float, history: int) -> Array:
     """Return the quantile (linear) of the values that were final before each start; −inf below `history`."""
     by_end = ordered.sort_values("end", kind="stable")
-    ends, starts = (
-        np.asarray(column.dt.as_unit("us").array.asi8) for column in (by_end["end"], ordered["start"])
-    )
+    ends = np.asarray(by_end["end"].dt.as_unit("us").array.asi8)
+    starts = np.asarray(ordered["start"].dt.as_unit("us").array.asi8)
     ended = np.searchsorted(ends, starts, side="left")
     final = by_end["value_usd"].expanding().quantile(quantile).to_numpy(dtype=np.float64)
+    if not final.size:
+        return final
     enough = ended >= max(history, 1)
-    return np.where(enough, final[np.maximum(ended, 1) - 1] if final.size else np.nan, -np.inf)
+    return np.where(enough, final[np.maximum(ended, 1) - 1], -np.inf)

@@ -170,8 +170,7 @@ def by_session(
     array([1., 4.])
     """
     bounds, kinds = _bounds(sessions)
-    panels = [panel for panel in (mark, funding, oi) if panel is not None]
-    if not panels or (index is not None and mark is None):
+    if (mark is None and funding is None and oi is None) or (index is not None and mark is None):
         raise ValueError("mark, funding or oi is missing: pass at least one; index needs mark")
     spent = {"bounds": bounds, "kinds": kinds}
     results = []
@@ -184,6 +183,7 @@ def by_session(
         units = {"mean_oi": str(unit_of(amounts, "oi")), "oi_hours": "h"}
         results.append(_over_sessions(_mean, amounts, units=units, spent=spent, name="oi"))
     result = _joined(results).assign_coords(session=list(SESSIONS))
+    # The hours of the calendar, also of sessions in which no panel has a value.
     total = [float(np.diff(hours_at(bounds, bounds[0]))[kinds == at].sum()) for at in range(len(SESSIONS))]
     return result.assign(hours=("session", total, {"units": "h"}))
 
@@ -241,12 +241,16 @@ def closures(
     (['weekend'], array([65.5]), array([100.]))
     """
     bounds, kinds = _bounds(sessions)
-    if all(panel is None for panel in (mark, index, funding, oi)):
+    if mark is None and index is None and funding is None and oi is None:
         raise ValueError("mark, index, funding or oi is missing: pass at least one")
+
+    # 1. Closes and the opens after them.
     begins, ends, names = _closures(bounds, kinds)
     delay = length(after, "after") / pd.Timedelta(1, "us")
     opens = ends + np.timedelta64(round(delay), "us")
     spans = {"begins": begins, "ends": ends}
+
+    # 2. Moves of prices between them.
     results = []
     marks = None if mark is None else require(mark, "time", units="USD", name="mark")
     levels = None if index is None else require(index, "time", units="USD", name="index")
@@ -262,6 +266,8 @@ def closures(
         _require_labels([at_close, at_open])
         implied = 1e4 * (at_open / at_close - 1.0)
         results.append(implied.assign_attrs(units="bps").to_dataset(name="implied_gap_bps"))
+
+    # 3. Funding and open interest, and what a long earned.
     if funding is not None:
         results.append(_paid(funding, spans))
     if oi is not None:
@@ -285,9 +291,8 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
     require_columns(sessions, "sessions", others=("session", "start", "end"))
     if not len(sessions):
         raise ValueError("sessions is empty: pass the result of dd.analysis.sessions.calendar")
-    starts, ends = (
-        naive_utc(pd.DatetimeIndex(sessions[name])).as_unit("us").to_numpy() for name in ("start", "end")
-    )
+    starts = naive_utc(pd.DatetimeIndex(sessions["start"])).as_unit("us").to_numpy()
+    ends = naive_utc(pd.DatetimeIndex(sessions["end"])).as_unit("us").to_numpy()
     order = np.argsort(starts, kind="stable")
     starts = starts[order]
     ends = ends[order]
@@ -399,6 +404,7 @@ def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.
 
 def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
     """Return the volatility of each session, the number of crossing returns, and the hours of the others."""
+    # 1. The return since the price before, and how long it lasted.
     is_quoted = np.isfinite(marks) & (marks > 0.0)
     before = np.concatenate(
         [np.full((*is_quoted.shape[:-1], 1), -1), last_valid(is_quoted)[..., :-1]], axis=-1
@@ -408,10 +414,14 @@ def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) 
     logs = np.log(np.where(is_quoted, marks, 1.0))
     squares = (logs - np.take_along_axis(logs, earlier, axis=-1)) ** 2
     lasted = since - since[earlier]
-    # A price at an edge ends the span before it and begins the one after it.
+
+    # 2. Returns whose two prices are in one span. A price at an edge ends the span before it and begins the
+    # one after it.
     begins = np.searchsorted(edges, since, side="right")[earlier]
     within = has_return & (begins == np.searchsorted(edges, since, side="left"))
     crossing = (has_return & ~within).sum(axis=-1).astype(np.float64)
+
+    # 3. Their squares by session.
     span = np.maximum(np.searchsorted(edges, since, side="left") - 1, 0)
     is_in = (np.diff(clocks, axis=-1)[:, span] > 0.0).T.astype(np.float64)  # rows by session
     total = np.where(within, lasted, 0.0) @ is_in
@@ -526,7 +536,8 @@ def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats,
     zero = np.zeros((*rates.shape[:-1], 1))
     sums = np.concatenate([zero, np.cumsum(np.where(is_paid, rates * interval / 8.0, 0.0), axis=-1)], axis=-1)
     covered = np.concatenate([zero, np.cumsum(np.where(is_paid, interval, 0.0), axis=-1)], axis=-1)
-    first, stop = (np.searchsorted(since, edge + _ROUNDING, side="right") for edge in (begins, ends))
+    first = np.searchsorted(since, begins + _ROUNDING, side="right")
+    stop = np.searchsorted(since, ends + _ROUNDING, side="right")
     newest = last_valid(is_paid)[..., np.maximum(stop - 1, 0)]
     at = np.maximum(newest, 0)
     last = since[at]
@@ -591,7 +602,8 @@ def exchange_spans(
             "hours=dd.rwa.market_hours(market)"
         )
     name = package.resolve_alias(market)
-    start, end = (naive_utc(edge + add).normalize() for edge, add in ((first, -_MARGIN), (last, _MARGIN)))
+    start = naive_utc(first - _MARGIN).normalize()
+    end = naive_utc(last + _MARGIN).normalize()
     with warnings.catch_warnings():
         # exchange_calendars 4.13 reads `Series.values` of zoned times, which pandas 3.1 deprecates.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -600,6 +612,8 @@ def exchange_spans(
         early = set(book.early_closes)
     if extended is None and name == "XNYS":
         extended = _US_STOCKS
+
+    # Regular halves of each day, and extended trading around them.
     trading = []
     for day, row in schedule.iterrows():
         opens = row["open"]
@@ -638,6 +652,7 @@ def _local(day: pd.Timestamp, text: str, zone: Any) -> pd.Timestamp:
 
 def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.Timestamp) -> pd.DataFrame:
     """Return the spans of a market of ``rwa_market_hours`` about a window that the table covers."""
+    # 1. The newest rows of the market.
     named = [name for name in ("exchange_id", "short_name", "mic") if name in hours.columns]
     texts = hours[named].astype("str").apply(lambda column: column.str.lower())
     rows = hours[(texts == market.lower()).any(axis=1)]
@@ -650,6 +665,8 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
     rows = rows.drop_duplicates(["exchange_id", "start", "session"], keep="last")
     if rows["exchange_id"].nunique() > 1:
         raise ValueError(f"{market!r} matches several markets of hours: pass the exchange_id")
+
+    # 2. Its spans of trading and its holidays, by local day.
     zone = str(rows["timezone"].iloc[-1])
     tradable = rows["is_tradable"].astype("bool")
     trading = []
@@ -661,8 +678,9 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
         trading.append(_Trading(start, end, session, day))
     holidays: set[pd.Timestamp] = set()
     for row in rows[rows["session"] == "holiday"].itertuples():
-        span = utc(pd.Timestamp(row.start)), utc(pd.Timestamp(row.end)) - pd.Timedelta(1, "us")
-        holidays.update(pd.date_range(*(_day(edge, zone) for edge in span)))
+        begin = _day(utc(pd.Timestamp(row.start)), zone)
+        stop = _day(utc(pd.Timestamp(row.end)) - pd.Timedelta(1, "us"), zone)
+        holidays.update(pd.date_range(begin, stop))
     spans = _with_closures(trading, _WEEKEND, market, holidays)
     if spans["start"].min() > first or spans["end"].max() < last:
         raise ValueError(

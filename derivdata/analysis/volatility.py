@@ -78,6 +78,8 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     size = length(step, "step") // pd.Timedelta(1, "us")
     if not size:
         raise ValueError(f"step must be a length of time above 0, got {step!r}")
+
+    # 1. The number of the bar of each price, and all bars without gaps.
     stamps = price["time"].values.astype("datetime64[us]").astype(np.int64)
     number = stamps // size
     if (np.diff(stamps) <= 0).any():
@@ -85,14 +87,18 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     first = np.arange(number[0], number[-1] + 1) if number.size else np.zeros(0, dtype=np.int64)
     values = np.moveaxis(np.asarray(price.values, dtype=np.float64), price.get_axis_num("time"), -1)
     values = np.where(values > 0.0, values, np.nan)
+
+    # 2. The bars; those at the ends only if prices span them.
     columns = _bars(values, np.searchsorted(number, first), np.searchsorted(number, first, side="right"))
     start, end = _spanned(values, stamps)
     whole = (first * size >= start[..., None]) & ((first + 1) * size <= end[..., None])
     columns |= {name: np.where(whole, columns[name], np.nan) for name in BAR}
+
+    # 3. The labels of the panel, with the starts of bars as times.
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
-    coords = {name: c for name, c in price.coords.items() if "time" not in c.dims}
-    coords |= {"time": (first * size).astype("datetime64[us]")}
+    coords = price.coords.to_dataset().drop_dims("time").coords
     result = xr.Dataset({name: (dims, column) for name, column in columns.items()}, coords=coords)
+    result = result.assign_coords(time=(first * size).astype("datetime64[us]"))
     for name in BAR:
         result[name].attrs["units"] = "USD"
     return result.transpose(*price.dims)
@@ -117,15 +123,20 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
     bars["count"] = np.zeros(shape)
     before = np.full(shape[:-1], np.nan)
     for place, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        # 1. The first and the last price inside the bar.
         inside = values[..., a:b]
         priced = ~np.isnan(inside)
         count = priced.sum(axis=-1)
         some = count > 0
         if inside.shape[-1]:
-            ends = np.argmax(priced, axis=-1), b - a - 1 - np.argmax(priced[..., ::-1], axis=-1)
-            opened, close = (np.take_along_axis(inside, e[..., None], axis=-1)[..., 0] for e in ends)
+            begins = np.argmax(priced, axis=-1)[..., None]
+            ends = b - a - 1 - np.argmax(priced[..., ::-1], axis=-1)[..., None]
+            opened = np.take_along_axis(inside, begins, axis=-1)[..., 0]
+            close = np.take_along_axis(inside, ends, axis=-1)[..., 0]
         else:
             opened = close = before * np.nan
+
+        # 2. It opens at the last price of the bar before, so that no move between the two is lost.
         opened = np.where(np.isnan(before), opened, before)
         filled = np.concatenate([opened[..., None], inside], axis=-1)
         high = np.where(np.isnan(filled), -np.inf, filled).max(axis=-1)
@@ -372,6 +383,7 @@ def cone(
     variance of a day is the sum over its bars of the squared gap from the previous close and of Garman and
     Klass's estimate.
     """
+    # 1. How volatility was distributed, and what it is.
     if not len(windows) or len(set(windows)) < len(windows):
         raise ValueError(f"windows must have at least one window without duplicates, got {list(windows)}")
     if not len(quantiles) or not all(0.0 <= q <= 1.0 for q in quantiles):
@@ -387,6 +399,8 @@ def cone(
     cone = xr.Dataset({"volatility": _quantiles(every, quantiles), "latest": latest, "count": count})
     for name in ("volatility", "latest"):
         cone[name].attrs = {"units": UNIT, "method": method}
+
+    # 2. What it is expected to be.
     ahead = applied(
         _forecasts,
         *(whole(data[name], "time") for name in BAR),
@@ -423,12 +437,15 @@ def _forecasts(
     per_day = 24.0 / step_hours
     if per_day < 1.0 or per_day != round(per_day):
         return forecast, error
+    # 1. The variance of each day: the gap before each of its bars, and Garman and Klass's estimate.
     o, h, low, c = (np.log(np.where(price > 0.0, price, np.nan)) for price in (o, h, low, c))
     gap = np.concatenate([np.full_like(c[..., :1], np.nan), o[..., 1:] - c[..., :-1]], axis=-1)
     by_bar = gap**2 + 0.5 * (h - low) ** 2 - (2.0 * np.log(2.0) - 1.0) * (c - o) ** 2
     size = round(per_day)
     by_bar = by_bar[..., by_bar.shape[-1] % size :]  # whole days that end with the last bar
     by_day = by_bar.reshape(*by_bar.shape[:-1], by_bar.shape[-1] // size, size).sum(axis=-1)
+
+    # 2. The forecast of each series and window of whole days.
     days = np.maximum(by_day, 0.0) * HOURS_PER_YEAR / 24.0
     for place in np.ndindex(days.shape[:-1]):
         for i, window in enumerate(windows):
@@ -439,6 +456,7 @@ def _forecasts(
 
 def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     """Return the forecast volatility of the days `ahead` from daily variances, and its past error."""
+    # 1. Volatilities of the past day, week and month, and of the window ahead.
     past = [np.sqrt(mean_of_windows(variance, n)) for n in _LAGS]
     columns = np.stack([np.ones_like(variance), *past], axis=-1)
     target = np.full_like(variance, np.nan)
@@ -447,6 +465,8 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     observed = np.isfinite(target) & np.isfinite(columns).all(axis=-1)
     x = np.where(observed[:, None], columns, 0.0)
     y = np.where(observed, target, 0.0)
+
+    # 2. Least squares at each day over all windows that had ended, as running sums.
     gram = np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
     moment = np.cumsum(x * y[:, None], axis=0)
     count = np.cumsum(observed)
@@ -458,6 +478,8 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     weights = np.linalg.pinv(gram[days], rcond=1e-12, hermitian=True) @ moment[days, :, None]
     fitted = (columns[days + ahead] * weights[..., 0]).sum(axis=-1)
     forecast[days + ahead] = np.clip(fitted, low[days], high[days])
+
+    # 3. The errors of these forecasts.
     miss = (forecast - target)[np.isfinite(forecast) & observed]
     error = float(np.sqrt(np.mean(miss**2))) if miss.size else np.nan
     return float(forecast[-1]) if forecast.size else np.nan, error

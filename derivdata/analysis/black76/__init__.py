@@ -193,8 +193,11 @@ def implied_vol(
     >>> dd.analysis.black76.implied_vol(7.965567455405798, 100.0, 100.0, 1.0, "call").iv.round(12).item()
     0.2
     """
+    # Forwards and strikes in float32 make the intrinsic value as uncertain as they are.
     coarse = epsilon_of(forward, strike)
-    precision = (epsilon_of(price), coarse if coarse > np.finfo(np.float64).eps else 0.0)
+    if coarse <= np.finfo(np.float64).eps:
+        coarse = 0.0
+    precision = (epsilon_of(price), coarse)
     kernel = partial(kernels.implied_volatility, inverse=premium == "inverse", precision=precision)
     names = ("price", "forward", "strike", "year_fraction")
     arrays = formulas.fitting(price, forward, strike, year_fraction, side, interest_rate, names=names)

@@ -38,9 +38,11 @@ def sign(side: Any) -> Any:
         return signs[values.codes]
     # Columns of pandas come as Series, Index, or as the arrays behind them (``df["side"].values``).
     extension = pd.api.extensions.ExtensionArray
-    if not isinstance(side, str | list | tuple | np.ndarray | pd.Series | pd.Index | extension):
+    if isinstance(side, np.ndarray):
+        return _signs(side)
+    if not isinstance(side, str | list | tuple | pd.Series | pd.Index | extension):
         side = _listed(side)
-    return _signs(np.asarray(side, dtype=None if isinstance(side, np.ndarray) else object))
+    return _signs(np.asarray(side, dtype=object))
 
 
 def _listed(side: Any) -> Any:
@@ -70,15 +72,22 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
     outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
     """
     labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
+    # 1. Labelled arrays, whose dims are broadcast by name.
     if labelled:
         order = max(labelled, key=lambda array: array.ndim).dims
         return [output.transpose(*order, ...) for output in _under_labels(kernel, arrays, dtypes)]
-    if any(_is_dask(array) for array in arrays):
-        shape = np.broadcast_shapes(*(np.shape(array) for array in arrays))
-        dims = [f"axis_{i}" for i in range(len(shape))]  # counted from the last, as broadcasting does
-        full = [array if _is_dask(array) else np.asarray(array) for array in arrays]
-        wrapped = [xr.DataArray(np.broadcast_to(array, shape), dims=dims) for array in full]
+
+    # 2. Lazy arrays without labels get some on the way, since xarray knows how to stay lazy.
+    if any(map(_is_dask, arrays)):
+        shape = np.broadcast_shapes(*map(np.shape, arrays))
+        dims = [f"axis_{i}" for i in range(len(shape))]
+        wrapped = []
+        for array in arrays:
+            whole = array if _is_dask(array) else np.asarray(array)
+            wrapped.append(xr.DataArray(np.broadcast_to(whole, shape), dims=dims))
         return [output.data for output in _under_labels(kernel, wrapped, dtypes)]
+
+    # 3. All others as ndarrays; ``[()]`` makes a numpy scalar of an array without dims.
     return [output[()] for output in _blocked(kernel, dtypes, *arrays)]
 
 
@@ -180,4 +189,6 @@ def fitting(*values: Any, names: tuple[str, ...] = ("forward", "strike", "year_f
 
 def named(array: Any, name: str, **attrs: Any) -> Any:
     """Return a DataArray with a name and attributes; another array as it is."""
-    return array.rename(name).assign_attrs(attrs) if isinstance(array, xr.DataArray) else array
+    if not isinstance(array, xr.DataArray):
+        return array
+    return array.rename(name).assign_attrs(attrs)

@@ -18,7 +18,7 @@ within 1e-3 and takes steps of fifth order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -335,6 +335,7 @@ def implied_volatility(
 
     `precision` is the relative rounding of the prices, and of forwards and strikes.
     """
+    # 1. The undiscounted excess over intrinsic, and how much of it is rounding.
     if rate.any():
         value = value * np.exp(rate * years)
     unit = forward if inverse else 1.0
@@ -346,12 +347,18 @@ def implied_volatility(
         # The excess of an in-the-money option over intrinsic moves with the forward and the strike.
         noise = np.where(intrinsic > 0.0, noise + precision[1] * (forward + strike) / unit, noise)
     top = (1.0 - _ROUNDING * precision[0]) * bound
+
+    # 2. Invert it where a volatility is implied.
     status = _status(excess, noise, top, forward, strike, years)
     iv = np.full(value.shape, np.nan)
-    at = slice(None) if not status.any() else np.flatnonzero(status == 0)
+    at: Any = slice(None)
+    if status.any():
+        at = np.flatnonzero(status == 0)
     f = forward[at]
     k = strike[at]
-    scale = np.sqrt(f) / np.sqrt(k) if inverse else 1.0 / (np.sqrt(f) * np.sqrt(k))
+    scale = 1.0 / (np.sqrt(f) * np.sqrt(k))
+    if inverse:
+        scale = np.sqrt(f) / np.sqrt(k)
     root = deviation(log_distance(f, k), excess[at] * scale)
     iv[at] = np.where(root.converged, root.s, np.nan) / np.sqrt(years[at])
     status[at] = np.where(root.converged, 0, np.int32(Status.NOT_CONVERGED))
@@ -366,15 +373,16 @@ def _status(
     if good.all():
         return np.zeros(excess.shape, dtype=np.int32)
     readable = (forward > 0) & (strike > 0) & (forward + strike < np.inf) & np.isfinite(excess + years)
+    # The first that applies is the reason.
+    conditions = [~readable, years <= 0, excess < -noise, excess <= noise, excess >= top]
     reasons = [
-        (~readable, Status.BAD_INPUT),
-        (years <= 0, Status.EXPIRED),
-        (excess < -noise, Status.BELOW_INTRINSIC),
-        (excess <= noise, Status.ZERO_TIME_VALUE),
-        (excess >= top, Status.UPPER_BOUND),
+        Status.BAD_INPUT,
+        Status.EXPIRED,
+        Status.BELOW_INTRINSIC,
+        Status.ZERO_TIME_VALUE,
+        Status.UPPER_BOUND,
     ]
-    conditions, bits = zip(*reasons, strict=True)
-    return np.select(conditions, [np.int32(bit) for bit in bits], np.int32(0))
+    return np.select(conditions, list(np.array(reasons, dtype=np.int32)), np.int32(0))
 
 
 DeltaKind = Literal["forward", "pa", "spot"]

@@ -85,6 +85,7 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     wide intervals rather than wrong ones, because the moments themselves are tested instead of an estimate
     (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """
+    # 1. The statistic of the data at each half-life of a grid.
     finite = np.isfinite(series)
     lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(finite.sum()), 2)), _POINTS))
     phis = 0.5 ** (1.0 / lives)
@@ -94,6 +95,8 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     atoms = _atoms(series[finite])
     if first < -_ALTERNATES / np.sqrt(finite.sum()):  # no share of any persistent part makes it negative
         return PersistentPart(0.0, np.nan, np.nan, 0.0)
+
+    # 2. Quantiles of the statistic of simulated series with that half-life.
     tail = 0.5 * _WIDER * (1.0 - level)
     uncut = _uncut(first, atoms)
     ends = np.empty((3, _POINTS))
@@ -104,8 +107,12 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
         simulated[~finite] = 0.0
         statistics = _statistics(_autocovariances(simulated, finite, slots), phis[block, None])
         ends[:, block] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
+
+    # 3. The half-lives at which the data's statistic is the median and the ends.
     high, half_life, low = (_crossing(lives, observed - end) for end in ends)
-    share = float(np.clip(first * 2.0 ** (1.0 / half_life), 0.0, 1.0)) if half_life > 0.0 else 0.0
+    share = 0.0
+    if half_life > 0.0:
+        share = float(np.clip(first * 2.0 ** (1.0 / half_life), 0.0, 1.0))
     return PersistentPart(half_life, low, high, share)
 
 
@@ -184,7 +191,8 @@ def _atoms(values: Floats) -> _Atoms:
     inner = runs[place] / ordered.size
     below = edges[place] / ordered.size
     pinned = inner > _PINNED and 0 < place < runs.size - 1
-    return _Atoms(low if low > _ATOM else 0.0, high if high > _ATOM else 0.0, inner if pinned else 0.0, below)
+    # A share that chance explains is not an atom.
+    return _Atoms(low * (low > _ATOM), high * (high > _ATOM), inner * pinned, below)
 
 
 def _clipped(simulated: Floats, atoms: _Atoms) -> Floats:
@@ -327,9 +335,11 @@ def half_life(
     require_draws(resamples, least=99)
     since = hours(panel)
     settled = kind_of(panel) == "settled"
-    step = np.nan if period is None else hours_of(period, "period")
+    step = np.nan if settled else 8.0  # of settlements the commonest gap of each series
+    if period is not None:
+        step = hours_of(period, "period")
     if not settled:
-        step = max(8.0 if period is None else step, usual_step(since))
+        step = max(step, usual_step(since))
     origin = float(hours_at(panel["time"].to_numpy()[:1], np.datetime64(0, "us"))[0])
     plan = _Plan(since, origin, settled, step, method == "components", level, resamples, seed_of(rng))
     units = {**_UNITS, "status": FundingStatus}
@@ -347,7 +357,8 @@ def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
         return *[np.nan] * (len(_UNITS) - 3), step, fit.pairs, off_grid, status
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
-    phi, better = fit.phi, (fit.pairs * fit.phi + 1.0) / (fit.pairs - 3.0)  # Marriott, Pope (1954): less bias
+    phi = fit.phi
+    better = (fit.pairs * phi + 1.0) / (fit.pairs - 3.0)  # Marriott and Pope (1954): less bias
     both = np.array([phi, better])
     with np.errstate(divide="ignore"):  # inf where a slope is 1 or more
         steps = np.log(2.0) / np.abs(np.log(np.clip(both, 0.0, 1.0)))
@@ -361,25 +372,26 @@ def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
 def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> tuple[float, ...]:
     """Return the parameters of the persistent part; this model has no noise variance."""
     # The weekly cycle with ten weeks of data, else the daily cycle with ten days.
-    cycles = [
-        round(length / step)
-        for length in (168.0, 24.0)
-        if abs(length / step - round(length / step)) < 1e-6 and regular.size * step >= 10.0 * length
-    ]
-    slots = cycles[0] if cycles else 1
+    slots = 1
+    for length in (24.0, 168.0):
+        steps = round(length / step)
+        if abs(length / step - steps) < 1e-6 and regular.size * step >= 10.0 * length:
+            slots = max(steps, 1)
     level = _USUAL_LEVEL if plan.level is None else plan.level
-    persistent = persistent_part(
-        regular, slots=max(slots, 1), level=level, resamples=plan.resamples, seed=plan.seed
-    )
-    phi = float(0.5 ** (1.0 / persistent.half_life)) if persistent.half_life > 0.0 else 0.0
+    persistent = persistent_part(regular, slots=slots, level=level, resamples=plan.resamples, seed=plan.seed)
+    phi = 0.0
+    life = np.nan
+    if persistent.half_life > 0.0:
+        phi = float(0.5 ** (1.0 / persistent.half_life))
+        life = persistent.half_life * step
     status = _status(phi)
     if persistent.low <= 1.0 and persistent.high == np.inf:
         status |= FundingStatus.CANNOT_TELL
-    life = persistent.half_life * step if persistent.half_life > 0.0 else np.nan
     mean = float(np.nanmean(regular))
-    low, high = (
-        (persistent.low * step, persistent.high * step) if plan.level is not None else (np.nan, np.nan)
-    )
+    low = high = np.nan
+    if plan.level is not None:
+        low = persistent.low * step
+        high = persistent.high * step
     halves = [life, low, high, life]
     fitted = [persistent.share, mean, mean * (1.0 - phi), np.nan]
     return *halves, phi, phi, *fitted, step, pairs, off_grid, status
@@ -403,9 +415,12 @@ def _fit_squares(series: Floats) -> _Fit:
     n = int(both.sum())
     # Both sides about their own means: with a level that is large against its moves (a rate at its floor),
     # products with the level itself would leave nothing but rounding of the slope.
-    around, beyond = (x - x.mean(), y - y.mean()) if n else (x, y)
+    if n < 3:
+        return _Fit(n, *[np.nan] * 3)
+    around = x - x.mean()
+    beyond = y - y.mean()
     spread = float(around @ around)
-    if n < 3 or spread <= 1e-24 * float(x @ x):
+    if spread <= 1e-24 * float(x @ x):
         return _Fit(n, *[np.nan] * 3)
     phi = float(around @ beyond) / spread
     intercept = float(y.mean() - phi * x.mean())
@@ -512,12 +527,16 @@ def breakeven(
     """
     panel = require_rate(panel, "exchange", "time")
     require_venues(panel, long=long, short=short)
+
+    # 1. The cost, and the spread of each period.
     cost = pair_costs(fee_bps, [long, short])[0, 1]
     slipped = _slipped(depth_usd, size_usd, long, short)
     sums = period_sums(panel.sel(exchange=[long, short]), period, overlap=overlap)["funding_bps"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     hours = hours_of(period, "period")
     spread = convert(earned, "bps", "bps_8h", hours=hours).assign_attrs(units=RATE_UNIT, kind="settled")
+
+    # 2. The persistent part of the last spread, and how long it takes to pay the cost.
     life = half_life(spread, period=period, resamples=199)
     last = spread.isel(time=-1, drop=True)
     pinned = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0  # stays where it is
@@ -537,12 +556,11 @@ def breakeven(
         "half_life_low_hours": (life["half_life_low_hours"], HOUR_UNIT),
         "half_life_high_hours": (life["half_life_high_hours"], HOUR_UNIT),
     }
-    result = xr.Dataset(
-        {
-            name: values.drop_attrs(deep=False).assign_attrs(units=unit)
-            for name, (values, unit) in figures.items()
-        }
-    )
+    result = xr.Dataset()
+    for name, (values, unit) in figures.items():
+        result[name] = values.drop_attrs(deep=False).assign_attrs(units=unit)
+
+    # 3. Reasons for NaN and infinity.
     status = life["status"].astype(np.int32) | last.isnull() * np.int32(FundingStatus.GAP)
     status = status | np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
     status = status | slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
@@ -586,9 +604,8 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
     expectation of an Ornstein–Uhlenbeck process. 0 without a cost, inf if the carry never reaches it, NaN if
     an argument is NaN.
     """
-    spread, cost, mean, half_life = (
-        np.asarray(values, dtype=np.float64) for values in np.broadcast_arrays(spread, cost, mean, half_life)
-    )
+    arrays = np.broadcast_arrays(spread, cost, mean, half_life)
+    spread, cost, mean, half_life = (np.asarray(values, dtype=np.float64) for values in arrays)
     low, high, reachable = _bracket(spread, cost, mean, half_life)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -602,6 +619,7 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
 
 def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> tuple[Floats, Floats, Any]:
     """Return the hours between which the carry first exceeds the cost, and whether it ever does."""
+    # 1. Where the carry turns, and bounds by the mean alone and by the decaying spread alone.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scale = half_life / np.log(2.0)
         away = spread - mean
@@ -609,6 +627,8 @@ def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> t
         by_mean = (REFERENCE_HOURS * cost + np.abs(away) * scale) / mean
         by_spread = -scale * np.log1p(-REFERENCE_HOURS * cost / (spread * scale))
         steady = REFERENCE_HOURS * cost / spread
+
+    # 2. The tightest of them; a spread that does not move pays evenly.
     still = np.isinf(half_life) | (away == 0.0)
     low = np.where((mean > 0.0) & (spread < 0.0) & ~still, turn, 0.0)
     # A mean at or above 0 only adds to the earnings of the spread while it decays to 0.

@@ -1,6 +1,10 @@
 """One smile per expiry: fitted, evaluated, checked for butterfly arbitrage; `svi` has its parameters.
 
 `evaluate` defines the format of a fit. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
+
+`fit` fits each slice separately, by the model that its number of strikes allows. The rungs are svi (5
+different strikes) → ssvi (3) → a line between two quotes → flat (1). The line, constant beyond its lower end
+as the rules of extrapolation want it, is itself a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ __dir__ = __all__.copy
 
 _NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.LINE: 2, Method.FLAT: 1, Method.NONE: 0}
 _LADDER = (Method.SVI, Method.SSVI, Method.LINE, Method.FLAT)
-_FREEDOM = np.array([{**_NEEDED, Method.LINE: np.inf}[each] for each in Method])
+_FREEDOM = np.array([{**_NEEDED, Method.LINE: np.inf}[method] for method in Method])
 _STEEPEST = 1.0 - 1e-9
 _ROUNDS = 20
 
@@ -65,6 +69,7 @@ class FittedSlices(NamedTuple):
 
 def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
     """Fit every slice by the best rung of the ladder that its strikes can carry, from `start` if given."""
+    # 1. The best rung that each slice's strikes can carry, and its fit.
     count = len(quotes.k)
     rungs = np.zeros(count, dtype=np.int8)
     for rung in _LADDER:
@@ -76,6 +81,8 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
         rows = np.flatnonzero(rungs == rung)
         if rows.size:
             _fit_rung(fitted, quotes, start, rows, rung)
+
+    # 2. Flags: a simpler model, a butterfly, and why there is no fit.
     fitted.notes[rungs != Method.SVI] |= Status.TOO_FEW_STRIKES
     fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
     suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
@@ -147,13 +154,16 @@ def fit_between(
     fitted: FittedSlices, quotes: SmileQuotes, weight: Floats, bid: Floats, ask: Floats
 ) -> FittedSlices:
     """Fit again in place, to the points between bid and ask nearest to the previous fit; see `smile.fit`."""
-    # A crossed market has no place between its sides: the quote itself stays there.
+    # 1. The range of each quote. One side leaves the other open; the quote itself is the range without
+    # both, and in a crossed market, which has no place between its sides.
     crossed = bid > ask
-    low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
-    high = np.where(
-        np.isfinite(ask) & ~crossed, ask, np.where(np.isfinite(bid) & ~crossed, np.inf, quotes.iv)
-    )
+    has_bid = np.isfinite(bid) & ~crossed
+    has_ask = np.isfinite(ask) & ~crossed
+    low = np.where(has_bid, bid, np.where(has_ask, 0.0, quotes.iv))
+    high = np.where(has_ask, ask, np.where(has_bid, np.inf, quotes.iv))
     sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
+
+    # 2. Fit to the points of the ranges that are nearest to the last fit, until nothing is outside.
     target, least = _nearest(fitted.raw, quotes, weight, low, high)
     begin = Raw(*(values.copy() for values in fitted.raw))
     rows = np.flatnonzero(sided & (least > 0.0))
@@ -267,6 +277,7 @@ def fit(
         require_same({"forward": forwards}, quotes.iv, "iv")
     if quotes.iv.chunks is None:
         require_decimal_volatility(quotes.iv)
+    # All dims of the slices as one, so many at a time that a batch stays in memory.
     outputs = applied(
         lambda *blocks: in_rows(_fit_rows, blocks[:5], blocks[5:], core=1, most=_ROWS),
         *quotes,
@@ -275,7 +286,9 @@ def fit(
         types=list(_TYPES.values()),
     )
     variables = dict(zip(_TYPES, outputs, strict=True))
-    weighting = weights if isinstance(weights, str) else "given" if weights is not None else "default"
+    weighting = "default" if weights is None else "given"
+    if isinstance(weights, str):
+        weighting = weights
     fit = assemble(variables, quotes.t, forward=forwards, fit="svi", weights=weighting)
     return with_covariance(fit, quotes, dim, RAW)
 

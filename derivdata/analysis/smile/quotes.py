@@ -123,6 +123,7 @@ def labelled(
     A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
     have the last dims of a bare `iv`, and next to a labelled one the core dims, times those without strikes.
     """
+    # 1. The dims of the quotes, from the volatilities.
     arrays = {"log_moneyness": log_moneyness, "iv": iv, "year_fraction": year_fraction}
     for name, data in (arrays | {"iv_bid": iv_bid, "iv_ask": iv_ask}).items():
         _require_unit(data, name)
@@ -135,6 +136,8 @@ def labelled(
     if missing := [name for name in core if name not in volatility.dims]:
         how = "; pass the dim of the quotes as dim=" if dim in missing else ""
         raise ValueError(f"iv must have the dim {missing[0]!r}, got dims {volatility.dims}{how}")
+
+    # 2. The others by these dims.
     slices = [name for name in every if name != dim]
     if not slices and volatility.ndim == 2:
         slices = [str(name) for name in volatility.dims if name != dim]
@@ -147,10 +150,7 @@ def labelled(
         raise ValueError(
             f"log_moneyness must have the dim {dim!r}, got dims {k.dims}; pass the dim of the quotes as dim="
         )
-    sides = {
-        name: named(np.nan if side is None else side, every, name).where(lambda volatility: volatility > 0.0)
-        for name, side in (("iv_bid", iv_bid), ("iv_ask", iv_ask))
-    }
+    sides = {"iv_bid": _positive(iv_bid, every, "iv_bid"), "iv_ask": _positive(iv_ask, every, "iv_ask")}
     require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
     if weights is None or isinstance(weights, str):
         given = (None, None) if iv_bid is None and iv_ask is None else (sides["iv_bid"], sides["iv_ask"])
@@ -158,17 +158,29 @@ def labelled(
     weight = named(weights, every, "weights")
     require_same({"weights": weight, **sides}, volatility, "iv")
 
-    # All with the core dims, each of which is one chunk.
-    size = volatility.sizes
-    spread = [
-        array.expand_dims({name: size[name] for name in core if name not in array.dims})
-        for array in (k, volatility, weight, *sides.values())
-    ]
-    whole = [
-        array.chunk({name: -1 for name in core if name in array.dims}) if array.chunks else array
-        for array in (*spread, t)
-    ]
-    return LabelledQuotes(*whole)
+    # 3. All with the core dims, each of which is one chunk.
+    size = {name: volatility.sizes[name] for name in core}
+    quotes = (k, volatility, weight, *sides.values())
+    return LabelledQuotes(*(_over_core(array, size) for array in quotes), _in_one_chunk(t, core))
+
+
+def _positive(side: Any, dims: Sequence[str], name: str) -> xr.DataArray:
+    """Return the volatilities of a side, NaN where there is none."""
+    array = named(np.nan if side is None else side, dims, name)
+    return array.where(array > 0.0)
+
+
+def _over_core(array: xr.DataArray, size: dict[str, int]) -> xr.DataArray:
+    """Return an array with all core dims, each in one chunk."""
+    missing = {name: length for name, length in size.items() if name not in array.dims}
+    return _in_one_chunk(array.expand_dims(missing), tuple(size))
+
+
+def _in_one_chunk(array: xr.DataArray, core: tuple[str, ...]) -> xr.DataArray:
+    """Put each of the core dims into one chunk; arrays in memory are returned as they are."""
+    if not array.chunks:
+        return array
+    return array.chunk({name: -1 for name in core if name in array.dims})
 
 
 def in_rows(
@@ -296,6 +308,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
 
 def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:
     """Return the Huber-White covariance, which allows for unequal errors, of arrays ``(…, strikes)``."""
+    # 1. Derivatives of the model volatility by the raw parameters at each quote, and its error.
     raw = Raw(*(np.asarray(parameter)[..., None] for parameter in parameters[:5]))
     used = np.isfinite(k) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
     with np.errstate(all="ignore"):
@@ -307,8 +320,12 @@ def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: F
         root = 2.0 * np.sqrt(w * np.asarray(t)[..., None])
         jacobian = np.stack([np.where(used, slope / root, 0.0) for slope in np.broadcast_arrays(*slopes)], -2)
         error = np.where(used, np.sqrt(w / np.asarray(t)[..., None]) - iv, 0.0)
+
+    # 2. The same by the parameters that were fitted.
     into = _from_natural(*parameters) if len(parameters) > 5 else np.eye(5)
     jacobian = np.swapaxes(into, -1, -2) @ jacobian
+
+    # 3. The sandwich of the inverse Gram matrix and the squared errors.
     count = used.sum(axis=-1)
     free = jacobian.shape[-2]
     weighted = jacobian * np.where(used, weight, 0.0)[..., None, :]
@@ -353,6 +370,7 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
     errors of one sign over many strikes: the mean of the products is most of the mean square, and its root
     the size of the error.
     """
+    # 1. The error of each quote by strike, and its vega.
     order = np.argsort(np.where(np.isfinite(iv), k, np.inf), axis=-1, kind="stable")
     model, k, iv, bid, ask = (np.take_along_axis(values, order, -1) for values in (model, k, iv, bid, ask))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -366,6 +384,8 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
         used = np.isfinite(error) & np.isfinite(vega)
         error = np.where(used, error, 0.0)
         vega = np.where(used, vega, 0.0)
+
+        # 2. The mean product of neighbours against the mean square.
         pair = np.minimum(vega[..., 1:], vega[..., :-1])
         together = (pair * error[..., 1:] * error[..., :-1]).sum(axis=-1) / pair.sum(axis=-1)
         square = (vega * error * error).sum(axis=-1) / vega.sum(axis=-1)
@@ -421,6 +441,7 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     Between two strikes the volatility is linear in log-moneyness. A sum over strikes would be too high where
     they are far apart, since prices fall faster than in a line.
     """
+    # 1. The quotes that count: within the ends, and not far out of the money.
     t, low, high = (np.asarray(values)[..., None] for values in (t, low, high))
     with np.errstate(invalid="ignore", divide="ignore"):
         s = iv * np.sqrt(t)
@@ -429,13 +450,17 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     used = np.isfinite(x) & (delta >= _LEAST_DELTA) & (x >= low) & (x <= high)
     x = np.where(used, x, np.nan)
     s = np.where(used, s, np.nan)
-    middle = at_the_money_of(x, s)  # where puts and calls meet, and prices have a kink
+
+    # 2. One place more at the money, where puts and calls meet, and prices have a kink.
+    middle = at_the_money_of(x, s)
     few = (used.sum(axis=-1) < 3) | np.isnan(middle)
     x = np.concatenate([x, np.where(np.isnan(middle), np.nan, 0.0)[..., None]], axis=-1)
     s = np.concatenate([s, middle[..., None]], axis=-1)
     order = np.argsort(x, axis=-1)  # NaN last
     x = np.take_along_axis(x, order, -1)
     s = np.take_along_axis(s, order, -1)
+
+    # 3. The integral between each two places.
     step = np.diff(x)
     there = np.isfinite(step)  # most places of a history have no quote
     width = step[there][:, None]
@@ -446,12 +471,11 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     w = np.where(few, np.nan, priced.sum(axis=(-1, -2)))
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
     last = np.maximum(np.isfinite(x).sum(axis=-1) - 1, 0)[..., None]
-    ends = [
-        np.where(few, np.nan, np.take_along_axis(values, at, -1)[..., 0])
-        for values in (x, s)
-        for at in (0 * last, last)
-    ]
-    return w, *ends, status
+
+    def end(values: Floats, place: Indices) -> Floats:
+        return np.where(few, np.nan, np.take_along_axis(values, place, -1)[..., 0])
+
+    return w, end(x, 0 * last), end(x, last), end(s, 0 * last), end(s, last), status
 
 
 def at_the_money_of(k: Floats, values: Floats) -> Floats:
@@ -464,10 +488,10 @@ def at_the_money_of(k: Floats, values: Floats) -> Floats:
     above = np.where(here & (k > 0.0), k, np.inf)
     left = below.argmax(axis=-1)[..., None]
     right = above.argmin(axis=-1)[..., None]
-    k0, k1, v0, v1 = (
-        np.take_along_axis(values_at, at, -1)[..., 0]
-        for values_at, at in ((below, left), (above, right), (values, left), (values, right))
-    )
+    k0 = np.take_along_axis(below, left, -1)[..., 0]
+    k1 = np.take_along_axis(above, right, -1)[..., 0]
+    v0 = np.take_along_axis(values, left, -1)[..., 0]
+    v1 = np.take_along_axis(values, right, -1)[..., 0]
     both = np.isfinite(k0) & np.isfinite(k1)
     share = np.divide(-k0, k1 - k0, out=np.zeros_like(v0), where=both)
     return np.where(both, v0 + share * (v1 - v0), np.nan)

@@ -28,6 +28,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["JumpWings", "Raw", "convert"]
+__dir__ = __all__.copy
 
 
 CENTRES = (-4.0, -2.25, -1.0, 0.0, 1.0, 2.25, 4.0)
@@ -70,8 +71,10 @@ def filled_bumps(fit: xr.Dataset) -> xr.Dataset:
     """Return a fit where slices without bumps have heights of 0, after labels were added to it."""
     if BUMP_NAMES[0] not in fit.variables:
         return fit
-    empty = {name: fit[name].fillna(0.0 if name != BUMP_NAMES[0] else 1.0) for name in BUMP_NAMES}
-    return fit.assign({name: variable.assign_attrs(fit[name].attrs) for name, variable in empty.items()})
+    for name in BUMP_NAMES:
+        idle = 1.0 if name == BUMP_NAMES[0] else 0.0  # the unit divides, a height of 0 adds nothing
+        fit = fit.assign({name: fit[name].fillna(idle).assign_attrs(fit[name].attrs)})
+    return fit
 
 
 def bump_shape(z: Floats, *, derivative: int = 0) -> Floats:
@@ -94,9 +97,6 @@ def bump_variance(k: Any, slices: Bumped, *, derivative: int = 0) -> Floats:
         if np.any(height):
             total = total + height * bump_shape(z - centre, derivative=derivative)
     return np.asarray(total / slices.bump_unit**derivative)
-
-
-__dir__ = __all__.copy
 
 
 _LEAST_RISE = 2e-10  # of v: at less, rounding of v and v_min leaves sigma fewer than 6 digits
@@ -263,7 +263,8 @@ def _raw_of_jump_wings(
         alpha = np.sign(tilt) * np.sqrt(1.0 / tilt**2 - 1.0)
         m = rise / (-rho + np.sign(tilt) * np.sqrt(1.0 + alpha**2) - alpha * flat)
         centred = tilt == 0.0
-        m, sigma = np.where(centred, 0.0, m), np.where(centred, rise / (1.0 - flat), alpha * m)
+        sigma = np.where(centred, rise / (1.0 - flat), alpha * m)
+        m = np.where(centred, 0.0, m)
         rho, m, sigma = (np.where(straight, 0.0, parameter) for parameter in (rho, m, sigma))
         complete = np.isfinite(v + psi + p + c + v_min + t)
         a = v_min * t - np.where(straight, 0.0, b * sigma * flat)

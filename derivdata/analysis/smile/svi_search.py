@@ -99,7 +99,8 @@ def linear_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
     losses = np.empty((len(m), len(slices.k)))
     for place, (centre, width) in enumerate(zip(m, sigma, strict=True)):
         x = np.zeros((5, len(slices.k)))
-        x[3], x[4] = centre, np.log(width)
+        x[3] = centre
+        x[4] = np.log(width)
         gram, residual, loss = moments(slices, x)
         step = best_linear(gram[:3, :3], residual[:3], x[:3], slices.cap)
         losses[place] = loss - gain(gram[:3, :3], residual[:3], step)

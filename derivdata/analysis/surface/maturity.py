@@ -132,12 +132,11 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
         weight = xr.DataArray(clock.get("weekend_weight", 1.0))
         averaging = clock.get("averaging", "0h")
         stamps = [times.us(times.instant(event, "events of clock")) for event in events]
-        when, variance = (
-            xr.DataArray(np.asarray(value, dtype=np.float64), dims="event")
-            for value in (stamps, [*dict(events).values()])
-        )
+        when = xr.DataArray(np.asarray(stamps, dtype=np.float64), dims="event")
+        variance = xr.DataArray(np.asarray([*dict(events).values()], dtype=np.float64), dims="event")
     else:
-        weight, when, variance = xr.DataArray(clock), *[xr.DataArray(np.zeros(0), dims="event")] * 2
+        weight = xr.DataArray(clock)
+        when = variance = xr.DataArray(np.zeros(0), dims="event")
     for name, value in (("a weekend weight", weight), ("an event's variance", variance)):
         missing = value.isnull() & (not isinstance(clock, xr.Dataset))
         if not value.chunks and bool(((value < 0.0) | missing).any()):
@@ -249,7 +248,8 @@ class Maturity(NamedTuple):
     def skew(self) -> xr.DataArray:
         """Return the slope of the volatility in log-moneyness at the money [1/√year]."""
         step = 1e-3 * self.total_variance(0.0) ** 0.5
-        up, down = (volatility(self.total_variance(k), self.year_fraction) for k in (step, -step))
+        up = volatility(self.total_variance(step), self.year_fraction)
+        down = volatility(self.total_variance(-step), self.year_fraction)
         return (up - down) / (2.0 * step)
 
     def total_variance(self, k: Any) -> xr.DataArray:
@@ -265,19 +265,19 @@ def at_expiries(surface: xr.Dataset) -> Maturity:
     ones = xr.ones_like(fit["a"]).where(fit["method"] > 0)
     nothing = xr.full_like(ones, np.nan)
     forward = fit.get("forward", nothing)
-    status = fit["status"]
-    fields = (
-        ones,
-        0.0 * ones.fillna(0.0),
-        nothing,
-        nothing,
-        years,
-        fit["k_min"],
-        fit["k_max"],
-        status,
-        forward,
+    return Maturity(
+        before=fit,
+        after=fit,
+        share_before=ones,
+        share_after=0.0 * ones.fillna(0.0),
+        price_share=nothing,
+        slope=nothing,
+        year_fraction=years,
+        k_min=fit["k_min"],
+        k_max=fit["k_max"],
+        status=fit["status"],
+        forward=forward,
     )
-    return Maturity(fit, fit, *fields)
 
 
 def at_maturity(
@@ -316,9 +316,8 @@ def at_maturity(
     )
     before = slices_at(surface, at_before)
     after = slices_at(surface, at_after)
-    k_min, k_max = (
-        elementwise(_mix, before[name], after[name], first, second) for name in ("k_min", "k_max")
-    )
+    k_min = elementwise(_mix, before["k_min"], after["k_min"], first, second)
+    k_max = elementwise(_mix, before["k_max"], after["k_max"], first, second)
     forward = _forward_at(surface, years, t, first)
     return Maturity(before, after, first, second, prices, slope, t, k_min, k_max, status, forward)
 
@@ -330,7 +329,9 @@ def _forward_at(
     if "forward" not in surface.variables:
         return xr.full_like(like, np.nan)
     forward = surface["forward"].reset_coords(drop=True)
-    spot = surface["spot"].reset_coords(drop=True) if "spot" in surface.variables else np.nan
+    spot: Any = np.nan
+    if "spot" in surface.variables:
+        spot = surface["spot"].reset_coords(drop=True)
     curve = elementwise(forward_curve, years, forward, spot, t, core=[["expiry"], ["expiry"], [], []])
     aligned: xr.DataArray = (curve + xr.zeros_like(like)).transpose(*like.dims)
     return aligned
@@ -344,6 +345,7 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     ``ln(F/S)/T``, stays; without a spot price the line through the two nearest forwards goes on, and a
     single forward stays as it is.
     """
+    # 1. The known forwards in order of time.
     t, spot = (np.asarray(array, dtype=np.float64)[..., None] for array in (t, spot))
     usable = (forward > 0.0) & np.isfinite(forward) & (years > 0.0)
     level = np.log(np.where(usable, forward, np.nan))
@@ -359,13 +361,18 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     def at(values: Floats, place: Indices) -> Floats:
         return np.take_along_axis(values, np.clip(place, 0, full[-1] - 1), -1)
 
-    # Between two expiries the line through both; beyond them that through the two nearest.
+    # 2. Between two expiries the line through both; beyond them that through the two nearest.
     first = np.clip(after - 1, 0, np.maximum(count - 2, 0))
     second = np.minimum(first + 1, np.maximum(count - 1, 0))
-    (t0, y0), (t1, y1) = ((at(years, place), at(level, place)) for place in (first, second))
+    t0 = at(years, first)
+    y0 = at(level, first)
+    t1 = at(years, second)
+    y1 = at(level, second)
     apart = t1 > t0
     share = np.where(apart, (t - t0) / np.where(apart, t1 - t0, 1.0), 0.0)
     line = y0 + share * (y1 - y0)
+
+    # 3. With a spot price the carry of the nearest expiry beyond them.
     beyond = (after == 0) | (after >= count)
     end = np.where(after == 0, 0, count - 1)
     start = np.log(np.where(spot > 0.0, spot, np.nan))
@@ -397,6 +404,7 @@ def neighbours(
     same without variance, and its pace. It returns the positions before and after, their shares, the slope in
     time, and the status; the last axis has length 1.
     """
+    # 1. The expiries before and after, one of them twice beyond the ends.
     t, tau_t, events_t, pace = (np.asarray(array)[..., None] for array in ahead)
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
@@ -409,13 +417,14 @@ def neighbours(
     none = ~has_before & ~has_after
     early = has_after & ~has_before
     late = has_before & ~has_after
-    before, after = np.where(early, after, before), np.where(late, before, after)
+    before = np.where(early, after, before)
+    after = np.where(late, before, after)
     clocks = [np.broadcast_to(values, earlier.shape) for values in (w, tau, events)]
     (w0, tau0, events0), (w1, tau1, events1) = (
         [np.take_along_axis(values, place, -1) for values in clocks] for place in (before, after)
     )
     single = early | late
-    # The divided variance: all of it since now for a single expiry, else the part between the two.
+    # 2. The divided variance: all of it since now for a single expiry, else the part between the two.
     level, whole, added, passed, happened = (
         np.where(single, alone, between)
         for alone, between in (
@@ -423,6 +432,8 @@ def neighbours(
             (tau_t, tau_t - tau0), (events_t, events_t - events0),
         )
     )  # fmt: skip
+
+    # 3. The share of it that has come about by then.
     unread = np.isnan(passed + whole + added) & (single | (t1 > t0)) & ~np.isnan(t)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Where no business time passes between the two, as in a weekend that does not count, the calendar's.
