@@ -251,7 +251,7 @@ def percentile(
         as in `derivdata.analysis.funding.best_pair`.
     window, rows
         Length of the window, such as ``"30d"``, whole steps of the panel; or its rows, at least 2. It ends on
-        the row before: the value itself and what comes later play no part.
+        the row before: the value itself and later ones are not used.
     min_rows
         Values that a window needs, by default half of its rows, at least 2.
 

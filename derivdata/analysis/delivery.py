@@ -1,4 +1,4 @@
-"""Did the density hold: where delivery prices fell in the distributions that options implied before."""
+"""Delivery prices: those of legs that expire, and where they fell in the distributions implied before."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     Parameters
     ----------
     curve
-        What `term_structure` gave, or `derivdata.analysis.chain.basis` with a spot.
+        Result of `term_structure`, or `derivdata.analysis.chain.basis` with a spot.
     tenor
         Time to expiry.
 
@@ -149,7 +149,7 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
     Parameters
     ----------
     curve
-        What `term_structure` gave, or `derivdata.analysis.chain.basis` with a spot.
+        Result of `term_structure`, or `derivdata.analysis.chain.basis` with a spot.
     costs_bps
         All costs of the round trip [bps of the spot's value]: the fees of buying and selling the coin, of
         selling the future, and of its delivery.

@@ -218,7 +218,7 @@ def _realised(
 ) -> Floats:
     o, h, low, c = (np.log(np.where(x > 0.0, x, np.nan)) for x in (o, h, low, c))
     before = np.concatenate([np.full_like(c[..., :1], np.nan), c[..., :-1]], axis=-1)
-    # Garman and Klass drop the small cross term of their best estimator; so does everybody since.
+    # Garman and Klass drop the small cross term of their best estimator, and later authors follow them.
     terms = {
         "parkinson": (h - low) ** 2 / (4.0 * _LN2),
         "garman_klass": 0.5 * (h - low) ** 2 - (2.0 * _LN2 - 1.0) * (c - o) ** 2,
@@ -473,7 +473,7 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     low = np.minimum.accumulate(np.where(observed, target, np.inf))
     high = np.maximum.accumulate(np.where(observed, target, -np.inf))
     forecast = np.full_like(variance, np.nan)
-    # What began `ahead` days ago is the last that is over.
+    # The last window that has ended began `ahead` days ago.
     days = np.flatnonzero(np.isfinite(columns[ahead:]).all(axis=-1) & (count[:-ahead] >= _LEARNT))
     weights = np.linalg.pinv(gram[days], rcond=1e-12, hermitian=True) @ moment[days, :, None]
     fitted = (columns[days + ahead] * weights[..., 0]).sum(axis=-1)

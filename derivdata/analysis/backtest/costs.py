@@ -113,7 +113,7 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     Parameters
     ----------
     result
-        What `carry` returned.
+        Result of `carry`.
     depth
         Depth of the books [USD], as in `carry`.
     sizes_usd
@@ -348,7 +348,7 @@ class Fees:
         published = fact_value(venue, fact, self._symbol, day)
         if published is not None:
             return published
-        # Facts begin some day: before it the oldest value is the best guess, and a notice says so.
+        # Before the first recorded fact the oldest value is the best estimate; a notice names its day.
         rows = [row for row in FACTS if row.exchange == venue and row.fact == fact]
         own = [row for row in rows if row.symbol in ("", self._symbol)]
         if not own:

@@ -77,7 +77,7 @@ def options(
     delivery, contract
         Prices at which options and futures are settled, as in `derivdata.analysis.position.attribution`.
     surfaces
-        What `derivdata.analysis.surface.from_chain` returned for the chains. None fits them.
+        Result of `derivdata.analysis.surface.from_chain` for the chains. None fits them.
     method
         Method of the fit, as in `derivdata.analysis.surface.from_chain`.
     currency

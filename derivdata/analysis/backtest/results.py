@@ -244,7 +244,7 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
     Parameters
     ----------
     result
-        What `carry` returned.
+        Result of `carry`.
 
     Returns
     -------

@@ -99,7 +99,7 @@ class ForecastThreshold:
             held = _spread_of(values, past.long, past.short)
             return _thresholded(past, best, held, self.enter, self.leave, self.switch)
 
-        # 1. The pairs of the forecast by the places of the market's venues, −1 for one that it lacks.
+        # 1. The pairs of the forecast by the places of the market's venues, −1 for a venue that is not there.
         place = {name: at for at, name in enumerate(past.venues)}
         long, short = (
             np.array([place.get(name, -1) for name in names], dtype=np.intp) for names in self._parts.venues

@@ -77,7 +77,7 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
         order = max(labelled, key=lambda array: array.ndim).dims
         return [output.transpose(*order, ...) for output in _under_labels(kernel, arrays, dtypes)]
 
-    # 2. Lazy arrays without labels get some on the way, since xarray knows how to stay lazy.
+    # 2. Lazy arrays without labels are wrapped in labelled ones, which xarray computes lazily.
     if any(map(_is_dask, arrays)):
         shape = np.broadcast_shapes(*map(np.shape, arrays))
         dims = [f"axis_{i}" for i in range(len(shape))]

@@ -70,8 +70,8 @@ def clean(
         Options closer to expiry are returned for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour
         by default.
     iv_max
-        Highest volatility [1/√year] that is used; 15 by default. What `clean` gave and gets again without
-        these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
+        Highest volatility [1/√year] that is used; 15 by default. A cleaned chain is returned unchanged
+        without these two and `mad`: functions that take a chain respect how it was cleaned.
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue, ``{"okx": "percent"}``.
         Other venues must be decimal, and raise if their median is above 15; a given unit is used unchecked.
@@ -345,7 +345,7 @@ def smiles(
     Parameters
     ----------
     options
-        What `clean` gave.
+        Result of `clean`.
     given, spot, methods, discount, interest_rate
         Methods for forward and discount, as in `forwards`.
 
@@ -464,7 +464,7 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     Parameters
     ----------
     quotes
-        What `smiles` gave.
+        Result of `smiles`.
 
     Returns
     -------

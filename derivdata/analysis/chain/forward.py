@@ -442,7 +442,7 @@ def forwards(
     Parameters
     ----------
     chain
-        The table ``options_snapshot``, a surface, or what `clean` gave; prices as in `clean`.
+        The table ``options_snapshot``, a surface, or the result of `clean`; prices as in `clean`.
     given
         Known forwards [USD], for example from a futures curve: a mapping from expiry, or a Series or
         DataArray labelled by expiry and, if necessary, symbol, exchange, time.
@@ -505,7 +505,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     Parameters
     ----------
     forward
-        What `forwards` gave.
+        Result of `forwards`.
     spot
         Spot [USD], a number or a DataArray over the dims of the chains. None gives NaN for results that need
         it.

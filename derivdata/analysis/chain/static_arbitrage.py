@@ -94,7 +94,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
         frame[size] = frame[size].astype(np.float64) if size in frame else np.nan
     frame = frame[(frame["year_fraction"] > 0.0) & frame[["bid", "ask"]].notna().any(axis=1)]
     labels = keys_of(rows)
-    # In order of time, and of one place's rows the cheapest first: the order of rows decides nothing.
+    # By time, and rows of one place by price: the result does not depend on the order of the rows.
     frame = frame.sort_values(["place", "strike", "side", "ask", "bid"], ascending=[True] * 4 + [False])
     for at, group in frame.groupby("place", sort=True):
         forward = float(table["forward"].loc[at])

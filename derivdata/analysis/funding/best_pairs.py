@@ -420,7 +420,7 @@ def pick_summary(
     Parameters
     ----------
     record
-        What `pick_record` gave; all its symbols together.
+        Result of `pick_record`; all its symbols together.
     least_predicted_bps
         Counts only selections with a forecast above this after cost; None counts all, including those
         with a forecast below zero.

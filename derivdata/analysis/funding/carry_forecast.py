@@ -487,7 +487,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     Parameters
     ----------
     forecast
-        What `forecast_carry` returned, for all pairs, some or one.
+        Result of `forecast_carry`, for all pairs, some or one.
 
     Returns
     -------

@@ -142,7 +142,7 @@ def _of_leg(
 
 OWNED = "spot"
 BORROWED = "borrowed"
-"""Venues whose legs are coins: of the first they are bought, of the second they are borrowed and sold."""
+"""Venues whose legs are coins: those of the first are bought, those of the second borrowed and sold."""
 
 
 @typed

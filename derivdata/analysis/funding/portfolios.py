@@ -64,7 +64,7 @@ def portfolio(
     Parameters
     ----------
     forecasts
-        What `forecast_history` gave with ``prices=``: means, intervals and past outcomes of the pairs.
+        Result of `forecast_history` with ``prices=``: means, intervals and past outcomes of the pairs.
     prices
         Marks [USD] over ``exchange`` and ``time``, ``symbol`` allowed.
     capital

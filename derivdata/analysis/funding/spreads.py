@@ -120,7 +120,7 @@ def dispersion(panel: Panel) -> xr.Dataset:
 def _dispersion(rates: Floats) -> tuple[Any, ...]:
     if not rates.shape[-1]:
         rates = np.full((*rates.shape[:-1], 1), np.nan)
-    # Sorted and contiguous: the order of venues and of memory decides nothing, not even the last bit.
+    # Sorted and contiguous: not even the last bit depends on the order of venues or of memory.
     ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
     finite = np.isfinite(ordered)
     count = finite.sum(axis=-1)

@@ -1,4 +1,4 @@
-"""Legs on a surface: time, forward and volatility of each, its greeks, and its vega by bucket."""
+"""Legs of a position, read from a table and placed on a surface: values, greeks, and vega by bucket."""
 
 from __future__ import annotations
 

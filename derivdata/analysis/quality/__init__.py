@@ -445,7 +445,7 @@ def _summary(report: pd.DataFrame) -> str:
         (int(report["session_closed"].sum()), "points in closed sessions"),
         (int(report["padded"].sum()), "padded points at the end of series"),
         (int(report["other_symbol"].sum()), "points that another symbol has too"),
-        (int((report["peer_lag"].fillna(0.0) != 0.0).sum()), "series a step before or after their like"),
+        (int((report["peer_lag"].fillna(0.0) != 0.0).sum()), "series that lead or follow a similar venue"),
         (int(((report["scale_change"] != 1.0) & report["scale_change"].notna()).sum()), "changes of scale"),
         (int((report["sign_change"] | (report["peer_sign"] == -1.0)).sum()), "series of the other sign"),
         (int(((report["peer_scale"] != 1.0) & report["peer_scale"].notna()).sum()), "series out of scale"),

@@ -112,7 +112,7 @@ def from_essvi(
 
     Returns
     -------
-    Dataset, as `derivdata.analysis.surface.fit` gives it
+    Dataset, as `derivdata.analysis.surface.fit` returns it
     """
     given = {"theta": theta, "rho": rho, "psi": psi, "year_fraction": year_fraction}
     given |= {"k_min": k_min, "k_max": k_max} | ({} if forward is None else {"forward": forward})

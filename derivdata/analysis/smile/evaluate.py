@@ -9,7 +9,7 @@ variable                        meaning
                                 two quotes (a hinge: ``σ = 0``, ``|ρ| = 1``)
 ``bump_unit``, ``bump_1`` …     only of surfaces that were moved between bid and ask: bumps on the SVI
                                 slices, see `derivdata.analysis.smile.svi`
-``method``                      int8, a `Method`: which rung of the ladder gave this slice
+``method``                      int8, a `Method`: the model that was fitted to this slice
 ``status``                      int32 sum of `derivdata.analysis.status.Status` bits
 ``rmse_vol``                    root mean square of fitted minus quoted volatility [per √year]; NaN where
                                 there are no more strikes than parameters
@@ -67,7 +67,7 @@ _UNITS = {"rmse_vol": "1/√year", "k_min": "log-moneyness", "k_max": "log-money
 
 
 class Method(IntEnum):
-    """Method that gave a slice, in ascending order of quality; 0 is none."""
+    """Model of a slice, in ascending order of quality; 0 without a fit."""
 
     NONE = 0
     FLAT = 1

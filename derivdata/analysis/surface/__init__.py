@@ -1,4 +1,4 @@
-"""Fit one arbitrage-free volatility surface to the smiles of many expiries.
+"""Fit one arbitrage-free volatility surface to the smiles of many expiries, or to whole option chains.
 
 `fit` gives a Dataset over the dims of its quotes without the strikes; every other function takes such a
 Dataset, or any fit of `derivdata.analysis.smile` with dim ``expiry``. Total variance is ``w = iv² T``,
@@ -324,7 +324,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     np.logical_and.at(near, at, is_near[complete][in_surface])
     np.logical_and.at(crossed, at, is_crossed[complete][in_surface])
 
-    # 4. The reason. A place that was in the fit keeps its status, unless that only says that it had no quote.
+    # 4. The reason. A place that was in the fit keeps its status, unless it is only that of a missing quote.
     is_listed = t < np.inf
     reason = np.select(
         [t <= 0.0, near, crossed], [Status.EXPIRED, Status.NEAR_EXPIRY, Status.CROSSED], Status.BAD_INPUT

@@ -1,5 +1,13 @@
-"""A surface cut at any time to expiry: the slices around it, their shares, and whether prices are mixed.
+"""Time on a surface: clocks, and the surface cut at any time to expiry.
 
+A clock is the distribution of variance between a surface's time and an expiry. Without one every hour counts
+equally. With one, an hour of a weekend has its weight, an event adds its variance at its time, and an hour in
+which a settlement price is averaged counts as the square of the open share of the average: with L the length
+of the average and T the time left that is ``T − 2L/3``, and ``T³/(3L²)`` once it has started. A clock
+redistributes variance between listed expiries and along the life of an option; it does not change the
+variance of the expiries.
+
+A cut has the slices around a time, their shares, and whether prices are mixed.
 Total variance is linear in time at equal log-moneyness between two listed expiries, if that is free of
 butterflies at every time between them. Each pair is certified: Durrleman's g times w² is a polynomial of
 degree 4 in the share of the later expiry. It is positive for every share if no coefficient in Bernstein's
@@ -158,7 +166,7 @@ def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray
 
 
 def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tuple[Floats, Floats]:
-    """Return the share of the variance `w` that has come about, and the part of `w` that is events.
+    """Return the share of the variance `w` that has occurred, and the part of `w` that is events.
 
     `even` is the share of the time that has passed, `added` the variance of all events and `happened` the
     variance of past events. Events are limited to the available variance.
@@ -342,7 +350,7 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
 
     The logarithm of the forward is linear in time between two expiries with a forward, whether they have a
     fit or not. Before the first and after the last of them the carry per year of that expiry,
-    ``ln(F/S)/T``, stays; without a spot price the line through the two nearest forwards goes on, and a
+    ``ln(F/S)/T``, stays; without a spot price the line through the two nearest forwards is extended, and a
     single forward stays as it is.
     """
     # 1. The known forwards in order of time.
@@ -433,7 +441,7 @@ def neighbours(
         )
     )  # fmt: skip
 
-    # 3. The share of it that has come about by then.
+    # 3. The share of it that has occurred by then.
     unread = np.isnan(passed + whole + added) & (single | (t1 > t0)) & ~np.isnan(t)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Where no business time passes between the two, as in a weekend that does not count, the calendar's.
