@@ -218,7 +218,7 @@ def _converted(kernel: Callable[..., tuple[Floats, ...]], fields: Any, year_frac
     labelled = any(isinstance(values, xr.DataArray) for values in given)
 
     def whole(*blocks: Floats) -> tuple[Floats, ...]:
-        """Broadcast the results: one that the kernel returns unchanged then has the dims of all the others too."""
+        """Broadcast the results, since an argument that the kernel returns may lack dims of the others."""
         return tuple(np.broadcast_arrays(*kernel(*blocks)))
 
     return xr.apply_ufunc(

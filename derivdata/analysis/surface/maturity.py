@@ -7,9 +7,9 @@ of the average and T the time left that is ``T − 2L/3``, and ``T³/(3L²)`` on
 redistributes variance between listed expiries and along the life of an option; it does not change the
 variance of the expiries.
 
-A cut has the slices around a time, their shares, and whether prices are mixed.
-Total variance is linear in time at equal log-moneyness between two listed expiries, if that is free of
-butterflies at every time between them. Each pair is certified: Durrleman's g times w² is a polynomial of
+A cut has the slices around a time, their shares, and whether prices are mixed. Total variance is linear in
+time at equal log-moneyness between two listed expiries, if that is free of butterflies at every time between
+them. Each pair is certified: Durrleman's g times w² is a polynomial of
 degree 4 in the share of the later expiry. It is positive for every share if no coefficient in Bernstein's
 basis is negative, at some 660 log-moneyness out to 100 deviations. For a pair that fails, prices are mixed
 (Gatheral and Jacquier 2014, lemma 5.1), which is free if the two slices are, but not suitable for quoting:
