@@ -532,7 +532,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     years = frame["hold_hours"] / HOURS_PER_YEAR
     for name, source in _APR.items():
         frame[name] = frame[source] / BPS / years
-    frame["status"] = frame["status"].map(_reasons).astype(object)
+    frame["status"] = [_reasons(bits) for bits in frame["status"]]
     columns = ["long", "short", *_APR, "chance", "net_bps", "cost_bps", "hold_hours", "status"]
     columns = [name for name in frame if name not in {*columns, *_APR.values(), "pair"}] + columns
 

@@ -295,7 +295,7 @@ def realised_carry(
     }
     gross = received["long_bps"] + received["short_bps"]
     figures = {"net_bps": gross - cost, "gross_bps": gross, **received, "cost_bps": xr.DataArray(cost)}
-    result = _in_bps(xr.Dataset(figures))
+    result = _in_bps(figures)
     for leg, venue in venues.items():
         result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)
         result[f"{leg}_coverage"] = carry["coverage"].sel(exchange=venue, drop=True)
@@ -318,12 +318,12 @@ def realised_carry(
     return result.assign_coords(venues)
 
 
-def _in_bps(figures: xr.Dataset) -> xr.Dataset:
+def _in_bps(figures: Mapping[str, xr.DataArray]) -> xr.Dataset:
     """Return figures with their unit as the only attribute."""
-    result = figures.drop_attrs()
-    for variable in result.data_vars.values():
-        variable.attrs = {"units": BPS_UNIT}
-    return result
+    result = {}
+    for name, values in figures.items():
+        result[name] = values.drop_attrs().assign_attrs(units=BPS_UNIT)
+    return xr.Dataset(result)
 
 
 def _settled_in_coin(
