@@ -166,12 +166,12 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     inside = np.full(len(intervals), np.nan)
     if values.size:
         inside[:] = [np.mean(apart <= level / 2.0) for level in intervals]
-    figures = {"mean": np.nan, "ks_statistic": np.nan, "p_value": np.nan}
+    figures: dict[str, Any] = {"mean": np.nan, "ks_statistic": np.nan, "p_value": np.nan}
     if values.size:
         test = stats.kstest(values, "uniform")
         figures = {"mean": values.mean(), "ks_statistic": test.statistic, "p_value": test.pvalue}
-    variables = {"inside": ("interval", inside, {"units": "1"}), "count": values.size}
-    return xr.Dataset(variables | figures, {"interval": list(intervals)})
+    variables = {"inside": ("interval", inside, {"units": "1"}), "count": values.size, **figures}
+    return xr.Dataset(variables, {"interval": list(intervals)})
 
 
 PREFERENCES = {"option": ("option", "index", "unstated"), "future": ("future", "index", "unstated")}

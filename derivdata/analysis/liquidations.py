@@ -533,6 +533,6 @@ def _past_quantiles(ordered: pd.DataFrame, quantile: float, history: int) -> Arr
     ended = np.searchsorted(ends, starts, side="left")
     final = by_end["value_usd"].expanding().quantile(quantile).to_numpy(dtype=np.float64)
     if not final.size:
-        return final
+        return np.empty(0)
     enough = ended >= max(history, 1)
     return np.where(enough, final[np.maximum(ended, 1) - 1], -np.inf)

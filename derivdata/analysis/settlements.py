@@ -428,7 +428,8 @@ def _listed(logs: xr.DataArray, series: xr.DataArray, *, counted: bool = True) -
     count = None
     if counted and "time" in logs.dims:
         count = logs.notnull().sum("time")
-    factor: xr.DataArray = np.exp(logs.median("time") if "time" in logs.dims else logs)
+    middle: Any = logs.median("time") if "time" in logs.dims else logs
+    factor: xr.DataArray = xr.apply_ufunc(np.exp, middle)
     places = [*zip(*np.nonzero(series.to_numpy()), strict=True)]
     words = []
     for place in places[:_NAMED]:

@@ -146,7 +146,7 @@ def greeks(
     table = rows[names].assign(forward=forward)
     for name in GREEKS:
         table[name] = values[name] * _SCALE[name]
-    own = {name: _numbers(rows, name) for name in GREEKS}
+    own: dict[str, Floats] = {name: _numbers(rows, name) for name in GREEKS}
     converted = _converted(own, forward, premium, units["venue_unit"])
     for name in GREEKS:
         table[f"{name}_venue"] = own[name]

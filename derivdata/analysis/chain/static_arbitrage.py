@@ -106,10 +106,10 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
             )
             wide = wide.reindex(columns=pd.MultiIndex.from_product([values, ("call", "put")]))
             price = {}
-            size = {}
+            sizes = {}
             for key in itertools.product(("call", "put"), ("bid", "ask")):
                 price[key] = wide[key[1], key[0]].to_numpy(np.float64)
-                size[key] = wide[f"{key[1]}_size", key[0]].to_numpy(np.float64)
+                sizes[key] = wide[f"{key[1]}_size", key[0]].to_numpy(np.float64)
             yield QuotedExpiry(
                 rows_of_unit[labels].iloc[0].to_dict(),
                 rows_of_unit["expiry"].iloc[0],
@@ -118,7 +118,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
                 bool(inverse),
                 wide.index.to_numpy(np.float64),
                 price,
-                size,
+                sizes,
             )
 
 
@@ -411,11 +411,11 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
         whose = "deribit"
         published = [fact_value("deribit", fact, "BTC") for fact in facts]
     rate, cap, future = (value or 0.0 for value in published)
-    own = _Fees(rate / BPS, cap, future / BPS, whose)
-    if None not in given:
-        own = own._replace(whose="given")
-    stated = zip(_Fees._fields[:3], given, strict=True)
-    return own._replace(**{name: fee for name, fee in stated if fee is not None})
+    fees = [rate / BPS, cap, future / BPS]
+    for place, fee in enumerate(given):
+        if fee is not None:
+            fees[place] = fee
+    return _Fees(*fees, "given" if None not in given else whose)
 
 
 def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:

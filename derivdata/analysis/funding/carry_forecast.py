@@ -393,7 +393,7 @@ def forecasts_at(
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
     arrays = [history.amounts, *published_bounds(panel, history.amounts, history.length)]
-    figures = NET
+    figures: tuple[str, ...] = NET
     if history.levels is not None:
         arrays.append(history.levels)
         figures += PARTS + (ENDS if ends else ())

@@ -160,8 +160,14 @@ def labelled(
 
     # 3. All with the core dims, each of which is one chunk.
     size = {name: volatility.sizes[name] for name in core}
-    quotes = (k, volatility, weight, *sides.values())
-    return LabelledQuotes(*(_over_core(array, size) for array in quotes), _in_one_chunk(t, core))
+    return LabelledQuotes(
+        k=_over_core(k, size),
+        iv=_over_core(volatility, size),
+        weight=_over_core(weight, size),
+        bid=_over_core(sides["iv_bid"], size),
+        ask=_over_core(sides["iv_ask"], size),
+        t=_in_one_chunk(t, core),
+    )
 
 
 def _positive(side: Any, dims: Sequence[str], name: str) -> xr.DataArray:

@@ -75,9 +75,13 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
         np.int32(0),
     )
     order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
-    by_strike = [np.take_along_axis(values, order[..., None], 1) for values in (k, iv, weight, bid, ask)]
-    t, n, status = (np.take_along_axis(values, order, 1) for values in (t, n, status))
-    return QuoteGrid(*by_strike, t, n, status, (status == 0).sum(axis=1), order)
+    k, iv, weight, bid, ask = (
+        np.take_along_axis(values, order[..., None], 1) for values in (k, iv, weight, bid, ask)
+    )
+    t = np.take_along_axis(t, order, 1)
+    n = np.take_along_axis(n, order, 1)
+    status = np.take_along_axis(status, order, 1)
+    return QuoteGrid(k, iv, weight, bid, ask, t, n, status, (status == 0).sum(axis=1), order)
 
 
 def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:

@@ -181,9 +181,9 @@ def points_of(
     result = xr.Dataset()
     for point, (kind, size) in parsed.items():
         result[point] = _value(kind, size, vols)
-    out = set(result)
+    units = dict.fromkeys(points, "1/√year")
     result["status"] = _status(cut, places).reset_coords(drop=True)
-    result = with_units(result, dict.fromkeys(out, "1/√year"))
+    result = with_units(result, units)
     return result.assign_attrs(delta=delta, atm=atm)
 
 
