@@ -415,7 +415,9 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
     for place, fee in enumerate(given):
         if fee is not None:
             fees[place] = fee
-    return _Fees(*fees, "given" if None not in given else whose)
+    if None not in given:
+        whose = "given"
+    return _Fees(fees[0], fees[1], fees[2], whose)
 
 
 def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:
