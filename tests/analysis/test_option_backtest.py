@@ -731,7 +731,5 @@ def test_payments_with_late_stamps_are_paid_at_their_due_time():
 def test_losses_above_the_capital_give_a_notice():
     spots = np.linspace(100_000.0, 110_000.0, 6)
     rule = Roll([OptionLeg("call", -1.0, "7d")])
-    with pytest.warns(
-        dd.errors.DataNotice, match="option backtest: equity is below 0 at [1-5] timestamps"
-    ):
+    with pytest.warns(dd.errors.DataNotice, match="option backtest: equity is below 0 at [1-5] timestamps"):
         backtest.options(made_chains(spots), rule, FREE, capital=100.0)
