@@ -114,7 +114,7 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     held = table["days"].groupby(table["symbol"]).sum().sort_values(ascending=False)
     symbols = list(held.index[:_MAX_ROWS])
     net = table.groupby("symbol")["net_usd"].sum()
-    ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.55)
+    ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.7)
     times = result["time"].to_numpy()
     span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     named = False

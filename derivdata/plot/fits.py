@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DAYS = 365.0
-EXPIRY = "expiry [UTC], time to expiry [days]"
+EXPIRY = "expiry [UTC], time to expiry [days], log scale"
 _HORIZONTAL = 36.0
 _VERTICAL = 8.0
 """Width that a label of an expiry takes [points], by its direction."""

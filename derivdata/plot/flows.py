@@ -114,6 +114,8 @@ def positioning(
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
     style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
+    if lines > 1:
+        style.note(upper, "percentile: share of earlier ratios below the newest one")
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
@@ -125,7 +127,7 @@ def positioning(
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
             joint = both.corr(method="spearman").iloc[0, 1]
-            title += f"; rank correlation of ratio and funding {joint:+.2f}"
+            title += f"; rank correlation of the venues' median ratio with funding {joint:+.2f}"
             style.dress(upper, title=title, grid="x")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
         table["rate_bps_8h"] = table["time"].map(median.to_series())
@@ -290,16 +292,16 @@ def option_flow(
     ax = style.axes(ax)
     ax.use_sticky_edges = False
     width = bar_width(wide.index.to_numpy())
-    start = np.zeros(len(wide))
     nets = {}
-    for side, color in (("call", LONG), ("put", SHORT)):
+    # Side by side: a stack of purchases and sales would have no meaning.
+    for side, color, shift in (("call", LONG, -0.25), ("put", SHORT, 0.25)):
         coins = wide.get(side, pd.Series(0.0, wide.index)).to_numpy()
         nets[side] = float(coins.sum())
-        # Stacked where both have one sign, else in opposite directions.
-        bottom = np.where(start * coins > 0.0, start, 0.0)
-        ax.bar(wide.index, coins, width, bottom, color=color, label=f"{side}s {nets[side]:+,.0f} {symbol}")
-        start = coins
+        look = {"color": color, "label": f"{side}s {nets[side]:+,.0f} {symbol}"}
+        ax.bar(wide.index + shift * width, coins, width / 2, **look)
     strike_axis(ax, totals, float(trades["index_price_usd"].median()))
+    low, high = ax.get_xlim()
+    ax.set_xlim(min(low, wide.index[0] - width), max(high, wide.index[-1] + width))
     bought = " and ".join(f"{net:,.0f} {symbol} of {side}s" for side, net in nets.items())
     title = f"Takers' purchases minus sales: {bought}"
     x = f"strike [USD{binned}], 99.5 % shown"

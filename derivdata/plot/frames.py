@@ -269,7 +269,8 @@ def _mark_outside(
         if _is_line_near(np.clip(values, *limits), place, limit, is_late=is_late):
             label_edge = edges[0] + edges[1] - edge
             look |= {"xytext": (0, 0), "ha": "center", "va": "bottom" if inwards == "top" else "top"}
-        ax.annotate(f"{values[place]:+.3g}", (x[place], label_edge), **look)
+        written = ax.annotate(f"{values[place]:+.3g}", (x[place], label_edge), **look)
+        style.lift(written)
         total += int(beyond.sum())
     return total
 
@@ -306,7 +307,10 @@ def lane_marks(limits: tuple[float, float], base: float) -> dict[float, str]:
     power = 10.0 ** np.floor(np.log10(size))
     nice = max(step * power for step in (1.0, 2.0, 3.0, 5.0) if step * power <= 0.98 * size)
     value = base + np.copysign(nice, end - base)
-    return {base: style.number(base), value: f"{value:+.3g}"}
+    marks = {base: style.number(base), value: f"{value:+.3g}"}
+    # The same distance at the other side, if it is inside the lanes.
+    other = 2.0 * base - value
+    return marks | ({other: f"{other:+.3g}"} if low <= other <= high else {})
 
 
 _ACROSS = 52

@@ -140,7 +140,7 @@ def funding_history(
     if usual is not None:
         key.append(f"dotted: median of {len(means)} venues")
     if outside:
-        key.append(f"▲▼: {outside:,} beyond the lane")
+        key.append(f"▲▼: {outside:,} means outside the scale, the furthest as a number")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
@@ -463,7 +463,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     _limit_to_means(ax, days, low, high, np.r_[0.0, gross, net])
     for day, value in zip(days, net, strict=True):
         look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
-        ax.annotate(f"{value:+.1f}", (day, value), (7, -8), color=style.ink(), **look)
+        style.lift(ax.annotate(f"{value:+.1f}", (day, value), (7, -8), color=style.ink(), **look))
     cost = float(rows["gross_bps"].iloc[-1] - net[-1])
     even = breakeven_days(days, net)
     paid = f"does not pay the costs of {cost:.3g} bps within {days[-1]:.3g} days"
@@ -471,7 +471,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         time = f"{'after' if even > days[0] else 'within'} {even:.3g} days"
         paid = f"pays the costs of {cost:.3g} bps {time}"
         ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=time)
-    title = f"{rows['name'].iloc[0]} (long / short): the mean forecast {paid}"
+    title = f"Long {rows['name'].iloc[0].replace(' / ', ', short ')}: the mean forecast {paid}"
     style.dress(ax, title=title, x="holding time [days], log scale", y=f"carry, {of}\n[bps of one leg]")
     ax.set_xscale("log")
     ax.set_xlim(days[0] / 1.35, days[-1] * 1.5)
@@ -483,8 +483,8 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
 
 
 def _limit_to_means(ax: Axes, days: Floats, low: Floats, high: Floats, means: Floats) -> None:
-    """Limit the axes to the means and as much again on both sides; write the ends of longer bars there."""
-    span = float(np.ptp(means))
+    """Limit the axes to the means and three times their range around them; write ends beyond."""
+    span = 3.0 * float(np.ptp(means))
     # A forecast may have a mean and no interval
     bottom = max(float(np.nanmin(np.append(low, means))), float(np.min(means)) - span)
     top = min(float(np.nanmax(np.append(high, means))), float(np.max(means)) + span)
@@ -561,12 +561,15 @@ def cumulative_funding(
     end = _last_of_both(accrued, paid)
     total = _last(accrued.sel(time=slice(None, end)))
     upper, lower = (style.axes(ax), None) if paid is None else style.strips(ax, 3.0, 1.2)
-    upper.plot(times, accrued, color=PALETTE[0], lw=2.2, label="samples × time")
-    ends = [(total, f"samples × time {total:+.1f}", PALETTE[0])]
+    upper.plot(times, accrued, color=PALETTE[5], lw=3.0, label="samples × time")
+    ends = [(total, f"samples × time {total:+.1f}", PALETTE[5])]
+    amount = total
     if paid is not None and lower is not None:
-        payments = _last(paid.sel(time=slice(None, end)))
-        ends.append((payments, f"payments {payments:+.1f}", PALETTE[1]))
-        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.1, "label": "payments"}
+        amount = _last(paid.sel(time=slice(None, end)))
+        ends.append((amount, f"payments {amount:+.1f}", PALETTE[1]))
+        # Dashed, as both lines nearly coincide.
+        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.4, "label": "payments"}
+        look["ls"] = (0, (4, 3))
         upper.step(paid["time"].values, paid, **look)
         lines["payments_bps"] = paid.to_series()
         _difference(lower, lines)
@@ -575,13 +578,15 @@ def cumulative_funding(
         most = float(accrued.max())
         excess = f"\n({float(added.max()) / most:.2g} × too much)" if most > 0 else ""
         wrong = _last(added.sel(time=slice(None, end)))
-        upper.plot(times, added, color=GREY, lw=1.4, ls="--", label="naive sum")
+        upper.plot(times, added, color=GREY, lw=1.4, ls=":", label="naive sum")
         ends.append((wrong, f"naive sum {wrong:+,.1f}{excess}", GREY))
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     days = (end - times[0]) / np.timedelta64(1, "D")
-    did = "paid" if total >= 0 else "received"
-    title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
+    did = "paid" if amount >= 0 else "received"
+    title = f"{symbol} on {venue}: a long {did} {abs(amount):.1f} bps in {days:.3g} days"
+    if paid is not None:
+        title += f", samples give {total:.1f}"
     style.dress(upper, title=title, y="paid by a long\n[bps]", form="number")
     style.label_ends(upper, ends)
     lowest = upper if lower is None else lower

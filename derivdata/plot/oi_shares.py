@@ -204,6 +204,10 @@ def _trends(
     moved += [f"{shown.index[-1]} lost {-loss:.2g}"] if loss < 0 else []
     span = "a day" if length == 1.0 else f"in {length:.3g} days"
     title = f"{symbol}: {', '.join(moved) or 'no share changed'} {span}"
+    if moved and not sure.any():
+        title += ", but no trend is significant"
+    elif moved:
+        title += f"; {int(sure.sum())} of {len(shown)} trends are significant"
     few = f"; {len(shown)} of {len(frame)} venues" if len(shown) < len(frame) else ""
     style.dress(ax, title=title, x=f"change of share [percentage points {span}]{few}", grid="x")
     ax.spines["left"].set_visible(False)

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 _SIDES = (("long", LONG), ("short", SHORT))
 _SHIFTS = dict(zip(_SIDES, (0.16, -0.16), strict=True))  # longs below shorts, as in the bars
-_PRICE = "price\n[USD]"
 _LARGEST = 200.0
-_SMALLEST = 7.0
+_SMALLEST = 14.0
 """Areas of the largest and of the smallest dot [square points]."""
 _MANY = 500
 """Number of orders from which on a dot is the sum of a step, because dots of orders would overlap."""
@@ -32,7 +31,7 @@ _DOTS = 24
 _DOT_MINUTES = (1, 2, 5, 10, 15, 30, *(60 * hours for hours in (1, 2, 3, 4, 6, 8, 12)))
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 _FLATTENS = 3.0
-"""A bar that is this many times as high as the next is cut."""
+"""A bar that is this many times as high as the next gives the bars a square-root scale."""
 _STEPS = ((1.0, 1), (3.0, 5), *((72.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
 """Maximum length of the window [h] and step of the bars [minutes], for at most 72 bars."""
 
@@ -78,8 +77,8 @@ def liquidations(
         from 500 orders on a dot is the sum of a side over about a 24th of the window. Above them is the
         price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
         are at most 72 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
-        for unobserved times. With matplotlib, a bar over three times as high as the next one is cut and has
-        its value. Some venues throttle their feeds, so levels cannot be compared across venues.
+        for unobserved times. With matplotlib, the bars have a square-root scale if one is over three times
+        as high as the next. Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
     ------
@@ -102,13 +101,14 @@ def liquidations(
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
     lines = [] if price is None else [style.median_price(price).sel(time=slice(first, last))]
+    price_label = _price_label(price)
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
         hover = f"{frames.AT_TIME}<br>%{{y:,.2f}} USD"
         strips = []
         for line in lines:
             trace = frames.plotly_line(line["time"], line, "price", hover, 4, showlegend=False)
-            strips.append(frames.Strip([trace], _PRICE))
+            strips.append(frames.Strip([trace], price_label))
         strips += [_raster_of(names, dots, dot_step), _sums_of(*sums), _coverage_of(coverage, limits)]
         strips = [strip._replace(height=share) for strip, share in zip(strips, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
@@ -125,16 +125,27 @@ def liquidations(
     raster.set(ylim=(len(names) - 0.4, -0.9), xlim=limits)
     for highest, line in zip(upper, lines, strict=True):
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
-        style.dress(highest, title=title, y=_PRICE, form="number")
+        style.dress(highest, title=title, y=price_label, form="number")
     for (_, color), value in zip(_SIDES, sums[0].values(), strict=True):
         style.bars(bars, value.index, value, sums[1], centred=False, color=color)
     bars.axhline(0, color=GREY, lw=0.8)
-    _cut_largest(bars, sums)
-    style.dress(bars, y=sums[2], form="size")
+    is_root = _is_flattened(sums[0])
+    style.dress(bars, y=sums[2] + "\n√ scale" * is_root, form="size")
+    if is_root:
+        _root_scale(bars, sums[0])
     _size_key(bars, dots)
     _coverage(seen, coverage)
     style.utc_axis(seen)
     return finish(raster, table, events, price, source=source, lowest=seen)
+
+
+def _price_label(price: Rates | None) -> str:
+    """Return the label of the price's axis, with the symbol if the data states it."""
+    if price is None:
+        return ""
+    level = style.panel_of(price, "price_usd")
+    symbols = np.atleast_1d(level["symbol"].values) if "symbol" in level.coords else []
+    return f"{symbols[0]} price\n[USD]" if len(symbols) == 1 else "price\n[USD]"
 
 
 def _orders(events: pd.DataFrame) -> pd.DataFrame:
@@ -211,7 +222,7 @@ def _raster(ax: Axes, dots: pd.DataFrame) -> None:
     for (side, color), shift in _SHIFTS.items():
         of_side = dots[dots["side"] == side]
         where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
-        ax.scatter(*where, color=color, alpha=0.8, lw=0, rasterized=True)
+        ax.scatter(*where, color=color, alpha=0.9, lw=0, rasterized=True)
 
 
 def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
@@ -248,22 +259,36 @@ def _is_low(ax: Axes | None) -> bool:
     return figure is not None and figure.get_figheight() < 5.0
 
 
-def _cut_largest(ax: Axes, sums: tuple[dict[str, pd.Series], np.timedelta64, str]) -> None:
-    """End the axis at twice the second highest bar if one would flatten the others; write its value."""
-    values = pd.concat(list(sums[0].values()))
-    if len(values) < 2:
-        return
-    largest, *others = values.abs().sort_values(ascending=False)
-    if largest < _FLATTENS * others[0]:
-        return
-    low, high = ax.get_ylim()
-    value = values.iloc[int(np.argmax(values.abs()))]
-    end = 2.0 * others[0]
-    ax.set_ylim(low if value > 0.0 else -end, end if value > 0.0 else high)
-    time = values.index[int(np.argmax(values.abs()))] + sums[1]
-    words = f"{'▲' if value > 0.0 else '▼'} {style.number(abs(value))}"
-    look: dict[str, Any] = {"fontsize": 8, "va": "top" if value > 0.0 else "bottom", "ha": "left"}
-    ax.annotate(words, (time, np.copysign(end, value)), (3, 0), textcoords="offset points", **look)
+def _is_flattened(sums: dict[str, pd.Series]) -> bool:
+    """Return whether one bar is so high that others would not be seen on a linear axis."""
+    values = pd.concat(list(sums.values())).abs().nlargest(2)
+    return len(values) == 2 and float(values.iloc[0]) >= _FLATTENS * float(values.iloc[1])
+
+
+def _root_scale(ax: Axes, sums: dict[str, pd.Series]) -> None:
+    """Draw values over their signed square root, with round values at the ticks of both sides."""
+    values = pd.concat(list(sums.values()))
+    ax.set_yscale("function", functions=(_root, _square))
+    ticks = [0.0]
+    for sign in (-1.0, 1.0):
+        largest = float((sign * values).max())
+        power = 10.0 ** np.floor(np.log10(largest)) if largest > 0.0 else 0.0
+        fitting = [step * power for step in (0.1, 0.5, 1.0, 2.0, 5.0) if step * power <= largest]
+        # At least a seventh of the axis apart.
+        apart = float(np.sqrt(values.abs().max())) / 3.5
+        for value in fitting[::-1]:
+            if all(abs(_root(np.array(sign * value)) - _root(np.array(tick))) > apart for tick in ticks):
+                ticks.append(sign * value)
+    ax.set_yticks(sorted(ticks))
+    ax.minorticks_off()
+
+
+def _root(values: Array) -> Array:
+    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
+
+
+def _square(roots: Array) -> Array:
+    return np.asarray(np.sign(roots) * np.square(roots))
 
 
 def _raster_of(names: list[str], dots: pd.DataFrame, step: str) -> frames.Strip:
@@ -396,8 +421,15 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         f"{style.number(size / 1e6)} M USD cost {cost['ask']:.2g} bps to buy and {cost['bid']:.2g} to sell"
     )
     ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
+    for side, sign, color in (("bid", -1.0, LONG), ("ask", 1.0, SHORT)):
+        ax.plot(sign * cost[side], size / 1e6, "D", color=color, ms=6, label="_cost")
+        near = {"textcoords": "offset points", "fontsize": 8.5, "va": "bottom", "ha": "center"}
+        words = f"mean {cost[side]:.2g} bps"
+        style.lift(ax.annotate(words, (sign * cost[side], size / 1e6), (0, 6), color=color, **near))
     title = f"{name}: {orders}; spread {spread:.2g} bps"
     style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
+    order = f"an order of {style.number(size / 1e6)} M USD"
+    style.note(ax, f"dashed: {order}; diamonds: its mean price; crossings: its last price")
     ax.set_ylim(0, None)
     return table
 
@@ -418,17 +450,20 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         rows = data[data["depth_bps"] == distance].sort_values("time")
         x = _times(rows)
         look = style.look(number)
-        ax.plot(x, rows["ask_depth_usd"] / 1e6, label=f"{distance:g} bps", lw=1.4, **look)
-        ax.plot(x, rows["bid_depth_usd"] / 1e6, lw=1.0, color=look["color"], ls=":")
+        ax.plot(x, rows["ask_depth_usd"] / 1e6, label=f"{distance:g} bps", lw=2.4, **look)
+        # In the colour of text, because both sides of a book are nearly equal.
+        ax.plot(x, rows["bid_depth_usd"] / 1e6, lw=0.9, color=style.ink(), ls="--")
         last = float(rows[["ask_depth_usd", "bid_depth_usd"]].iloc[-1].mean()) / 1e6
-        ends.append((last, f"{distance:g} bps {style.number(round(last, 2))}", str(look["color"])))
+        ends.append((last, f"{distance:g} bps {style.number(round(last, 2))} M", str(look["color"])))
     ax.set_yscale("log")
     wide = data[data["depth_bps"] == distances[-1]].sort_values("time")
-    both = (wide["bid_depth_usd"] + wide["ask_depth_usd"]) / 1e6
-    now, low, high = (style.number(float(value)) for value in (both.iloc[-1], both.min(), both.max()))
-    words = f"{now} M USD within {distances[-1]:g} bps, {low} to {high} over the window"
+    bids = wide["bid_depth_usd"] / 1e6
+    asks = wide["ask_depth_usd"] / 1e6
+    words = (
+        f"{bids.iloc[-1]:,.1f} M USD of bids and {asks.iloc[-1]:,.1f} of asks within {distances[-1]:g} bps"
+    )
     style.dress(ax, title=f"{name}: {words}", y="depth of a side [million USD], log scale", form="number")
-    style.note(ax, "within a distance of the mid price; solid: asks, dotted: bids")
+    style.note(ax, "within a distance of the mid price; wide: asks, dashed: bids; labels: mean of both now")
     ax.yaxis.set_minor_formatter("")
     logs = [(float(np.log(value)), label, color) for value, label, color in ends]
     style.label_ends(ax, logs, limits=np.log(ax.get_ylim()))

@@ -130,6 +130,13 @@ def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
             ax.plot(x[beyond], np.full(int(beyond.sum()), edge), marker, **look)
 
 
+def lift(text: Text) -> None:
+    """Give text an edge in the colour of the background, so that lines do not strike it through."""
+    from matplotlib.patheffects import withStroke
+
+    text.set_path_effects([withStroke(linewidth=2.5, foreground=paper())])
+
+
 def bars(
     ax: Axes,
     place: Any,
@@ -326,9 +333,11 @@ def legend(
 def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any = None) -> None:
     """Write labels right of the axes at the heights of values, at least a line apart.
 
-    `ends` holds value, label and colour; a coloured square connects a label with its line. `limits` are
-    those of the axes, or their logarithms if the values are logarithms.
+    `ends` holds value, label and colour; a line in this colour leads from the value to the label. `limits`
+    are those of the axes, or their logarithms if the values are logarithms.
     """
+    from matplotlib.transforms import ScaledTranslation
+
     ordered = sorted(ends)
     low, high = ax.get_ylim() if limits is None else limits
     height = height_of(ax)
@@ -345,11 +354,15 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any 
     places = [place - excess for place in places]
     for i in range(len(places) - 2, -1, -1):
         places[i] = min(places[i], places[i + 1] - line)
-    for (_, words, color), place in zip(ordered, places, strict=True):
-        look: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
-        look |= {"fontsize": 8, "annotation_clip": False}
-        ax.annotate("■", (1.0, place), (3, 0), color=color, **look)
-        ax.annotate(words, (1.0, place), (13, 0), color=ink(), **look)
+    assert figure is not None
+    right = ax.transAxes + ScaledTranslation(14.0 / 72.0, 0.0, figure.dpi_scale_trans)
+    for (value, words, color), place in zip(ordered, places, strict=True):
+        look: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": right, "va": "center"}
+        look |= {"fontsize": 8, "annotation_clip": False, "color": ink()}
+        leader = {"arrowstyle": "-", "color": color, "lw": 1.6, "shrinkA": 1.0, "shrinkB": 0.0}
+        leader["relpos"] = (0.0, 0.5)
+        end = min(max((value - low) / (high - low), 0.0), 1.0)
+        ax.annotate(words, (1.003, end), (1.0, place), arrowprops=leader, **look)
 
 
 def height_of(ax: Axes) -> float:

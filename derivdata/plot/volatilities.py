@@ -312,9 +312,9 @@ _INDEX_DAYS = 30.0
 _NARROW = 300.0
 _FORWARD = "between two expiries"
 _AT_FORWARD = "to expiry, at the money"
-_MAX_BOUND = 1.5
-"""Bounds of model-free volatility are drawn up to this multiple of the highest volatility."""
-_BOUNDS = "from all strikes, with bounds"
+_MAX_BOUND = 0.5
+"""Bounds are drawn up to this multiple of the range of model-free volatility beyond it."""
+_BOUNDS = "model-free, with bounds"
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
@@ -353,8 +353,8 @@ def term_structure(
     Returns
     -------
     Axes, or a plotly Figure
-        For volatility the upper axes. The lower axes end at most at one and a half times the highest
-        volatility; an arrowhead marks a bound above them.
+        For volatility the upper axes. The lower axes end at most half the range of model-free volatility
+        beyond it; an arrowhead marks a bound outside them.
 
     Raises
     ------
@@ -379,13 +379,9 @@ def term_structure(
         table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
     model_free = np.asarray(free["vol"])
     table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
-    finite = np.flatnonzero(np.isfinite(atm))
-    ends = [
-        f"{100 * atm[place]:.1f} % to {dates[place].day} {dates[place]:%b %Y}" for place in finite[[0, -1]]
-    ]
-    title = f"{name_of(fit)}: at the money {', '.join(dict.fromkeys(ends))}"
+    title = f"{name_of(fit)}: {_levels(table)}"
     index = _index(free)
-    y = ("volatility\n[% a year]", "of all strikes\n[% a year]")
+    y = ("volatility\n[% a year]", "model-free\n[% a year]")
     levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
     centre = (levels.max() + levels.min()) / 2
     reach = 1.1 * (levels.max() - levels.min()) / 2
@@ -417,6 +413,17 @@ def term_structure(
     style.dress(below, y=y[1], form="percent")
     expiry_axis(below, tenors, dates)
     return finish(above, table, data, source=source, lowest=below)
+
+
+def _levels(table: pd.DataFrame) -> str:
+    """Return the first and the last volatility at the money, and the change since `before` if drawn."""
+    rows = table[np.isfinite(table["atm"])].iloc[[0, -1]].drop_duplicates("expiry")
+    ends = [f"{100 * row.atm:.1f} % to {row.expiry.day} {row.expiry:%b %Y}" for row in rows.itertuples()]
+    words = f"at the money {', '.join(ends)}"
+    if "atm_before" in table:
+        moved = 100 * float((table["atm"] - table["atm_before"]).median())
+        words += f"; median change {moved:+.1f} points" if np.isfinite(moved) else ""
+    return words
 
 
 def _starts(tenors: Any) -> Any:
@@ -521,11 +528,12 @@ def _index(free: xr.Dataset) -> dict[str, float]:
 
 
 def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
-    """Return limits that include all volatilities, and bounds up to one and a half times the highest."""
+    """Return limits that include all volatilities, and bounds up to half their range beyond them."""
     if not np.isfinite(vol).any():
         return None
-    top = min(np.nanmax(np.r_[vol, high]), _MAX_BOUND * np.nanmax(vol))
-    bottom = np.nanmin(np.r_[vol, low])
+    reach = max(_MAX_BOUND * float(np.nanmax(vol) - np.nanmin(vol)), 0.01)
+    top = min(np.nanmax(np.r_[vol, high]), np.nanmax(vol) + reach)
+    bottom = max(np.nanmin(np.r_[vol, low]), np.nanmin(vol) - reach)
     margin = max(0.08 * (top - bottom), 0.005)
     return bottom - margin, top + margin
 

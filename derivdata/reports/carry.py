@@ -294,7 +294,8 @@ def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], mew=1.5, ms=6, label="before costs")
     ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
     ax.axvline(0, color=style.GREY, lw=1.0)
-    title = f"Best forecasts of the widest pairs (long / short), {_DAYS} days"
+    clear = int(np.count_nonzero(np.asarray(net) > 0.0)) or "none"
+    title = f"Best forecasts of the widest pairs, {_DAYS} days: {clear} of {len(net)} above their costs"
     style.dress(ax, title=title, x="simple APR of one leg [% per year]", grid="x")
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")

@@ -177,10 +177,13 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     ends = []
     gaps = []
     for place, level in enumerate(levels):
-        color = style.PALETTE[place]
         last = []
-        for name, line, stroke in (("implied", level.implied, "-"), ("realised", level.realised, "--")):
-            last.append(float(line.dropna("time")[-1]))
+        for shift, (name, line, stroke) in enumerate(
+            (("implied", level.implied, "-"), ("realised", level.realised, "--"))
+        ):
+            color = style.PALETTE[(place, place + 4)[shift] % len(style.PALETTE)]
+            # As rounded as the labels, so that the title has their difference.
+            last.append(round(float(line.dropna("time")[-1]), 3))
             ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=name)
             ends.append((last[-1], f"{level.symbol} {name} {100.0 * last[-1]:.1f} %", color))
         gap = 100.0 * (last[0] - last[1])

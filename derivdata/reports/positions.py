@@ -194,7 +194,7 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
     low = min(float(shown["change"].min()), 0.0)
     high = max(float(shown["change"].max()), 0.0)
     ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
-    words = "change of share [percentage points]"
+    words = f"change of share in {all_holdings[0].days:.3g} days [percentage points]"
     key = "solid: significant" if shown["sure"].any() else "none is significant"
     style.dress(ax, title=f"Largest changes of share ({key})", x=words, grid="x")
     style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
@@ -323,7 +323,7 @@ def liquidations_section(data: Data) -> Section:
     section.figure(
         [drawn],
         "A dot is a venue's liquidated longs or shorts, and its area their value, in the step that the axis "
-        "states; a column of large dots across venues is a cascade. Bars are the value per hour. Shorts are "
+        "states; a column of large dots across venues is a cascade. Bars are the value per step. Shorts are "
         "above longs in rows and bars. Green marks the time that the response covers completely."
         + ("" if prices is None else f" On top the price of {largest}."),
     )

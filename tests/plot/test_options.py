@@ -135,9 +135,9 @@ def test_ends_of_lines_have_labels_a_line_apart() -> None:
     history["bf25"] = (("time", "tenor"), np.full((10, 2), 0.004))
     ax = plot.volatility(history, symbol="BTC")
     figure = ax.get_figure(root=True)
-    labels = [t for t in ax.texts if t.get_text() != "■" and t.get_text()]
+    labels = [t for t in ax.texts if t.get_text()]
     assert [t.get_text() for t in labels] == ["ATM 30 d 58.0 %", "ATM 7 d 58.0 %", "index 59.0 %"]
-    places = np.array([t.xy[1] for t in labels])
+    places = np.array([t.xyann[1] for t in labels])
     height = 72.0 / figure.dpi * ax.get_window_extent().height
     assert (np.diff(places) * height).min() >= 8.0, "points"
     strips = figure.axes[0].child_axes

@@ -36,7 +36,7 @@ def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted(
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
-    assert "means over 2 h; ▲▼: 1 beyond the lane" in words
+    assert "means over 2 h; ▲▼: 1 means outside the scale, the furthest as a number" in words
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     first = lanes(ax)[0]
     assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
