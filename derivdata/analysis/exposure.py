@@ -315,8 +315,8 @@ def gamma_exposure(
     -------
     Dataset, dims `by`
         ``gamma_exposure_usd`` [USD per 1 %], NaN where no option has open interest and gamma; ``listed``
-        and ``missing`` (open interest or gamma). Gamma is our own, to the venue's `underlying_price` of
-        the option.
+        and ``missing`` (open interest or gamma). Gamma is computed here, from the
+        `underlying_price` that the venue states for the option.
 
     Raises
     ------

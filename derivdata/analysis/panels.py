@@ -266,7 +266,9 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
             f"the unit of {name} is missing: set {name}.attrs['units'] = {units!r} if that is its unit"
         )
     if unit != units:
-        raise ValueError(f"{name} must be in {units!r}, got {unit!r}: convert it with dd.units")
+        raise ValueError(
+            f"{name} must be in {units!r}, got {unit!r}: pass that quantity, or convert it with dd.units"
+        )
     return array
 
 
@@ -304,7 +306,9 @@ def require_unit_if_stated(data: xr.DataArray, name: str, *units: str) -> None:
     """Raise if an array states a unit other than these; a unit need not be stated."""
     unit = unit_of(data, name)
     if unit not in (None, *units):
-        raise ValueError(f"{name} must be in {units[0]!r}, got {unit!r}: convert it with dd.units")
+        raise ValueError(
+            f"{name} must be in {units[0]!r}, got {unit!r}: pass that quantity, or convert it with dd.units"
+        )
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:

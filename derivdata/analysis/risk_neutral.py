@@ -123,7 +123,7 @@ def quantile(
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Find the log-moneyness below which the price ends with given probabilities.
+    """Return the log-moneyness at given probabilities of a lower price at expiry.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def quantile(
 
     Returns
     -------
-    Dataset over the dims of `density`, with those of `probability` for those of k
+    Dataset with the dims of `density`, and those of `probability` in place of those of k
         ``log_moneyness``; ``price_usd``, the same in USD, at the expiries of a surface with ``forward``;
         ``mass``, ``martingale`` and ``status`` as in `density`. NaN where no k within 40 deviations has
         that probability.

@@ -237,7 +237,7 @@ def _realised(
 
 @typed
 def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
-    """Split realised volatility into what moves continuously and what jumps.
+    """Split realised volatility into a continuous part and jumps.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
     -------
     Dataset
         ``volatility``, from the sum of squared returns r²; ``continuous``, from bipower variation
-        (π/2) n/(n − 1) Σ|rᵢ||rᵢ₋₁|, which single jumps leave as it is; both [1/√year]. ``jump_share``, the
+        (π/2) n/(n − 1) Σ|rᵢ||rᵢ₋₁|, which a single jump does not affect; both [1/√year]. ``jump_share``, the
         part of the variance that is not continuous [fraction], 0 where that would be negative.
 
     Raises

@@ -318,7 +318,7 @@ def test_listing_times_of_contracts_are_not_times_of_quotes(tmp_path: Path) -> N
     _import(tmp_path, "deribit.csv", summary)
     assert _rows(tmp_path, "options_snapshot")["time"].dt.strftime("%m-%d %H:%M").unique() == ["03-01 00:00"]
     listed = text + rows.format(1_772_323_200_000, 1_771_910_221_000)
-    with pytest.raises(ArchiveError, match="none of them is recognised as the time"):
+    with pytest.raises(ArchiveError, match="but none is recognised as the time"):
         _import(tmp_path, "deribit.csv", listed)
 
 

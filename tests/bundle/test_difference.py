@@ -37,9 +37,9 @@ def test_nothing_differs_between_a_bundle_and_itself_and_a_damaged_one_is_refuse
     assert difference.rows == {}
     recorded(path, history("BTC"))
     (tmp_path / "b.ddz").write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(errors.BundleError, match="cut off"):
+    with pytest.raises(errors.BundleError, match="truncated"):
         bundle.bundle_diff(path, tmp_path / "b.ddz")
-    with pytest.raises(errors.BundleError, match="cut off"):
+    with pytest.raises(errors.BundleError, match="truncated"):
         bundle.bundle_diff(tmp_path / "b.ddz", path)
 
 

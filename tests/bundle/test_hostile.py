@@ -85,7 +85,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "folder.ddz").mkdir()
     for name in ("pipe.ddz", "folder.ddz"):
         refused(tmp_path / name, f"{name}: must be a bundle file")
-    refused(tmp_path / ("x" * 5000), "x: not a bundle, or cut off: .*File name too long")
+    refused(tmp_path / ("x" * 5000), "x: not a bundle, or truncated: .*File name too long")
 
 
 def test_a_body_with_a_key_twice_is_refused(good: Path, tmp_path: Path) -> None:

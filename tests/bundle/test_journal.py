@@ -74,7 +74,7 @@ def test_damage_is_an_error_and_not_an_end(part: bytes, offset: int, killed: Pat
     data[data.index(part) + offset] ^= 1
     bad = tmp_path / "bad.ddz"
     bad.write_bytes(data)
-    with pytest.raises(errors.BundleError, match=r"damaged|cannot be read|cut off"):
+    with pytest.raises(errors.BundleError, match=r"damaged|cannot be read|truncated"):
         bundle.verify(bad)
 
 

@@ -391,7 +391,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_journal(
 
 @pytest.mark.parametrize("call", [bundle.replay, bundle.verify, bundle.info])
 def test_a_file_that_is_not_there_is_one_clear_error(call: Callable[[Path], Any], path: Path) -> None:
-    with pytest.raises(errors.BundleError, match=r"carry\.ddz: not a bundle, or cut off: .*No such file"):
+    with pytest.raises(errors.BundleError, match=r"carry\.ddz: file not found; pass the path"):
         call(path)
 
 

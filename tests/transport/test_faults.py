@@ -82,8 +82,8 @@ LASTING = [
     ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
     ("429 for ever", [asking(429, "2")], errors.RateLimited, 5, "slow down.*in 2 s"),
     ("429 asks for a day", [asking(429, "86400")], errors.RateLimited, 1, "in 86400 s"),
-    ("reset for ever", [RESET], errors.NetworkError, 5, "connection failed or broke off"),
-    ("cut for ever", [CUT], errors.NetworkError, 5, "broke off"),
+    ("reset for ever", [RESET], errors.NetworkError, 5, "connection failed or was interrupted"),
+    ("cut for ever", [CUT], errors.NetworkError, 5, "was interrupted"),
     ("200 page", [HTML], errors.SchemaError, 1, "HTML"),
     ("200 broken JSON", [Reply(b'{"rate": 1.0,}')], errors.SchemaError, 1, "not JSON"),
     ("200 short JSON of full length", [Reply(b'{"rate": 1.')], errors.SchemaError, 1, "not JSON"),
@@ -91,7 +91,13 @@ LASTING = [
     ("200 without a date", [Reply(b"{}", date=None)], errors.SchemaError, 1, "Date"),
     ("204", [Reply(b"", status=204)], errors.SchemaError, 1, "HTTP 204"),
     ("decompression bomb", [BOMB], errors.NetworkError, 1, "larger than"),
-    ("bad gzip", [Reply(b"xx", headers={"Content-Encoding": "gzip"})], errors.NetworkError, 5, "broke off"),
+    (
+        "bad gzip",
+        [Reply(b"xx", headers={"Content-Encoding": "gzip"})],
+        errors.NetworkError,
+        5,
+        "was interrupted",
+    ),
 ]
 
 

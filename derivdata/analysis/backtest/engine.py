@@ -110,12 +110,12 @@ def carry(
         Notional over margin at entry. A pair is rejected if the equity minus the margin in use is below its
         margin.
     maintenance
-        Fraction of a leg's notional at which the venue liquidates it: where its margin, unrealised P&L and
-        funding are below, both legs are closed at that row's marks. Or tiers by size, the table of
+        Maintenance margin as a fraction of a leg's notional. If margin, unrealised P&L and funding of a leg
+        add up to less, both legs are closed at that row's marks. Or tiers by size, the table of
         ``dd.venues.margin_tiers()``; contracts without a tier have 0.01, and legs larger than the last tier
         have its rate. Both give a `DataNotice`.
     transfer_every
-        The legs' equity is evened out whenever so much time has passed; None never moves margin.
+        Interval at which equity is balanced between the legs; None never moves margin.
     delay
         Minimum age of the rates that the rule receives. With 0 it receives settlements of the current row,
         and samples whose bucket has ended.

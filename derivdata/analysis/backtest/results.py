@@ -251,10 +251,10 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
     DataFrame
         ``symbol``, ``long``, ``short``, ``entry`` and ``exit`` (UTC), ``entry_usd`` and ``exit_usd``
         (notional of both legs), ``funding_usd``, ``price_usd``, ``fees_usd``, ``slippage_usd`` and
-        ``net_usd``, the first two minus the next two, ``missing_hours`` (of both legs, whose payments are
-        unknown and not in ``funding_usd``), ``unmarked_hours`` (hours with an overdue mark, in which
-        ``price_usd`` is constant) and ``reason``; with ``contracts=`` also ``long_coin`` and ``short_coin``,
-        the earnings of coin-settled legs in their coin after fees (NaN for other legs).
+        ``net_usd`` (funding and price minus fees and slippage), ``missing_hours`` (of both legs, whose
+        payments are unknown and not in ``funding_usd``), ``unmarked_hours`` (hours with an overdue mark, in
+        which ``price_usd`` is constant) and ``reason``; with ``contracts=`` also ``long_coin`` and
+        ``short_coin``, the earnings of coin-settled legs in their coin after fees (NaN for other legs).
 
     Raises
     ------

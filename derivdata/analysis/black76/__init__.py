@@ -59,7 +59,7 @@ def price(
     interest_rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> Any:
-    """Return the value of each option, to 1e-12 of itself however small.
+    """Return the value of each option, with a relative error below 1e-12.
 
     Parameters
     ----------

@@ -335,12 +335,12 @@ def smiles(
     discount: float | Literal["fit"] = 1.0,
     interest_rate: float | None = None,
 ) -> xr.Dataset:
-    """Arrange volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
+    """Arrange volatilities by expiry and log-moneyness, for `smile` and `surface`.
 
-    At each strike the out-of-the-money option is used, or the mean of both if ``|ln(K/F)| ≤ 1e-4``. Of two
-    contracts at one place (coin and USDC) the quote of the one with more open interest is used, at its own
-    forward, and ``open_interest`` is the sum of both. ``forward`` is the forward of the contract with more
-    open interest at the expiry.
+    At each strike the out-of-the-money option is used, or the mean of both if ``|ln(K/F)| ≤ 1e-4``. If two
+    contracts share a strike and expiry (coin and USDC), the quote of the one with more open interest is used,
+    at its own forward, and ``open_interest`` is the sum of both. ``forward`` is the forward of the contract
+    with more open interest at the expiry.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def smiles(
 
     Returns
     -------
-    Dataset, dims ``(expiry, strike)``, before them ``symbol``, ``exchange``, ``time`` if they differ
+    Dataset, dims ``(expiry, strike)``, preceded by ``symbol``, ``exchange``, ``time`` where several occur
         ``iv`` [1/√year], ``log_moneyness`` ``ln(K/F)``, ``open_interest`` [contracts], ``status``; if the
         chain has quotes ``iv_bid`` and ``iv_ask``, implied at the forward; by expiry ``forward_source``,
         ``forward_status``, ``discount`` and the coordinates ``forward`` [USD] and ``year_fraction`` [years].

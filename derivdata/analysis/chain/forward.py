@@ -452,14 +452,14 @@ def forwards(
         Tried in this order:
 
         - ``"given"``: `given`.
-        - ``"parity"``: median over the 3 to 5 strikes nearest the money of what call and put imply, from
+        - ``"parity"``: median forward implied by call and put at the 3 to 5 strikes nearest the money, from
           mid prices, or prices rebuilt from `iv` for a venue without them. Marks are used if a venue has no
           quotes, or if those of an expiry disagree and it has no underlying price. Prices in coin pair with
           prices in coin. Rebuilt prices of calls and puts with equal volatility carry no information and are
           skipped.
         - ``"underlying"``: median ``underlying_price``, if expiries have their own.
         - ``"delta"``: median forward at which an option has the venue's delta, 0.1 to 0.9 in size.
-        - ``"spot"``: `spot`, or the underlying price where it is one for all expiries; zero carry.
+        - ``"spot"``: `spot`, or the underlying price if all expiries have the same; assumes zero carry.
 
         Parity and delta skip an expiry with fewer than 3 estimates, or with an interquartile range over 0.5
         %.
@@ -474,7 +474,7 @@ def forwards(
 
     Returns
     -------
-    Dataset, dim ``expiry``, before it ``symbol``, ``exchange``, ``time`` as far as they differ
+    Dataset, dim ``expiry``, preceded by ``symbol``, ``exchange``, ``time`` where several occur
         ``forward`` [USD], ``forward_source`` (a method's name, empty if none applied), ``discount``, the
         median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
         ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount off
@@ -486,7 +486,7 @@ def forwards(
     ------
     ValueError
         An unknown method, labels that the chain does not have, no time, volatilities in percent, prices in
-        the other unit than their name states.
+        another unit than their column name states.
     """
     prepared = prepare(chain, at=at, interest_rate=interest_rate)
     require_price_units(prepared)

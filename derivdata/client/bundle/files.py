@@ -449,8 +449,10 @@ class Bundle:
             return
         try:
             self._zip = zipfile.ZipFile(self.path)
+        except FileNotFoundError:
+            raise BundleError(f"{path}: file not found; pass the path of a recording, FILE.ddz") from None
         except _DAMAGE as error:
-            raise unusable(path, f"not a bundle, or cut off: {_words(error)}") from None
+            raise unusable(path, f"not a bundle, or truncated: {_words(error)}") from None
         try:
             self._members = _surveyed(self.path, self._zip.infolist())
             self.manifest = decoded(
@@ -480,7 +482,7 @@ class Bundle:
     def _open_journal(self, journal: RecordingJournal) -> None:
         """Read an active or interrupted recording as a bundle of the responses so far."""
         if journal.manifest is None:
-            raise unusable(self.path, "not a bundle, or cut off: its manifest is missing")
+            raise unusable(self.path, "not a bundle, or truncated: its manifest is missing")
         self.entries = journal.entries
         self.manifest = described(journal.manifest, journal.entries, "")
         self._check_manifest(self.manifest)

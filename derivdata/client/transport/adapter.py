@@ -448,7 +448,7 @@ class Adapter(BaseAdapter):
             return NetworkError(path, f"the response was not complete after {seconds:.0f} s")
         except NotJson as error:
             if error.cut:
-                return NetworkError(path, f"the response broke off: {error}")
+                return NetworkError(path, f"the response was interrupted: {error}")
             return SchemaError(f"{path}: the response cannot be read: {error}")
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             return network_error(path, error)

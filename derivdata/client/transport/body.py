@@ -250,7 +250,7 @@ def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
             piece = member.unconsumed_tail or member.unused_data
             full = len(unpacked) == _CHUNK
     if member is not None and not member.eof:
-        raise urllib3.exceptions.DecodeError("the compressed body broke off")
+        raise urllib3.exceptions.DecodeError("the compressed body is truncated")
 
 
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:

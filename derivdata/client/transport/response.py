@@ -212,7 +212,7 @@ def network_error(path: str, error: Exception) -> FetchError:
     if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
         return NetworkError(path, "the server stopped sending")
     if isinstance(error, requests.ConnectionError | urllib3.exceptions.HTTPError):
-        return NetworkError(path, f"the connection failed or broke off: {_innermost(error)}")
+        return NetworkError(path, f"the connection failed or was interrupted: {_innermost(error)}")
     if isinstance(error, requests.TooManyRedirects):
         return permanent(NetworkError(path, "too many redirects"))
     if isinstance(error, requests.exceptions.InvalidSchema):

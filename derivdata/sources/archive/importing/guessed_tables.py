@@ -197,7 +197,7 @@ def _refuse_closes(source: Source, head: Chunk) -> None:
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
     """Return the error for rows of a table without a time."""
     return ArchiveError(
-        f"{source}: its columns are those of {table}, and none of them is recognised as the time: name it "
+        f"{source}: its columns resemble those of {table}, but none is recognised as the time: name it "
         "with --map time=COLUMN, or state one time for all rows with --set time=2026-03-27T08:00:00Z; the "
         f"file has {', '.join(head.columns)[:300]}"
     )

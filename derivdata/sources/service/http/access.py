@@ -376,7 +376,7 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
         if unknown[0] != unknown[0].lower():
             advice = "; slugs are lower case, like 'binance'"
         near = did_you_mean(unknown[0], exchanges, advice)
-        raise bad_request(f"{name} must be an exchange of this source, got {unknown[0]!r}{near}")
+        raise bad_request(f"{name}={unknown[0]!r} is not an exchange of this source{near}")
     return value
 
 
