@@ -71,14 +71,14 @@ def _history(exchange: str, clock: fakes.SimulatedClock, told: fakes.Fakes) -> H
     endpoint = next(e for e in _endpoints(exchange) if e.covers(item))
     given = {endpoint.symbol: contract_name(endpoint, item)}
     asked: list[tuple[str, bytes]] = []
-    ask = session.ask
+    ask = session.request
 
     def noted(*args, **options):  # type: ignore[no-untyped-def]
         answer = ask(*args, **options)
         asked.append(answer[1:])
         return answer
 
-    session.ask = noted  # type: ignore[method-assign]
+    session.request = noted  # type: ignore[method-assign]
     first = us(_END - pd.Timedelta(_DAYS, "D"))
     for _ in pages(session, endpoint, first, us(_END), given, context={"instrument": item.name}):
         if len(asked) == _PAGES:

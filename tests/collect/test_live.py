@@ -334,7 +334,7 @@ def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_name
         stream._since, stream._heard = clock.utc() - pd.Timedelta(1, "s"), [clock.utc()]
         stream._keep(json.dumps(frame(*coins)).encode(), Context(None, "dydx"), clock.utc())
         rows, covered, error = stream.drain()
-        told.append((rows["oi_history"]["oi_usd"].tolist(), len(covered), error, stream.left_out))
+        told.append((rows["oi_history"]["oi_usd"].tolist(), len(covered), error, stream.omitted))
         assert len(rows["funding_history"]) == 6
         clock.wait(1)
     (first, gaps, why, _), (second, heard, error, left_out) = told
@@ -381,7 +381,7 @@ class Scripted:
 
     tables = ("funding_history",)
     venue = VENUES["okx"]
-    left_out = ""
+    omitted = ""
 
     def __init__(self, drains: list[Any]) -> None:
         self.is_read, self.is_over = threading.Event(), threading.Event()

@@ -244,13 +244,13 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(fakes: Fakes, c
     first.patience = other.patience = 20.0  # of polls
     fakes.faults["binance"] = [(418, {"Retry-After": "300"}, {"code": -1003, "msg": "banned"})]
     with pytest.raises(VenueError, match="HTTP 418"):
-        first.ask(endpoint)
+        first.request(endpoint)
     before = clock.utc()
     with pytest.raises(VenueError, match="allows the next request in 299 s"):
-        other.ask(endpoint)
+        other.request(endpoint)
     assert len(fakes.log) == 1
     clock.wait(300)
-    assert other.ask(endpoint)[0].states
+    assert other.request(endpoint)[0].states
     assert fakes.log[-1][-1] >= before + pd.Timedelta(300, "s")
 
 
@@ -262,7 +262,7 @@ def test_those_who_waited_for_a_closed_venue_go_on_one_after_the_other(threads: 
     shared.close_for(clock.utc(), 30.0)
 
     def ask() -> None:
-        VenueSession(venue, clock, address=fakes.addresses["okx"], shared=shared).ask(endpoint)
+        VenueSession(venue, clock, address=fakes.addresses["okx"], shared=shared).request(endpoint)
 
     threads = [threading.Thread(target=ask, name=f"derivdata-refill-{i}") for i in range(3)]
     for thread in threads:
@@ -305,17 +305,17 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
     with pytest.raises(
         VenueError, match=r"(?s)derivdata uses .* of its limit|blocks this address: .*; leave it"
     ) as refused:
-        session.ask(endpoint)
+        session.request(endpoint)
     assert (refused.value.reason, refused.value.status) == (reason, status)
     assert refused.value.retry_after == (600.0 if reason == "limit" else None)
     is_of_country = "access refused from the country of this machine's address: HTTP" in str(refused.value)
     assert is_of_country is (reason == "region")
     with pytest.raises(VenueError, match=r"not requested: its rate limit|blocks this address"):
-        session.ask(endpoint)
+        session.request(endpoint)
     assert len(fakes.log) == 1, "not asked again"
     if reason == "limit":
         clock.wait(600)
-        assert session.ask(endpoint)[0].states
+        assert session.request(endpoint)[0].states
 
 
 def test_a_worker_that_cannot_start_is_not_taken_for_running(refilling, archive, clock, monkeypatch) -> None:
@@ -339,9 +339,9 @@ def test_a_venue_that_is_closed_for_longer_costs_no_patience(fakes: Fakes, clock
     """Waiting for a turn is not a failure of the venue."""
     session = VenueSession(VENUES["mexc"], clock, address=fakes.addresses["mexc"])
     state = next(e for e in session.venue.endpoints if e.every is not None)
-    session.ask(state)
+    session.request(state)
     session.patience = 20.0
     session.shared.close_for(clock.utc(), 30.0)
     with pytest.raises(VenueError, match="not requested"):
-        session.ask(state)
+        session.request(state)
     assert session.patience == 20.0

@@ -52,7 +52,7 @@ def test_the_message_of_a_limit_names_venue_endpoint_limit_and_remedy(exchange: 
     reply = _limit(exchange, 86_400, of_status=of_status)
     session, endpoint = _session(exchange, SimulatedClock("2026-01-20T10:00"), reply)
     with pytest.raises(VenueError) as caught:
-        session.ask(endpoint)
+        session.request(endpoint)
     rate = 1 / VENUES[exchange].seconds(endpoint)
     text = str(caught.value)
     assert text.startswith(f"{exchange} {endpoint.place}: ")
@@ -69,6 +69,6 @@ def test_the_end_of_a_ban_is_waited_for(exchange: str, of_status: bool) -> None:
         exchange, clock, _limit(exchange, 1800, of_status=of_status), KeylessReply(200, {}, b"no JSON")
     )
     with pytest.raises(DerivdataError) as caught:
-        session.ask(endpoint)
+        session.request(endpoint)
     assert "JSON" in str(caught.value), "the second response was read"
     assert (clock.utc() - since).total_seconds() >= 1800

@@ -120,8 +120,8 @@ def _requests(endpoint: VenueEndpoint) -> float:
     """How many requests one poll of an endpoint takes."""
     if endpoint.expiry:
         return EXPIRIES[endpoint.exchange]
-    if endpoint.each:
-        return len(endpoint.each)
+    if endpoint.symbol_values:
+        return len(endpoint.symbol_values)
     if not endpoint.symbol:
         return 1
     if endpoint.batch:

@@ -86,7 +86,7 @@ class Told:
         change(body, {})
         try:
             records = self.read(body.get("$"))
-            if len(records.left_out) > len(self.honest.left_out):
+            if len(records.omitted) > len(self.honest.omitted):
                 return "seen"
             told = self._tables(records)
             if self._is_doubted(records, told):
@@ -133,7 +133,7 @@ class Told:
 
 def _pasts(records: Records) -> list[list[Any]]:
     names = (
-        "states options books liquidations payments oi prices positioning taken deliveries indices".split()
+        "states options books liquidations payments oi prices positioning taker_volumes deliveries indices".split()
     )
     return [getattr(records, name) for name in names]
 

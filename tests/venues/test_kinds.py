@@ -107,7 +107,7 @@ def _read_as(case: dict[str, Any], path: str) -> list[str]:
 _KINDS = [
     kind.name
     for kind in fields(Records)
-    if isinstance(getattr(Records(), kind.name), list) and kind.name not in ("times", "left_out")
+    if isinstance(getattr(Records(), kind.name), list) and kind.name not in ("times", "omitted")
 ]
 """Names of the lists of rows that a body may give."""
 

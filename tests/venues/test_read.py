@@ -68,7 +68,7 @@ def _differences(case: dict[str, Any]) -> list[str]:
     rows = venues._rows(endpoint, reading)
     found = venues._tabulate(endpoint, reading, rows, only={p.partition(".")[0] for p in case["expected"]})
     wrong = []
-    reasons = [why.rpartition(": ")[2] for why in rows.left_out]
+    reasons = [why.rpartition(": ")[2] for why in rows.omitted]
     if reasons != case.get("left_out", []):
         wrong.append(f"omitted: {reasons}")
     for place, values in case["expected"].items():

@@ -228,7 +228,7 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
     params = dict.fromkeys(endpoint.pattern.groupindex, name)
     if endpoint.symbol:
         named = symbol if item is None else contract_name(endpoint, item)
-        params[endpoint.symbol] = endpoint.each[0] if endpoint.each else named
+        params[endpoint.symbol] = endpoint.symbol_values[0] if endpoint.symbol_values else named
     now = session.clock.utc()
     if endpoint.paging is not None:
         params |= next(walk(endpoint.paging, times.us(now - _DAY), times.us(now)))
@@ -238,7 +238,7 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
         params |= {endpoint.symbol: symbol, endpoint.expiry: f"{friday:%y%m%d}"}
     at = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     try:
-        records, _, body = session.ask(endpoint, params, context={"instrument": name})
+        records, _, body = session.request(endpoint, params, context={"instrument": name})
     except DerivdataError as problem:
         return _Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, params, at)
     return _Answer(endpoint, records, "", True, body, params, at)

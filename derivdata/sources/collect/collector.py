@@ -392,7 +392,7 @@ class Collector:
         frames: dict[str, list[pd.DataFrame]] = {}
         for stream in self._pushed:
             rows, _, error = stream.drain()
-            if why := error or stream.left_out:
+            if why := error or stream.omitted:
                 self._push_troubles[f"{stream.venue.exchange} {stream.channel}"] = why
             for table, frame in rows.items():
                 if len(frame) and self._venues.keeps(table):
@@ -436,9 +436,9 @@ class Collector:
             minute.failed[f"{name} {table}"] = why = str(problem)
             return rows[:0], [request._replace(error=request.error or why[:500]) for request in requests]
         if table == LIQUIDATIONS:
-            rows, left_out = self._states[name].sound_fills(rows, minute.time)
-            if left_out:
-                minute.failed[f"{name} {table}"] = left_out
+            rows, dropped = self._states[name].sound_fills(rows, minute.time)
+            if dropped:
+                minute.failed[f"{name} {table}"] = dropped
             rows = self._of_one_path(name, rows)
         return rows, requests
 

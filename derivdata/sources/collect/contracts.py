@@ -173,7 +173,7 @@ def _request_dexes(session: VenueSession, endpoint: VenueEndpoint) -> None:
         label = f"{endpoint.label} {dex}"
         shared.list_errors.pop(label, None)
         try:
-            records.add(session.ask(endpoint, {endpoint.dex: dex})[0])
+            records.add(session.request(endpoint, {endpoint.dex: dex})[0])
         except (VenueError, NetworkError, SchemaError) as problem:
             shared.list_errors[label] = str(problem)
 
@@ -215,7 +215,7 @@ def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[st
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""
         query = {**params, name: cursor} if cursor and name else params
-        page, _, _ = session.ask(endpoint, query)
+        page, _, _ = session.request(endpoint, query)
         records.add(page)
         cursor = page.cursor or ""
         if not cursor or not name:
@@ -366,7 +366,7 @@ class ContractStates:
     def _point(self, endpoint: VenueEndpoint, item: Instrument, mark: float | None) -> OiPoint:
         """Request one contract, and convert coins to USD at the mark of the same minute."""
         params = {endpoint.symbol: contract_name(endpoint, item)}
-        records, _, _ = self._session.ask(endpoint, params, context={"instrument": item.name})
+        records, _, _ = self._session.request(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
         if state is None or (state.oi_coins is None and state.oi_usd is None):
             raise DerivdataError(f"{endpoint.where}: the response lacks {item.name}")

@@ -107,9 +107,9 @@ def pages(
     params = next(steps)
     is_sure = endpoint.paging is None
     for number in range(1, _MOST_PAGES + 1):
-        page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
+        page, _, _ = session.request(endpoint, {**params, **given}, context=context)
         if not page.times and not is_sure:
-            page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
+            page, _, _ = session.request(endpoint, {**params, **given}, context=context)
             is_sure = True
         _require_window(endpoint, page, first, last)
         if number % _PROGRESS_EVERY == 0 and session.progress is not None and page.times:
@@ -145,7 +145,7 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
 def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
     """Raise `SchemaError` if a page is about another contract than requested."""
     pasts: Iterable[Any] = chain(
-        page.payments, page.oi, page.prices, page.positioning, page.taken, page.books
+        page.payments, page.oi, page.prices, page.positioning, page.taker_volumes, page.books
     )
     contracts = {row.instrument.name: row.instrument.symbol for row in pasts}
     others = set(contracts.values()) - {item.symbol}
@@ -188,7 +188,7 @@ class PartialPage(NamedTuple):
     @classmethod
     def of(cls, page: Records, window: times.Window) -> PartialPage | None:
         """Return a page with omitted rows, cut to a window; None if it is complete."""
-        if not page.left_out:
+        if not page.omitted:
             return None
         start, end = window
         if page.times:
@@ -196,7 +196,7 @@ class PartialPage(NamedTuple):
             # An omitted row may be at an edge of the page.
             start = max(start, stamps[0] - _BESIDE)
             end = min(end, stamps[1] + _BESIDE)
-        error = omitted(page.left_out)
+        error = omitted(page.omitted)
         return cls(times.Window(start, end), error[:500]) if start < end else None
 
 
@@ -334,7 +334,7 @@ def _require_whole(
 def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) -> None:
     """Raise `SchemaError` for rows in the future, whose times have another zone or unit."""
     pasts: Iterable[Any] = chain(
-        records.payments, records.oi, records.prices, records.positioning, records.taken
+        records.payments, records.oi, records.prices, records.positioning, records.taker_volumes
     )
     newest = max((row.time for row in pasts), default=0)
     if newest > times.us(now + _AHEAD):
@@ -370,7 +370,7 @@ def _of_window(
 ) -> pd.DataFrame:
     """Return the rows of a table in a window; of rows in two pages the last one."""
     records.oi = _last_rows(records.oi, "time")
-    records.taken = _last_rows(records.taken, "time")
+    records.taker_volumes = _last_rows(records.taker_volumes, "time")
     records.positioning = _last_rows(records.positioning, "time", "kind")
     records.prices = _last_rows(records.prices, "time", "kind")
     records.trades = _last_rows(records.trades, "option.name", "trade_id")
@@ -642,7 +642,7 @@ class WalkedRows(NamedTuple):
 
 def covers_all(endpoint: VenueEndpoint) -> bool:
     """Return whether a request is about all contracts, or those of a currency, and not about one."""
-    return not endpoint.symbol or bool(endpoint.each)
+    return not endpoint.symbol or bool(endpoint.symbol_values)
 
 
 def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[ListWalk]:
@@ -650,7 +650,7 @@ def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: s
     walks = []
     if symbol is None:
         for endpoint in filter(covers_all, endpoints):
-            walks += [ListWalk(endpoint, value, None) for value in endpoint.each or ("",)]
+            walks += [ListWalk(endpoint, value, None) for value in endpoint.symbol_values or ("",)]
         return walks
     of_one = [endpoint for endpoint in endpoints if not covers_all(endpoint)]
     for item in contracts.items:

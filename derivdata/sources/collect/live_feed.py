@@ -239,7 +239,7 @@ class Live:
         poll = self._polls.poll(name, state)
         rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
         entries = {table: state.entries(poll, table) for table in wanted}
-        if why := self._leave_out(name, rows, poll.at):
+        if why := self._omit_doubtful(name, rows, poll.at):
             entries[LIQUIDATIONS].append(LedgerEntry(name, "figures", poll.at, self._clock.utc(), why))
         self._put(self._batch(rows, entries))
 
@@ -257,7 +257,7 @@ class Live:
                 now = self._clock.utc()
                 exchange = channel.stream.venue.exchange
                 self._look_after(channel, now)
-                if why := channel.stream.left_out or self._leave_out(exchange, rows, now):
+                if why := channel.stream.omitted or self._omit_doubtful(exchange, rows, now):
                     _enter(channel.entries, LedgerEntry(exchange, "figures", since, now, why))
                 if not covered and now - channel.reached >= _MINUTE:
                     channel.hear(channel.reached, now, channel.error or _UNHEARD)
@@ -305,7 +305,7 @@ class Live:
             state.session.close()
         self._fallbacks.discard(name)
 
-    def _leave_out(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
+    def _omit_doubtful(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
         """Drop liquidations far from the venue's last prices, and return a text about them."""
         if LIQUIDATIONS not in rows:
             return ""

@@ -344,7 +344,7 @@ class VenueSession:
         now = self.clock.utc()
         return (self.waited + float((now - (since or now)).total_seconds())) / max(self.requests, 1)
 
-    def ask(
+    def request(
         self,
         endpoint: VenueEndpoint,
         params: Mapping[str, str] | None = None,
@@ -360,7 +360,7 @@ class VenueSession:
         if target in self.shared.refused:
             raise VenueError(endpoint.where, self.shared.refused[target], reason="region")
 
-        def ask() -> tuple[Records, str, bytes]:
+        def once() -> tuple[Records, str, bytes]:
             self._pace(endpoint)
             self._sent_at = sent = self.clock.utc()
             try:
@@ -374,7 +374,7 @@ class VenueSession:
 
         self._waited_for_ban = False  # at most one wait per request, since a ban may be permanent
         try:
-            return persist(ask, partial(self._pause, target), self._be_patient, tries=_TRIES)
+            return persist(once, partial(self._pause, target), self._be_patient, tries=_TRIES)
         except VenueError as problem:
             if problem.reason in _PASSING:
                 raise self._advised(endpoint, problem) from None

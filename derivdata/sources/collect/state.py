@@ -140,7 +140,7 @@ class BulkRequests:
                 count += len(self._params(endpoint, contracts))
         return count
 
-    def ask(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
+    def request(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
         """Send the due requests, and repeat failed ones after `AGAIN`; return the records by endpoint."""
         self.arrived = {}
         answered: dict[VenueEndpoint, Records] = {}
@@ -174,8 +174,8 @@ class BulkRequests:
     ) -> None:
         """Add to a poll the omitted rows and missing figures of responses, and the failed tables."""
         for endpoint, records in answered.items():
-            if records.left_out:
-                poll.add_problem(endpoint, omitted(records.left_out), endpoint.tables or CHAINS)
+            if records.omitted:
+                poll.add_problem(endpoint, omitted(records.omitted), endpoint.tables or CHAINS)
             if gone := self._polled[endpoint].gone_fields(poll.at):
                 poll.add_problem(endpoint, f"no longer sends {', '.join(gone)}: these columns are empty")
         filled = _tables_of(answered)
@@ -264,7 +264,7 @@ class BulkRequests:
             return [] if contracts is None else batches(endpoint, contracts)
         if endpoint.expiry:
             return self._expiry_params(endpoint)
-        queries = [{endpoint.symbol: value} for value in endpoint.each] or [{}]
+        queries = [{endpoint.symbol: value} for value in endpoint.symbol_values] or [{}]
         if endpoint.dex:
             queries += [{endpoint.dex: name} for name in self._due_dexes()]
         return queries
@@ -484,7 +484,7 @@ class VenueState:
             self._stored_list = self.session.shared.listing
             rows = self.session.context[INSTRUMENTS].drop(columns="position").assign(time=poll.at)
             poll.frames[INSTRUMENTS] = tables.TABLES[INSTRUMENTS].conform(rows)
-        self._tabulate(poll, self._bulk.ask(poll, self.contracts))
+        self._tabulate(poll, self._bulk.request(poll, self.contracts))
         self._add_liquidations(poll)
         for symbol in self.depth:
             self.add_book(poll, symbol)
@@ -514,7 +514,7 @@ class VenueState:
         response = Records()
         try:
             params = {endpoint.symbol: contract_name(endpoint, item)}
-            response, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
+            response, _, _ = self.session.request(endpoint, params, context={"instrument": item.name})
             require_contract(endpoint, response, item)
             require_current(endpoint, response, self.session.clock.utc())
         except Stopped:
@@ -583,9 +583,9 @@ class VenueState:
         options = [row for row in chain.options if row.iv is not None or row.open_interest is not None]
         # A chain has one time: the arrival of its last response.
         arrived = max((self._bulk.arrived[row.name] for row in options), default=at)
-        chain.options, left_out = self.held.hold_chain(options, poll.at)
-        if left_out:
-            poll.problems["options"] = omitted(left_out, "value")
+        chain.options, dropped = self.held.hold_chain(options, poll.at)
+        if dropped:
+            poll.problems["options"] = omitted(dropped, "value")
             self._quarantine.keep_records(poll.exchange, CHAINS, self.held.withheld, poll.at)
         self._add_frames(poll, chain, CHAINS, arrived)
 
@@ -630,11 +630,11 @@ class VenueState:
         listed = set(rows["symbol"])
         if self.contracts is not None:
             listed = set(map(attrgetter("symbol"), self.contracts.items))
-        sound, left_out = self.held.sound_fills(rows, now, listed)
-        if left_out:
+        sound, dropped = self.held.sound_fills(rows, now, listed)
+        if dropped:
             far = rows[~rows.index.isin(sound.index)]
             self._quarantine.keep_rows(self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}")
-        return sound, omitted(left_out)
+        return sound, omitted(dropped)
 
     def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
         """Remove figures that contradict others, or are far from the contract's last ones."""

@@ -58,7 +58,7 @@ class PushedStates:
         self._quarantine = quarantine
         self._last: dict[str, State] = {}  # complete state of each contract in this connection
         self._new: dict[tuple[str, int], State] = {}  # by contract and second
-        self._left_out: list[str] = []  # rows that contradict themselves
+        self._omitted: list[str] = []  # rows that contradict themselves
         self._last_figures = LastPolls(exchange)
 
     def forget(self) -> None:
@@ -67,7 +67,7 @@ class PushedStates:
 
     def add(self, records: Records, names: Collection[str], at: pd.Timestamp) -> None:
         """Add the states of some contracts in a frame, completed; `at` is the time of rows without one."""
-        self._left_out += records.left_out
+        self._omitted += records.omitted
         for row in records.states:
             if row.instrument.name not in names:
                 continue
@@ -84,8 +84,8 @@ class PushedStates:
         """Return the rows since the last call, errors of tables, and texts about omitted figures."""
         new = self._new
         self._new = {}
-        left_out = self._left_out
-        self._left_out = []
+        dropped = self._omitted
+        self._omitted = []
         states, failed, notes = self._last_figures.hold([*new.values()], now)
         self._quarantine.keep_records(self._exchange, names, self._last_figures.withheld, now)
         rows = dict[str, pd.DataFrame]()
@@ -95,7 +95,7 @@ class PushedStates:
                     rows |= frames(self._exchange, Records(states=states), [name], at=times.us(now))
             except SchemaError as problem:
                 failed[name] = str(problem)
-        return rows, "; ".join(dict.fromkeys(failed.values())), "; ".join([*left_out[:1], *notes])
+        return rows, "; ".join(dict.fromkeys(failed.values())), "; ".join([*dropped[:1], *notes])
 
 
 _OPEN_SECONDS = 10.0
@@ -151,7 +151,7 @@ class VenueStream:
         self._frames: list[Mapping[str, pd.DataFrame]] = []
         is_state = bool({*self.tables} & {*STATE_TABLES})
         self._states = PushedStates(venue.exchange, self._quarantine) if is_state else None
-        self.left_out = ""  # doubtful figures of the last drain
+        self.omitted = ""  # doubtful figures of the last drain
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
         self._opened: list[pd.Timestamp] = []  # openings of connections in the last minutes
@@ -197,7 +197,7 @@ class VenueStream:
             error = self._error
             self._error = ""
             if self._states is not None:
-                rows, why, self.left_out = self._states.take(self.tables, self._clock.utc())
+                rows, why, self.omitted = self._states.take(self.tables, self._clock.utc())
                 received.append(rows)
                 if why:
                     covered = []
@@ -388,8 +388,8 @@ class VenueStream:
             rows = frames(exchange, records, self.tables, at=times.us(now))
             with self._lock:
                 self._frames.append(rows)
-            if records.left_out:
-                self._set_error(SchemaError(omitted(records.left_out)))
+            if records.omitted:
+                self._set_error(SchemaError(omitted(records.omitted)))
                 self._break_window(now)
         else:
             with self._lock:

@@ -241,7 +241,7 @@ def read(
     if endpoint is None:
         return {}
     rows = _rows(endpoint, reading)
-    for why in rows.left_out:
+    for why in rows.omitted:
         warn_caller(f"omitted: {why}")
     result = _tabulate(endpoint, reading, rows, by_coin=by == "coin")
     window = PageWindow.of(endpoint.paging, reading.params)

@@ -32,7 +32,7 @@ from derivdata.sources.venues.readers import (
     payments,
     positioning,
     states,
-    taken,
+    taker_volumes,
 )
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import (
@@ -117,7 +117,7 @@ OPTION_ENDPOINTS = (
     ),
     _option_endpoint(
         "deliveries", "/eapi/v1/exerciseHistory", exercises, params={"limit": "100"}, symbol="underlying",
-        weight=3, every=3600, each=("BTCUSDT", "ETHUSDT"), note="the newest 100 options",
+        weight=3, every=3600, symbol_values=("BTCUSDT", "ETHUSDT"), note="the newest 100 options",
     ),
 )  # fmt: skip
 
@@ -387,7 +387,7 @@ def klines(reading: Reading) -> Records:
 
     Next to last prices is what takers bought of the turnover, of bars that are over; the rest they sold.
     """
-    item = reading.instrument(reading.asked("symbol", "pair"), named)
+    item = reading.instrument(reading.requested("symbol", "pair"), named)
     resolution = reading.resolution("interval")
     bars = reading.decode(list[_Bar])
     kind = next((kind for kind in ("mark", "index") if f"{kind}Price" in reading.place), "last")
@@ -400,7 +400,7 @@ def klines(reading: Reading) -> Records:
         if bought > turnover:
             reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
         if reading.has_ended(start, resolution):
-            records.taken.append(TakerVolume(item, start, bought, turnover - bought, resolution))
+            records.taker_volumes.append(TakerVolume(item, start, bought, turnover - bought, resolution))
     return records
 
 
@@ -411,7 +411,7 @@ class _Delivered(Wire):
 
 def deliveries(reading: Reading) -> Records:
     """Read what quarterly futures of a pair were delivered at: at 08:00, though some stamps say 00:00."""
-    item = reading.instrument(reading.asked("pair"), named)
+    item = reading.instrument(reading.requested("pair"), named)
     days = []
     for row in reading.rows(_Delivered):
         time = reading.ms(row.deliveryTime) // _DAY_US * _DAY_US + _DAY_US // 3
@@ -507,8 +507,8 @@ ENDPOINTS = (
         paging=Paging(limit=1500), weight=10,
     ),
     _inverse(
-        "taker", "/futures/data/takerBuySellVol?pair", taken(_TAKEN, "", _perpetual_of), symbol="pair",
-        params={"contractType": "PERPETUAL", "period": "1h"}, pool="data",
+        "taker", "/futures/data/takerBuySellVol?pair", taker_volumes(_TAKEN, "", _perpetual_of),
+        symbol="pair", params={"contractType": "PERPETUAL", "period": "1h"}, pool="data",
         paging=Paging(limit=500, descending=True, reach_days=30, span_hours=499),
     ),
     _linear(

@@ -17,7 +17,7 @@ from derivdata.sources.venues.readers import (
     payments,
     positioning,
     states,
-    taken,
+    taker_volumes,
 )
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
@@ -81,7 +81,7 @@ class _Current(Wire):
 
 def current_rates(reading: Reading) -> Records:
     """Read running rates with their intervals."""
-    time = reading.ms(reading.part(Stamp, "requestTime"))
+    time = reading.ms(reading.value(Stamp, "requestTime"))
     states = []
     for row in reading.rows(_Current, "data"):
         with reading.row():
@@ -196,7 +196,7 @@ ENDPOINTS = (
         for name, (kind, shape) in _RATIOS.items()
     ),
     _hours(
-        "taker", f"{_V2}/taker-buy-sell", taken(_TAKEN, "data", _named, by="symbol"), confirmed=False,
+        "taker", f"{_V2}/taker-buy-sell", taker_volumes(_TAKEN, "data", _named, by="symbol"), confirmed=False,
         note="the newest 30 hours or so; whether volumes are coins is unconfirmed", marks=_MARKS,
     ),
     _MARKS,

@@ -115,11 +115,11 @@ def tickers(reading: Reading) -> Records:
 
     A spread (``/v5/spread/tickers``) has the fields of a ticker, and a name such as SOLUSDT_SOL/USDT.
     """
-    category = reading.part(str | None, "result.category", None)
+    category = reading.value(str | None, "result.category", None)
     if category not in ("linear", "inverse", None):
         reading.fail(f"expected tickers of linear or inverse contracts, got the category {category!r}")
     records = Records()
-    time = reading.ms(reading.part(Stamp, "time"))
+    time = reading.ms(reading.value(Stamp, "time"))
     for row in reading.rows(_TICKER, "result.list"):
         with reading.row():
             if "_" in row.name:
@@ -224,7 +224,7 @@ class _OiList(Wire):
 
 def open_interest(reading: Reading) -> Records:
     """Read open interest of the past: coins of linear contracts, which need a price, USD of inverse ones."""
-    result = reading.part(_OiList, "result")
+    result = reading.value(_OiList, "result")
     item = reading.instrument(result.symbol, _named)
     if (result.category == "inverse") != item.inverse:
         reading.fail(f"{result.symbol}: the body states category {result.category}")
@@ -269,7 +269,7 @@ _OPTION = spelled(
 
 def option_tickers(reading: Reading) -> Records:
     """Read a chain: USDC- and USDT-settled options, which differ by their names."""
-    time = reading.ms(reading.part(Stamp, "time"))
+    time = reading.ms(reading.value(Stamp, "time"))
     records = Records()
     for row in reading.rows(_OPTION, "result.list"):
         with reading.row():
@@ -282,7 +282,7 @@ _OPTION_LISTED = spelled(ContractRow[str, str, str], name="symbol", symbol="base
 
 def option_instruments(reading: Reading) -> Records:
     """Read the list of options."""
-    records = Records(cursor=reading.part(str | None, "result.nextPageCursor", None) or None)
+    records = Records(cursor=reading.value(str | None, "result.nextPageCursor", None) or None)
     for row in reading.rows(_OPTION_LISTED, "result.list"):
         with reading.row():
             option = reading.option(row.name, reading.at)
@@ -354,7 +354,7 @@ ENDPOINTS = (
     *_of_category("inverse"),
     _endpoint(
         "chain", "/v5/market/tickers?category=option", option_tickers, symbol="baseCoin", every=300,
-        each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
+        symbol_values=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
     ),
     _endpoint(
         "spot", "/v5/market/kline", candles("result.list", _named, "spot", by="symbol", step="interval"),

@@ -66,10 +66,10 @@ class _Valuation(Data[list[_Value]]):
 
 
 def _values(reading: Reading) -> tuple[Instrument, list[_Value]]:
-    result = reading.part(_Valuation, "result")
+    result = reading.value(_Valuation, "result")
     if any(row.h is not None for row in result.data):
         reading.fail("rows have a high: expected values of a valuation, got bars or tickers")
-    name = result.instrument_name or reading.asked("instrument_name")
+    name = result.instrument_name or reading.requested("instrument_name")
     return reading.instrument(name, _named), sorted(result.data, key=lambda row: row.t)
 
 
@@ -97,8 +97,8 @@ class _Book(Data[list[_Sides]]):
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    result = reading.part(_Book, "result")
-    item = reading.instrument(result.instrument_name or reading.asked("instrument_name"), _named)
+    result = reading.value(_Book, "result")
+    item = reading.instrument(result.instrument_name or reading.requested("instrument_name"), _named)
     books = [
         reading.book(item, reading.ms(row.t) if row.t else None, row.bids, row.asks) for row in result.data
     ]

@@ -152,7 +152,7 @@ class _Paid(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read the payment of each hour, and the index price at its end."""
-    item = reading.instrument(reading.asked("instrument_name"), _named)
+    item = reading.instrument(reading.requested("instrument_name"), _named)
     rows = reading.rows(_Paid, "result")
     stamps = reading.instants([row.timestamp for row in rows], "ms")
     rates = [row.interest_1h for row in rows]
@@ -198,7 +198,7 @@ class _Trade(Wire):
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades: of the taker (T), the maker (M), or both (MT: two rows)."""
     records = _liquidated(reading, reading.rows(_Trade, "result.trades"))
-    records.cursor = "more" if reading.part(bool, "result.has_more") else None
+    records.cursor = "more" if reading.value(bool, "result.has_more") else None
     return records
 
 
@@ -243,25 +243,25 @@ class _Delivered(Wire):
 
 def delivery_prices(reading: Reading) -> Records:
     """Read the prices of an index at 08:00 UTC, the newest first: its mean over the half hour before."""
-    symbol, _, quote = reading.asked("index_name").upper().partition("_")
+    symbol, _, quote = reading.requested("index_name").upper().partition("_")
     rows = reading.rows(_Delivered, "result.data")
     days = [
         Delivery(symbol, reading.iso(f"{row.date}T08:00:00Z"), row.delivery_price, f"index:{quote}")
         for row in rows
     ]
     seen = int(reading.params.get("offset") or 0) + len(rows)
-    more = rows and seen < reading.part(int, "result.records_total")
+    more = rows and seen < reading.value(int, "result.records_total")
     return Records(deliveries=days, times=[day.time for day in days], cursor=str(seen) if more else None)
 
 
 def volatility_index(reading: Reading) -> Records:
     """Read DVOL [%]: the last value of each candle that is over, stamped with its end."""
-    symbol = reading.asked("currency")
+    symbol = reading.requested("currency")
     resolution = reading.resolution("resolution", "s")
     if resolution not in times.RESOLUTIONS:
         reading.fail("the request lacks the step of candles: add ?resolution=3600")
     records = Records()
-    for stamp, *_, last in reading.part(list[tuple[int, float, float, float, float]], "result.data"):
+    for stamp, *_, last in reading.value(list[tuple[int, float, float, float, float]], "result.data"):
         start = reading.ms(stamp)
         records.times.append(start)
         if reading.has_ended(start, resolution):
@@ -345,11 +345,11 @@ ENDPOINTS = (
     ),
     _endpoint(
         "funding", f"{_SUMMARIES}?kind=future", future_summaries,
-        tables=(*STATE_TABLES, DATED), symbol="currency", every=60, each=_CURRENCIES,
+        tables=(*STATE_TABLES, DATED), symbol="currency", every=60, symbol_values=_CURRENCIES,
     ),
     _endpoint(
         "chain", f"{_SUMMARIES}?kind=option", option_summaries, symbol="currency", every=300,
-        each=_CURRENCIES[:3],
+        symbol_values=_CURRENCIES[:3],
     ),
     _endpoint(
         "settlements", "/public/get_funding_rate_history", funding_history,
@@ -359,7 +359,7 @@ ENDPOINTS = (
     _endpoint("book", "/public/get_order_book", book, params={"depth": "1000"}, symbol="instrument_name"),
     _endpoint(
         "liquidations", "/public/get_last_trades_by_currency_and_time", trades,
-        params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
+        params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, symbol_values=_CURRENCIES,
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
     ),
     _endpoint(

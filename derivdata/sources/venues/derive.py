@@ -70,7 +70,7 @@ def _add(reading: Reading, records: Records, name: str, body: bytes) -> None:
 def ticker(reading: Reading) -> Records:
     """Read one contract; the request names it."""
     records = Records()
-    _add(reading, records, reading.asked("instrument_name"), reading.part(msgspec.Raw, "result"))
+    _add(reading, records, reading.requested("instrument_name"), reading.value(msgspec.Raw, "result"))
     return records
 
 
@@ -92,7 +92,7 @@ def ticker_frames(reading: Reading) -> Records:
     records = Records()
     for frame in reading.frames(_Frame):
         if frame.params is None:
-            _add(reading, records, reading.asked("instrument_name"), frame.instrument_ticker)
+            _add(reading, records, reading.requested("instrument_name"), frame.instrument_ticker)
         else:
             name = frame.params.channel.removeprefix("ticker_slim.").rpartition(".")[0]
             _add(reading, records, name, frame.params.data.instrument_ticker)
@@ -101,9 +101,9 @@ def ticker_frames(reading: Reading) -> Records:
 
 def tickers(reading: Reading) -> Records:
     """Read all perpetuals, or the options of one expiry: a map of names to rows, with a name or without."""
-    named = reading.part(Any, "result.tickers", None) is not None
+    named = reading.value(Any, "result.tickers", None) is not None
     records = Records()
-    rows = reading.part(keyed(msgspec.Raw), "result.tickers" if named else "result")
+    rows = reading.value(keyed(msgspec.Raw), "result.tickers" if named else "result")
     # A currency without options has an empty map of tickers
     if not rows and not (named and reading.params.get("instrument_type") == "option"):
         reading.fail("result: expected tickers by name, got an empty object")
@@ -129,7 +129,7 @@ def funding_history(reading: Reading) -> Records:
 
 def funding_history_v2(reading: Reading) -> Records:
     """Read hourly payments of the former interface, with or without its envelope."""
-    wrapped = reading.part(Any, "result", None) is not None
+    wrapped = reading.value(Any, "result", None) is not None
     path = _HISTORY_AT if wrapped else _HISTORY_AT.partition(".")[2]
     return payments(_OLD_PAID, path, _named, by="instrument_name", period_h=1.0)(reading)
 
@@ -156,7 +156,7 @@ def _contract(reading: Reading, row: ContractRow[str, int, bool]) -> Instrument:
 
 def instruments(reading: Reading) -> Records:
     """Read the list of instruments of a type; the former interface has it without a name."""
-    named = reading.part(msgspec.Raw, "result")
+    named = reading.value(msgspec.Raw, "result")
     path = "result" if bytes(named).lstrip()[:1] == b"[" else "result.instruments"
     return contracts(_CONTRACT, path, _contract)(reading)
 

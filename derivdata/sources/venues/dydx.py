@@ -40,7 +40,7 @@ class _Fault(Wire):
 
 def _path(reading: Reading, path: str) -> str:
     """Return the path of a field: some recordings wrap it in ``{"requestId", "status", "result"}``."""
-    wrapped = reading.part(str | None, "requestId", None) is not None
+    wrapped = reading.value(str | None, "requestId", None) is not None
     return f"result.{path}".rstrip(".") if wrapped else path
 
 
@@ -148,7 +148,8 @@ def funding_history(reading: Reading) -> Records:
 
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades."""
-    return _liquidated(reading, reading.rows(_TRADE, _path(reading, "trades")), name=reading.asked("ticker"))
+    rows = reading.rows(_TRADE, _path(reading, "trades"))
+    return _liquidated(reading, rows, name=reading.requested("ticker"))
 
 
 def trade_frames(reading: Reading) -> Records:

@@ -56,7 +56,7 @@ class _Meta(Wire):
 
 def metadata(reading: Reading) -> Records:
     """Read the list of contracts with their intervals."""
-    data = reading.part(list[_Meta] | _Meta, "data")
+    data = reading.value(list[_Meta] | _Meta, "data")
     records = Records()
     for meta in data if isinstance(data, list) else [data]:
         coins = {coin.coinId: coin.coinName for coin in meta.coinList}
@@ -108,7 +108,7 @@ def funding_page(reading: Reading) -> Records:
     rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid is not False]
     stated = ((row.name, row.time, row.rate, row.hours) for row in rows)
     records = reading.payments(stated, _named, per_hour=60.0)
-    records.cursor = reading.part(str, "data.nextPageOffsetData", "") or None
+    records.cursor = reading.value(str, "data.nextPageOffsetData", "") or None
     return records
 
 

@@ -101,7 +101,7 @@ class VenueEndpoint:
     quote: str = ""  # currency in which these contracts are quoted; "" is any
     lists: bool = False  # it is where the venue's contracts are listed from
     every: float | None = None  # seconds between polls; None where it is not polled
-    each: tuple[str, ...] = ()  # values of `symbol` in one poll, one request each
+    symbol_values: tuple[str, ...] = ()  # values of `symbol` in one poll, one request each
     # Parameter with a dex: polls also request the listed dexes that are not venues, a fifth of them each
     # minute
     dex: str = ""
@@ -128,7 +128,9 @@ class VenueEndpoint:
     @property
     def is_of_one(self) -> bool:
         """Whether a poll of the state takes a request for each contract."""
-        return self.every is not None and bool(self.symbol) and not (self.each or self.expiry or self.batch)
+        if self.every is None or not self.symbol:
+            return False
+        return not (self.symbol_values or self.expiry or self.batch)
 
     def covers(self, item: Instrument) -> bool:
         """Return whether it is about contracts such as this one, by margin and quote currency."""

@@ -53,8 +53,8 @@ class _Product(Wire):
 
 def products(reading: Reading) -> Records:
     """Read contracts, and open interest in coins: that of both sides, halved."""
-    records = Records(cursor=reading.part(str | None, "nextCursor", None))
-    if not reading.part(bool, "hasNext", False):
+    records = Records(cursor=reading.value(str | None, "nextCursor", None))
+    if not reading.value(bool, "hasNext", False):
         records.cursor = None
     for row in reading.rows(_Product, "data"):
         with reading.row():

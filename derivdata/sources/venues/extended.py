@@ -113,7 +113,7 @@ class _Held(Wire):
 
 def open_interests(reading: Reading) -> Records:
     """Read open interest of the past, in USD and in coins."""
-    item = reading.instrument(reading.asked("market"), _named)
+    item = reading.instrument(reading.requested("market"), _named)
     resolution = {"P1H": "1h", "P1D": "1d"}.get(reading.params.get("interval", ""), "unstated")
     records = Records()
     for row in reading.rows(_Held, "data"):
@@ -134,7 +134,7 @@ class _Book(Wire):
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    body = reading.part(_Book, "data")
+    body = reading.value(_Book, "data")
     item = reading.instrument(body.market, _named)
     return Records(books=[reading.book(item, None, body.bid, body.ask)])
 

@@ -192,7 +192,7 @@ _RATIOS = {"lsr_account": "accounts", "top_lsr_account": "top_accounts", "top_ls
 
 def contract_stats(reading: Reading) -> Records:
     """Read open interest of the past, which counts both sides, the mark, positioning and taker volume."""
-    item = reading.instrument(reading.asked("contract"), _named)
+    item = reading.instrument(reading.requested("contract"), _named)
     resolution = reading.resolution("interval")
     records = Records()
     for row in reading.rows(_Stats):
@@ -229,7 +229,7 @@ def _add_statistics(
     bought = item.usd(reading.number(row.long_taker_size), mark)
     sold = item.usd(reading.number(row.short_taker_size), mark)
     if bought is not None and sold is not None:
-        records.taken.append(TakerVolume(item, time, bought, sold, resolution))
+        records.taker_volumes.append(TakerVolume(item, time, bought, sold, resolution))
 
 
 class _Liquidated(Wire, Generic[N]):

@@ -118,7 +118,7 @@ class _Book(Wire):
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    body = reading.part(_Book, "result")
+    body = reading.value(_Book, "result")
     item = reading.instrument(body.instrument, _named)
     return Records(books=[reading.book(item, reading.ns(body.event_time), body.bids, body.asks)])
 

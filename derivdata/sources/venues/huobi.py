@@ -124,7 +124,7 @@ _PAID = spelled(
 
 def funding_history(path: str, reading: Reading) -> Records:
     """Read payments at a path of the body; raise for running rates, which belong to a coming payment."""
-    stated = reading.part(Stamp | None, "ts", None)
+    stated = reading.value(Stamp | None, "ts", None)
     now = reading.at if stated is None else reading.ms(stated)
     for row in reading.rows(_PAID, path, or_null=True):
         if row.upcoming is not None or (now is not None and reading.ms(row.time) > now):
@@ -143,7 +143,7 @@ class _Oi(Wire):
 
 def open_interest(reading: Reading) -> Records:
     """Read open interest: coins and contracts, and USD of linear swaps."""
-    time = reading.ms(reading.part(Stamp, "ts"))
+    time = reading.ms(reading.value(Stamp, "ts"))
     states = []
     for row in reading.rows(_Oi, "data"):
         with reading.row():
@@ -181,7 +181,7 @@ class _OiSeries(Wire):
 
 def open_interest_history(reading: Reading) -> Records:
     """Read open interest of the past in USD, of both sides."""
-    data = reading.part(_OiSeries, "data")
+    data = reading.value(_OiSeries, "data")
     item = reading.instrument(data.contract_code, _named)
     resolution = reading.resolution("period")
     records = Records()
@@ -327,11 +327,11 @@ class _Bar(Wire):
 
 def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar; bars of rates and of other prices have the same shape."""
-    channel = reading.part(str | None, "ch", None)
+    channel = reading.value(str | None, "ch", None)
     if channel is not None and ".mark_price." not in channel:
         reading.fail(f"expected bars of mark prices, got those of {channel}")
     rows = [(1000 * row.id, row.open) for row in reading.rows(_Bar, "data")]
-    item = reading.instrument(reading.asked("contract_code"), _named)
+    item = reading.instrument(reading.requested("contract_code"), _named)
     return reading.prices(rows, item, "mark", reading.resolution("period"))
 
 

@@ -227,13 +227,13 @@ def predicted_fundings(reading: Reading) -> Records:
             if predicted is None:
                 continue
             if name not in _PREDICTED_VENUES:
-                records.left_out.append(f"{reading.where}: {name} is not a known venue")
+                records.omitted.append(f"{reading.where}: {name} is not a known venue")
                 continue
             hours = predicted.fundingIntervalHours
             if hours is None and name == "HlPerp":
                 hours = 1
             if hours is None:
-                records.left_out.append(f"{reading.where}: the interval of the rate of {name} is not stated")
+                records.omitted.append(f"{reading.where}: the interval of the rate of {name} is not stated")
                 continue
             if name == "BinPerp":
                 records.intervals.append(Interval(reading.instrument(coin, _named), hours))

@@ -109,7 +109,7 @@ _ONE_TICKER = spelled(_Ticker, required=("mark",), **_TICKER_FIELDS)
 
 def tickers(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts."""
-    stamp = reading.part(str | None, "serverTime", None)
+    stamp = reading.value(str | None, "serverTime", None)
     return _states(reading, reading.rows(_TICKER, "tickers"), None if stamp is None else reading.iso(stamp))
 
 
@@ -224,9 +224,9 @@ class _Levels(Wire):
 
 def book(reading: Reading) -> Records:
     """Read a book: coins of PF_, USD of PI_."""
-    sides = reading.part(_Levels, "orderBook")
-    time = reading.iso(reading.part(str, "serverTime"))
-    item = reading.instrument(reading.asked("symbol"), _named)
+    sides = reading.value(_Levels, "orderBook")
+    time = reading.iso(reading.value(str, "serverTime"))
+    item = reading.instrument(reading.requested("symbol"), _named)
     return Records(books=[reading.book(item, time, sides.bids, sides.asks)])
 
 
@@ -242,7 +242,7 @@ class _Taken(Wire):
 
 def long_short(reading: Reading) -> Records:
     """Read numbers of accounts that are long and short, in columns."""
-    counts = reading.part(_Counts, "result.data")
+    counts = reading.value(_Counts, "result.data")
     records = Records()
     for item, start, step, long, short in _sides(reading, records, counts.longCount, counts.shortCount):
         with reading.row():
@@ -253,11 +253,11 @@ def long_short(reading: Reading) -> Records:
 
 def taker_volume(reading: Reading) -> Records:
     """Read what takers bought and sold, in columns: coins of PF_, USD of PI_."""
-    volumes = reading.part(_Taken, "result.data")
+    volumes = reading.value(_Taken, "result.data")
     records = Records()
     for item, start, step, *sides in _sides(reading, records, volumes.buy_volume, volumes.sell_volume):
         with reading.row():
-            records.taken += reading.taken(item, start, sides[0], sides[1], step)
+            records.taker_volumes += reading.taker_volumes(item, start, sides[0], sides[1], step)
     return records
 
 
@@ -265,9 +265,9 @@ def _sides(
     reading: Reading, records: Records, long: list[Any], short: list[Any]
 ) -> Iterator[tuple[Instrument, int, str, Any, Any]]:
     """Yield contract, start and length of each step, and its two values; add the starts to the records."""
-    item = reading.instrument(reading.asked("symbol"), _named)
+    item = reading.instrument(reading.requested("symbol"), _named)
     resolution = reading.resolution("interval", "s")
-    stamps = reading.part(list[float], "result.timestamp")
+    stamps = reading.value(list[float], "result.timestamp")
     if not len(stamps) == len(long) == len(short):
         reading.fail("columns of unlike lengths")
     records.times += map(reading.seconds, stamps)
@@ -279,9 +279,9 @@ def open_interest_history(reading: Reading) -> Records:
     """Read open interest at the start of each step, the open of its bucket: coins of PF_, USD of PI_."""
     records = Records()
     resolution = reading.resolution("interval", "s")
-    item = reading.instrument(reading.asked("symbol"), _named)
-    stamps = reading.part(list[float], "result.timestamp")
-    buckets = reading.part(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
+    item = reading.instrument(reading.requested("symbol"), _named)
+    stamps = reading.value(list[float], "result.timestamp")
+    buckets = reading.value(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
     if len(stamps) != len(buckets):
         reading.fail("columns of unlike lengths")
     for stamp, (opened, high, low, last) in zip(stamps, buckets, strict=True):
@@ -310,9 +310,9 @@ class _Ohlc(Wire):
 
 def price_candles(reading: Reading) -> Records:
     """Read marks, or the index (``spot``), at the start of each bar."""
-    rows = [(row.time, row.open) for row in reading.part(list[_Candle], "candles")]
+    rows = [(row.time, row.open) for row in reading.value(list[_Candle], "candles")]
     kind = "mark" if "/mark/" in reading.place else "index"
-    item = reading.instrument(reading.asked("symbol"), _named)
+    item = reading.instrument(reading.requested("symbol"), _named)
     return reading.prices(rows, item, kind, step_name(reading.place.rpartition("/")[2]))
 
 
@@ -321,7 +321,7 @@ def spot_candles(reading: Reading) -> Records:
 
     Without ``interval`` in the request the smallest gap is the step: Kraken skips no bar of a liquid pair.
     """
-    item = reading.instrument(reading.context.named or f"PF_{reading.asked('pair')}", _named)
+    item = reading.instrument(reading.context.named or f"PF_{reading.requested('pair')}", _named)
     bars = reading.decode(_Ohlc).result
     pairs = sorted(bars.keys() - {"last"})
     if len(pairs) != 1:

@@ -165,7 +165,7 @@ _PAID = spelled(PaymentRow[float, int], name="symbol", rate="fundingRate", time=
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, in their old or their new shape."""
-    data = reading.part(many(_PAID) | _PaidList | None, "data") or []
+    data = reading.value(many(_PAID) | _PaidList | None, "data") or []
     if isinstance(data, _PaidList):
         return reading.payments(((data.symbol, row.ts, row.fundingRate, None) for row in data.rows), _named)
     return reading.payments(((row.name, row.time, row.rate, row.hours) for row in data), _named)
@@ -180,7 +180,7 @@ def open_interest(reading: Reading) -> Records:
     if resolution == "unstated":
         return states(_OI, "data", _named)(reading)
     records = Records()
-    requested = reading.asked("symbol")
+    requested = reading.requested("symbol")
     for row in reading.rows(_OI, "data", or_null=True):
         with reading.row():
             item = reading.instrument(row.name or requested, _named)

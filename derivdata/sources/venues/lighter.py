@@ -118,7 +118,7 @@ class _Paid(Wire):
 
 def fundings(reading: Reading) -> Records:
     """Read payments: percent per hour, positive where longs pay."""
-    item = _of_market(reading, reading.asked("market_id"))
+    item = _of_market(reading, reading.requested("market_id"))
     rows = reading.rows(_Paid, "fundings")
     try:
         rates = _signed(reading, rows)
@@ -270,7 +270,7 @@ Seconds were accepted on 2026-07-06 (lighter-data 0.1.0); the SDKs send millisec
 
 def orders(reading: Reading) -> Records:
     """Read a book of single orders, added up by price; sizes are coins."""
-    item = _of_market(reading, reading.asked("market_id"))
+    item = _of_market(reading, reading.requested("market_id"))
     body = reading.decode(_Book)
     for side, total in ((body.bids, body.total_bids), (body.asks, body.total_asks)):
         if total is not None and len(side) > total:

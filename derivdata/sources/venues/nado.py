@@ -81,7 +81,7 @@ _PRODUCT = "market_snapshots.product_ids[]"
 
 def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snapshot]]]:
     """Return the requested contract, its number, and the snapshots with their timestamps."""
-    number = reading.asked(_PRODUCT).partition(":")[0]
+    number = reading.requested(_PRODUCT).partition(":")[0]
     listed = reading.context.instruments.values()
     item = next((listed_item for listed_item in listed if listed_item.name.partition(":")[0] == number), None)
     if item is None:

@@ -176,10 +176,10 @@ _OI = spelled(Figures[str, str], name="instId", time="ts", oi_usd="oiUsd", coins
 
 def open_interest_history(reading: Reading) -> Records:
     """Read past open interest: rows of time, contracts, coins and USD."""
-    item = reading.instrument(reading.asked("instId"), _named)
+    item = reading.instrument(reading.requested("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()
-    for stamp, _, coins, usd in reading.part(list[tuple[Stamp, str, str, str]], "data"):
+    for stamp, _, coins, usd in reading.value(list[tuple[Stamp, str, str, str]], "data"):
         with reading.row():
             time = reading.ms(stamp)
             records.add_past(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
@@ -343,21 +343,21 @@ def _quoted(shape: type[Greeks[str, str]]) -> Reader:
     return _only("OPTION", options(shape, "data", is_in_coin=_is_in_coin))
 
 
-def taken(reading: Reading) -> Records:
+def taker_volumes(reading: Reading) -> Records:
     """Read what takers sold and bought in USD in each step that is over; OKX counts contracts by default."""
     unit = reading.params.get("unit", "1")
     if unit != "2":
         reading.fail(f"expected volumes in USD, unit=2 of the request, got unit={unit}")
-    item = reading.instrument(reading.asked("instId"), _named)
+    item = reading.instrument(reading.requested("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()
-    for stamp, sold, bought in reading.part(list[tuple[Stamp, str, str]], "data"):
+    for stamp, sold, bought in reading.value(list[tuple[Stamp, str, str]], "data"):
         with reading.row():
             start = reading.ms(stamp)
             sides = (reading.required(bought), reading.required(sold))
             records.times.append(start)
             if reading.has_ended(start, resolution):
-                records.taken.append(TakerVolume(item, start, *sides, resolution))
+                records.taker_volumes.append(TakerVolume(item, start, *sides, resolution))
     return records
 
 
@@ -365,10 +365,10 @@ def _ratio(kind: str) -> Reader:
     """Return a reader of a long/short ratio of one contract, a row per hour."""
 
     def read(reading: Reading) -> Records:
-        item = reading.instrument(reading.asked("instId"), _named)
+        item = reading.instrument(reading.requested("instId"), _named)
         resolution = reading.resolution("period")
         records = Records()
-        for stamp, ratio in reading.part(list[tuple[Stamp, str]], "data"):
+        for stamp, ratio in reading.value(list[tuple[Stamp, str]], "data"):
             with reading.row():
                 start = reading.ms(stamp)
                 row = LongShortRow(stamp, item.name, ratio=ratio)
@@ -457,7 +457,7 @@ _STATISTICS = "/api/v5/rubik/stat"
 _SWAP = {"instType": "SWAP"}
 _DATED = "instType=FUTURES"
 _FAMILIES = ("BTC-USD", "ETH-USD")
-_chain = partial(_endpoint, "chain", symbol="instFamily", every=300, each=_FAMILIES)
+_chain = partial(_endpoint, "chain", symbol="instFamily", every=300, symbol_values=_FAMILIES)
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
 _CANDLES = "/api/v5/market/history"
 _hourly = partial(
@@ -522,7 +522,7 @@ ENDPOINTS = (
         )
     ),
     _statistics(
-        "taker", f"{_STATISTICS}/taker-volume-contract", taken, params={"period": "1H", "unit": "2"}
+        "taker", f"{_STATISTICS}/taker-volume-contract", taker_volumes, params={"period": "1H", "unit": "2"}
     ),
     _endpoint(
         "book", "/api/v5/market/books", books(_BOOK, "data", _named, by="instId"), params={"sz": "400"},
@@ -545,7 +545,7 @@ ENDPOINTS = (
     _endpoint(
         "option_trades", "/api/v5/public/option-trades",
         option_trades(_OPTION_TRADE, "data", is_in_coin=_is_in_coin, coins=_option_coins),
-        symbol="instFamily", every=60, each=_FAMILIES, note="the newest 100",
+        symbol="instFamily", every=60, symbol_values=_FAMILIES, note="the newest 100",
     ),
     _endpoint(
         "deliveries", "/api/v5/public/delivery-exercise-history?instType=FUTURES", delivery_prices,

@@ -105,7 +105,7 @@ class _Book(Wire):
 
 def book(reading: Reading) -> Records:
     """Read a book, bids first; sizes are coins."""
-    body = reading.part(_Book, "data")
+    body = reading.value(_Book, "data")
     item = reading.instrument(body.s, _named)
     return Records(books=[reading.book(item, reading.ms(body.t), *body.l)])
 

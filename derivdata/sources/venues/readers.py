@@ -46,7 +46,7 @@ def _next_page(reading: Reading, cursor: str) -> str | None:
     """Return the cursor of the next page at a path of the body; None without a path or a next page."""
     if not cursor:
         return None
-    return reading.part(str | None, cursor, None) or None
+    return reading.value(str | None, cursor, None) or None
 
 
 def states(
@@ -68,7 +68,7 @@ def states(
 
     def read(reading: Reading) -> Records:
         to_us = getattr(reading, unit)
-        time = to_us(reading.part(Stamp, stamp)) if stamp else None
+        time = to_us(reading.value(Stamp, stamp)) if stamp else None
         rows_of = reading.pushed if pushed else reading.rows
         records = Records()
         for row in rows_of(shape, path):
@@ -105,7 +105,7 @@ def payments(
         rows = reading.rows(shape, path, or_null=True)
         names = [row.name for row in rows]
         if not all(names):
-            requested = reading.asked(by)
+            requested = reading.requested(by)
             names = [name or requested for name in names]
         times = [row.time for row in rows]
         rates = [row.rate for row in rows]
@@ -113,8 +113,8 @@ def payments(
         records = reading.payment_columns(
             names, times, rates, hours, named, period_h, unit=unit, per_hour=per_hour
         )
-        if more and reading.part(bool, more, False):
-            records.cursor = reading.part(str | None, cursor, None)
+        if more and reading.value(bool, more, False):
+            records.cursor = reading.value(str | None, cursor, None)
         return records
 
     return read
@@ -153,7 +153,7 @@ def option_trades(
     def read(reading: Reading) -> Records:
         number = reading.number
         records = Records()
-        records.cursor = "more" if more and reading.part(bool, more) else None
+        records.cursor = "more" if more and reading.value(bool, more) else None
         for row in reading.rows(shape, path):
             with reading.row():
                 time = reading.ms(row.time)
@@ -198,7 +198,7 @@ def positioning(
     def read(reading: Reading) -> Records:
         records = Records(cursor=_next_page(reading, cursor))
         resolution = reading.resolution(step)
-        requested = reading.asked(by) if by else ""
+        requested = reading.requested(by) if by else ""
         for row in reading.rows(shape, path):
             with reading.row():
                 item = reading.instrument(row.name or requested, named)
@@ -210,21 +210,21 @@ def positioning(
     return read
 
 
-def taken(
+def taker_volumes(
     shape: type[LongShortRow[Any, Any]], path: str, named: Named, *, by: str = "", step: str = "period"
 ) -> Reader:
     """Read contracts that takers bought (`long`) and sold (`short`) in the step that begins at a stamp."""
 
     def read(reading: Reading) -> Records:
         records = Records()
-        requested = reading.asked(by) if by else ""
+        requested = reading.requested(by) if by else ""
         resolution = reading.resolution(step)
         for row in reading.rows(shape, path):
             with reading.row():
                 item = reading.instrument(row.name or requested, named)
                 start = reading.ms(row.time)
                 records.times.append(start)
-                records.taken += reading.taken(item, start, row.long, row.short, resolution)
+                records.taker_volumes += reading.taker_volumes(item, start, row.long, row.short, resolution)
         return records
 
     return read
@@ -253,9 +253,9 @@ def candles(
     row: Any = Annotated[list[Any], msgspec.Meta(min_length=_OF_CANDLE)]
 
     def read(reading: Reading) -> Records:
-        rows = reading.part(list[row], path)
+        rows = reading.value(list[row], path)
         name = reading.context.named if kind == "spot" else None
-        item = reading.instrument(name or reading.asked(by), named)
+        item = reading.instrument(name or reading.requested(by), named)
         multiple = base(item.symbol)[1] if kind == "spot" else 1
         to_ms = 1000 if unit == "seconds" else 1
         low = 3 if opened == 1 else 1
@@ -276,7 +276,7 @@ def books(
     def read(reading: Reading) -> Records:
         records = Records()
         for row in reading.rows(shape, path):
-            item = reading.instrument(row.name or reading.asked(by), named)
+            item = reading.instrument(row.name or reading.requested(by), named)
             time = None
             if row.time is not None:
                 stamp = row.time if per == 1 else int(row.time) // per
@@ -309,7 +309,7 @@ def closed(
     def read(reading: Reading) -> Records:
         rows_of = reading.pushed if pushed else reading.rows
         rows = rows_of(shape, path)
-        name = reading.asked(by) if by else ""
+        name = reading.requested(by) if by else ""
         records = closed_rows(reading, rows, named, longs, name=name, unit=unit, only=only, filled=filled)
         records.cursor = _next_page(reading, cursor)
         return records
@@ -450,7 +450,7 @@ def gate_tiers(name_of: Named) -> Callable[[Reading], Records]:
         records = Records()
         for row in reading.rows(_GateTier):
             with reading.row():
-                item = reading.instrument(row.contract or reading.asked("contract"), name_of)
+                item = reading.instrument(row.contract or reading.requested("contract"), name_of)
                 limit = reading.required(row.risk_limit)
                 records.margin_tiers.append(_tier(reading, item, row, (limit, None)))
         return records
@@ -541,7 +541,7 @@ class _BybitLevel(Wire):
 def okx_loans(reading: Reading) -> Records:
     """Read OKX's basic rates, which are daily."""
     records = Records()
-    for group in reading.part(list[_OkxLoans], "data"):
+    for group in reading.value(list[_OkxLoans], "data"):
         for row in group.basic:
             with reading.row():
                 rate = reading.required(row.rate) * _DAYS_PER_YEAR
@@ -553,7 +553,7 @@ def okx_loans(reading: Reading) -> Records:
 def bybit_loans(reading: Reading) -> Records:
     """Read Bybit's rates, which are hourly, for accounts without a tier and coins that it lends."""
     records = Records()
-    for level in reading.part(list[_BybitLevel], "result.vipCoinList"):
+    for level in reading.value(list[_BybitLevel], "result.vipCoinList"):
         if level.vipLevel != _NO_TIER:
             continue
         for row in level.loans:

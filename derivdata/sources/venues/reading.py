@@ -62,14 +62,15 @@ _UNITS_US = {
 }
 """Lengths of the units of steps as venues write them; ``M`` is a month, which is not a resolution."""
 _RESOLUTION_OF: dict[int, str] = {times.us(length): name for name, length in times.RESOLUTIONS.items()}
-_RELATED = tuple(
-    "states options oi prices intervals liquidations positioning taken trades deliveries indices".split()
+_RELATED = (
+    *("states", "options", "oi", "prices", "intervals", "liquidations"),
+    *("positioning", "taker_volumes", "trades", "deliveries", "indices"),
 )
 _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
     "oi": lambda row: (row.instrument.name, row.time, row.resolution),
     "prices": lambda row: (row.instrument.name, row.time, row.kind, row.resolution),
     "positioning": lambda row: (row.instrument.name, row.time, row.kind, row.resolution),
-    "taken": lambda row: (row.instrument.name, row.time, row.resolution),
+    "taker_volumes": lambda row: (row.instrument.name, row.time, row.resolution),
     "indices": lambda row: (row.symbol, row.time, row.resolution),
     "deliveries": lambda row: (row.symbol, row.time, row.contract),
 }
@@ -267,7 +268,7 @@ class Reading(wire.Body):
         self._encoded = 0
         self._undecoded = list[SchemaError]()
 
-    def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
+    def value(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
         """Decode the value at a path of names in the body."""
         return leaf(self.decode(placed(kind, path, default)))
 
@@ -278,7 +279,7 @@ class Reading(wire.Body):
         `finish` decides.
         """
         try:
-            decoded = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
+            decoded = self.value(kind | many(kind) | None if or_null else kind | many(kind), path)
         except SchemaError as problem:
             return self._decodable(kind, self.body, path, problem)
         if not isinstance(decoded, list):
@@ -289,9 +290,9 @@ class Reading(wire.Body):
     def keyed_rows(self, kind: type[T], path: str = "") -> dict[str, T]:
         """Decode the rows at a path of names in the body by their keys; see `rows`."""
         try:
-            decoded: dict[str, T] = self.part(keyed(kind), path)
+            decoded: dict[str, T] = self.value(keyed(kind), path)
         except SchemaError as problem:
-            raws: dict[str, msgspec.Raw] = self.part(keyed(msgspec.Raw), path)
+            raws: dict[str, msgspec.Raw] = self.value(keyed(msgspec.Raw), path)
             decoded = {}
             for key, raw in raws.items():
                 row = self._decoded(kind, raw, f"{path}.{key}")
@@ -380,11 +381,11 @@ class Reading(wire.Body):
         if not is_pushed and max(names.values(), default=1) > 1:
             twice = next(name for name, count in names.items() if count > 1)
             self.fail(f"expected one row for each contract, got several for {twice}")
-        records.left_out += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
+        records.omitted += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
         if not is_pushed:
             self._require_one_row_an_instant(records)
         for kind in _RELATED:
-            self._leave_out_contradictions(records, kind)
+            self._omit_contradictions(records, kind)
         return records
 
     def _require_one_row_an_instant(self, records: Records) -> None:
@@ -401,7 +402,7 @@ class Reading(wire.Body):
                     name = row.instrument.name if hasattr(row, "instrument") else row.symbol
                     self.fail(f"{name} has two rows at {time}Z with different values")
 
-    def _leave_out_contradictions(self, records: Records, kind: str) -> None:
+    def _omit_contradictions(self, records: Records, kind: str) -> None:
         """Drop impossible values; raise if more than half of the rows have them."""
         rows = getattr(records, kind)
         if not rows:
@@ -428,14 +429,14 @@ class Reading(wire.Body):
         setattr(records, kind, sound)
         records.withheld = records.withheld or Records()
         setattr(records.withheld, kind, [rows[place] for place in faults])
-        records.left_out += texts
+        records.omitted += texts
 
     def require_snapshot(self, kind: str) -> None:
         """Raise for a frame that is not complete: a delta only has changed fields."""
         if kind != "snapshot":
             self.fail(f"expected a snapshot, got {kind!r}: such frames have only changes")
 
-    def asked(self, *names: str) -> str:
+    def requested(self, *names: str) -> str:
         """Return the first of these parts or parameters that the request has, else the context's instrument.
 
         Raises `SchemaError`: the body does not name its contract.
@@ -558,7 +559,7 @@ class Reading(wire.Body):
             time += times.us(times.RESOLUTIONS[resolution])
         return [Positioning(item, time, kind, long, short, ratio, resolution)]
 
-    def taken(
+    def taker_volumes(
         self, item: Instrument, start: int, bought: wire.NUMBER, sold: wire.NUMBER, resolution: str
     ) -> list[TakerVolume]:
         """Return what takers bought and sold in a step that is over, linear contracts at its mark."""

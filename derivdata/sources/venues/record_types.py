@@ -356,7 +356,7 @@ class Records:
     margin_tiers: list[MarginTier] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     positioning: list[Positioning] = field(default_factory=list)
-    taken: list[TakerVolume] = field(default_factory=list)
+    taker_volumes: list[TakerVolume] = field(default_factory=list)
     liquidations: list[Liquidation] = field(default_factory=list)
     books: list[OrderBook] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
@@ -366,7 +366,7 @@ class Records:
     dexes: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     """Raw timestamps of all rows of a page, also of unused ones: the place at which to continue."""
-    left_out: list[str] = field(default_factory=list)
+    omitted: list[str] = field(default_factory=list)
     """Reasons for omitted rows that fail their own checks, such as contradictory values."""
     withheld: Records | None = None
     """Original rows that lost values for that reason."""

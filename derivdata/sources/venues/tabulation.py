@@ -327,7 +327,7 @@ def frames(
         "futures_history": lambda: _futures(records, at),
         "prices_spot": lambda: _spot(records.prices),
         "positioning_history": lambda: _positioning(records.positioning),
-        "volume_taker": lambda: _taken(records.taken),
+        "volume_taker": lambda: _taker_volumes(records.taker_volumes),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
         "orderbook_book": lambda: _books(records, at),
         "orderbook_depth_history": lambda: _depths(records, at),
@@ -646,7 +646,7 @@ def _positioning(rows: list[Positioning]) -> dict[str, Any]:
     return _columns(chosen, None, long_short_ratio="ratio") | fields
 
 
-def _taken(rows: list[TakerVolume]) -> dict[str, Any]:
+def _taker_volumes(rows: list[TakerVolume]) -> dict[str, Any]:
     return _columns(preferred(rows), buy_usd="buy_usd", sell_usd="sell_usd", resolution="resolution")
 
 

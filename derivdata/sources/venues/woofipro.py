@@ -89,7 +89,7 @@ _FUTURES = spelled(
 
 def futures(reading: Reading) -> Records:
     """Read open interest in coins at the mark, prices and volume; the rates are in another response."""
-    time = reading.part(int | None, "timestamp", None)
+    time = reading.value(int | None, "timestamp", None)
     at = None if time is None else reading.ms(time)
     records = Records()
     for row in reading.rows(_FUTURES, "data.rows"):
