@@ -132,9 +132,8 @@ class Told:
 
 
 def _pasts(records: Records) -> list[list[Any]]:
-    names = (
-        "states options books liquidations payments oi prices positioning taker_volumes deliveries indices".split()
-    )
+    names = ["states", "options", "books", "liquidations", "payments", "oi", "prices", "positioning"]
+    names += ["taker_volumes", "deliveries", "indices"]
     return [getattr(records, name) for name in names]
 
 

@@ -26,7 +26,7 @@ from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.row_checks import PageWindow, body_doubts, implied_price_doubts, size_doubts
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import refuse_event
+from derivdata.sources.venues.wire import if_stated, refuse_event
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean, warn_caller
@@ -103,7 +103,7 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | No
     >>> rows[["tier", "max_notional_usd", "maintenance_margin"]].to_numpy().tolist()
     [[1.0, 200000.0, 0.004], [2.0, 1000000.0, 0.005]]
     """
-    slugs = None if venues is None else _slugs(venues)
+    slugs = if_stated(_slugs, venues)
     last = "9999-12-31" if day is None else f"{times.instant(day, 'day'):%Y-%m-%d}"
     rows = stated_tiers(slugs, last)
     return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
@@ -319,8 +319,7 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
     items = chain(rows.instruments, map(attrgetter("instrument"), of_contracts))
     first = next(items, None)
     if first is not None and all(item.inverse != (margin == "inverse") for item in chain([first], items)):
-        other = "linear" if first.inverse is False else "inverse"
-        reading.fail(f"expected {margin} contracts, got {first.name}, which is {other}")
+        reading.fail(f"expected {margin} contracts, got {first.name}, which is {first.margin}")
     return rows
 
 
@@ -354,7 +353,8 @@ def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
         name = f"{name.removeprefix('incremental_')}.raw"
     # OKX has the same frames at other depths and paces, such as books5 and books-l2-tbt
     name = re.sub(r"^books[-\w]+$", "books", name)
-    name = f"/{name}" if endpoint.path.startswith("/") else name
+    if endpoint.path.startswith("/"):
+        name = f"/{name}"
     alike = [e for e in VENUES[venue].endpoints if e.method == endpoint.method and e.read == endpoint.read]
     return any(e.pattern.fullmatch(name) or fnmatchcase(name, e.path) for e in (endpoint, *alike))
 
@@ -363,7 +363,9 @@ def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
 def _margin_at(venue: str, path: str) -> str:
     """Return the margin of the contracts of a path, "any" if its requests differ in that."""
     margins = {endpoint.margin for endpoint in VENUES[venue].endpoints if endpoint.path == path}
-    return margins.pop() if len(margins) == 1 else "any"
+    if len(margins) > 1:
+        return "any"
+    return margins.pop()
 
 
 def _opened(

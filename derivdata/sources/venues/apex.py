@@ -30,7 +30,9 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        return None if self.code in (None, 0, "0") else (self.code, self.msg)
+        if self.code in (None, 0, "0"):
+            return None
+        return self.code, self.msg
 
 
 def _named(name: str) -> Instrument:

@@ -180,8 +180,10 @@ _PUSHED = spelled(
 def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
     """Read the running rate, mark and index of all contracts; dated ones have no payment to come."""
     records = Records()
-    rows: list[Any] = reading.pushed(_PUSHED) if pushed else reading.rows(_PREMIUM)
-    for row in rows:
+    shape: Any = _PREMIUM
+    if pushed:
+        shape = _PUSHED
+    for row in reading.rows_of(shape, is_pushed=pushed):
         with reading.row():
             if pushed:
                 reading.word(row.event, {"markPriceUpdate": True})
@@ -318,7 +320,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
         active=(row.inverse_status if inverse else row.state) == "TRADING"
         and not _is_shadow(reading, row.quote),
     )
-    return item._replace(expiry=None, delisted=item.expiry) if perpetual else item
+    return item.without_expiry()
 
 
 exchange_info = contracts(_CONTRACT, "symbols", _contract)

@@ -38,9 +38,9 @@ class _Fault(Wire):
         """The error of a request, or of a subscription, which is text."""
         if self.error is None:
             return None
-        return ("subscription", self.error) if isinstance(self.error, str) else (
-            self.error.name, self.error.message
-        )  # fmt: skip
+        if isinstance(self.error, str):
+            return "subscription", self.error
+        return self.error.name, self.error.message
 
 
 def _named(name: str) -> Instrument:

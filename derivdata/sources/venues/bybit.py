@@ -74,7 +74,9 @@ class _Fault(Wire):
         """Return the fault of a body: errors have HTTP 200; errors of subscriptions have another shape."""
         if self.success is False:
             return "subscription", self.ret_msg
-        return None if self.retCode in (None, 0) else (self.retCode, self.retMsg)
+        if self.retCode in (None, 0):
+            return None
+        return self.retCode, self.retMsg
 
 
 def _named(name: str) -> Instrument:
@@ -257,7 +259,7 @@ def _contract(reading: Reading, row: ContractRow[str | float, str, str]) -> Inst
         perpetual=perpetual,
         active=row.status == "Trading",
     )
-    return item._replace(expiry=None, delisted=item.expiry) if perpetual else item
+    return item.without_expiry()
 
 
 _OPTION = spelled(

@@ -18,7 +18,9 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        return (self.message, self.message) if self.message else None
+        if not self.message:
+            return None
+        return self.message, self.message
 
 
 _PRODUCT = spelled(
@@ -29,7 +31,9 @@ _PRODUCT = spelled(
 
 def _product(reading: Reading, row: ContractRow[str, str, str]) -> Instrument | None:
     """Return a pair in USD: one in USDC has the same book, and others trade little."""
-    return reading.contract(row, active=row.status == "online") if row.quote == "USD" else None
+    if row.quote != "USD":
+        return None
+    return reading.contract(row, active=row.status == "online")
 
 
 _candles = candles(

@@ -18,6 +18,7 @@ from derivdata.sources.venues.wire import (
     NumberedBody,
     Stamp,
     Wire,
+    if_stated,
     refusal,
     spelled,
 )
@@ -99,10 +100,11 @@ def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
     result = reading.value(_Book, "result")
     item = reading.instrument(result.instrument_name or reading.requested("instrument_name"), _named)
-    books = [
-        reading.book(item, reading.ms(row.t) if row.t else None, row.bids, row.asks) for row in result.data
-    ]
-    return Records(books=books)
+    records = Records()
+    for row in result.data:
+        time = if_stated(reading.ms, row.t or None)
+        records.books.append(reading.book(item, time, row.bids, row.asks))
+    return records
 
 
 _endpoint = partial(VenueEndpoint, "cryptocom")

@@ -207,6 +207,9 @@ def trade_frames(reading: Reading) -> Records:
     return _liquidated(reading, reading.pushed(_Trade, "params.data"))
 
 
+_OTHER_SIDE = {"long": "short", "short": "long"}
+
+
 def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     records = Records()
     for row in rows:
@@ -217,7 +220,7 @@ def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
             if row.liquidation is None:
                 continue
             item = _item(reading, row.instrument_name)
-            maker = "short" if taker == "long" else "long"
+            maker = _OTHER_SIDE[taker]
             sides = reading.word(
                 row.liquidation, {"T": [taker], "M": [maker], "MT": [taker, maker], "TM": [taker, maker]}
             )

@@ -17,6 +17,8 @@ from derivdata.sources.venues.wire import (
     LiquidationRow,
     PaymentRow,
     Wire,
+    as_rows,
+    if_stated,
     leaf,
     many,
     placed,
@@ -35,13 +37,16 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        return (self.errors[0].code or "errors", self.errors[0].msg) if self.errors else None
+        if not self.errors:
+            return None
+        return self.errors[0].code or "errors", self.errors[0].msg
 
 
 def _path(reading: Reading, path: str) -> str:
     """Return the path of a field: some recordings wrap it in ``{"requestId", "status", "result"}``."""
-    wrapped = reading.value(str | None, "requestId", None) is not None
-    return f"result.{path}".rstrip(".") if wrapped else path
+    if reading.value(str | None, "requestId", None) is None:
+        return path
+    return f"result.{path}".rstrip(".")
 
 
 def _named(name: str) -> Instrument:
@@ -105,10 +110,12 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
             if not active:
                 continue
             rate = reading.number(row.nextFundingRate)
-            hours = None if rate is None else 1.0
+            hours = if_stated(lambda _: 1.0, rate)
             coins = reading.number(row.openInterest)
             moved = reading.number(row.priceChange24H)
-            before = None if moved is None or price is None else price - moved
+            change = None
+            if price is not None and moved is not None and price != moved:
+                change = moved / (price - moved) * 100
             records.states.append(
                 State(
                     item,
@@ -121,7 +128,7 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
                     oi_usd=item.usd(coins, price),
                     oi_coins=coins,
                     volume_usd=reading.number(row.volume24H),
-                    change_pct=moved / before * 100 if before and moved is not None else None,
+                    change_pct=change,
                 )
             )
     return records
@@ -156,8 +163,7 @@ def trade_frames(reading: Reading) -> Records:
     """Read liquidations among the trades of the stream."""
     records = Records()
     for name, trades in zip(reading.pushed(str, "id"), reading.frames(_PARTS), strict=True):
-        trades = trades.value
-        for trade in trades if isinstance(trades, list) else [trades]:
+        for trade in as_rows(trades.value):
             records.add(_liquidated(reading, leaf(trade), name=name))
     return records
 

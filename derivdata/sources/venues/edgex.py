@@ -21,7 +21,17 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.readers import books, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records
-from derivdata.sources.venues.wire import Book, CodedBody, Figures, Level, PaymentRow, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Book,
+    CodedBody,
+    Figures,
+    Level,
+    PaymentRow,
+    Wire,
+    as_rows,
+    refusal,
+    spelled,
+)
 from derivdata.support.forking import DECODERS
 
 
@@ -56,9 +66,8 @@ class _Meta(Wire):
 
 def metadata(reading: Reading) -> Records:
     """Read the list of contracts with their intervals."""
-    data = reading.value(list[_Meta] | _Meta, "data")
     records = Records()
-    for meta in data if isinstance(data, list) else [data]:
+    for meta in as_rows(reading.value(list[_Meta] | _Meta, "data")):
         coins = {coin.coinId: coin.coinName for coin in meta.coinList}
         for row in meta.contractList:
             number = row.contractId
@@ -150,7 +159,9 @@ class _Ping(Wire):
 def answer(frame: bytes) -> str | None:
     """Return the pong to a ping, with its time."""
     ping = DECODERS[_Ping].decode(frame)
-    return f'{{"type":"pong","time":"{ping.time}"}}' if ping.type == "ping" else None
+    if ping.type != "ping":
+        return None
+    return f'{{"type":"pong","time":"{ping.time}"}}'
 
 
 VENUE = Venue(

@@ -134,8 +134,7 @@ class VenueEndpoint:
 
     def covers(self, item: Instrument) -> bool:
         """Return whether it is about contracts such as this one, by margin and quote currency."""
-        margin = "inverse" if item.inverse else "linear"
-        return self.margin in ("any", margin) and self.quote in ("", item.quote)
+        return self.margin in ("any", item.margin) and self.quote in ("", item.quote)
 
     @property
     def where(self) -> str:

@@ -13,9 +13,17 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Fault, Figures, PaymentRow, Wire, refusal, spelled
-
-_SIDES = 2.0
+from derivdata.sources.venues.wire import (
+    Fault,
+    Figures,
+    PaymentRow,
+    Wire,
+    as_rows,
+    change_pct,
+    one_side,
+    refusal,
+    spelled,
+)
 
 
 class _Fault(Wire):
@@ -31,7 +39,7 @@ class _Fault(Wire):
             return self.code, self.msg or ""
         if self.statusCode is None and self.error is None:
             return None
-        text = self.message if isinstance(self.message, str) else "; ".join(self.message)
+        text = "; ".join(as_rows(self.message))
         return self.statusCode or self.error, text or self.error or ""
 
 
@@ -71,8 +79,7 @@ def products(reading: Reading) -> Records:
             records.instruments.append(item)
             if not item.active:
                 continue
-            both = reading.number(row.openInterest)
-            coins = None if both is None else both / _SIDES
+            coins = one_side(reading.number(row.openInterest))
             price = reading.mark(item, None)
             traded = reading.number(row.volume24h)
             held = item.usd(coins, price)
@@ -92,7 +99,7 @@ def prices(reading: Reading) -> Records:
             item = reading.instrument(row.name, _named)
             state = reading.state(item, row)
             before = reading.number(row.opened)
-            change = (state.mark / before - 1) * 100 if state.mark and before else None
+            change = change_pct(state.mark, before)
             records.states.append(state._replace(index_price=state.mark, change_pct=change))
     return records
 

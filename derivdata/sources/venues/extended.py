@@ -41,7 +41,9 @@ class _Fault(Wire):
             return self.code, self.msg or ""
         if self.status in (None, "OK"):
             return None
-        return (self.error.code, self.error.message) if self.error else (self.status, "")
+        if self.error is None:
+            return self.status, ""
+        return self.error.code, self.error.message
 
 
 _REASONS = {"RateLimited": "limit", 1010: "busy", "MaintenanceMode": "busy", 1006: "busy"}

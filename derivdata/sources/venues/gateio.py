@@ -37,6 +37,8 @@ from derivdata.sources.venues.wire import (
     RefusedBody,
     Stamp,
     Wire,
+    if_stated,
+    one_side,
     refusal,
     spelled,
 )
@@ -52,7 +54,9 @@ class _Fault(RefusedBody):
     @property
     def fault(self) -> Fault:
         """Return the fault of a body: the label of a response, the error of a frame."""
-        return super().fault if self.label is None else (self.label, self.message)
+        if self.label is None:
+            return super().fault
+        return self.label, self.message
 
 
 def _named(name: str) -> Instrument:
@@ -146,10 +150,9 @@ def tickers(reading: Reading, *, pushed: bool = False) -> Records:
             if item.size is None and row.size is not None:
                 item = item._replace(size=reading.number(row.size) or None)
             mark = reading.number(row.mark)
-            both = reading.number(row.both)
-            one_side = None if both is None else both / 2
-            usd = item.usd(one_side, mark)
-            coins = item.coins(one_side, mark)
+            contracts = one_side(reading.number(row.both))
+            usd = item.usd(contracts, mark)
+            coins = item.coins(contracts, mark)
             hours = row.seconds / 3600 or reading.interval(item)
             records.states.append(reading.state(item, row, hours, time=time, oi_usd=usd, oi_coins=coins))
     if pushed:  # a frame of 2020 has a contract twice, with the same figures
@@ -167,8 +170,10 @@ def _pushed_tickers(reading: Reading) -> Iterator[tuple[Any, int | None]]:
         yield from ((row, None) for rows in frames for row in rows)
         return
     for rows, sent in zip(frames, reading.frames(_Sent), strict=True):
-        stamp = sent.time if sent.time_ms is None else sent.time_ms
-        time = None if stamp is None else reading.seconds_or_ms(stamp)
+        stamp = sent.time_ms
+        if stamp is None:
+            stamp = sent.time
+        time = if_stated(reading.seconds_or_ms, stamp)
         yield from ((row, time) for row in rows)
 
 
@@ -206,18 +211,18 @@ def _add_statistics(
 ) -> None:
     time = reading.seconds(row.time)
     mark = reading.required(row.mark_price)
-    one_side = reading.required(row.open_interest) / 2
+    contracts = reading.required(row.open_interest) / 2
     usd = reading.required(row.open_interest_usd) / 2
     is_cut = not isinstance(row.open_interest, str)  # to whole contracts, without the header
     reading.require_close(
-        item.usd(one_side, mark),
+        item.usd(contracts, mark),
         usd,
         0.05,
         "open interest in contracts and in USD",
         step=(item.usd(1.0, mark) or 0.0) if is_cut else 0.0,
     )
     records.times.append(time)
-    records.oi.append(OiPoint(item, time, usd, resolution, item.coins(one_side, mark)))
+    records.oi.append(OiPoint(item, time, usd, resolution, item.coins(contracts, mark)))
     records.prices.append(Price(item, time, "mark", mark, resolution))
     if not reading.has_ended(time, resolution):
         return
@@ -280,7 +285,9 @@ def public_liquidations(reading: Reading) -> Records:
             item = reading.instrument(row.contract, _named)
             price = reading.required(row.price)
             side, size = _position(reading, row.size)
-            stamp = row.time if row.time_ms is None else row.time_ms
+            stamp = row.time_ms
+            if stamp is None:
+                stamp = row.time
             if stamp is None:
                 reading.fail("a liquidation has neither time nor time_ms")
             time = reading.seconds_or_ms(stamp)

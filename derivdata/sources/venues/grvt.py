@@ -13,7 +13,16 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import contracts
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records
-from derivdata.sources.venues.wire import ContractRow, Figures, Level, NumberedBody, Wire, refusal, spelled
+from derivdata.sources.venues.wire import (
+    ContractRow,
+    Figures,
+    Level,
+    NumberedBody,
+    Wire,
+    if_stated,
+    refusal,
+    spelled,
+)
 
 _PERCENT = 100.0
 _HOUR_US = 3_600_000_000
@@ -35,7 +44,7 @@ _CONTRACT = spelled(
 
 
 def _contract(reading: Reading, row: ContractRow[_NUMBER, str, None]) -> Instrument:
-    listed = None if row.listed is None else reading.ns(row.listed)
+    listed = if_stated(reading.ns, row.listed)
     item = Instrument(row.name, row.symbol, row.quote, 1.0, perpetual=row.kind == "PERPETUAL", listed=listed)
     return item._replace(tick=reading.number(row.tick), step=reading.number(row.step))
 

@@ -25,6 +25,9 @@ from derivdata.sources.venues.wire import (
     PaymentRow,
     Stamp,
     Wire,
+    as_rows,
+    if_stated,
+    one_side,
     refusal,
     spelled,
 )
@@ -32,8 +35,8 @@ from derivdata.support.forking import DECODERS
 
 _HOUR_US = 3_600_000_000
 _CENT = 0.01  # USD, to which turnovers are rounded at the coarsest
-_SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
 _REASONS = dict.fromkeys((1032, 1084), "limit")
+_USD_SIZES = {"BTC": 100.0}  # of an inverse contract; 10 USD of the others
 
 
 class _Fault(Wire):
@@ -62,9 +65,10 @@ def _named(name: str) -> Instrument:
     """Return the contract of BTC-USDT (linear) or BTC-USD (inverse); dated ones have a third part."""
     base, _, rest = name.partition("-")
     quote, _, dated = rest.partition("-")
-    inverse = quote == "USD"
-    size = (100.0 if base == "BTC" else 10.0) if inverse else None
-    return Instrument(name, base, quote, size, inverse, not dated and quote in ("USDT", "USD"))
+    perpetual = not dated and quote in ("USDT", "USD")
+    if quote != "USD":
+        return Instrument(name, base, quote, perpetual=perpetual)
+    return Instrument(name, base, quote, _USD_SIZES.get(base, 10.0), inverse=True, perpetual=perpetual)
 
 
 class _Rate(Wire):
@@ -87,9 +91,9 @@ def funding_rates(reading: Reading) -> Records:
     Only v5, which is requested for some contracts, has the payment after the next, and so the interval.
     """
     body = reading.decode(_Rates)
-    time = reading.at if body.ts is None else reading.ms(body.ts)
+    time = if_stated(reading.ms, body.ts) or reading.at
     records = Records()
-    for row in body.data if isinstance(body.data, list) else [body.data]:
+    for row in as_rows(body.data):
         with reading.row():
             item = reading.instrument(row.contract_code, _named)
             if row.id is not None:
@@ -100,13 +104,14 @@ def funding_rates(reading: Reading) -> Records:
             if time is not None and next_payment < time:
                 continue
             hours: float | None = None
+            after: int | None = None
             if row.next_funding_time:
-                hours = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
+                after = reading.ms(row.next_funding_time)
+                hours = (after - next_payment) / _HOUR_US
             elif time is not None:
                 hours = reading.current_interval(item, time, next_payment)
             rate = reading.required(row.funding_rate)
             records.states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
-            after = reading.ms(row.next_funding_time) if row.next_funding_time else None
             estimate = reading.number(row.estimated_rate)
             if estimate is not None:
                 records.rates.append(StatedRate(item, "predicted", estimate, after, time, hours, hours))
@@ -124,8 +129,7 @@ _PAID = spelled(
 
 def funding_history(path: str, reading: Reading) -> Records:
     """Read payments at a path of the body; raise for running rates, which belong to a coming payment."""
-    stated = reading.value(Stamp | None, "ts", None)
-    now = reading.at if stated is None else reading.ms(stated)
+    now = if_stated(reading.ms, reading.value(Stamp | None, "ts", None)) or reading.at
     for row in reading.rows(_PAID, path, or_null=True):
         if row.upcoming is not None or (now is not None and reading.ms(row.time) > now):
             reading.fail(f"{row.name}: expected a payment, got the rate of a coming payment")
@@ -150,21 +154,19 @@ def open_interest(reading: Reading) -> Records:
             item = reading.instrument(row.contract_code, _named)
             if row.business_type != "swap" or not item.perpetual:
                 continue
-            usd = item.usd(row.volume, None) if item.inverse else row.value
+            usd = row.value
+            if item.inverse:
+                usd = item.usd(row.volume, None)
             states.append(
                 State(
                     item,
                     time,
-                    oi_usd=_one_side(usd),
-                    oi_coins=row.amount / _SIDES,
-                    volume_usd=_one_side(row.trade_turnover) or None,
+                    oi_usd=one_side(usd),
+                    oi_coins=one_side(row.amount),
+                    volume_usd=one_side(row.trade_turnover) or None,
                 )
             )
     return Records(states=states)
-
-
-def _one_side(both: float | None) -> float | None:
-    return None if both is None else both / _SIDES
 
 
 class _OiTick(Wire):
@@ -195,8 +197,10 @@ def open_interest_history(reading: Reading) -> Records:
                 value = item.usd(volume, None)
             if value is None:
                 reading.fail(f"open interest of {item.name} has no value in USD")
-            coins = volume if is_coins else item.coins(volume, None)
-            records.add_past(OiPoint(item, time, _one_side(value), resolution, _one_side(coins)))
+            coins = volume
+            if not is_coins:
+                coins = item.coins(volume, None)
+            records.add_past(OiPoint(item, time, one_side(value), resolution, one_side(coins)))
     return records
 
 
@@ -209,7 +213,7 @@ _MERGED = spelled(
 def merged(reading: Reading) -> Records:
     """Read the last price and 24 hours of all contracts; there is no bulk mark, so the last is the price."""
     records = states(_MERGED, "ticks", _named, stamp="ts")(reading)
-    records.states = [row._replace(volume_usd=_one_side(row.volume_usd)) for row in records.states]
+    records.states = [row._replace(volume_usd=one_side(row.volume_usd)) for row in records.states]
     return records
 
 
@@ -271,15 +275,12 @@ def liquidation_frames(reading: Reading) -> Records:
         with reading.row():
             item = reading.instrument(row.contract_code, _named)
             side = reading.word(row.direction, {"sell": "long", "buy": "short"})
-            if not item.inverse:
-                reading.require_close(
-                    row.amount * row.price,
-                    row.trade_turnover,
-                    0.01,
-                    "amount × price and turnover",
-                    step=_CENT,
-                )
-            usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
+            usd = row.trade_turnover
+            if item.inverse:
+                usd = item.usd(row.volume, None)
+            else:
+                value = row.amount * row.price
+                reading.require_close(value, usd, 0.01, "amount × price and turnover", step=_CENT)
             native = (row.price, row.volume)
             time = reading.ms(row.created_at)
             records.add_past(
@@ -308,7 +309,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
         perpetual=row.business in ("swap", None),
         active=row.status == 1,
     )
-    return item._replace(expiry=None, delisted=item.expiry) if item.perpetual else item
+    return item.without_expiry()
 
 
 _RATIO = spelled(LongShortRow[float, int], long="buy_ratio", short="sell_ratio", time="ts")
@@ -352,7 +353,7 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
         of(
             "liquidations", f"{base}/v3/swap_liquidation_orders", liquidation_frames,
             params={"trade_type": "0"}, symbol="contract", confirmed=False,
-            note="v5 is asked instead; the two do not share ids",
+            note="v5 is requested instead; the two do not share ids",
             paging=Paging(descending=True, start="start_time", end="end_time"),
         ),
         *(
@@ -424,7 +425,9 @@ def _answer(frame: bytes) -> str | None:
     ping = DECODERS[_Ping].decode(frame)
     if ping.op == "ping":
         return msgspec.json.encode({"op": "pong", "ts": ping.ts}).decode()
-    return None if ping.ping is None else msgspec.json.encode({"pong": ping.ping}).decode()
+    if ping.ping is None:
+        return None
+    return msgspec.json.encode({"pong": ping.ping}).decode()
 
 
 _SUBSCRIBE = '{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'

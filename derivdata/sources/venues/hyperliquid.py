@@ -21,7 +21,7 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State, StatedRate
-from derivdata.sources.venues.wire import Figures, Level, PaymentRow, Stamp, Wire, many, spelled
+from derivdata.sources.venues.wire import Figures, Level, PaymentRow, Stamp, Wire, change_pct, many, spelled
 from derivdata.tables.contracts import HIP3_DEXES, hip3_contract
 
 _HOUR_US = 3_600_000_000
@@ -97,8 +97,7 @@ def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[Sta
     for name, row in pairs:
         with reading.row():
             mark = reading.number(row.mark)
-            before = reading.number(row.opened)
-            change = (mark / before - 1) * 100 if mark and before else None
+            change = change_pct(mark, reading.number(row.opened))
             state = reading.state(reading.instrument(name, _named), row, 1.0, change_pct=change)
             states.append(state._replace(rate=reading.required(row.funding)))
     return states

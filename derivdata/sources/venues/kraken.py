@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from derivdata.sources.venues import wire
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
@@ -29,11 +29,13 @@ from derivdata.sources.venues.wire import (
     PaymentRow,
     Stamp,
     Wire,
+    if_stated,
     leaf,
     many,
     placed,
     refusal,
     spelled,
+    step_of,
 )
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
@@ -72,13 +74,17 @@ class _Fault(Wire):
     def fault(self) -> Fault:
         """An error comes with HTTP 200."""
         if isinstance(self.error, list):  # of spot prices, empty if missing
-            return (self.error[0], self.error[0]) if self.error else None
+            if not self.error:
+                return None
+            return self.error[0], self.error[0]
         for wrong in self.errors:
             if wrong.severity == "E":
                 named = (wrong.message or wrong.type, wrong.msg, wrong.field, wrong.value)
                 text = ": ".join(str(word) for word in named if word is not None)
-                return wrong.type if wrong.code is None else str(wrong.code), text
-        return (self.error, self.error) if self.result == "error" else None
+                return if_stated(str, wrong.code) or wrong.type, text
+        if self.result != "error":
+            return None
+        return self.error, self.error
 
 
 def _named(name: str) -> Instrument:
@@ -109,8 +115,8 @@ _ONE_TICKER = spelled(_Ticker, required=("mark",), **_TICKER_FIELDS)
 
 def tickers(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts."""
-    stamp = reading.value(str | None, "serverTime", None)
-    return _states(reading, reading.rows(_TICKER, "tickers"), None if stamp is None else reading.iso(stamp))
+    time = if_stated(reading.iso, reading.value(str | None, "serverTime", None))
+    return _states(reading, reading.rows(_TICKER, "tickers"), time)
 
 
 def ticker(reading: Reading) -> Records:
@@ -127,17 +133,32 @@ def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:
                 continue
             price = row.index_price or row.mark  # a thin contract's mark may be 7 % off
             rate = None
+            hours = None
             if row.rate is not None and price and item.perpetual:
-                rate = row.rate * price if item.inverse else row.rate / price
-            volume = row.traded if item.inverse else row.volume_usd
-            hours = None if rate is None else 1.0
+                rate = _relative_rate(item, row.rate, price)
+                hours = 1.0
+            volume = _volume_usd(item, row)
             states.append(reading.state(item, row, hours, time=time, rate=rate, volume_usd=volume))
     return Records(states=states)
+
+
+def _relative_rate(item: Instrument, money: float, price: float) -> float:
+    """Return the fraction that an absolute rate is of a contract's value."""
+    if item.inverse:
+        return money * price  # coins per USD
+    return money / price  # USD per coin
 
 
 class _Pushed(Figures[float, int], kw_only=True):
     absolute: float
     traded: float
+
+
+def _volume_usd(item: Instrument, row: _Ticker | _Pushed) -> float | None:
+    """Return the volume of 24 hours in USD, which is the number of contracts of an inverse one."""
+    if item.inverse:
+        return row.traded
+    return row.volume_usd
 
 
 _PUSHED = spelled(
@@ -153,12 +174,11 @@ def ticker_frames(reading: Reading) -> Records:
     for row in reading.pushed(_PUSHED):
         with reading.row():
             item = reading.instrument(row.name, _named)
-            index = reading.required(row.index_price)
-            relative = row.absolute * index if item.inverse else row.absolute / index
+            relative = _relative_rate(item, row.absolute, reading.required(row.index_price))
             reading.require_close(
                 relative, row.rate, 0.05, "relative and absolute funding rate", step=_SMALLEST
             )
-            volume = row.traded if item.inverse else row.volume_usd
+            volume = _volume_usd(item, row)
             records.states.append(reading.state(item, row, 1.0, volume_usd=volume))
     return records
 
@@ -184,7 +204,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument | None:
         inverse=item.inverse,
         perpetual=item.perpetual,
         active=row.status and row.stage != "Pre-IPO",
-        step=None if row.places is None else 10.0**-row.places,
+        step=step_of(row.places),
     )
 
 
@@ -210,10 +230,10 @@ def trade_frames(reading: Reading) -> Records:
     """Read liquidations among the trades of the stream, including its initial snapshot."""
     rows: list[LiquidationRow[float, int]] = []
     for frame in map(bytes, reading.frames(msgspec.Raw)):
-        path = "trades" if b'"trade_snapshot"' in frame else ""
-        kind = many(_PUSHED_TRADE) if path else _PUSHED_TRADE
-        trades = leaf(wire.decode(frame, placed(kind, path), reading.where))
-        rows += trades if path else [trades]
+        if b'"trade_snapshot"' in frame:
+            rows += leaf(wire.decode(frame, placed(many(_PUSHED_TRADE), "trades"), reading.where))
+        else:
+            rows.append(wire.decode(frame, _PUSHED_TRADE, reading.where))
     return closed_rows(reading, rows, _named, _LONGS, only="liquidation", filled=True)
 
 
@@ -289,10 +309,12 @@ def open_interest_history(reading: Reading) -> Records:
             time = reading.seconds(stamp)
             amount = reading.required(opened)
             mark = reading.mark(item, time)
-            coins = None if item.inverse else amount
-            records.add_past(OiPoint(item, time, item.usd(amount, mark), resolution, coins))
-            highest, lowest, closed = (reading.required(value) for value in (high, low, last))
-            bar = OiBar(item, time, amount, highest, lowest, closed, resolution)
+            point = OiPoint(item, time, item.usd(amount, mark), resolution)
+            if not item.inverse:
+                point = point._replace(oi_coins=amount)
+            records.add_past(point)
+            required = reading.required
+            bar = OiBar(item, time, amount, required(high), required(low), required(last), resolution)
             if not bar.lowest <= min(bar.opened, bar.closed) <= max(bar.opened, bar.closed) <= bar.highest:
                 reading.fail(f"{item.name}: the open interest of a step is outside its highest and lowest")
             records.oi_bars.append(bar)
@@ -331,7 +353,7 @@ def spot_candles(reading: Reading) -> Records:
     resolution = reading.resolution("interval")
     if "interval" not in reading.params and len(rows) > 1:
         starts = [row[0] for row in rows]
-        gap = min(later - earlier for earlier, later in pairwise(starts))
+        gap = int(np.min(np.diff(starts)))
         resolution = step_name(str(gap), "s")
     return reading.prices(opens, item, "spot", resolution)
 

@@ -23,6 +23,7 @@ from derivdata.sources.venues.wire import (
     PaymentRow,
     Stamp,
     Wire,
+    if_stated,
     many,
     refusal,
     spelled,
@@ -30,6 +31,7 @@ from derivdata.sources.venues.wire import (
 from derivdata.tables import contract
 
 _HOUR_MS = 3_600_000
+_ALIASES = {"XBT": "BTC"}
 
 
 class _Coded(CodedBody):
@@ -83,13 +85,13 @@ def contracts(reading: Reading) -> Records:
                 reading.fail(f"{row.name}: isInverse {row.is_inverse} with a multiplier of {row.multiplier}")
             item = Instrument(
                 row.name,
-                "BTC" if row.base == "XBT" else row.base,
+                _ALIASES.get(row.base, row.base),
                 row.quote,
                 abs(row.multiplier),
                 row.is_inverse,
                 row.kind == "FFWCSX",
                 row.status == "Open" and row.stage != "PRE_MARKET",
-                expiry=reading.ms(row.expiry) if row.expiry else None,
+                expiry=if_stated(reading.ms, row.expiry or None),
                 listed=reading.day(row.listed),
                 tick=row.tick,
                 step=row.lot,
@@ -110,7 +112,9 @@ def _hours(reading: Reading, row: _Contract) -> float | None:
     if granularity:
         return granularity / _HOUR_MS
     match = _RATE_SYMBOL.fullmatch(row.rate_symbol or "")
-    return float(match["hours"]) if match else None
+    if match is None:
+        return None
+    return float(match["hours"])
 
 
 class _Current(Wire):
@@ -134,12 +138,16 @@ def current_rates(reading: Reading) -> Records:
             if not stated:
                 reading.fail(f"{row.symbol} has neither value nor nextFundingRate: expected a running rate")
             rate = next((reading.number(rate) for rate in stated if rate is not None), None)
-            step = row.granularity if row.granularity is not None else row.currentGranularity
-            hours = None if step is None else step / _HOUR_MS
-            if hours is not None and not 0 < hours <= 24:
-                reading.fail(f"{row.symbol}: expected an interval that venues use, got {hours:g} hours")
+            step = row.granularity
+            if step is None:
+                step = row.currentGranularity
+            hours: float | None = None
+            if step is not None:
+                hours = step / _HOUR_MS
+                if not 0 < hours <= 24:
+                    reading.fail(f"{row.symbol}: expected an interval that venues use, got {hours:g} hours")
             records.states.append(State(item, None, rate, hours, hours))
-            due = reading.ms(row.fundingTime) if row.fundingTime else None
+            due = if_stated(reading.ms, row.fundingTime or None)
             if rate is not None:
                 records.rates.append(StatedRate(item, "next", rate, due, None, hours, hours))
             if row.predictedValue is not None:

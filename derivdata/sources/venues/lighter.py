@@ -24,7 +24,18 @@ from derivdata.sources.venues.endpoint import (
 )
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, State
-from derivdata.sources.venues.wire import Figures, Level, NumberedBody, Stamp, Wire, keyed, refusal, spelled
+from derivdata.sources.venues.wire import (
+    Figures,
+    Level,
+    NumberedBody,
+    Stamp,
+    Wire,
+    if_stated,
+    keyed,
+    refusal,
+    spelled,
+    step_of,
+)
 from derivdata.support.forking import DECODERS
 
 _PERCENT = 100.0
@@ -60,8 +71,11 @@ class _Rate(Wire):
 
 def funding_rates(reading: Reading) -> Records:
     """Read running rates: a fraction per 8 hours, paid hourly; rows of other venues are ignored."""
-    rows = [row for row in reading.rows(_Rate, "funding_rates") if row.exchange == "lighter"]
-    return Records(states=[State(_listed(r.market_id, r.symbol), None, r.rate, 8.0, 1.0) for r in rows])
+    records = Records()
+    for row in reading.rows(_Rate, "funding_rates"):
+        if row.exchange == "lighter":
+            records.states.append(State(_listed(row.market_id, row.symbol), None, row.rate, 8.0, 1.0))
+    return records
 
 
 class _Detail(Figures[float, int], kw_only=True):
@@ -89,14 +103,15 @@ def details(reading: Reading) -> Records:
     Old bodies have no mark: there the last price values open interest. `mark_price` and `index_price` are in
     typed-lighter 0.3.0 (2026-10) and perp-md 0.5.3.
     """
-    records, means = Records(), list[float]()  # of the day over the last price
+    records = Records()
+    means = list[float]()  # mean price of the day over the last price
     for row in reading.rows(_DETAIL, "order_book_details", or_null=True):
         with reading.row():
             item = _listed(row.market_id, row.name)._replace(
                 perpetual=row.kind in ("perp", None),
                 active=row.status in ("active", None),
-                tick=None if row.tick is None else 10.0**-row.tick,
-                step=None if row.step is None else 10.0**-row.step,
+                tick=step_of(row.tick),
+                step=step_of(row.step),
             )
             records.instruments.append(item)
             if not item.perpetual or not item.active:
@@ -120,23 +135,19 @@ def fundings(reading: Reading) -> Records:
     """Read payments: percent per hour, positive where longs pay."""
     item = _of_market(reading, reading.requested("market_id"))
     rows = reading.rows(_Paid, "fundings")
+    times = [row.timestamp for row in rows]
     try:
         rates = _signed(reading, rows)
-    except SchemaError:
-        rows, rates = _signed_by_row(reading, rows)
-    names = [item.name] * len(rows)
-    times = [row.timestamp for row in rows]
-    hours = [None] * len(rows)
+    except SchemaError:  # of some rows: read them one by one
+        times = []
+        rates = []
+        for row in rows:
+            with reading.row():
+                rates += _signed(reading, [row])
+                times.append(row.timestamp)
+    names = [item.name] * len(times)
+    hours = [None] * len(times)
     return reading.payment_columns(names, times, rates, hours, lambda _: item, 1.0, unit="seconds_or_ms")
-
-
-def _signed_by_row(reading: Reading, rows: list[_Paid]) -> tuple[list[_Paid], list[float]]:
-    """Return the rows with a readable rate, and their rates."""
-    signed = []
-    for row in rows:
-        with reading.row():
-            signed.append((row, _signed(reading, [row])[0]))
-    return [row for row, _ in signed], [rate for _, rate in signed]
 
 
 _SIGNS = {"long": 1.0 / _PERCENT, "short": -1.0 / _PERCENT}
@@ -147,8 +158,7 @@ def _signed(reading: Reading, rows: list[_Paid]) -> list[float]:
     rates = reading.numbers([row.rate for row in rows])
     if min(rates, default=0.0) < 0:
         reading.fail(f"a rate of {min(rates):g}, which is known to have no sign")
-    signs = [reading.word(row.direction, _SIGNS) for row in rows]
-    return [sign * rate for sign, rate in zip(signs, rates, strict=True)]
+    return [reading.word(row.direction, _SIGNS) * rate for row, rate in zip(rows, rates, strict=True)]
 
 
 class _Stats(Figures[str, int], kw_only=True):
@@ -168,28 +178,34 @@ _STATS = spelled(
 def market_stats(reading: Reading) -> Records:
     """Read the stream: percent per hour, open interest in USD; of one market, or of some by their numbers."""
     records = Records()
-    kind = keyed(_STATS) if reading.place.endswith("/all") else _STATS
+    if reading.place.endswith("/all"):
+        frames = [[*rows.values()] for rows in reading.pushed(keyed(_STATS), "market_stats")]
+    else:
+        frames = [[row] for row in reading.pushed(_STATS, "market_stats")]
     stamps = reading.pushed(Stamp | None, "timestamp", None)
-    for stamp, rows in zip(stamps, reading.pushed(kind, "market_stats"), strict=True):
-        time = None if stamp is None else reading.ms(stamp)
-        for row in rows.values() if isinstance(rows, dict) else [rows]:
+    for stamp, rows in zip(stamps, frames, strict=True):
+        time = if_stated(reading.ms, stamp)
+        for row in rows:
             with reading.row():
                 records.states.append(_pushed_state(reading, row, time))
     return records
 
 
+def _pushed_market(reading: Reading, row: _Stats) -> Instrument:
+    """Return the contract of a frame by its symbol, or by the market's number alone."""
+    if not row.title:
+        return _of_market(reading, str(row.market_id))
+    return _listed(row.market_id, row.title)
+
+
 def _pushed_state(reading: Reading, row: _Stats, time: int | None) -> State:
-    item = _listed(row.market_id, row.title) if row.title else _of_market(reading, str(row.market_id))
+    item = _pushed_market(reading, row)
     rate = reading.number(row.rate)
-    return reading.state(
-        item,
-        row,
-        None if rate is None else 1.0,
-        time=time,
-        rate=None if rate is None else rate / _PERCENT,
-        volume_usd=row.traded,
-        change_pct=row.moved,
-    )
+    hours = None
+    if rate is not None:
+        rate /= _PERCENT
+        hours = 1.0
+    return reading.state(item, row, hours, time=time, rate=rate, volume_usd=row.traded, change_pct=row.moved)
 
 
 class _Trade(Wire):
@@ -203,22 +219,24 @@ class _Trade(Wire):
     timestamp: Stamp
 
 
+_CLOSED_BY = {True: "short", False: "long"}
+"""Side of the closed position, by whether the maker sold: a taker that sold closed a long."""
+
+
 class _TradeFrame(Wire):
     liquidation_trades: list[_Trade] | None
 
 
 def trades(reading: Reading) -> Records:
-    """Read liquidations of the stream, frames or single trades, or among the newest trades of a market.
-
-    A taker that sold closed a long.
-    """
+    """Read liquidations of the stream, frames or single trades, or among the newest trades of a market."""
     rows: list[_Trade] = []
     if b'"liquidation_trades"' in reading.body:
         for frame in reading.frames(_TradeFrame):
             rows += frame.liquidation_trades or []
+    elif reading.place == "/recentTrades":
+        rows = reading.rows(_Trade, "trades")
     else:
-        is_page = reading.place == "/recentTrades"
-        rows = reading.rows(_Trade, "trades") if is_page else reading.frames(_Trade)
+        rows = reading.frames(_Trade)
     records = Records()
     for row in rows:
         with reading.row():
@@ -229,12 +247,11 @@ def trades(reading: Reading) -> Records:
             price = reading.required(row.price)
             usd = reading.required(row.usd_amount)
             reading.require_close(coins * price, usd, 0.01, "size × price and usd_amount", step=_CENT)
-            side = "short" if row.is_maker_ask else "long"
             records.liquidations.append(
                 Liquidation.of(
                     _of_market(reading, str(row.market_id)),
                     reading.ms(row.timestamp),
-                    side,
+                    _CLOSED_BY[row.is_maker_ask],
                     coins,
                     fill_price=price,
                     value_usd=usd,
@@ -307,14 +324,16 @@ class _Ping(Wire):
 
 def answer(frame: bytes) -> str | None:
     """Return the pong to a ping."""
-    return '{"type":"pong"}' if DECODERS[_Ping].decode(frame).type == "ping" else None
+    if DECODERS[_Ping].decode(frame).type != "ping":
+        return None
+    return '{"type":"pong"}'
 
 
 def _connections(names: Sequence[str], _: int) -> list[Socket]:
     """Return connections with a channel for each market."""
     messages = [f'{{"type":"subscribe","channel":"trade/{name.partition(":")[0]}"}}' for name in names]
-    batches = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
-    return [Socket(SOCKET, batch) for batch in batches]
+    starts = range(0, len(messages), _CHANNELS)
+    return [Socket(SOCKET, messages[start : start + _CHANNELS]) for start in starts]
 
 
 VENUE = Venue(

@@ -25,8 +25,9 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        failed = self.status == "failure" or self.error is not None
-        return (self.error_code, self.error or "") if failed else None
+        if self.status != "failure" and self.error is None:
+            return None
+        return self.error_code, self.error or ""
 
 
 def _named(name: str) -> Instrument:

@@ -46,6 +46,7 @@ from derivdata.sources.venues.wire import (
     TradeRow,
     Wire,
     expiry_in,
+    if_stated,
     refusal,
     spelled,
 )
@@ -107,7 +108,7 @@ def funding_rates(reading: Reading) -> Records:
             item = reading.instrument(row.instId, _named)
             if not item.perpetual or row.fundingRate == "" or (is_of_all and row.instType != "SWAP"):
                 continue
-            time = None if row.ts is None else reading.ms(row.ts)
+            time = if_stated(reading.ms, row.ts)
             hours = _hours_between(reading, row, item, time)
             records.states.append(State(item, time, reading.required(row.fundingRate), hours, hours))
             records.rates += _stated_rates(reading, row, item, time, hours)
@@ -271,7 +272,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
         active=row.status == "live" and row.stage != "pre_market",
         strike=reading.number(row.strike),
     )
-    return item._replace(expiry=None, delisted=item.expiry) if item.perpetual else item
+    return item.without_expiry()
 
 
 instruments = contracts(_CONTRACT, "data", _contract)

@@ -20,6 +20,7 @@ from derivdata.sources.venues.wire import (
     Level,
     PaymentRow,
     Wire,
+    change_pct,
     refusal,
     spelled,
 )
@@ -32,7 +33,9 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        return None if self.success else (self.code, self.error or "")
+        if self.success:
+            return None
+        return self.code, self.error or ""
 
 
 def _named(name: str) -> Instrument:
@@ -77,9 +80,7 @@ def prices(reading: Reading) -> Records:
             if not item.perpetual:
                 continue
             state = reading.state(item, row, 1.0)
-            before = reading.number(row.before)
-            now = state.index_price
-            change = (now / before - 1) * 100 if before and now else None
+            change = change_pct(state.index_price, reading.number(row.before))
             records.states.append(state._replace(change_pct=change))
     return records
 

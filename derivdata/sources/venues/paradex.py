@@ -86,8 +86,13 @@ def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
 
     Old rows say a period of 0 and are of 8 hours.
     """
-    records = Records(cursor=None if pushed else reading.value(str | None, "next", None) or None)
-    for row in reading.pushed(_Sample, "params.data") if pushed else reading.rows(_Sample, "results"):
+    records = Records()
+    if pushed:
+        rows = reading.pushed(_Sample, "params.data")
+    else:
+        rows = reading.rows(_Sample, "results")
+        records.cursor = reading.value(str | None, "next", None) or None
+    for row in rows:
         with reading.row():
             time = reading.ms(row.created_at)
             rate = reading.required(row.funding_rate)

@@ -49,6 +49,13 @@ def _next_page(reading: Reading, cursor: str) -> str | None:
     return reading.value(str | None, cursor, None) or None
 
 
+def _requested(reading: Reading, by: str) -> str:
+    """Return the contract that the request names in a parameter, empty without such a parameter."""
+    if not by:
+        return ""
+    return reading.requested(by)
+
+
 def states(
     shape: type[Figures[Any, Any]],
     path: str,
@@ -69,9 +76,8 @@ def states(
     def read(reading: Reading) -> Records:
         to_us = getattr(reading, unit)
         time = to_us(reading.value(Stamp, stamp)) if stamp else None
-        rows_of = reading.pushed if pushed else reading.rows
         records = Records()
-        for row in rows_of(shape, path):
+        for row in reading.rows_of(shape, path, is_pushed=pushed):
             with reading.row():
                 item = reading.instrument(row.name, named)
                 own = row.plain_hours or reading.number(row.hours)
@@ -198,7 +204,7 @@ def positioning(
     def read(reading: Reading) -> Records:
         records = Records(cursor=_next_page(reading, cursor))
         resolution = reading.resolution(step)
-        requested = reading.requested(by) if by else ""
+        requested = _requested(reading, by)
         for row in reading.rows(shape, path):
             with reading.row():
                 item = reading.instrument(row.name or requested, named)
@@ -217,7 +223,7 @@ def taker_volumes(
 
     def read(reading: Reading) -> Records:
         records = Records()
-        requested = reading.requested(by) if by else ""
+        requested = _requested(reading, by)
         resolution = reading.resolution(step)
         for row in reading.rows(shape, path):
             with reading.row():
@@ -307,9 +313,8 @@ def closed(
     """
 
     def read(reading: Reading) -> Records:
-        rows_of = reading.pushed if pushed else reading.rows
-        rows = rows_of(shape, path)
-        name = reading.requested(by) if by else ""
+        rows = reading.rows_of(shape, path, is_pushed=pushed)
+        name = _requested(reading, by)
         records = closed_rows(reading, rows, named, longs, name=name, unit=unit, only=only, filled=filled)
         records.cursor = _next_page(reading, cursor)
         return records

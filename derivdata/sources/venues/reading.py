@@ -42,6 +42,9 @@ from derivdata.sources.venues.wire import (
     Greeks,
     Level,
     LongShortRow,
+    as_rows,
+    change_pct,
+    if_stated,
     keyed,
     leaf,
     many,
@@ -77,6 +80,7 @@ _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
 """Histories with one row a time, and the key of a row; payments of one time are compared later."""
 _CANDLE_TOLERANCE = 1.000001
 _BARS_WITH_A_GAP = 2
+_OPTION_SIDES = {"C": "call", "P": "put"}
 _NO_EXPIRY = (None, "", 0, "0")
 _HOURS_AS_TIME = re.compile(r"2000-01-(\d\d)T(\d\d):00:00(\.0+)?Z")
 _USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
@@ -128,8 +132,7 @@ class Context:
 
     def lists_intervals(self, item: Instrument) -> bool:
         """Return whether a list said which contracts such as this one differ from the venue's default."""
-        margin = "inverse" if item.inverse else "linear"
-        return self._lists_intervals and not {margin, "any"} & {*self._unlisted}
+        return self._lists_intervals and not {item.margin, "any"} & {*self._unlisted}
 
     def mark(self, symbol: str, time: int | None) -> float | None:
         """Return the mark price nearest to a time [µs], None without one in the same minute."""
@@ -140,7 +143,9 @@ class Context:
         for at in (minute - 1, minute, minute + 1):
             near += self._marks.get((symbol, at), ())
         stamp, price = min(near, key=lambda row: abs(row[0] - time), default=(0, None))
-        return price if abs(stamp - time) <= _MINUTE_US else None
+        if abs(stamp - time) > _MINUTE_US:
+            return None
+        return price
 
 
 def _positive_number(given: Mapping[str, Any], name: str) -> float | None:
@@ -157,7 +162,9 @@ def _frame_of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
         return _NO_ROWS
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"context[{name!r}] must be a frame, not {type(frame).__name__}")
-    return frame[frame["exchange"] == exchange] if "exchange" in frame else frame
+    if "exchange" not in frame:
+        return frame
+    return frame[frame["exchange"] == exchange]
 
 
 def _listed_contract(row: Mapping[str, Any]) -> Instrument:
@@ -282,10 +289,11 @@ class Reading(wire.Body):
             decoded = self.value(kind | many(kind) | None if or_null else kind | many(kind), path)
         except SchemaError as problem:
             return self._decodable(kind, self.body, path, problem)
-        if not isinstance(decoded, list):
-            decoded = [] if decoded is None else [decoded]
-        self._require_figures(kind, decoded)
-        return decoded
+        if decoded is None:
+            return []
+        rows: list[T] = as_rows(decoded)
+        self._require_figures(kind, rows)
+        return rows
 
     def keyed_rows(self, kind: type[T], path: str = "") -> dict[str, T]:
         """Decode the rows at a path of names in the body by their keys; see `rows`."""
@@ -349,7 +357,7 @@ class Reading(wire.Body):
             if not is_row:
                 raise
             frames = [self._frame(kind, shape, bytes(raw), path, problem) for raw in self.frames(msgspec.Raw)]
-        return [rows if isinstance(rows, list) else [rows] for rows in frames]
+        return list(map(as_rows, frames))
 
     def _frame(self, kind: Any, shape: Any, body: bytes, path: str, problem: SchemaError) -> Any:
         """Decode the rows of one frame, one by one if they do not all have the shape."""
@@ -361,6 +369,12 @@ class Reading(wire.Body):
     def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
         """Decode the rows at a path in one WebSocket frame or an array of them."""
         return list(chain.from_iterable(self.pushed_each(kind, path, default)))
+
+    def rows_of(self, kind: type[T], path: str = "", *, is_pushed: bool) -> list[T]:
+        """Decode the rows at a path in WebSocket frames if the body `is_pushed`, else in a response."""
+        if is_pushed:
+            return self.pushed(kind, path)
+        return self.rows(kind, path)
 
     def row(self) -> _Guard:
         """Return a context in which a row that fails its checks is omitted; see `finish`."""
@@ -491,7 +505,9 @@ class Reading(wire.Body):
             return hours
         usual = [other for other in _USUAL_HOURS if agrees(other)]
         possible = usual or [other for other in VALID_HOURS if agrees(other)]
-        return possible[0] if len(possible) == 1 else None
+        if len(possible) != 1:
+            return None
+        return possible[0]
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
         """Return the mark price of the same minute from another response, else the given one."""
@@ -714,8 +730,8 @@ class Reading(wire.Body):
         change = self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
         # 1. The change of 24 hours: a fraction, from the price before, or in percent.
-        if change is None and opened and last:
-            change = (last / opened - 1) * 100
+        if change is None:
+            change = change_pct(last, opened)
         if change is None:
             percent = row.change_pct
             change = number(percent.removesuffix("%") if isinstance(percent, str) else percent)
@@ -759,7 +775,7 @@ class Reading(wire.Body):
             row.symbol,
             row.quote or "",
             1.0 if row.size is None else self.number(row.size),
-            expiry=None if expiry is None else _whole_minute(expiry),
+            expiry=if_stated(_whole_minute, expiry),
             listed=self.day(row.listed, unit),
             tick=self.number(row.tick),
             step=self.number(row.step),
@@ -783,14 +799,16 @@ class Reading(wire.Body):
         stamp = self.number(value) or 0.0
         if unit == "seconds":
             stamp *= 1000
-        return self.ms(stamp) if _FIRST_MS <= stamp < _NEVER_MS else None
+        if not _FIRST_MS <= stamp < _NEVER_MS:
+            return None
+        return self.ms(stamp)
 
     def quoted(
         self, row: Greeks[Any, Any], *, name: str = "", in_coin: bool = False, percent: float = 1.0
     ) -> Option:
         """Return an option of a row; a volatility, bid, ask or underlying of 0 or -1 is missing."""
         number = self.number
-        quoted_at = None if row.time is None else self.ms(row.time)
+        quoted_at = if_stated(self.ms, row.time)
         iv = number(row.iv)
         quotes = Quotes(
             in_coin,
@@ -825,12 +843,12 @@ class Reading(wire.Body):
         words = name.removesuffix("-USDT").split("-")
         if len(words) == 5:
             del words[1]
-        if len(words) != 4 or words[3] not in ("C", "P"):
+        if len(words) != 4 or words[3] not in _OPTION_SIDES:
             self.fail(f"expected the name of an option, got {name!r}")
         strike = self.required(words[2].replace("d", ".").replace("_", "."))
         expiry = wire.expiry_of(words[1], self.where)
-        side = "call" if words[3] == "C" else "put"
-        return Option(name, words[0].partition("_")[0], time, expiry, strike, side, **figures)
+        symbol = words[0].partition("_")[0]
+        return Option(name, symbol, time, expiry, strike, _OPTION_SIDES[words[3]], **figures)
 
     def levels(
         self, item: Instrument, rows: Iterable[Sequence[wire.NUMBER]]

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 from derivdata.tables.contracts import QUOTES
 from derivdata.tables.payments import VALID_HOURS
 
+_QUOTE_RANKS = dict(zip(QUOTES, range(len(QUOTES)), strict=True))
+
 
 class Instrument(NamedTuple):
     """One contract of a venue."""
@@ -48,10 +50,22 @@ class Instrument(NamedTuple):
         return not self.perpetual and self.expiry is not None and self.strike is None
 
     @property
+    def margin(self) -> str:
+        """Return ``"inverse"`` or ``"linear"``."""
+        if self.inverse:
+            return "inverse"
+        return "linear"
+
+    @property
     def rank(self) -> tuple[bool, int, bool]:
         """Return the priority of the contract among those of one symbol, the lowest first."""
-        quote = QUOTES.index(self.quote) if self.quote in QUOTES else len(QUOTES)
-        return not self.perpetual, quote, self.inverse
+        return not self.perpetual, _QUOTE_RANKS.get(self.quote, len(QUOTES)), self.inverse
+
+    def without_expiry(self) -> Instrument:
+        """Return a perpetual with its stated expiry as the time of delisting; other contracts unchanged."""
+        if not self.perpetual:
+            return self
+        return self._replace(expiry=None, delisted=self.expiry)
 
     def coins(self, contracts: float | None, price: float | None) -> float | None:
         """Return the coins of some contracts; an inverse contract needs the price."""
@@ -59,7 +73,9 @@ class Instrument(NamedTuple):
             return None
         if not self.inverse:
             return contracts * self.size
-        return contracts * self.size / price if price else None
+        if not price:
+            return None
+        return contracts * self.size / price
 
     def usd(self, contracts: float | None, price: float | None) -> float | None:
         """Return the value of some contracts in USD; a linear contract needs the price."""
@@ -67,7 +83,9 @@ class Instrument(NamedTuple):
             return None
         if self.inverse:
             return contracts * self.size
-        return contracts * self.size * price if price is not None else None
+        if price is None:
+            return None
+        return contracts * self.size * price
 
 
 class State(NamedTuple):

@@ -218,6 +218,41 @@ class Body:
             self.fail(f"{what} differ: {first!r} and {second!r}: one of them may be in another unit")
 
 
+def if_stated(convert: Callable[[Any], T], value: Any) -> T | None:
+    """Return the converted value, or None for None."""
+    if value is None:
+        return None
+    return convert(value)
+
+
+def as_rows(value: list[T] | T) -> list[T]:
+    """Return the rows of a field where a venue sends a single row without a list."""
+    if isinstance(value, list):
+        return value
+    return [value]
+
+
+def change_pct(price: float | None, before: float | None) -> float | None:
+    """Return the change of a price in percent, None if one of the two is missing or 0."""
+    if not price or not before:
+        return None
+    return (price / before - 1) * 100
+
+
+def one_side(both: float | None) -> float | None:
+    """Return half of a figure that counts both sides of each position or trade."""
+    if both is None:
+        return None
+    return both / 2
+
+
+def step_of(decimals: int | None) -> float | None:
+    """Return the step of a price or size with a number of decimals, which is negative for whole tens."""
+    if decimals is None:
+        return None
+    return 10.0**-decimals
+
+
 def plain_digits(value: Any) -> Any:
     """Return a number or its text; raise for text that only Python accepts as a number, such as ``1_0``."""
     if isinstance(value, str) and ("_" in value or not value.isascii()):
