@@ -128,7 +128,7 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
     "a hundredth from bybit": (
         "bybit", FUNDING, "funding/history", scaled(0.01, "fundingRate"), "looks like a fraction",
     ),
-    "coins for USD": ("binance", *OI, changed(exchanged), "1,256, which may be in coins"),
+    "coins for USD": ("binance", *OI, changed(exchanged), "1,256: possibly coins or contracts"),
     "half of binance": ("binance", *OI, changed(every_second), "expected rows 0 days 00:05:00 apart, got"),
 }  # fmt: skip
 
