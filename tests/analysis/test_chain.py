@@ -191,6 +191,30 @@ class TestClean:
         with pytest.raises(ValueError, match="side"):
             chain.clean(xr.Dataset({"iv": (("expiry", "strike"), [[0.5]])}))
 
+    def test_a_surface_of_prices_needs_no_volatilities(self):
+        price = black76.price(100.0, [90.0, 110.0], 58 / 365, 0.6, ["put", "call"])
+        frame = options(
+            {"strike": 90.0, "side": "put", "mark_usd": price[0]},
+            {"strike": 110.0, "side": "call", "mark_usd": price[1]},
+            underlying_price=100.0,
+        )
+        labels = {"expiry": [np.datetime64(MONTH.tz_localize(None), "us")], "as_of": NOW.to_datetime64()}
+        places = ("expiry", "strike", "side")
+        prices = xr.Dataset(
+            {
+                "mark_usd": (places, [[[np.nan, price[0]], [price[1], np.nan]]]),
+                "observed": (places, [[[False, True], [True, False]]]),
+                "underlying_price": ("expiry", [100.0]),
+            },
+            labels | {"strike": [90.0, 110.0], "side": ["call", "put"]},
+        )
+        with pytest.warns(UserWarning, match="2 of 2 options lack a volatility; computed 2 from their mark"):
+            got = chain.clean(prices)
+        with pytest.warns(UserWarning, match="computed 2 from their mark"):
+            by_rows = chain.clean(frame.assign(iv=np.nan))
+        assert got["strike"].tolist() == [90.0, 110.0]
+        assert got["iv"].tolist() == pytest.approx(by_rows["iv"].tolist())
+
 
 class TestForwardOfOneOption:
     def test_delta(self):

@@ -197,7 +197,11 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
     if "time" in surface.dims and "time" not in surface.get("year_fraction", surface["time"]).dims:
         surface = surface.drop_vars("year_fraction")
     frame = surface.to_dataframe().reset_index()
-    frame = frame[frame.get("observed", frame["iv"].notna())].drop(columns="observed", errors="ignore")
+    # A surface of prices has `observed` and need not have `iv`.
+    if "observed" in frame:
+        frame = frame[frame["observed"]].drop(columns="observed")
+    else:
+        frame = frame[frame["iv"].notna()]
     if "time" not in frame and "as_of" in frame:
         frame = frame.rename(columns={"as_of": "time"})
     for name in ("time", "expiry"):
