@@ -130,6 +130,17 @@ def test_year_fraction_is_actual_365() -> None:
     assert np.isnan(years[1])
 
 
+@pytest.mark.parametrize("value", ["5", " 90 ", "1.5", 5])
+def test_a_length_needs_a_unit(value: Any) -> None:
+    with pytest.raises(ValueError, match="every must be a length of time such as '90s'"):
+        times.length(value, "every")
+
+
+def test_a_length_may_be_a_timedelta_of_the_standard_library() -> None:
+    assert times.length(dt.timedelta(days=1, hours=2)) == pd.Timedelta("26h")
+    assert times.length("0") == pd.Timedelta(0)
+
+
 def test_resolutions_are_lengths_but_raw() -> None:
     assert times.resolution("8h") == pd.Timedelta(8, "h")
     assert times.resolution("raw") is None

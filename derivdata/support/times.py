@@ -43,6 +43,7 @@ FIRST, LAST = (pd.Timestamp(f"{year}-01-01", tz="UTC").as_unit("us") for year in
 """Start and end of an open window, which includes all rows."""
 
 _LONGEST = pd.Timedelta(36_525, "D")
+_NUMBER = re.compile(r"\s*[-+]?[\d.]+\s*")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
 _OR_LOOKBACK = " or a lookback from the end such as '90m', '12h', '30d' or '2w'"
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
@@ -182,8 +183,10 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
     try:
         result = value if isinstance(value, pd.Timedelta) else lookback(value)
         if result is None:
-            # pandas spells days and weeks D and W
+            # pandas spells days and weeks D and W, and reads a number without a unit as nanoseconds
             result = pd.Timedelta(re.sub("[dw]$", lambda unit: unit[0].upper(), str(value)))
+            if result and _NUMBER.fullmatch(str(value)):
+                result = pd.NaT
     except (ValueError, OverflowError):
         result = pd.NaT
     if not result >= pd.Timedelta(0):
