@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.transport import SESSION
 from derivdata.support.arrays import Array
 from derivdata.tables.series_patterns import rank_correlation
 
@@ -49,8 +50,11 @@ _LEAST_ORDER_USD = 10.0
 _LEAST_INDEX_PCT = 5.0
 _STEPS_OF_STOCK = 5.0
 _LEAST_STEPS = 24
-_MOST_OF_DEPTH = 4.0
+_MOST_OF_DEPTH = 10.0
+"""Ratio of the sides of a large book for a day; a wall of orders makes 4 for hours."""
 _LEAST_ZEROS = 3
+_LEAST_SHARE_OF_ZEROS = 0.05
+_ROLLING_US = 22 * HOUR_US
 _LEAST_ALIKE = 0.2
 _MOST_LIQUIDATED_USD = 2e10
 """Liquidations of one venue in a row: those of all venues on 2025-10-10 were of 19 billion USD."""
@@ -77,6 +81,15 @@ def _symbols(e: CheckedAnswer) -> Array | None:
     if "symbol" not in e.columns or e.table is None:
         return None
     return np.asarray(e.columns["symbol"])
+
+
+def _is_large(e: CheckedAnswer) -> Array:
+    """Return a mask of rows of BTC and ETH at large venues."""
+    if not {"symbol", "exchange"} <= e.columns.keys():
+        return np.zeros(e.size, dtype=bool)
+    is_large: Array = np.isin(np.asarray(e.columns["symbol"], dtype=str), [*LEAST_PRICES])
+    is_large &= np.isin(np.asarray(e.columns["exchange"], dtype=str), [*LARGE_VENUES])
+    return is_large
 
 
 def _is_recent(e: CheckedAnswer) -> Array:
@@ -121,23 +134,33 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
         if values is None or "instrument_name" in e.columns:
             continue
         limit = least if name == "oi_usd" else least * hours
-        if venues is None:  # of all venues, or of one dex of HIP-3
-            limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" and "dex" not in e.columns else 0.0
+        if venues is None:  # of all venues, or of one dex of HIP-3, which may have no trades in BTC
+            limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" and "dex" not in e.columns else -1.0
         for symbol in LEAST_PRICES:
             for venue in sorted(LARGE_VENUES) if venues is not None else ("all venues",):
                 is_own = (symbols == symbol) & is_recent & np.isfinite(values)
                 is_own &= True if venues is None else venues == venue
-                small = _small(values[is_own], limit)
+                small = _small(values[is_own], limit, is_stock=name == "oi_usd", step_us=e.step_us)
                 if small:
                     yield f"{name} of {symbol} at {venue} is {small}"
                     return
 
 
-def _small(values: Array, limit: float) -> str:
+def _has_zeros(values: Array, *, is_stock: bool, step_us: int) -> bool:
+    """Return whether there are zeros that no outage makes: at three places, and in 5 % of the rows."""
+    is_zero = values == 0.0
+    if is_stock:
+        return int(is_zero.sum()) >= _LEAST_ZEROS
+    if step_us < HOUR_US:
+        return False
+    runs = int((np.diff(np.append(0, is_zero.astype(np.int8))) == 1).sum())
+    return runs >= _LEAST_ZEROS and float(is_zero.mean()) >= _LEAST_SHARE_OF_ZEROS
+
+
+def _small(values: Array, limit: float, *, is_stock: bool, step_us: int) -> str:
     """Describe zeros of a large market, or a median below the limit; empty if there are none."""
-    zeros = int((values == 0.0).sum())
-    if zeros >= _LEAST_ZEROS:
-        return f"0 in {zeros} rows: values may be missing"
+    if limit > 0.0 and _has_zeros(values, is_stock=is_stock, step_us=step_us):
+        return f"0 in {int((values == 0.0).sum())} rows: values may be missing"
     middle = float(np.median(values)) if values.size else np.inf
     if middle >= limit:
         return ""
@@ -148,9 +171,9 @@ def _small(values: Array, limit: float) -> str:
 
 
 def _totals_of_large(e: CheckedAnswer) -> Iterator[str]:
-    """Compare totals of large venues with their smallest ones."""
+    """Compare totals of large venues with their smallest ones; an archive may have some symbols only."""
     venues = np.asarray(e.columns["exchange"]) if "exchange" in e.columns else None
-    if venues is None or e.table is None or "symbol" in e.columns:
+    if venues is None or e.table is None or "symbol" in e.columns or SESSION.origin() is None:
         return
     for name, least in _LEAST_OF_ALL_USD.items():
         values = e.numbers(name) if name in e.columns else None
@@ -196,8 +219,13 @@ def _books(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _depths(e: CheckedAnswer) -> Iterator[str]:
-    """Find runs of rows in which one side of the book is several times as deep as the other."""
+    """Find days in which one side of a large book is several times as deep as the other.
+
+    Books of other venues may have one side for days, and all books for hours.
+    """
     if e.table is None or e.table.name != "orderbook_depth_history" or e.time_us is None:
+        return
+    if e.step_us < HOUR_US or not _is_large(e).all():
         return
     bids, asks = e.numbers("bid_depth_usd"), e.numbers("ask_depth_usd")
     if bids is None or asks is None:
@@ -271,41 +299,42 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
                 f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
                 "the two may be exchanged"
             )
-    if name == "volume_taker" and e.size >= 2 * _LEAST_STEPS:
-        for first, second in (("buy_usd", "sell_usd"), ("sell_usd", "buy_usd")):
-            larger, smaller = e.numbers(first), e.numbers(second)
-            if larger is not None and smaller is not None and (larger > smaller).all():
-                yield f"{first} is above {second} in all {e.size} rows: it may be the sum of both"
+    if name == "volume_taker" and e.step_us >= HOUR_US:
         yield from _buys_and_sells(e)
 
 
 def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
-    """Find volumes of 24 hours that are 0 between others, which one hour without trades does not make."""
+    """Find volumes of 24 hours that are 0 twice within 22 hours and not between.
+
+    A trade after the first 0 is in the volumes of the next 24 hours, so the second 0 is not possible.
+    """
     values, stamps = e.numbers("volume_24h_usd"), e.time_us
     is_coarse = e.step_us > 6 * HOUR_US
     if values is None or stamps is None or is_coarse or values.size <= 2 * _LEAST_STEPS:
         return
     order = np.lexsort((stamps, e.series("time")))
     series, values = e.series("time")[order], values[order]
-    is_between = (values[1:-1] == 0.0) & (values[:-2] > 0.0) & (values[2:] > 0.0)
-    is_between &= (series[:-2] == series[1:-1]) & (series[2:] == series[1:-1])
-    is_between &= stamps[order][2:] - stamps[order][:-2] <= 24 * HOUR_US
-    if is_between.sum() >= _LEAST_STEPS:
-        row = order[int(np.argmax(is_between)) + 1]
+    zeros = np.flatnonzero(values == 0.0)
+    is_again = np.diff(zeros) > 1  # others are between
+    is_again &= np.diff(series[zeros]) == 0
+    is_again &= np.diff(stamps[order][zeros]) <= _ROLLING_US
+    if is_again.sum() >= _LEAST_ZEROS:
+        row = order[zeros[int(np.argmax(is_again))]]
         keys = [str(e.columns[name][row]) for name in ("exchange", "instrument_name") if name in e.columns]
         yield (
-            f"volume_24h_usd of {' '.join(keys)} is 0 between two others, as in {int(is_between.sum()) - 1} "
-            "more rows: values may be missing"
+            f"volume_24h_usd of {' '.join(keys)} is 0 twice within a day and not between, as in "
+            f"{int(is_again.sum()) - 1} more places: values may be missing"
         )
 
 
 def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
-    """Find a venue of which buyers or sellers took almost twice as much as the others for days."""
+    """Find buys and sells of large markets over two days and more that are not of one market."""
     buys, sells = e.numbers("buy_usd"), e.numbers("sell_usd")
     if buys is None or sells is None:
         return
     series = e.series("time")
-    for code in np.unique(series).tolist():
+    is_large = _is_large(e)
+    for code in np.unique(series[is_large]).tolist():
         own = (series == code) & np.isfinite(buys) & np.isfinite(sells)
         bought, sold = float(np.sum(buys[own])), float(np.sum(sells[own]))
         if own.sum() < 2 * _LEAST_STEPS or not bought + sold > 0.0:
@@ -326,7 +355,7 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
             )
             yield (
                 f"buy_usd of {names} sums to {bought:.4g} and sell_usd to {sold:.4g} in {int(own.sum())} "
-                "rows: one of them may be of another venue or unit"
+                "rows: one of them may be the sum of both, or of another venue or unit"
             )
             return
 

@@ -28,7 +28,7 @@ _HIGH_RATE_BPS = 400.0
 _USUALLY = {
     **dict.fromkeys(("price_usd", "price", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
     **dict.fromkeys(("oi_usd", "total_oi_usd", "notional_oi_usd"), 8.0),
-    "index_pct": 5.0,
+    "index_pct": 8.0,
 }
 """Factor by which a figure may differ from the median of its series."""
 
@@ -120,7 +120,7 @@ LIKELY: dict[str, Relations] = {
         ),
         "filled_quantity,quantity": lambda f, q: f > 1.001 * q,
         "order_price_usd,fill_price_usd": _far(2),
-        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.0016,  # three decimals
+        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.005,
         "atm_strike,underlying_price": _far(1.5),
         "strike,underlying_price,@options_atm_history": lambda k, s, _: _far(1.5)(k, s),
         **dict.fromkeys(
@@ -145,8 +145,8 @@ LIKELY: dict[str, Relations] = {
             ("volume_24h_usd,oi_usd", "notional_volume_24h_usd,notional_oi_usd"),
             lambda volume, oi: (oi > 1e4) & (volume > 1e3 * oi),
         ),
-        "sum volume_24h_usd,sum oi_usd": lambda volume, oi: (oi > 1e7) & (volume < 1e-3 * oi),
-        "strike,underlying_price": _far(20),
+        # Far futures, and venues that close on Saturdays, have few trades
+        "sum volume_24h_usd,sum oi_usd": lambda volume, oi: (oi > 1e9) & (volume > 0) & (volume < 1e-5 * oi),
         "sum notional_volume_24h_usd,sum notional_oi_usd": lambda volume, oi: volume > oi,
         **dict.fromkeys(
             ("fees_paid,volume", "total_fees,volume", "fees_usd,volume_usd", "builder_fees_usd,volume_usd"),

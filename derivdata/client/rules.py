@@ -474,13 +474,12 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
 
 _COMPARED = tuple(
     "rate_bps_8h oi_usd total_oi_usd volume_usd total_volume_usd price_usd price buy_usd sell_usd "
-    "long_short_ratio bid_depth_usd ask_depth_usd".split()
+    "long_short_ratio".split()
 )
 """Columns in which the venues of a symbol are compared."""
 _EXCHANGED = ("oi_usd", "total_oi_usd")
 _PRICES = ("price_usd", "price")
 _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
-_DEPTHS = ("bid_depth_usd", "ask_depth_usd")
 
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
@@ -595,7 +594,7 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 
 def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find runs of one value of BTC, ETH or a venue's total, which always change."""
-    if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES, *_DEPTHS):
+    if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES):
         return
     faults = still_levels(rows.series, rows.times, rows.values)
     if "symbol" in e.columns:  # without it the rows are sums of all markets

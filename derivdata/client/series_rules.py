@@ -42,17 +42,11 @@ _SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd", "long_usd", "s
 _RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 """Figures that move together on all venues from row to row."""
 _NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
-_LEAST_EVENTS = 50
-_LONGER_GAP = 6.0
-_LONGER_EDGE = 4.0
-_LEAST_GAP_US = HOUR_US
-_BLOCK = 6
-_BLOCK_OF_RATES = 8
-"""Rows of a page that comes again; rates, ratios and indices have few digits and repeat."""
 _LEAST_OF_SIZE = 12
 _OTHER_SIZE = 100.0
 _LEAST_AGAIN = 5
-_LEAST_FILLS = 8
+_LEAST_FILLS = 20
+_SHARE_OF_FILLS = 0.5
 _REVERSE = 0.2
 _RANKED = 20.0
 _SHARE_AGAIN = 0.3
@@ -155,15 +149,20 @@ def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
         yield f"{again} of {len(orders)} orders are the same as another one, except for their id"
     if not {"fill_price_usd", "order_price_usd", "symbol", "exchange"} <= {*orders}:
         return
-    keys = ["exchange", "symbol", "fill_price_usd"]
-    fills = orders.groupby(keys, observed=True)["order_price_usd"].agg(["size", "nunique"])
-    repeated = fills[(fills["size"] >= _LEAST_FILLS) & (fills["nunique"] >= _LEAST_AGAIN)]
-    if len(repeated):
-        exchange, symbol, price = repeated.index[0]
-        yield (
-            f"fill_price_usd of {symbol} {exchange} is {price:g} in {repeated['size'].iloc[0]} orders at "
-            f"{repeated['nunique'].iloc[0]} prices: one value may stand for all"
-        )
+    # Cheap coins have few prices, and many orders meet one large order in a crash
+    orders = orders[orders["symbol"].isin([*LEAST_PRICES])]
+    for (exchange, symbol), own in orders.groupby(["exchange", "symbol"], observed=True):
+        usual = own["fill_price_usd"].mode()
+        fills = own[own["fill_price_usd"] == (usual.iloc[0] if len(usual) else np.nan)]
+        if len(fills) < max(_LEAST_FILLS, _SHARE_OF_FILLS * len(own)) or "time" not in fills:
+            continue
+        prices = fills["order_price_usd"].nunique()
+        if prices >= _LEAST_AGAIN and fills["time"].max() - fills["time"].min() >= pd.Timedelta(1, "h"):
+            yield (
+                f"fill_price_usd of {symbol} {exchange} is {usual.iloc[0]:g} in {len(fills)} of {len(own)} "
+                f"orders at {prices} prices: one value may stand for all"
+            )
+            return
 
 
 def _candles(e: CheckedAnswer) -> Iterator[str]:
@@ -175,9 +174,7 @@ def _candles(e: CheckedAnswer) -> Iterator[str]:
     alone = np.zeros(e.size, dtype=np.int64)
     for name in ("open", "high", "low", "close", "volume"):
         values = e.numbers(name) if name in e.columns else None
-        for first_row, second_row in (
-            repeated_blocks(alone, values[order], _BLOCK) if values is not None else ()
-        ):
+        for first_row, second_row in repeated_blocks(alone, values[order]) if values is not None else ():
             yield (
                 f"{name} has the values of {shown_time(e.time_us[order[first_row]])} and the rows after it "
                 f"again on {shown_time(e.time_us[order[second_row]])}: a page may be repeated"
@@ -228,12 +225,14 @@ def _unranked_symbols(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
         return
     symbols = np.asarray(e.columns["symbol"])[rows.order]
     ranked = [symbol for symbol in listed if (symbols == symbol).any()]
-    medians = [float(np.median(rows.values[symbols == symbol])) for symbol in ranked]
-    for place, (value, following) in enumerate(pairwise(medians)):
-        if value * _RANKED < following:
+    values = [rows.values[symbols == symbol] for symbol in ranked]
+    for place, (own, following) in enumerate(pairwise(values)):
+        # A new market may be small until the last row, by which it is ranked
+        largest, least = float(np.nanmax(own)), float(np.nanmin(following))
+        if largest * _RANKED < least:
             yield (
-                f"oi_usd of {ranked[place]} is {value:.3g} by its median, and that of the next symbol of the "
-                f"ranked list {following:.3g}: another unit"
+                f"oi_usd of {ranked[place]} is at most {largest:.3g}, and that of the next symbol of the "
+                f"ranked list at least {least:.3g}: another unit"
             )
             return
 
@@ -272,55 +271,18 @@ def _smooth(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
         )
 
 
-def _orders(e: CheckedAnswer) -> Iterator[str]:
-    yield from _repeated_orders(e)
-    yield from _missing_events(e)
-
-
-def _missing_events(e: CheckedAnswer) -> Iterator[str]:
-    """Find a time without events that is much longer than all others, within the window or at its end."""
-    if e.time_us is None or e.window_us is None or e.as_of_us is None or e.size < _LEAST_EVENTS:
-        return
-    stamps = np.sort(e.time_us)
-    gaps = np.diff(stamps)
-    place = int(np.argmax(gaps))
-    others = int(np.max(np.delete(gaps, place)))
-    if gaps[place] > max(_LONGER_GAP * others, _LEAST_GAP_US):
-        yield (
-            f"no event is between {shown_time(stamps[place])} and {shown_time(stamps[place + 1])}, and all "
-            f"others of {e.size} are at most {others / HOUR_US:.2g} h apart: rows may be missing"
-        )
-    if e.size >= float(e.requested.get("limit", np.inf)):
-        return
-    longest = int(gaps[place])
-    start, end = e.window_us[0], min(e.window_us[1], e.as_of_us)
-    edges = (
-        ("first", int(stamps[0]), int(stamps[0]) - start),
-        ("last", int(stamps[-1]), end - int(stamps[-1])),
-    )
-    for word, stamp, apart in edges:
-        if apart > max(_LONGER_EDGE * longest, _LEAST_GAP_US):
-            yield (
-                f"the {word} of {e.size} events is at {shown_time(stamp)}, {apart / HOUR_US:.3g} h from the "
-                f"edge of the window, and others are at most {longest / HOUR_US:.2g} h apart: rows may be "
-                "missing"
-            )
-
-
 _BY_TABLE: dict[str, Callable[[CheckedAnswer], Iterator[str]]] = {
     "": _candles,  # an open table
     "liquidations_history": _totals,
-    "liquidations_events": _orders,
-    "liquidations_fills": _orders,
-    "options_trades": _missing_events,
+    "liquidations_events": _repeated_orders,
+    "liquidations_fills": _repeated_orders,
     "oi_top_symbols": _exchanged_symbols,
 }
 
 
 def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find patterns that one series alone shows."""
-    block = _BLOCK if name in (*_LEVELS, *_SUMS) else _BLOCK_OF_RATES
-    for first, second in repeated_blocks(rows.series, rows.values, block)[:1]:
+    for first, second in repeated_blocks(rows.series, rows.values)[:1]:
         yield (
             f"{name} of {described(e, rows.order[first])} has the values of "
             f"{shown_time(rows.times[first])} and the rows after it again on "
@@ -331,7 +293,7 @@ def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
             f"{name} of {described(e, rows.order[run.row])} is a straight line in {run.rows} rows from "
             f"{shown_time(rows.times[run.row])} on: rows may be interpolated"
         )
-    for alternate in alternating_rows(rows.series, rows.values)[:1]:
+    for alternate in alternating_rows(rows.series, rows.times, rows.values)[:1]:
         yield (
             f"{name} of {described(e, rows.order[alternate.row])} is {alternate.factor:.3g} times as large "
             f"in {alternate.rows} rows at equal distances, first {shown_time(rows.times[alternate.row])}: "
@@ -353,8 +315,9 @@ def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series that do not follow the other venues of their market."""
     if name != _RATE:  # a venue may publish one rate for all hours of an interval
-        is_price = name in (*_PRICES, "index_pct") and {*e.words.get("symbol", ("",))} <= LEAST_PRICES.keys()
-        has_peers = not is_price and name not in _SUMS
+        # A price of BTC or ETH, and a volume of hours, change at each hour
+        is_large = name in _PRICES and {*e.words.get("symbol", ("",))} <= LEAST_PRICES.keys()
+        has_peers = e.step_us < HOUR_US or not (is_large or name in _SUMS)
         for run in repeated_steps(rows.series, rows.market, rows.values, has_peers=has_peers)[:1]:
             yield (
                 f"{name} of {described(e, rows.order[run.row])} changes only every {run.factor:g} rows: rows "

@@ -18,6 +18,7 @@ from derivdata.tables.series_faults import mirrored_rates
 from derivdata.tables.series_patterns import (
     OF_EIGHT_HOURS,
     UNITS,
+    WITH_INTEREST,
     other_interest,
     rank_correlation,
     tiny_rates,
@@ -56,17 +57,27 @@ _KINDS = {
     "strike": "strike|atm_strike",
     "premium": "(bid|ask|mark)_(coin|usd)|price_coin",
     "volume": "(total_|notional_)?volume(_usd|_24h_usd)?",
-    "open interest": "(total_|notional_)?(oi_usd|open_interest)",
-    "size": "(filled_)?quantity|size|oi_contracts",
+    "open interest": (
+        "(total_|notional_)?(oi_usd|open_interest)|(filled_)?quantity|size|oi_contracts|value_usd"
+    ),
+    "depth": "(bid|ask)_depth_usd",
+    "change of open interest": "change_(24h|7d)",
+    "rate": "funding_(current|avg_7d)_bps_8h",
+    "volatility": "iv|atm_iv(_24h_ago)?",
     "liquidations": "liquidation_(24h|value)_usd",
     "fees": "(total_|builder_)?fees(_usd|_paid)?",
 }
-"""Columns by kind. Two columns of one kind may be equal, and any other column is a kind of its own."""
+"""Columns by kind. Two columns of one kind may be equal, and any other column is a kind of its own.
+
+Contracts of 1 USD and coins of 1 USD have equal sizes and values, automatic market makers equal sides, new
+markets equal changes, and constant rates equal means.
+"""
 _OWN_KINDS = (
-    "iv", "delta", "gamma", "vega", "theta", "buy_usd", "sell_usd", "bid_depth_usd", "ask_depth_usd",
-    "change_24h", "change_7d", "price_24h_change_pct", "oi_24h_change_pct", "volume_24h_change_pct",
-    "funding_current_bps_8h", "funding_avg_7d_bps_8h", "atm_iv", "atm_iv_24h_ago", "value_usd",
+    "delta", "gamma", "vega", "theta", "buy_usd", "sell_usd", "price_24h_change_pct", "oi_24h_change_pct",
+    "volume_24h_change_pct",
 )  # fmt: skip
+_MAY_BE_ONE = ("price", "strike", "premium", "rate", "volatility", "fees")
+"""Kinds that may have one value for many symbols or venues: cheap coins have few digits."""
 _LEAST_EQUAL = 8
 _EQUAL_SHARE = 0.95
 _LEAST_DISTINCT = 5
@@ -74,9 +85,9 @@ _LEAST_OF_SNAPSHOT = 8
 _LEAST_WITHOUT_ANY = 20
 _MOST_AT_MONEY = 50
 _COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_count")
-_OTHER_SHARE = 50.0
+_MOST_OF_FEES = 0.1
 _LEAST_FAR = 3
-_OTHER_SUM = 1.5
+_OTHER_SUM = 3.0
 """Factor between a summary and the sum of its rows, whose first and last bucket may exceed its window."""
 _SUMMARIES = {
     "volume": ("volume", "volume_usd"),
@@ -88,7 +99,6 @@ _SUMMARIES = {
 """Figures of a summary, and the names of the same figures in rows."""
 _LEAST_VENUES = 10
 _TINY_BPS = 0.005
-_INDEX_RANGE = 0.01
 _LEAST_TRADES = 8
 _LEAST_EXPIRIES = 3
 _WEEK_US = 8 * DAY_US
@@ -105,32 +115,24 @@ def unlikely_columns(e: CheckedAnswer) -> Iterator[str]:
         yield from _constant_columns(e, kinds)
     yield from _weekdays(e)
     ranks = e.numbers("rank") if e.table is not None and e.table.name == "markets_symbols" else None
-    if ranks is not None and ranks.size and "exchanges" not in e.requested and np.nanmin(ranks) > 1.0:
+    if ranks is not None and ranks.size and not e.requested and np.nanmin(ranks) > 1.0:
         yield f"the first rank is {np.nanmin(ranks):g}: expected 1, so rows may be missing"
     if e.table is None and "part" in e.columns:
         yield from _summaries(e)
         yield from _lists(e)
-    if e.table is not None and e.table.name == "options_snapshot" and "index_price_usd" in e.columns:
-        index = e.numbers("index_price_usd")
-        if index is not None and is_snapshot and np.isfinite(index).any():
-            low, high = float(np.nanmin(index)), float(np.nanmax(index))
-            if high > (1.0 + _INDEX_RANGE) * low:
-                yield f"index_price_usd is between {low:g} and {high:g} in one chain: expected one index"
 
 
 def _weekdays(e: CheckedAnswer) -> Iterator[str]:
-    """Find chains whose later expiries are not on Fridays; those of a week and less are on all days."""
+    """Find chains without an expiry on a Friday after a week: weeks, months and quarters end on Fridays."""
     expiry = e.micros("expiry")
     if expiry is None or e.table is None or not e.table.name.startswith("options_") or not e.size:
         return
     now = e.as_of_us if e.time_us is None else int(np.max(e.time_us))
     days = np.unique(expiry[expiry > (now or 0) + _WEEK_US]) // DAY_US
     # 1970-01-01 was a Thursday
-    fridays = int((days % 7 == 1).sum())
-    if days.size >= _LEAST_EXPIRIES and fridays < 0.5 * days.size:
+    if days.size >= _LEAST_EXPIRIES and not (days % 7 == 1).any():
         shown = np.datetime64(int(days[0]), "D")
-        count = f"{fridays} of {days.size}"
-        yield f"{count} expiries after a week are Fridays, first {shown}: days may be shifted"
+        yield f"none of {days.size} expiries after a week is a Friday, first {shown}: days may be shifted"
 
 
 def _columns_by_kind(e: CheckedAnswer) -> dict[str, tuple[str, Array]]:
@@ -165,23 +167,22 @@ def _equal_columns(kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
 
 def _constant_columns(e: CheckedAnswer, kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
     """Find amounts of many symbols or venues that are all equal, or all 0."""
-    for name, (_, values) in kinds.items():
+    for name, (kind, values) in kinds.items():
         own = values[np.isfinite(values)]
-        if own.size < _LEAST_OF_SNAPSHOT or name in ("index_price_usd", "underlying_price"):
+        if own.size < _LEAST_OF_SNAPSHOT or kind in _MAY_BE_ONE or not (own == own[0]).all():
             continue
-        if not (own == own[0]).all():
-            continue
-        has_digits = own[0] != float(f"{own[0]:.2g}") or name in _COUNTS
+        has_digits = own[0] != float(f"{own[0]:.2g}")
         if own[0] != 0.0 and has_digits:
             yield f"{name} is {own[0]:g} in all {own.size} rows: one value may stand for all"
-        elif own[0] == 0.0 and own.size >= _LEAST_WITHOUT_ANY and _is_of_large_venues(e):
+        elif own[0] == 0.0 and own.size >= _LEAST_WITHOUT_ANY and _is_of_large_markets(e):
             yield f"{name} is 0 in all {own.size} rows: values may be missing"
 
 
-def _is_of_large_venues(e: CheckedAnswer) -> bool:
-    """Return whether a response is of all venues or of a large one; small ones may lack some figures."""
+def _is_of_large_markets(e: CheckedAnswer) -> bool:
+    """Return whether a response has BTC on all venues or a large one; others may lack some figures."""
     venues = [value for name in ("exchange", "exchanges") for value in e.requested_names.get(name, ())]
-    return not venues or not LARGE_VENUES.isdisjoint(venues)
+    is_large = not venues or not LARGE_VENUES.isdisjoint(venues)
+    return is_large and "BTC" in e.words.get("symbol", ())
 
 
 def _lists(e: CheckedAnswer) -> Iterator[str]:
@@ -193,22 +194,18 @@ def _lists(e: CheckedAnswer) -> Iterator[str]:
         for column in ("trades", "trade_count"):
             trades = e.numbers(column) if column in e.columns else None
             without = np.zeros(0) if trades is None else (volumes > 0.0) & (trades == 0.0)
-            if without.any():
+            # Figures of one response may be of different minutes, in which a market has its first trades
+            if without.sum() >= max(_LEAST_FAR, 0.5 * (volumes > 0.0).sum()):
                 row = int(np.argmax(without))
                 yield f"{column} is 0 and {name} {volumes[row]:g} in {int(without.sum())} rows"
         for column in ("fees_usd", "builder_fees_usd", "total_fees"):
             fees = e.numbers(column) if column in e.columns else None
-            is_used = np.zeros(0) if fees is None else (volumes > 0.0) & (fees > 0.0)
-            if fees is None or is_used.sum() < _LEAST_OF_SNAPSHOT:
-                continue
-            shares = fees[is_used] / volumes[is_used]
-            usual = float(np.median(shares))
-            is_far = (shares > _OTHER_SHARE * usual) | (shares * _OTHER_SHARE < usual)
-            if is_far.sum() >= _LEAST_FAR:
+            is_far = np.zeros(0) if fees is None else fees > _MOST_OF_FEES * volumes
+            if fees is not None and is_far.sum() >= _LEAST_FAR:
                 row = int(np.argmax(is_far))
                 yield (
-                    f"{column} is {shares[row]:.2g} times {name} in {int(is_far.sum())} rows and {usual:.2g} "
-                    f"times at the median of {is_far.size}: one of the two is in another unit"
+                    f"{column} is {fees[row]:g} and {name} {volumes[row]:g} in {int(is_far.sum())} rows: "
+                    "no venue has fees of a tenth of the volume"
                 )
 
 
@@ -357,13 +354,13 @@ def _known_intervals(e: CheckedAnswer) -> Iterator[str]:
 def has_interest(e: CheckedAnswer) -> Array:
     """Return a mask of the rows of venues whose formula has an interest.
 
-    Deribit's has none, so all its rates of quiet days may be small. ``funding_8h`` of 2.55e-06 and 2.14e-06
-    are in bodies of 2022-06-02 and 2024-07-13 (tests of crypto-msg-parser), and 2.6e-06 in ccxt 4.5.90.
+    All rates of others may be small on quiet days. Deribit's ``funding_8h`` of 2.55e-06 and 2.14e-06 are in
+    bodies of 2022-06-02 and 2024-07-13 (tests of crypto-msg-parser), and 2.6e-06 in ccxt 4.5.90.
     """
     if "exchange" not in e.columns:
         return np.ones(e.size, dtype=bool)
-    is_other: Array = np.asarray(e.columns["exchange"]) != "deribit"
-    return is_other
+    is_listed: Array = np.isin(np.asarray(e.columns["exchange"], dtype=str), [*WITH_INTEREST])
+    return is_listed
 
 
 def tiny_text(name: str, size: float, count: int) -> str:
@@ -421,6 +418,7 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
         vega = forward * np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi) * np.sqrt(years)
         error = (mark - value) / vega / iv
     if e.table.name == "options_trades":
+        is_near &= years <= _LONGEST_ON_INDEX  # the underlying of a trade may be the index
         is_near &= (np.abs(moneyness) < deviation) & (mark > 0.0) & np.isfinite(error)
         yield from _wrong_trades(error[is_near])
         return

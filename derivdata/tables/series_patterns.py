@@ -18,6 +18,7 @@ from derivdata.tables.series_faults import SeriesFault
 __all__ = [
     "OF_EIGHT_HOURS",
     "UNITS",
+    "WITH_INTEREST",
     "alternating_rows",
     "late_series",
     "opposite_runs",
@@ -37,12 +38,14 @@ _Array = NDArray[Any]
 _MOST_ROWS = 50_000
 """Rows above which pages are not searched for copies, which takes a sort of all rows."""
 _BLOCK = 8
+_LEAST_DISTINCT = 6
+_FINE = 0.5
 _SAMPLED = 4
-_MOST_EQUAL = 2
 _MOST_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
 _ALTERNATING_ROWS = 36
+_SEASON_US = 8 * 3_600_000_000
 _ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
 _RISING_SHARE = 0.9
@@ -78,6 +81,10 @@ OF_EIGHT_HOURS = np.array([8.0, 0.125, 3.0, 1.0 / 3.0, 24.0, 1.0 / 24.0])
 """Rates of one hour and of a day for rates of 8 hours, and the inverse."""
 UNITS = np.array([100.0, 1e4, 0.01, 1e-4])
 """Factors between basis points, percent and fractions."""
+WITH_INTEREST = frozenset(
+    "aster binance bingx bitget bitmex bybit gateio htx huobi hyperliquid kucoin mexc okx phemex".split()
+)
+"""Venues whose formula has an interest of 1 bps per 8 hours; rates of others may be small for weeks."""
 _RATE_DECIMALS = 7
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.1
@@ -91,13 +98,30 @@ def _starts_and_ends(series: _Array) -> tuple[_Array, _Array]:
     return starts, np.append(starts[1:], series.size)
 
 
-def repeated_blocks(series: _Array, values: _Array, block: int = _BLOCK) -> list[tuple[int, int]]:
-    """Return rows at which two blocks of one series are equal, one pair per series.
+def _is_fine(series: _Array, values: _Array) -> _Array:
+    """Return by row whether at least half of its series' values other than 0 are distinct.
 
-    All but two values of a block are distinct. In more than 5,000 rows a quarter of the blocks is compared,
-    so a copy of one block may not be found. Responses of more than 50,000 rows are not compared.
+    A price of few ticks, or a rate of few digits, repeats its steps by chance.
     """
-    least_distinct = block - _MOST_EQUAL
+    if not values.size:
+        return np.zeros(0, dtype=bool)
+    order = np.lexsort((values, series))
+    is_new = np.append(True, (np.diff(values[order]) != 0.0) | (np.diff(series[order]) != 0))
+    codes = series.astype(np.int64)
+    is_used = values != 0.0
+    counts = np.bincount(codes, is_used)
+    distinct = np.bincount(codes[order], is_new & is_used[order], minlength=counts.size)
+    return np.asarray((distinct >= _FINE * counts)[codes])
+
+
+def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
+    """Return rows at which two blocks of eight rows of one series are equal, one pair per series.
+
+    A block has at least six distinct values, and half of its series' values other than 0 are distinct. In
+    more than 5,000 rows a quarter of the blocks is compared, so a copy of one block may not be found.
+    Responses of more than 50,000 rows are not compared.
+    """
+    block, least_distinct = _BLOCK, _LEAST_DISTINCT
     if not 2 * block <= values.size <= _MOST_ROWS:
         return []
     # 1. A number for the values of each block of one series.
@@ -111,6 +135,7 @@ def repeated_blocks(series: _Array, values: _Array, block: int = _BLOCK) -> list
         if place:
             changes += values[place : place + count] != values[place - 1 : place - 1 + count]
     is_compared = (series[:count] == series[block - 1 :]) & (changes >= least_distinct - 1)
+    is_compared &= _is_fine(series, values)[:count]
     # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
     if values.size > _MOST_COMPARED_WHOLE:
         is_compared &= number % np.uint64(_SAMPLED) == 0
@@ -137,7 +162,7 @@ def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
     if values.size < _STRAIGHT_ROWS:
         return []
     steps = np.diff(values)
-    steps[series[1:] != series[:-1]] = np.nan
+    steps[(series[1:] != series[:-1]) | ~_is_fine(series, values)[1:]] = np.nan
     with np.errstate(invalid="ignore"):
         is_straight = np.abs(np.diff(steps)) <= _SAME_STEP * np.abs(steps[:-1])
         is_straight &= np.abs(steps[:-1]) > 1e-9 * np.abs(values[:-2])
@@ -216,11 +241,12 @@ def repeated_steps(
     return faults
 
 
-def alternating_rows(series: _Array, values: _Array) -> list[SeriesFault]:
+def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
     """Return series of which each n-th row is larger or smaller than all others, for n from 2 to 7.
 
-    Nine of ten values of the one group are above nine of ten of the other, and the medians are at least 4.5
-    times apart. The factor is that of the medians.
+    Times [µs] at multiples of 8 hours do not count: markets in stocks have most of their volume in some
+    hours of the day, and rates are of intervals up to 8 hours. Nine of ten values of the one group are above
+    nine of ten of the other, and the medians are at least 4.5 times apart. The factor is that of the medians.
     """
     faults = []
     for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
@@ -231,15 +257,17 @@ def alternating_rows(series: _Array, values: _Array) -> list[SeriesFault]:
         # Two of seven steps are large at least, which one quantile shows without all phases.
         if np.quantile(np.abs(np.diff(logs)), 0.75) < 0.5 * _ALTERNATING:
             continue
-        fault = _alternating(logs)
+        fault = _alternating(logs, int(np.median(np.diff(times[first:end]))))
         if fault is not None:
             faults.append(SeriesFault(first + fault.row, fault.rows, fault.factor))
     return faults
 
 
-def _alternating(logs: _Array) -> SeriesFault | None:
+def _alternating(logs: _Array, step_us: int) -> SeriesFault | None:
     """Return the rows at one distance that are apart from all others, by the logarithms of a series."""
     for step in range(2, 8):
+        if step_us <= 0 or step * step_us % _SEASON_US == 0:
+            continue
         for phase in range(step):
             own = np.zeros(logs.size, dtype=bool)
             own[phase::step] = True

@@ -157,51 +157,43 @@ def test_a_page_of_payments_that_comes_again_is_named() -> None:
     (text,) = found([*page, 1.0, 1.0, *page])
     assert text.startswith("rate_bps_8h of BTC has the values of 2026-08-01T00:00:00Z and the rows after it")
     assert found([*page, 1.0, 1.0, *page[::-1]]) == []
+    assert found([*page, *[1.0] * 8, *page]) == [], "rates of few digits repeat by chance"
 
 
-def test_payments_in_the_order_of_their_size_are_named() -> None:
-    rates = [round(0.3 + number / 90, 4) for number in range(48)]
-    (text,) = found(rates)
-    assert text == "rate_bps_8h of BTC never changes its direction in 48 rows: they may be sorted or summed"
-    assert found([*rates[:47], 0.1]) == []
+def test_prices_in_the_order_of_their_size_are_named() -> None:
+    prices = [90_000.0 + 7 * number for number in range(48)]
+    rows = interest(prices).rename(columns={"oi_usd": "price_usd"}).assign(kind="mark", quote="USDT")
+    (text,) = series_doubts("binance", "prices_history", rows)
+    assert text == "price_usd of BTC never changes its direction in 48 rows: they may be sorted or summed"
+    fallen = rows.replace(prices[47], prices[0])
+    assert list(series_doubts("binance", "prices_history", fallen)) == []
+
+
+def test_rates_and_open_interest_may_rise_in_all_rows() -> None:
+    assert found([round(0.3 + number / 90, 4) for number in range(48)]) == []
+    assert list(series_doubts("binance", "oi_history", interest([1e6 + 7e4 * n for n in range(48)]))) == []
 
 
 def test_tiny_payments_of_large_coins_are_named() -> None:
     rates = [rate * 1e-4 for rate in MIXED * 4]
     assert any("bps in 95 % of 48 rows: another unit" in text for text in found(rates))
     assert not any("another unit" in text for text in found(rates, "XRP"))
+    assert not any(
+        "another unit" in text for text in series_doubts("dydx", "funding_settlements", payments(rates))
+    )
 
 
 def test_payments_at_other_hours_than_the_rest_are_named() -> None:
     times = payments(MIXED)["time"]
-    late = times.where(times.index < 8, times + pd.Timedelta(1, "h"))
+    late = times.where((times.index < 5) | (times.index > 8), times + pd.Timedelta(1, "h"))
     (text,) = found(MIXED, time=late)
     assert text == (
-        "4 of 12 payments of BTC each 8 h are at other hours than the rest, first 2026-08-03T17:00:00Z: "
+        "4 of 12 payments of BTC each 8 h are at other hours than the rest, first 2026-08-02T17:00:00Z: "
         "times may be of another zone"
     )
+    moved = times.where(times.index < 8, times + pd.Timedelta(4, "h"))
+    assert found(MIXED, time=moved) == [], "a venue may move its payments once"
     assert found(MIXED, time=times + pd.Timedelta(4, "h")) == []
-
-
-def book(bids: list[tuple[float, float]], asks: list[tuple[float, float]]) -> list[str]:
-    rows = [("BTC", side, *level) for side, levels in (("bid", bids), ("ask", asks)) for level in levels]
-    frame = pd.DataFrame(rows, columns=["symbol", "side", "price_usd", "size"])
-    return list(row_faults("orderbook_book", frame))
-
-
-def test_books_that_no_market_has_are_named() -> None:
-    bids = [(90_000.0 - number, 1.0 + number % 3) for number in range(12)]
-    asks = [(90_001.0 + number, 1.0 + number % 4) for number in range(12)]
-    assert book(bids, asks) == []
-    assert book(bids[:9], []) == [], "a thin market may have one side"
-    assert book(bids, []) == ["the book of BTC has 12 bids and 0 asks: one side is missing"]
-    sums = [[(price, 1.0 + place) for place, (price, _) in enumerate(side)] for side in (bids, asks)]
-    assert book(*sums) == ["sizes of the book of BTC rise in all 24 levels: they may be cumulated"]
-    assert book([(price, price) for price, _ in bids], asks) == [
-        "sizes and prices of the book of BTC are equal in 12 levels",
-        "a level of the book of BTC is 90000 at 90000, worth 8.1e+09 USD: the size may be in another unit",
-    ]
-    assert book([(0.09, 1.0)], asks) == ["the best bid of BTC is 0.09 and the best ask 90001: another unit"]
 
 
 def points(prices: list[float], symbol: str = "BTC") -> list[OiPoint]:
@@ -222,6 +214,8 @@ def test_open_interest_in_two_units_is_found_by_the_price_between_them() -> None
     assert "is 9e+04 times that in coins from 2026-08-01 06:00 on, and 90 times before" in text
     (text,) = implied_price_doubts([point._replace(oi_usd=0.0) for point in points([90_000.0] * 12)])
     assert text == "open interest of BTC-USDT-SWAP is 0 USD and not 0 coins in 12 rows: values may be missing"
+    dust = [point._replace(oi_usd=0.0, oi_coins=1e-6) for point in points([90_000.0] * 12)]
+    assert list(implied_price_doubts(dust)) == []
     (place,) = contradictions(points([9e7]))
     assert place == 0
     assert contradictions(points([9e4])) == {}
