@@ -82,8 +82,8 @@ def backtest(
         `result` does not fit `kind`, the backtest has no position, no trade is filled at any size, or no rule
         traded.
     """
-    maker = kind if kind in ("capacity", "sweep") else "carry"
     if isinstance(result, pd.DataFrame) != (kind == "sweep"):
+        maker = kind if kind in ("capacity", "sweep") else "carry"
         raise ValueError(f"kind={kind!r} draws the result of backtest.{maker}, got another result")
     return _DRAW[kind](result, source, ax)
 
@@ -120,7 +120,10 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     named = False
     figure = ax.get_figure(root=True)
     assert figure is not None
-    axes_height = (0.45 if style.is_narrow(ax) else 0.6) * 72.0 * figure.get_figheight()
+    # The layout is not final: axes have about 60 % of the figure's height, less below a long title.
+    axes_height = 0.6 * 72.0 * figure.get_figheight()
+    if style.is_narrow(ax):
+        axes_height *= 0.75
     lines = int(0.7 * axes_height / len(symbols) / _LINE)
     for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
         positions = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
@@ -128,7 +131,7 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             continue
         start = naive_utc(positions["entry"]).to_numpy()
         width = (positions["exit"] - positions["entry"]).to_numpy()
-        place = [symbols.index(symbol) for symbol in positions["symbol"]]
+        place = held.index.get_indexer(positions["symbol"])
         ax.barh(place, width, left=start, height=0.7, color=color, edgecolor=style.paper(), label=words)
         bar_width = 0.72 * style.cell_width(ax) * positions["days"] / span  # [points]
         for row, at, points in zip(positions.itertuples(), place, bar_width, strict=True):
@@ -138,12 +141,13 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             named = named or " /" in fitting
     ax.set_xlim(times[0], times[-1])
     share = float(held.sum() / span / result.sizes["symbol"])
-    more = f", the {len(symbols)} longest held shown" if len(held) > len(symbols) else ""
-    title = f"{len(table)} positions in {len(held)} symbols, held {share:.0%} of the time{more}"
+    title = f"{len(table)} positions in {len(held)} symbols, held {share:.0%} of the time"
+    if len(held) > len(symbols):
+        title += f", the {len(symbols)} longest held shown"
     title += f": net {net.sum():+,.0f} USD"
     style.dress(ax, title=title, grid="x")
     style.utc_axis(ax)
-    style.legend(ax, "above", title=f"{'long / short venue, ' if named else ''}net of costs [USD]")
+    style.legend(ax, "above", title="long / short venue, " * named + "net of costs [USD]")
     return finish(ax, table.drop(columns="days"), result, source=source)
 
 
@@ -202,14 +206,13 @@ def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Serie
         is_covered &= (points - points[place]).abs() < _LINE
         is_late = days[place] > 0.55 * days.max() or (is_covered.any() and days[place] > length)
         # 2. Above the name below it; below a position with others on both sides.
-        lowest = points[place] - (1.2 * _LINE if is_covered.any() and not is_late else 0.0)
+        lowest = points[place]
+        if is_covered.any() and not is_late:
+            lowest -= 1.2 * _LINE
         below = max(lowest, below + _LINE)
-        look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center"}
-        look |= {
-            "xytext": (-6 if is_late else 6, below - points[place]),
-            "ha": "right" if is_late else "left",
-        }
-        ax.annotate(name, (days[place], net[place]), **look)
+        away, side = (-6, "right") if is_late else (6, "left")
+        look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center", "ha": side}
+        ax.annotate(name, (days[place], net[place]), (away, below - points[place]), **look)
 
 
 def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -245,16 +248,13 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     traded = result["traded_usd"].sum("symbol").to_series()
     spent = (result["fees_usd"] + result["slippage_usd"]).sum("symbol").to_series()
     days = (traded.index[-1] - traded.index[0]) / pd.Timedelta(1, "D")
-    if days <= 40:
-        step, words = "D", "day"
-    elif days <= 280:
-        step, words = "W-MON", "week"
-    else:
-        step, words = "MS", "month"
-    options = {} if step == "D" else {"label": "left", "closed": "left"}
-    sums = traded.resample(step, **options).sum()
-    costs_by_step = spent.resample(step, **options).sum()
-    width = pd.Timedelta({"D": 1, "W-MON": 7, "MS": 28}[step] * 0.85, "D")
+    # Length of the data [days], step of pandas, its name, and its least length [days].
+    steps = ((40.0, "D", "day", 1), (280.0, "W-MON", "week", 7), (np.inf, "MS", "month", 28))
+    _, step, words, step_days = next(row for row in steps if days <= row[0])
+    # By default pandas labels weeks with their last day.
+    sums = traded.resample(step, label="left", closed="left").sum()
+    costs_by_step = spent.resample(step, label="left", closed="left").sum()
+    width = pd.Timedelta(step_days * 0.85, "D")
     style.bars(ax, sums.index, sums, width, centred=False, color=PALETTE[0])
     ax.axhline(0, color=GREY, lw=0.8)
     ax.set_xlim(sums.index[0], max(traded.index[-1], sums.index[-1] + width))
@@ -265,9 +265,10 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             ax.annotate(label, (start + width / 2, value), (0, 3), **look)
         ax.margins(y=0.1)
     total = float(traded.sum())
-    cost = float(spent.sum())
-    costs = f"; costs {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of it" if total > 0.0 else ""
-    title = f"Traded {float(result['turnover']):.3g} times the capital a year{costs}"
+    title = f"Traded {float(result['turnover']):.3g} times the capital a year"
+    if total > 0.0:
+        cost = float(spent.sum())
+        title += f"; costs {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of it"
     style.dress(ax, title=title, y=f"traded a {words} [USD]", form="number", grid="y")
     if len(sums) <= _FEW_BARS:
         style.note(ax, f"number at a bar: costs of the {words} [USD]")
@@ -396,14 +397,16 @@ def pnl_attribution(
     ax, place = style.rows(ax, [*names, "P&L"], 0.3)
     starts = np.r_[0.0, np.cumsum(steps)[:-1], 0.0]
     widths = np.r_[steps, float(terms["pnl"])]
-    colours = [LONG if width >= 0.0 else SHORT for width in widths]
-    colours[-2] = GREY
+    colours = np.where(widths >= 0.0, LONG, SHORT)
+    colours[-2] = GREY  # the residual
     ax.barh(place, widths, left=starts, color=colours, height=0.62)
     ends = starts + widths
     ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
     span = float(np.ptp(np.r_[starts, ends])) or 1.0
-    rounded = widths.round() + 0.0 if span >= 1000.0 else widths  # + 0.0 removes -0
-    written = [f"{w:,.0f}" if span >= 1000.0 else style.number(w) for w in rounded.tolist()]
+    if span >= 1000.0:
+        written = list(map("{:,.0f}".format, widths.round() + 0.0))  # + 0.0 removes -0
+    else:
+        written = list(map(style.number, widths.tolist()))
     for at, edge in enumerate(np.maximum(starts, ends)):
         ax.text(edge + 0.012 * span, at, written[at], va="center", fontsize=8)
     ax.set_xlim(min(0.0, *starts, *ends) - 0.04 * span, max(0.0, *starts, *ends) + 0.14 * span)

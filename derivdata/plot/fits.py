@@ -33,7 +33,9 @@ def is_fit(data: Any) -> bool:
 
 def fit_of(data: Chain) -> xr.Dataset:
     """Return a fit unchanged, or fit a surface to a table ``options_snapshot`` or a surface of quotes."""
-    return data if isinstance(data, xr.Dataset) and is_fit(data) else surface.from_chain(data)
+    if isinstance(data, xr.Dataset) and is_fit(data):
+        return data
+    return surface.from_chain(data)
 
 
 def quotes_of(data: Chain) -> xr.Dataset:
@@ -176,10 +178,8 @@ def verdicts(fit: xr.Dataset) -> list[str]:
     """Describe each expiry in words: its status and its arbitrage."""
     butterfly = smile.butterfly_check(fit)["ok"].values
     calendar = surface.calendar_check(fit)["ok"].values
-    return [
-        _verdict(int(s), bool(b), bool(c))
-        for s, b, c in zip(fit["status"].values, butterfly, calendar, strict=True)
-    ]
+    status = fit["status"].values.astype(int)
+    return list(map(_verdict, status.tolist(), butterfly.tolist(), calendar.tolist()))
 
 
 _WORDS = {
@@ -202,8 +202,9 @@ def _verdict(status: int, is_free_of_butterfly: bool, is_free_of_calendar: bool)
 
 def name_of(data: xr.Dataset) -> str:
     """Return symbol and venue for a title, if the data has them."""
-    symbol = str(data["symbol"].item()) if "symbol" in data.coords else ""
-    venue = str(data["exchange"].item()) if "exchange" in data.coords else ""
-    if venue:
-        return f"{symbol or 'options'} on {venue}"
-    return symbol or "options"
+    name = "options"
+    if "symbol" in data.coords:
+        name = str(data["symbol"].item()) or name
+    if "exchange" in data.coords and str(data["exchange"].item()):
+        name += f" on {data['exchange'].item()}"
+    return name

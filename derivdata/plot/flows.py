@@ -139,18 +139,21 @@ def _ratio_marks(limits: tuple[float, float]) -> dict[float, str]:
     """Return a ratio to label, on the side of 1 with more space in the lanes, by its logarithm."""
     low, high = limits
     candidates = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
-    reach = high if high >= -low else -low
-    fitting = [value for value in candidates if np.log(value) <= 0.85 * reach]
+    fitting = [value for value in candidates if np.log(value) <= 0.85 * max(high, -low)]
     if not fitting:
         return {}
-    value = fitting[-1] if high >= -low else 1.0 / fitting[-1]
+    value = fitting[-1]
+    if -low > high:
+        value = 1.0 / value
     return {float(np.log(value)): style.number(value)}
 
 
 def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:
     """Return a length of time and the step of the data; raise if the step is longer."""
     length = times.length(text, name)
-    step = pd.Timedelta(np.median(np.diff(stamps))) if stamps.size > 1 else pd.Timedelta(0)
+    step = pd.Timedelta(0)
+    if stamps.size > 1:
+        step = pd.Timedelta(np.median(np.diff(stamps)))
     if not step or length < step:
         raise ValueError(f"{name}={text!r} is shorter than the step of the data, {step}")
     return length, step
@@ -208,8 +211,12 @@ def taker_volume(
     length, step = _length(window, stamps, "window")
     delta: pd.DataFrame = taker.cumulative_delta(buy, sell).transpose("time", "exchange").to_pandas()
     steps = int(length / step)
-    sums = [side.sum("exchange", skipna=False).rolling(time=steps).sum() for side in (buy, sell)]
-    recent = taker.imbalance(*(side.assign_attrs(units="USD") for side in sums)).to_series()
+    sums = []
+    for side in (buy, sell):
+        # All venues: a step without one of them is a gap, since the sum would drop.
+        total = side.sum("exchange", skipna=False).rolling(time=steps).sum()
+        sums.append(total.assign_attrs(units="USD"))
+    recent = taker.imbalance(*sums).to_series()
     strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
     ends = []
     for place, venue in enumerate(delta):
@@ -223,9 +230,8 @@ def taker_volume(
         strip[0].plot(total.index, total, lw=1.8, color=style.ink(), label="all venues")
         ends.append((net / _MILLION, f"all {net / _MILLION:+.0f}", style.ink()))
     strip[0].axhline(0.0, color=GREY, lw=0.8)
-    did = "bought" if net >= 0 else "sold"
-    title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they "
-    title += "sold" if net >= 0 else "bought"
+    did, less = ("bought", "sold") if net >= 0 else ("sold", "bought")
+    title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less}"
     style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
     style.label_ends(strip[0], ends)
     strip[1].fill_between(recent.index, recent, color=PALETTE[0], alpha=0.5, lw=0)

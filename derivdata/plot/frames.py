@@ -212,12 +212,10 @@ def draw_lanes(
     values = lines.to_numpy(dtype=np.float64)
     shown = np.clip(values, low, high)
     outside = 0
+    above, below = _lane_colours(signed=signed)
     for lane, bottom in enumerate(bottoms):
         line = bottom + shown[:, lane] - low
         zero = bottom + base - low
-        above = ABOVE if signed else PALETTE[5]  # LONG would be too dark on a dark page
-        below = _BELOW_ON_DARK if style.is_dark() else BELOW
-        below = below if signed else SHORT
         for color, where in ((above, shown[:, lane] >= base), (below, shown[:, lane] <= base)):
             if where.any():
                 area: dict[str, Any] = {"color": color, "alpha": 0.5, "lw": 0, "interpolate": True}
@@ -243,6 +241,15 @@ def draw_lanes(
     return outside
 
 
+def _lane_colours(*, signed: bool) -> tuple[str, str]:
+    """Return the colours above and below the base."""
+    if not signed:
+        return PALETTE[5], SHORT  # LONG would be too dark on a dark page
+    if style.is_dark():
+        return ABOVE, _BELOW_ON_DARK
+    return ABOVE, BELOW
+
+
 def _mark_outside(
     ax: Axes, x: Array, values: Floats, edges: tuple[float, float], limits: tuple[float, float]
 ) -> int:
@@ -253,9 +260,9 @@ def _mark_outside(
     """
     total = 0
     low, high = limits
-    for beyond, limit, edge, marker, furthest, inwards in (
-        (values > high, high, edges[1], "^", np.nanargmax, "top"),
-        (values < low, low, edges[0], "v", np.nanargmin, "bottom"),
+    for beyond, limit, edge, marker, furthest, inwards, outwards in (
+        (values > high, high, edges[1], "^", np.nanargmax, "top", "bottom"),
+        (values < low, low, edges[0], "v", np.nanargmin, "bottom", "top"),
     ):
         if not beyond.any():
             continue
@@ -263,13 +270,16 @@ def _mark_outside(
         ax.plot(x[first], np.full(int(first.sum()), edge), marker, color=style.ink(), ms=4, label="_clipped")
         place = int(furthest(values))
         is_late = place > 0.8 * len(values)
-        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": inwards}
-        look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
-        label_edge = edge
+        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points"}
+        label = f"{values[place]:+.3g}"
         if _is_line_near(np.clip(values, *limits), place, limit, is_late=is_late):
-            label_edge = edges[0] + edges[1] - edge
-            look |= {"xytext": (0, 0), "ha": "center", "va": "bottom" if inwards == "top" else "top"}
-        written = ax.annotate(f"{values[place]:+.3g}", (x[place], label_edge), **look)
+            # At the opposite edge, also inside the lane.
+            opposite = edges[0] + edges[1] - edge
+            written = ax.annotate(label, (x[place], opposite), (0, 0), ha="center", va=outwards, **look)
+        elif is_late:
+            written = ax.annotate(label, (x[place], edge), (-6, 0), ha="right", va=inwards, **look)
+        else:
+            written = ax.annotate(label, (x[place], edge), (6, 0), ha="left", va=inwards, **look)
         style.lift(written)
         total += int(beyond.sum())
     return total
@@ -278,7 +288,9 @@ def _mark_outside(
 def _is_line_near(shown: Floats, place: int, limit: float, *, is_late: bool) -> bool:
     """Return whether a lane's line is near its limit where the label of an arrowhead would be."""
     count = len(shown) // 10  # about the width of a label
-    neighbours = shown[max(place - count, 0) : place] if is_late else shown[place + 1 : place + 1 + count]
+    neighbours = shown[place + 1 : place + 1 + count]
+    if is_late:  # the label is at the left
+        neighbours = shown[max(place - count, 0) : place]
     beyond = np.abs(neighbours - limit) < 1e-12 * max(abs(limit), 1.0)  # the same run of outliers
     height = 0.3 * float(np.ptp(shown[np.isfinite(shown)]))  # of a label, about
     return bool(np.any(np.abs(neighbours[~beyond] - limit) < height))
@@ -287,9 +299,8 @@ def _is_line_near(shown: Floats, place: int, limit: float, *, is_late: bool) -> 
 def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:
     """Return the limits of all lanes: of all values, or of 98 % of them if the rest is far outside."""
     finite = values[np.isfinite(values)]
-    low, high = (float(end) for end in np.percentile(finite, [1.0, 99.0]))
-    low = min(low, base)
-    high = max(high, base)
+    low = min(float(np.percentile(finite, 1.0)), base)
+    high = max(float(np.percentile(finite, 99.0)), base)
     all_low = min(float(np.min(finite)), base)
     all_high = max(float(np.max(finite)), base)
     if all_high - all_low <= _FAR * max(high - low, min_range):
@@ -302,7 +313,7 @@ def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float
 def lane_marks(limits: tuple[float, float], base: float) -> dict[float, str]:
     """Return the values to label in a lane: the base, and a round number near the end further from it."""
     low, high = limits
-    end = high if high - base >= base - low else low
+    end = max(high, low, key=lambda limit: abs(limit - base))
     size = abs(end - base)
     power = 10.0 ** np.floor(np.log10(size))
     nice = max(step * power for step in (1.0, 2.0, 3.0, 5.0) if step * power <= 0.98 * size)

@@ -29,7 +29,7 @@ from derivdata.plot.frames import (
 )
 from derivdata.plot.style import DIVERGING, GREY, NO_DATA, PALETTE
 from derivdata.support import times
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats
 from derivdata.support.text import did_you_mean
 from derivdata.tables.frames import require_columns
 from derivdata.tables.panels import panel
@@ -106,9 +106,6 @@ def funding_history(
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
     drawn_venues = _drawn_venues(means, venues, highlight)
     has_others = len(means) > len(drawn_venues)
-    ends = cells.quantile([0.1, 0.9] if has_others else [], axis=1)
-    others = f"80 % of {len(means)} venues"
-    names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in drawn_venues}
     lines = cells[drawn_venues]
     if limits is None:
         limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
@@ -119,31 +116,43 @@ def funding_history(
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
     if engine == "plotly":
-        hover = f"{frames.AT_TIME}<br>%{{y:.2f}} bps per 8 h"
-        area: Any = {"line_width": 0, "fillcolor": "rgba(138, 138, 138, 0.3)", "name": others}
-        traces = [
-            frames.plotly_line(cells.index, edge, hover=hover, fill=fill, showlegend=fill != "none", **area)
-            for fill, edge in zip(("none", "tonexty"), ends.to_numpy(), strict=False)
-        ]
-        for place, (venue, name) in enumerate(names.items()):
-            traces.append(frames.plotly_line(cells.index, cells[venue], name, hover, place))
-        strip = frames.Strip(traces, _RATE, axis={"range": limits})
+        strip = frames.Strip(_history_traces(cells, means, drawn_venues), _RATE, axis={"range": limits})
         return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
     ax = style.axes(ax, size=(8.0, lane_height(len(drawn_venues))))
-    usual = cells.median(axis=1) if has_others else None
-    separator = " " if style.is_narrow(ax) else "\n"  # lanes of narrow figures are one line high
-    labels = [f"{venue}{separator}{means[venue]:+.2f}" for venue in drawn_venues]
+    key = [f"means over {_written(hours)}"]
+    usual = None
+    if has_others:
+        usual = cells.median(axis=1)
+        key.append(f"dotted: median of {len(means)} venues")
+    label = "{}\n{:+.2f}"
+    if style.is_narrow(ax):
+        label = "{} {:+.2f}"  # lanes of narrow figures are one line high
+    labels = [label.format(venue, means[venue]) for venue in drawn_venues]
     marks = lane_marks(limits, 0.0)
     outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
     style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
-    key = [f"means over {_written(hours)}"]
-    if usual is not None:
-        key.append(f"dotted: median of {len(means)} venues")
     if outside:
         key.append(f"▲▼: {outside:,} means outside the scale, the furthest as a number")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
+
+
+def _history_traces(cells: pd.DataFrame, means: pd.Series, drawn_venues: list[str]) -> list[Any]:
+    """Return plotly lines of venues over a band of all venues, if there are more."""
+    hover = f"{frames.AT_TIME}<br>%{{y:.2f}} bps per 8 h"
+    traces = []
+    if len(means) > len(drawn_venues):
+        area: Any = {"line_width": 0, "fillcolor": "rgba(138, 138, 138, 0.3)", "hover": hover}
+        area["name"] = f"80 % of {len(means)} venues"
+        low, high = cells.quantile([0.1, 0.9], axis=1).to_numpy()
+        # Plotly fills between a trace and the one before it.
+        traces.append(frames.plotly_line(cells.index, low, fill="none", showlegend=False, **area))
+        traces.append(frames.plotly_line(cells.index, high, fill="tonexty", showlegend=True, **area))
+    for place, venue in enumerate(drawn_venues):
+        name = f"{venue} ({means[venue]:+.2f})"
+        traces.append(frames.plotly_line(cells.index, cells[venue], name, hover, place))
+    return traces
 
 
 def history_limits(panels: Sequence[xr.DataArray], highlight: int) -> tuple[float, float]:
@@ -213,7 +222,10 @@ def funding_heatmap(
     shown = cells.reindex(columns=rows).to_numpy().T
     finite = shown[~np.isnan(shown)]
     if centre is None:
-        centre = USUAL_BPS if abs(float(np.median(finite)) - USUAL_BPS) < _NEAR else 0.0
+        # Most rates are at the usual level in quiet markets: around 0 all cells would have one colour.
+        centre = USUAL_BPS
+        if abs(float(np.median(finite)) - USUAL_BPS) >= _NEAR:
+            centre = 0.0
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
     paid = style.share(float(np.mean(finite > 0.0)))
     received = style.share(float(np.mean(finite < 0.0)))
@@ -227,8 +239,9 @@ def funding_heatmap(
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
         hover = f"%{{y}}<br>{frames.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h"
+        # Plotly leaves missing cells blank: a second heat map below draws them in grey.
         bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
-        where: Any = {"x": cells.index, "y": [frames.plotly_text(row) for row in rows]}
+        where: Any = {"x": cells.index, "y": list(map(frames.plotly_text, rows))}
         where |= {"xperiod": 3.6e6 * hours, "xperiod0": cells.index[0], "xperiodalignment": "middle"}
         colours: Any = {"colorscale": DIVERGING, "zmin": centre - reach, "zmax": centre + reach}
         grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
@@ -244,14 +257,8 @@ def funding_heatmap(
     colours = {"cmap": cmap, "vmin": centre - reach, "vmax": centre + reach}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     is_venue = np.isin(rows, means.index)
-    for place in map(int, np.flatnonzero(~is_venue)):  # headings
-        ax.axhspan(place, place + 1, color=style.paper(), lw=0)
-        count = sum(_kind(name) == rows[place] for name in means.index)
-        heading = f"{_KINDS.get(rows[place], rows[place])} ({count})"
-        ax.text(edges[0], place + 0.42, heading, fontsize=8, fontweight="bold", va="center")
-    ax.set_yticks(
-        np.flatnonzero(is_venue) + 0.5, [row for row, venue in zip(rows, is_venue, strict=True) if venue]
-    )
+    _write_headings(ax, rows, is_venue, edges[0])
+    ax.set_yticks(np.flatnonzero(is_venue) + 0.5, np.array(rows)[is_venue])
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
@@ -265,11 +272,23 @@ def funding_heatmap(
     return finish(ax, table, data, source=source)
 
 
+def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timestamp) -> None:
+    """Write the kind and the number of venues into the rows of headings, from `left` on."""
+    counts = pd.Series(rows)[is_venue].map(_kind).value_counts()
+    for place in map(int, np.flatnonzero(~is_venue)):
+        ax.axhspan(place, place + 1, color=style.paper(), lw=0)  # the row's cells are grey, as without a rate
+        kind = rows[place]
+        heading = f"{_KINDS.get(kind, kind)} ({counts[kind]})"
+        ax.text(left, place + 0.42, heading, fontsize=8, fontweight="bold", va="center")
+
+
 def _colour_key(centre: float, *, has_gaps: bool) -> str:
     """Describe the colours of the heat map."""
-    level = f"the usual {centre:+g} bp" if centre else "0"
+    level = "0"
+    if centre:
+        level = f"the usual {centre:+g} bp"
     key = f"orange: above {level}; white: {level}; purple: below it"
-    return f"{key}; grey: no rate" if has_gaps else key
+    return key + "; grey: no rate" * has_gaps
 
 
 def _thin_names(ax: Axes) -> None:
@@ -284,30 +303,35 @@ def _thin_names(ax: Axes) -> None:
         ax.tick_params(axis="y", labelsize=6)
     step = 1 + int(len(places) * line // height)
     if step > 1:
+        # From the top, so that the venue with the highest rate keeps its name.
         names = [label.get_text() for label in ax.get_yticklabels()]
         ax.set_yticks(places[::-1][::step], names[::-1][::step])
 
 
 def _rows(venues: list[str], *, by_kind: bool) -> list[str]:
     """Return the rows from the bottom up, with a heading above the venues of each kind if several."""
-    kinds = [_kind(name) for name in venues]
-    if not by_kind or len(set(kinds)) < 2:
+    of_kind: dict[str, list[str]] = {}
+    for venue in venues:
+        of_kind.setdefault(_kind(venue), []).append(venue)
+    if not by_kind or len(of_kind) < 2:
         return venues
     rows: list[str] = []
-    for kind in sorted(set(kinds), reverse=True):
-        rows += [venue for venue, venue_kind in zip(venues, kinds, strict=True) if venue_kind == kind]
-        rows.append(kind)
+    for kind in sorted(of_kind, reverse=True):
+        rows += [*of_kind[kind], kind]
     return rows
 
 
 def _kind(venue: str) -> str:
     """Return the kind of a venue in capitals, so that it cannot equal the name of a venue."""
-    return (tables.VENUES[venue].kind if venue in tables.VENUES else "other").upper()
+    if venue not in tables.VENUES:
+        return "OTHER"
+    return tables.VENUES[venue].kind.upper()
 
 
 def _ends(means: pd.Series) -> str:
     """Return a description of the venues with the highest and the lowest mean rate."""
-    top, bottom = (f"({means.iloc[place]:+.2f})" for place in (0, -1))
+    top = f"({means.iloc[0]:+.2f})"
+    bottom = f"({means.iloc[-1]:+.2f})"
     if len(means) == 1:
         return f"{means.index[0]} pays {top}"
     return f"longs on {means.index[0]} pay most {top}, on {means.index[-1]} least {bottom}"
@@ -343,8 +367,9 @@ def _averaged(
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
         intervals = [frame.index[frame[venue].notna()].to_series().diff().median() for venue in frame]
         longest = pd.Series(intervals, dtype="timedelta64[ns]").max() / pd.Timedelta(1, "h")
-        fitting = [n for n, width in STEPS.items() if hours <= max_steps * width and width >= 0.99 * longest]
-        step = fitting[0] if fitting else "1D"
+        # 1 % less than the interval, which varies by seconds. NaN if no venue has two rates: a step of a day.
+        min_width = np.maximum(hours / max_steps, 0.99 * longest)
+        step = next((name for name, width in STEPS.items() if width >= min_width), "1D")
     width = times.length(step, "step")
     if not width:
         raise ValueError(f"step must be longer than 0, got {step!r}")
@@ -352,7 +377,9 @@ def _averaged(
 
 
 def _written(hours: float) -> str:
-    return f"{hours:g} h" if hours < 24 else f"{hours / 24:g} d"
+    if hours < 24:
+        return f"{hours:g} h"
+    return f"{hours / 24:g} d"
 
 
 @figure_function
@@ -402,8 +429,9 @@ def carry(
         )
     [of] = outcomes
     levels = {result.attrs.get("level") for result in results}
-    level = levels.pop() if len(levels) == 1 else None
-    share = style.share(level) if level is not None else "interval"
+    share = "interval"
+    if len(levels) == 1 and None not in levels:
+        share = style.share(levels.pop())
     if kind == "hold":
         rows = rows.sort_values("hold_hours", ignore_index=True)
         ax = _by_hold(rows, of, share, ax)
@@ -414,9 +442,12 @@ def carry(
 
 
 def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
-    symbols = list(rows["symbol"].unique()) if "symbol" in rows else []
-    of_one = f" {symbols[0]}" if len(symbols) == 1 else ""
-    names = rows["name"].str.removeprefix(f"{of_one.strip()} ") if of_one else rows["name"]
+    names = rows["name"]
+    of_one = ""
+    if "symbol" in rows and rows["symbol"].nunique() == 1:
+        symbol = rows["symbol"].iloc[0]
+        of_one = f" {symbol}"
+        names = names.str.removeprefix(f"{symbol} ")  # the title has the symbol
     ax, place = style.rows(ax, list(names), 0.3)
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.6, label=f"{share} of outcomes")
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], mew=1.5, ms=6.5, label="before costs")
@@ -424,11 +455,14 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     at_right: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
     look: dict[str, Any] = {"fontsize": 8, "va": "center", "annotation_clip": False}
     for row, chance in zip(place, rows["probability_net_positive"], strict=True):
-        words = style.share(chance) if np.isfinite(chance) else "no interval"
+        words = "no interval"
+        if np.isfinite(chance):
+            words = style.share(chance)
         ax.annotate(words, (1.0, row), (4, 0), **at_right, **look)
     ax.axvline(0, color=GREY, lw=1.0)
-    holds = rows["hold_hours"].unique()
-    held = f" held {holds[0] / 24:.3g} days" if len(holds) == 1 else ""
+    held = ""
+    if rows["hold_hours"].nunique() == 1:
+        held = f" held {rows['hold_hours'].iloc[0] / 24:.3g} days"
     clear = int((rows["net_bps"] > 0).sum()) or "None"
     title = f"{clear} of {len(rows)}{of_one} pairs{held} are forecast to clear their costs, {of}"
     ax.annotate("P(> 0)", (1.0, -0.6), (4, 3), **at_right, **(look | {"va": "bottom"}))
@@ -450,7 +484,8 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax = style.axes(ax)
     days = rows["hold_hours"].to_numpy() / 24.0
     net = rows["net_bps"].to_numpy()
-    low, high = rows["net_low_bps"].to_numpy(), rows["net_high_bps"].to_numpy()
+    low = rows["net_low_bps"].to_numpy()
+    high = rows["net_high_bps"].to_numpy()
     ax.vlines(days, low, high, color=GREY, lw=3.0, label=f"{share} of outcomes")
     # Means between two holding times are linear in days. On the log axis they are curves, drawn as such, so
     # that the line crosses zero where `breakeven_days` says.
@@ -467,9 +502,13 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     cost = float(rows["gross_bps"].iloc[-1] - net[-1])
     even = breakeven_days(days, net)
     paid = f"does not pay the costs of {cost:.3g} bps within {days[-1]:.3g} days"
+    key = f"bars: {share} of outcomes"
     if np.isfinite(even):
-        time = f"{'after' if even > days[0] else 'within'} {even:.3g} days"
+        time = f"within {even:.3g} days"
+        if even > days[0]:
+            time = f"after {even:.3g} days"
         paid = f"pays the costs of {cost:.3g} bps {time}"
+        key += "; dotted: costs are paid"
         ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=time)
     title = f"Long {rows['name'].iloc[0].replace(' / ', ', short ')}: the mean forecast {paid}"
     style.dress(ax, title=title, x="holding time [days], log scale", y=f"carry, {of}\n[bps of one leg]")
@@ -477,7 +516,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax.set_xlim(days[0] / 1.35, days[-1] * 1.5)
     ax.set_xticks(days, [f"{day:.3g}" for day in days])
     ax.minorticks_off()
-    style.note(ax, f"bars: {share} of outcomes" + "; dotted: costs are paid" * bool(np.isfinite(even)))
+    style.note(ax, key)
     style.label_ends(ax, [(gross[-1], "before costs", PALETTE[1]), (net[-1], "after costs", PALETTE[0])])
     return ax
 
@@ -490,9 +529,11 @@ def _limit_to_means(ax: Axes, days: Floats, low: Floats, high: Floats, means: Fl
     top = min(float(np.nanmax(np.append(high, means))), float(np.max(means)) + span)
     margin = 0.08 * (top - bottom)
     ax.set_ylim(bottom - margin, top + margin)
-    for end, edge, shift in ((high, 1.0, -9), (low, 0.0, 9)):
+    for end, outside, edge, shift in (
+        (high, high > top + margin, 1.0, -9),
+        (low, low < bottom - margin, 0.0, 9),
+    ):
         style.mark_clipped(ax, days, end)
-        outside = end > top + margin if edge else end < bottom - margin
         for day, value in zip(days[outside], end[outside], strict=True):
             look: dict[str, Any] = {"fontsize": 8, "color": style.ink(), "ha": "left", "va": "center"}
             where: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points"}
@@ -556,15 +597,22 @@ def cumulative_funding(
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     times = rates["time"].values
     lines = {"integral_bps": accrued.to_series()}
-    paid = None if settled is None else _payments(settled, symbol, venue)
+    paid = None
+    sources: list[Any] = [sampled]
+    if settled is not None:
+        paid = _payments(settled, symbol, venue)
+        sources.append(settled)
     # All sums are at one time, so that they differ by the last value of the lower axes.
     end = _last_of_both(accrued, paid)
     total = _last(accrued.sel(time=slice(None, end)))
-    upper, lower = (style.axes(ax), None) if paid is None else style.strips(ax, 3.0, 1.2)
+    if paid is None:
+        upper = lowest = style.axes(ax)
+    else:
+        upper, lowest = style.strips(ax, 3.0, 1.2)
     upper.plot(times, accrued, color=PALETTE[5], lw=3.0, label="samples × time")
     ends = [(total, f"samples × time {total:+.1f}", PALETTE[5])]
     amount = total
-    if paid is not None and lower is not None:
+    if paid is not None:
         amount = _last(paid.sel(time=slice(None, end)))
         ends.append((amount, f"payments {amount:+.1f}", PALETTE[1]))
         # Dashed, as both lines nearly coincide.
@@ -572,14 +620,16 @@ def cumulative_funding(
         look["ls"] = (0, (4, 3))
         upper.step(paid["time"].values, paid, **look)
         lines["payments_bps"] = paid.to_series()
-        _difference(lower, lines)
+        _difference(lowest, lines)
     if naive:
         added = rates.cumsum("time").where(rates.notnull())
-        most = float(accrued.max())
-        excess = f"\n({float(added.max()) / most:.2g} × too much)" if most > 0 else ""
         wrong = _last(added.sel(time=slice(None, end)))
+        label = f"naive sum {wrong:+,.1f}"
+        most = float(accrued.max())
+        if most > 0:
+            label += f"\n({float(added.max()) / most:.2g} × too much)"
         upper.plot(times, added, color=GREY, lw=1.4, ls=":", label="naive sum")
-        ends.append((wrong, f"naive sum {wrong:+,.1f}{excess}", GREY))
+        ends.append((wrong, label, GREY))
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     days = (end - times[0]) / np.timedelta64(1, "D")
@@ -589,12 +639,9 @@ def cumulative_funding(
         title += f", samples give {total:.1f}"
     style.dress(upper, title=title, y="paid by a long\n[bps]", form="number")
     style.label_ends(upper, ends)
-    lowest = upper if lower is None else lower
     style.utc_axis(lowest)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
-    return finish(
-        upper, table, sampled, *([] if settled is None else [settled]), source=source, lowest=lowest
-    )
+    return finish(upper, table, *sources, source=source, lowest=lowest)
 
 
 def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
@@ -609,7 +656,7 @@ def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
 def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:
     if "exchange" not in rates.dims:
         raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, rates.dims))}")
-    venues = [str(name) for name in rates["exchange"].values]
+    venues = list(map(str, rates["exchange"].values))
     if venue not in venues:
         raise ValueError(f"{venue=}: the data has {', '.join(venues)}{did_you_mean(venue, venues)}")
     return rates.sel(exchange=venue)
@@ -627,27 +674,32 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
 
 def _last_of_both(accrued: xr.DataArray, paid: xr.DataArray | None) -> np.datetime64:
     """Return the last time with a sample and, if there are payments, with a payment too."""
-    end: np.datetime64 = accrued["time"].values[-1]
+    stamps = accrued["time"].values
     if paid is not None:
         both, _ = xr.align(accrued.dropna("time"), paid.dropna("time"), join="inner")
-        end = both["time"].values[-1] if both.sizes["time"] else end
+        if both.sizes["time"]:
+            stamps = both["time"].values
+    end: np.datetime64 = stamps[-1]
     return end
 
 
 def _last(line: xr.DataArray) -> float:
     finite = line.dropna("time")
-    return float(finite.isel(time=-1)) if finite.size else float("nan")
+    if not finite.size:
+        return float("nan")
+    return float(finite.isel(time=-1))
 
 
 def _results(forecast: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
     """Return the forecasts as a list, checked to be results of `forecast_carry`."""
-    results = [forecast] if isinstance(forecast, xr.Dataset) else list(forecast)
-    for result in results:
+    if isinstance(forecast, xr.Dataset):
+        forecast = [forecast]
+    for result in forecast:
         require_variables(result, "forecast", _NUMBERS)
-        missing = [name for name in ("long", "short") if name not in result.coords]
-        if missing:
-            raise ValueError(f"forecast has no coordinate {missing[0]!r}: pass the result of forecast_carry")
-    return results
+        for name in ("long", "short"):
+            if name not in result.coords:
+                raise ValueError(f"forecast has no coordinate {name!r}: pass the result of forecast_carry")
+    return list(forecast)
 
 
 def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
@@ -660,12 +712,14 @@ def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
             # `to_dataframe` takes a hundred times as long for a single row.
             row = {name: [variable.values[()]] for name, variable in result.variables.items()}
             frames.append(pd.DataFrame(row))
-    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
+    no_pair = pd.DataFrame(columns=["net_bps"])
+    rows = pd.concat(frames or [no_pair], ignore_index=True)
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:
         raise ValueError("no pair has a forecast; its status has the reason (1: too few past decisions)")
     for name, of in {"net": "net", "gross": "gross", "low": "net_low", "high": "net_high"}.items():
         rows[f"{name}_apr"] = convert(rows[f"{of}_bps"], "bps", "apr", hours=rows["hold_hours"])
-    legs = rows["long"].astype(str) + " / " + rows["short"].astype(str)
-    rows["name"] = (rows["symbol"].astype(str) + " " if "symbol" in rows else "") + legs
+    rows["name"] = rows["long"].astype(str) + " / " + rows["short"].astype(str)
+    if "symbol" in rows:
+        rows["name"] = rows["symbol"].astype(str) + " " + rows["name"]
     return rows

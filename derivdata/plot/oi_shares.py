@@ -25,6 +25,10 @@ _MIN_POINTS = 24
 _BILLION = 1e9
 
 
+_TOP = {"share": 7, "trend": 15}
+"""Number of venues drawn unless `top` is given."""
+
+
 @figure_function
 def open_interest(
     data: Rates | xr.Dataset,
@@ -84,18 +88,20 @@ def open_interest(
     only_for(kind, ("level",), price=price)
     only_for(kind, ("share", "trend"), top=top)
     only_for(kind, ("trend",), window=window)
+    if top is None:
+        top = _TOP.get(kind, 0)
     if kind == "trend":
-        lowest, main, table = _trends(data, symbol, 15 if top is None else top, window, ax)
+        main, table = _trends(data, symbol, top, window, ax)
     elif isinstance(data, xr.Dataset):
         raise ValueError(f"kind={kind!r} needs the table oi_history or its panel, got a Dataset of trends")
     elif kind == "share":
-        lowest, main, table = _bands(data, symbol, 7 if top is None else top, ax)
+        main, table = _bands(data, symbol, top, ax)
     else:
-        lowest, main, table = _levels(data, price, symbol, ax)
-    return finish(main, table, data, price, source=source, lowest=lowest)
+        main, table = _levels(data, price, symbol, ax)
+    return finish(main, table, data, price, source=source)
 
 
-def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, Axes, pd.DataFrame]:
+def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, pd.DataFrame]:
     """Draw the shares of venues, stacked, with their concentration in the title."""
     share, symbol = _shares(data, symbol)
     ax = style.axes(ax)
@@ -111,8 +117,10 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     finite = hhi.dropna()
     concentration = ""
     if len(finite):
-        equal, before = (f"{10_000 / finite.iloc[place]:.1f}" for place in (-1, 0))
-        concentration = f"; as concentrated as {equal} equal venues, {before} at the start"
+        # The inverse of the index is the number of equal venues that would have the same index.
+        equal = 10_000 / finite
+        concentration = f"; as concentrated as {equal.iloc[-1]:.1f} equal venues"
+        concentration += f", {equal.iloc[0]:.1f} at the start"
     title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest{concentration}"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
@@ -121,29 +129,31 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     style.label_ends(ax, list(zip(middle, words, colors, strict=True)))
     style.utc_axis(ax)
     table = long_table(frame[list(order)], "time", "exchange", "share")
-    return ax, ax, table.assign(hhi_10000=table["time"].map(hhi))
+    return ax, table.assign(hhi_10000=table["time"].map(hhi))
 
 
 def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
     """Return the colours of bars: full if the trend is significant, else pale with an edge."""
-    from matplotlib.colors import to_rgba
+    from matplotlib.colors import to_rgba_array
 
-    colors = [LONG if value >= 0 else SHORT for value in change]
+    colors = np.where(change >= 0, LONG, SHORT)
     if is_sure:
         return {"color": colors}
-    return {"color": [to_rgba(color, 0.45) for color in colors], "edgecolors": colors, "lw": 1.0}
+    return {"color": to_rgba_array(colors, 0.45), "edgecolors": colors, "lw": 1.0}
 
 
 def _share_trends(
     data: Rates | xr.Dataset, symbol: str | None, window: str | pd.Timedelta | None
 ) -> tuple[xr.Dataset, str, float]:
     """Return the trends of shares with their status, the symbol, and the length of the changes [days]."""
-    days = None if window is None else times.length(window, "window") / pd.Timedelta(1, "D")
-    if days == 0.0:
-        raise ValueError(f"window must be longer than 0, got {window!r}")
+    days = 0.0
+    if window is not None:
+        days = times.length(window, "window") / pd.Timedelta(1, "D")
+        if not days:
+            raise ValueError(f"window must be longer than 0, got {window!r}")
     if isinstance(data, xr.Dataset):
         trend, symbol = style.one_symbol(data, symbol)
-        data_days = None
+        data_days = 1.0  # the window of a result is not known: slopes are per day
     else:
         share, symbol = _shares(data, symbol)
         stamps = share["time"].values
@@ -153,23 +163,23 @@ def _share_trends(
             trend = trend.assign(change=share_change(share))
     if "status" not in trend:
         trend = trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
-    return trend, symbol, days or data_days or 1.0
+    return trend, symbol, days or data_days
 
 
 def _trends(
-    data: Rates | xr.Dataset, symbol: str | None, top: int, window: str | pd.Timedelta | None, ax: Axes | None
-) -> tuple[Axes, Axes, pd.DataFrame]:
+    data: Rates | xr.Dataset,
+    symbol: str | None,
+    top: int,
+    window: str | pd.Timedelta | None,
+    ax: Axes | None,
+) -> tuple[Axes, pd.DataFrame]:
     """Draw the change of share of each venue as bars."""
     # 1. The largest changes, in percentage points.
     trend, symbol, length = _share_trends(data, symbol, window)
-    changes = trend["change"] if "change" in trend else length * trend["slope"]
-    columns = ["slope", "low", "high", "status"]
-    frame = (
-        trend[columns]
-        .to_dataframe()[columns]
-        .assign(change=changes.to_series())
-        .dropna(subset=["slope", "change"])
-    )
+    if "change" not in trend:
+        trend = trend.assign(change=length * trend["slope"])
+    columns = ["slope", "low", "high", "status", "change"]
+    frame = trend[columns].to_dataframe()[columns].dropna(subset=["slope", "change"])
     if frame.empty:
         raise ValueError("no venue has a trend: shares need three points or more")
     frame[["slope", "low", "high", "change"]] *= 100.0
@@ -189,27 +199,23 @@ def _trends(
             style.bars(ax, place[rows], change, 0.66, horizontal=True, label=words, **colours)
     reach = float(shown["change"].abs().max()) or 1.0
     for row, (change, is_sure) in enumerate(zip(shown["change"], sure, strict=True)):
-        text = f"{change:+.2f}{' *' if is_sure else ''}"
-        look: dict[str, Any] = {"va": "center", "ha": "left" if change >= 0 else "right", "fontsize": 8}
-        ax.text(change + np.copysign(0.02 * reach, change), row, text, **look)
+        text = f"{change:+.2f}{' *' * is_sure}"
+        side = "left" if change >= 0 else "right"
+        ax.text(change + np.copysign(0.02 * reach, change), row, text, va="center", ha=side, fontsize=8)
     ax.axvline(0, color=GREY, lw=1.0)
     low = min(float(shown["change"].min()), 0.0)
     high = max(float(shown["change"].max()), 0.0)
     margin = 0.22 * (high - low)  # space for the numbers at the ends of bars
     ax.set_xlim(low - margin, high + margin)
     # 3. Title and labels.
-    gain = shown["change"].iloc[0]
-    loss = shown["change"].iloc[-1]
-    moved = [f"{shown.index[0]} gained {gain:.2g} points of share"] if gain > 0 else []
-    moved += [f"{shown.index[-1]} lost {-loss:.2g}"] if loss < 0 else []
-    span = "a day" if length == 1.0 else f"in {length:.3g} days"
-    title = f"{symbol}: {', '.join(moved) or 'no share changed'} {span}"
-    if moved and not sure.any():
-        title += ", but no trend is significant"
-    elif moved:
-        title += f"; {int(sure.sum())} of {len(shown)} trends are significant"
-    few = f"; {len(shown)} of {len(frame)} venues" if len(shown) < len(frame) else ""
-    style.dress(ax, title=title, x=f"change of share [percentage points {span}]{few}", grid="x")
+    span = f"in {length:.3g} days"
+    if length == 1.0:
+        span = "a day"
+    title = f"{symbol}: {_largest_moves(shown['change'], sure, span)}"
+    label = f"change of share [percentage points {span}]"
+    if len(shown) < len(frame):
+        label += f"; {len(shown)} of {len(frame)} venues"
+    style.dress(ax, title=title, x=label, grid="x")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     pale = "pale: trend not significant (95 %), or too little data"
@@ -218,7 +224,24 @@ def _trends(
     table = shown.rename(
         columns={"slope": "trend_pp", "low": "low_pp", "high": "high_pp", "change": "change_pp"}
     )
-    return ax, ax, table.rename_axis("exchange").reset_index().assign(days=length)
+    return ax, table.rename_axis("exchange").reset_index().assign(days=length)
+
+
+def _largest_moves(change: pd.Series, sure: pd.Series, span: str) -> str:
+    """Describe the largest gain and loss [percentage points] of changes in falling order."""
+    gain = change.iloc[0]
+    loss = change.iloc[-1]
+    moves = []
+    if gain > 0:
+        moves.append(f"{change.index[0]} gained {gain:.2g} points of share")
+    if loss < 0:
+        moves.append(f"{change.index[-1]} lost {-loss:.2g}")
+    if not moves:
+        return f"no share changed {span}"
+    words = f"{', '.join(moves)} {span}"
+    if not sure.any():
+        return f"{words}, but no trend is significant"
+    return f"{words}; {int(sure.sum())} of {len(change)} trends are significant"
 
 
 def share_change(share: xr.DataArray) -> xr.DataArray:
@@ -232,7 +255,7 @@ def share_change(share: xr.DataArray) -> xr.DataArray:
 
 def _levels(
     data: Rates, price: Rates | None, symbol: str | None, ax: Axes | None
-) -> tuple[Axes, Axes, pd.DataFrame]:
+) -> tuple[Axes, pd.DataFrame]:
     """Draw the open interest of all venues in USD and, with prices, in coins."""
     share, symbol = _shares(data, symbol)
     present = share["exchange"].values
@@ -243,11 +266,14 @@ def _levels(
         level = style.median_price(price, symbol).reindex(time=panel["time"].values)
         lines |= {"oi_coins": total / level, "price_usd": level}
     ax = style.axes(ax, size=(8.0, 4.0))
-    names = ("in USD", "in coins", "price")
-    changes = [_change(line) for line in lines.values()]
-    of = f"{len(present)} venue{'s' if len(present) != 1 else ''}"
-    texts = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False) if change)
-    title = f"{symbol}: open interest of {of}" + (f": {texts}" if texts else "")
+    title = f"{symbol}: open interest of {len(present)} venue{'s' * (len(present) != 1)}"
+    changes = []
+    for name, line in zip(("in USD", "in coins", "price"), lines.values(), strict=False):
+        change = _change(line)
+        if change:
+            changes.append(f"{name} {change}")
+    if changes:
+        title += f": {', '.join(changes)}"
     if price is None:
         ax.plot(total["time"], total / _BILLION, color=PALETTE[0], lw=1.4)
         style.dress(ax, title=title, y="open interest [billion USD]", form="number")
@@ -257,22 +283,22 @@ def _levels(
         style.legend(ax, "above")
     style.utc_axis(ax)
     table = pd.DataFrame({name: line.to_series() for name, line in lines.items()})
-    return ax, ax, table.rename_axis("time").reset_index()
+    return ax, table.rename_axis("time").reset_index()
 
 
 def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> None:
     """Draw each line as its change since its first value, labelled with its latest level."""
-    words = ("open interest: {} B USD", f"open interest: {{}} {symbol}", "price: {} USD")
-    looks: tuple[dict[str, Any], ...] = (
-        {"color": PALETTE[0], "lw": 1.3},
-        {"color": PALETTE[1], "lw": 2.0},
-        {"color": GREY, "lw": 1.2, "ls": "--"},
-    )
-    for (name, line), text, look in zip(lines.items(), words, looks, strict=True):
+    kinds: dict[str, tuple[str, float, dict[str, Any]]] = {
+        "oi_usd": ("open interest: {} B USD", _BILLION, {"color": PALETTE[0], "lw": 1.3}),
+        "oi_coins": (f"open interest: {{}} {symbol}", 1.0, {"color": PALETTE[1], "lw": 2.0}),
+        "price_usd": ("price: {} USD", 1.0, {"color": GREY, "lw": 1.2, "ls": "--"}),
+    }
+    for name, (text, unit, look) in kinds.items():
+        line = lines[name]
         finite = line.dropna("time")
         if not finite.sizes["time"] or not float(finite[0]) > 0:
-            continue
-        last = float(finite[-1]) / (_BILLION if name == "oi_usd" else 1.0)
+            continue  # no change without a positive first value
+        last = float(finite[-1]) / unit
         ax.plot(line["time"], line / float(finite[0]) - 1.0, label=text.format(style.number(last)), **look)
     ax.axhline(0, color=GREY, lw=0.8)
 
@@ -304,8 +330,11 @@ def trend_of(share: xr.DataArray) -> xr.Dataset:
     """
     stamps = share["time"].values
     hours = (stamps[-1] - stamps[0]) / np.timedelta64(1, "h")
-    fitting = [name for name, width in STEPS.items() if hours / width >= _MIN_POINTS]
-    return analysis.share_trend(share.resample(time=fitting[-1] if fitting else "1h").mean())
+    step = "1h"
+    for name, width in STEPS.items():
+        if hours / width >= _MIN_POINTS:
+            step = name
+    return analysis.share_trend(share.resample(time=step).mean())
 
 
 def _shares(data: Rates, symbol: str | None) -> tuple[xr.DataArray, str]:

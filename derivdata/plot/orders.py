@@ -28,12 +28,22 @@ _MANY = 500
 """Number of orders from which on a dot is the sum of a step, because dots of orders would overlap."""
 _DOTS = 24
 """Approximate number of such steps in the window."""
-_DOT_MINUTES = (1, 2, 5, 10, 15, 30, *(60 * hours for hours in (1, 2, 3, 4, 6, 8, 12)))
-_SIZES = (1e4, 1e5, 1e6, 1e7)
+_DOT_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720)
+_SIZES = {1e4: "10 k USD", 1e5: "100 k USD", 1e6: "1 M USD", 1e7: "10 M USD"}
+"""Values of the dots in the key [USD]."""
 _FLATTENS = 3.0
 """A bar that is this many times as high as the next gives the bars a square-root scale."""
-_STEPS = ((1.0, 1), (3.0, 5), *((72.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
-"""Maximum length of the window [h] and step of the bars [minutes], for at most 72 bars."""
+_STEPS = (
+    (1, 1, "minute"),
+    (3, 5, "5 minutes"),
+    (72, 60, "hour"),
+    (144, 120, "2 hours"),
+    (288, 240, "4 hours"),
+    (576, 480, "8 hours"),
+    (864, 720, "12 hours"),
+    (np.inf, 1440, "24 hours"),
+)
+"""Maximum length of the window [h] and step of the bars [minutes], for about 72 bars or less."""
 
 
 @figure_function
@@ -87,52 +97,50 @@ def liquidations(
     """
     events = _orders(events)
     first, last = _span(events, start, end)
-    heights = (3.6, 2.4, 0.3) if price is None else (1.3, 3.2, 2.2, 0.3)
-    height = 6.0 if price is None else 7.2
-    assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
-    value = float(events["value_usd"].sum())
-    longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
-    words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
-    title = f"{assets if len(assets) < 40 else 'Many symbols'}: {words}"
+    title = _liquidations_title(events)
     names, dots, dot_step = _dots(events, top, last - first)
     sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
     margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
     limits = first - margin, last + margin
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
-    lines = [] if price is None else [style.median_price(price).sel(time=slice(first, last))]
+    height = 6.0
+    heights: tuple[float, ...] = (3.6, 2.4, 0.3)
+    lines = []
+    if price is not None:
+        height = 7.2
+        heights = (1.3, 3.2, 2.2, 0.3)
+        lines.append(style.median_price(price).sel(time=slice(first, last)))
     price_label = _price_label(price)
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
         hover = f"{frames.AT_TIME}<br>%{{y:,.2f}} USD"
-        strips = []
+        drawn = []
         for line in lines:
             trace = frames.plotly_line(line["time"], line, "price", hover, 4, showlegend=False)
-            strips.append(frames.Strip([trace], price_label))
-        strips += [_raster_of(names, dots, dot_step), _sums_of(*sums), _coverage_of(coverage, limits)]
-        strips = [strip._replace(height=share) for strip, share in zip(strips, heights, strict=True)]
+            drawn.append(frames.Strip([trace], price_label))
+        drawn += [_raster_of(names, dots, dot_step), _sums_of(*sums), _coverage_of(coverage, limits)]
+        strips = [strip._replace(height=share) for strip, share in zip(drawn, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
-    gap = 0.12 if _is_low(ax) else 0.08  # a legend needs a line between two axes
+    gap = 0.08
+    if _is_low(ax):
+        gap = 0.12  # a legend needs a line between two axes
     *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=gap)
-    _raster(raster, dots)
-    for (_, color), name in zip(_SIDES, sums[0], strict=True):
-        raster.scatter([], [], s=40.0, color=color, alpha=0.8, lw=0, label=name)
-    label = f"venue\n[sums of {dot_step}]" if dot_step else "venue"
-    style.dress(raster, title="" if upper else title, y=label)
-    style.legend(raster, "above", handletextpad=0.2)
-    raster.set_yticks(range(len(names)), names)
-    raster.set(ylim=(len(names) - 0.4, -0.9), xlim=limits)
+    _raster(raster, dots, list(sums[0]))
     for highest, line in zip(upper, lines, strict=True):
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
         style.dress(highest, title=title, y=price_label, form="number")
-    for (_, color), value in zip(_SIDES, sums[0].values(), strict=True):
-        style.bars(bars, value.index, value, sums[1], centred=False, color=color)
-    bars.axhline(0, color=GREY, lw=0.8)
-    is_root = _is_flattened(sums[0])
-    style.dress(bars, y=sums[2] + "\n√ scale" * is_root, form="size")
-    if is_root:
-        _root_scale(bars, sums[0])
+        title = ""  # the title is above the highest strip only
+    label = "venue"
+    if dot_step:
+        label += f"\n[sums of {dot_step}]"
+    style.dress(raster, title=title, y=label)
+    style.legend(raster, "above", handletextpad=0.2)
+    raster.set_yticks(range(len(names)), names)
+    # The first row needs space above it, as the dots of shorts are above the middle of a row.
+    raster.set(ylim=(len(names) - 0.4, -0.9), xlim=limits)
+    _bars(bars, *sums)
     _size_key(bars, dots)
     _coverage(seen, coverage)
     style.utc_axis(seen)
@@ -148,15 +156,26 @@ def _price_label(price: Rates | None) -> str:
     return f"{symbols[0]} price\n[USD]" if len(symbols) == 1 else "price\n[USD]"
 
 
+def _liquidations_title(events: pd.DataFrame) -> str:
+    assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
+    if len(assets) >= 40:
+        assets = "Many symbols"
+    value = float(events["value_usd"].sum())
+    if not value:
+        return f"{assets}: no liquidation"
+    longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value
+    return f"{assets}: {value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs"
+
+
 def _orders(events: pd.DataFrame) -> pd.DataFrame:
     """Return orders unchanged, or the table ``liquidations_history`` with one row per side."""
     if "long_usd" not in events.columns:
         others = ("time", "symbol", "exchange", "side")
-        if "value_usd" not in events.columns or not set(others) <= set(events.columns):
-            lacking = ", ".join(name for name in (*others, "value_usd") if name not in events.columns)
+        lacking = [name for name in (*others, "value_usd") if name not in events.columns]
+        if lacking:
             raise ValueError(
                 "events in plot.liquidations: expected the table liquidations_events or "
-                f"liquidations_history, got a table without {lacking}; "
+                f"liquidations_history, got a table without {', '.join(lacking)}; "
                 "request dd.liquidations.events or dd.liquidations.history"
             )
         require_columns(events, "events", ("value_usd",), others=others)
@@ -193,46 +212,56 @@ def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[st
     The largest dots are first, so that small ones are on top.
     """
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
-    names = [str(name) for name in total.index[:top]]
+    names = list(map(str, total.index[:top]))
     if len(total) > top:
         names.append(f"{len(total) - top} others")
-    place = {name: row for row, name in enumerate(names)}
+    place = pd.Series(range(len(names)), index=names)
     # 1. A dot per order, or per step of a row and side, in the middle of the step.
     dots = events[["side", "value_usd"]].assign(time=_times(events), venue=events["exchange"].astype(str))
     dots["row"] = dots["venue"].map(place).fillna(len(names) - 1).astype(np.float64)
     step = ""
     if len(events) >= _MANY:
-        fitting = [minutes for minutes in _DOT_MINUTES if _DOTS * pd.Timedelta(minutes, "min") <= window]
-        minutes = fitting[-1] if fitting else _DOT_MINUTES[0]
-        step = f"{minutes} min" if minutes < 60 else f"{minutes // 60} h"
+        longest = window / _DOTS / pd.Timedelta(1, "min")
+        minutes = max((n for n in _DOT_MINUTES if n <= longest), default=_DOT_MINUTES[0])
+        step = f"{minutes // 60} h"
+        if minutes < 60:
+            step = f"{minutes} min"
         length = pd.Timedelta(minutes, "min")
         dots["venue"] = dots["row"].map(dict(enumerate(names)))
         dots["time"] = dots["time"].dt.floor(length) + length / 2
         keys = ["row", "venue", "side", "time"]
         dots = dots.groupby(keys, as_index=False, observed=True)["value_usd"].sum()
-    # 2. Areas.
-    largest = float(dots["value_usd"].max()) if len(dots) else 1.0
+    # 2. Areas. They grow as the square root of the value, or the smallest orders would be invisible.
     dots = dots.sort_values("value_usd", ascending=False)
-    dots["area"] = np.maximum(_LARGEST * np.sqrt(dots["value_usd"] / largest), _SMALLEST)
+    dots["area"] = np.maximum(_LARGEST * np.sqrt(dots["value_usd"] / _largest(dots)), _SMALLEST)
     return names, dots, step
 
 
-def _raster(ax: Axes, dots: pd.DataFrame) -> None:
-    """Draw one row of dots per venue."""
+def _largest(dots: pd.DataFrame) -> float:
+    """Return the value of the largest dot [USD]; 1 without dots."""
+    return float(dots["value_usd"].max()) if len(dots) else 1.0
+
+
+def _raster(ax: Axes, dots: pd.DataFrame, labels: list[str]) -> None:
+    """Draw one row of dots per venue; `labels` are those of longs and shorts in the legend."""
     for (side, color), shift in _SHIFTS.items():
         of_side = dots[dots["side"] == side]
         where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
         ax.scatter(*where, color=color, alpha=0.9, lw=0, rasterized=True)
+    # Dots differ in size, so the legend has dots of its own.
+    for (_, color), label in zip(_SIDES, labels, strict=True):
+        ax.scatter([], [], s=40.0, color=color, alpha=0.8, lw=0, label=label)
 
 
 def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
     """Write a key of the sizes of the dots above the axes below them."""
-    largest = float(dots["value_usd"].max()) if len(dots) else 1.0
+    largest = _largest(dots)
     limits = ax.get_ylim()
-    for place, value in enumerate([size for size in _SIZES if size <= largest][-3:]):
-        label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
+    prefix = "dot: "
+    for value in [size for size in _SIZES if size <= largest][-3:]:
         size = _LARGEST * np.sqrt(value / largest)
-        ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=label if place else f"dot: {label}")
+        ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=prefix + _SIZES[value])
+        prefix = ""
     ax.set_ylim(limits)
     if ax.get_legend_handles_labels()[0]:
         style.legend(ax, "above", handletextpad=0.2)
@@ -240,8 +269,7 @@ def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
 
 def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
     """Sum the value per step of the window: sums by label, longs below 0; the step; the axis label."""
-    minutes = next((step for max_hours, step in _STEPS if hours <= max_hours), 24 * 60)
-    count, unit = (minutes, "minute") if minutes < 60 else (minutes // 60, "hour")
+    minutes, per = next((minutes, words) for longest, minutes, words in _STEPS if hours <= longest)
     step = np.timedelta64(minutes, "m")
     place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
     sums = {}
@@ -249,14 +277,26 @@ def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.
         of_side = (events["side"] == side).to_numpy()
         value = events.loc[of_side, "value_usd"].groupby(place[of_side]).sum() / 1e6
         sums[f"{side}s: {value.sum():,.1f} M USD"] = sign * value
-    per = unit if count == 1 else f"{count} {unit}s"
     return sums, step, f"per {per}\n[million USD]"
 
 
 def _is_low(ax: Axes | None) -> bool:
     """Return whether the figure of given axes is under 5 inches high."""
-    figure = None if ax is None else ax.get_figure(root=True)
+    if ax is None:
+        return False
+    figure = ax.get_figure(root=True)
     return figure is not None and figure.get_figheight() < 5.0
+
+
+def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> None:
+    """Draw the value of longs and shorts per step."""
+    for (_, color), value in zip(_SIDES, sums.values(), strict=True):
+        style.bars(ax, value.index, value, step, centred=False, color=color)
+    ax.axhline(0, color=GREY, lw=0.8)
+    is_root = _is_flattened(sums)
+    style.dress(ax, y=label + "\n√ scale" * is_root, form="size")
+    if is_root:
+        _root_scale(ax, sums)
 
 
 def _is_flattened(sums: dict[str, pd.Series]) -> bool:
@@ -294,17 +334,19 @@ def _square(roots: Array) -> Array:
 def _raster_of(names: list[str], dots: pd.DataFrame, step: str) -> frames.Strip:
     """Return the dots as a plotly strip, with venue and value in the hover texts."""
     traces = []
+    value = "%{customdata[1]:,.0f} USD"
+    if step:
+        value += f" in the {step} around"
     for (side, color), shift in _SHIFTS.items():
         rows = dots[dots["side"] == side]
         # Plotly needs a diameter in pixels, matplotlib an area in square points.
         marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(rows["area"]), "line_width": 0}
-        value = "%{customdata[1]:,.0f} USD" + (f" in the {step} around" if step else "")
         hover = f"%{{customdata[0]}}<br>{frames.AT_TIME}<br>{value}"
         where: Any = {"x": rows["time"], "y": rows["row"] + shift, "customdata": rows[["venue", "value_usd"]]}
         look = {"mode": "markers", "marker": marker, "showlegend": False}
         traces.append(frames.plotly_trace("Scatter", side, hover, **where, **look))
     axis: Any = {"tickvals": list(range(len(names))), "range": (len(names) - 0.4, -0.6)}
-    axis["ticktext"] = [frames.plotly_text(name) for name in names]
+    axis["ticktext"] = list(map(frames.plotly_text, names))
     return frames.Strip(traces, "venue", axis=axis)
 
 
@@ -321,9 +363,15 @@ def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> fr
 
 def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]) -> frames.Strip:
     """Return the coverage as a plotly strip; a grey bar if it is not stated."""
-    spans = [limits] if coverage is None else [*zip(*map(coverage.get, ("start", "end")), strict=True)]
-    name, color = ("not stated", NO_DATA) if coverage is None else ("watched", PALETTE[2])
-    x = [when for start, end in spans for when in (_naive(start), _naive(end), None)]
+    name = "not stated"
+    color = NO_DATA
+    x: list[pd.Timestamp | None] = [*limits, None]
+    if coverage is not None:
+        name = "watched"
+        color = PALETTE[2]
+        x = []
+        for span in coverage.itertuples():
+            x += [_naive(span.start), _naive(span.end), None]  # None ends a line
     look: Any = {"line": {"color": color, "width": 12}, "showlegend": False}
     drawn = frames.plotly_line(x, [0.0] * len(x), name, frames.AT_TIME, **look)
     return frames.Strip([drawn], "watched", axis={"showticklabels": False, "showgrid": False})
@@ -390,14 +438,15 @@ def orderbook_depth(
 def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     if data["time"].nunique() > 1:
         raise ValueError("data has several books: select one time")
-    sides = {str(side): rows.sort_values("level") for side, rows in data.groupby("side", observed=True)}
-    if set(sides) != {"bid", "ask"}:
-        raise ValueError(f"data must have bids and asks, got only {', '.join(sides)}")
-    best = {side: float(rows["price_usd"].iloc[0]) for side, rows in sides.items()}
+    sides = data.sort_values("level").groupby("side", observed=True)
+    if set(sides.groups) != {"bid", "ask"}:
+        raise ValueError(f"data must have bids and asks, got only {', '.join(sides.groups)}")
+    best = sides["price_usd"].first()
     mid = (best["bid"] + best["ask"]) / 2
     tables = []
-    for side, color in (("bid", LONG), ("ask", SHORT)):
-        rows = sides[side]
+    # Labels are inside the axes: right of the bids, which end at the left, and left of the asks.
+    for side, color, align, away in (("bid", LONG, "left", 14), ("ask", SHORT, "right", -14)):
+        rows = sides.get_group(side)
         distance = BPS * (rows["price_usd"] / mid - 1.0)
         depth = (rows["price_usd"] * rows["size"]).cumsum() / 1e6
         label = f"{side}s\n{style.number(depth.iloc[-1])} M USD"
@@ -405,27 +454,23 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         # From 0 at the best price.
         x = np.r_[distance.iloc[0], distance]
         ax.step(x, np.r_[0.0, depth], where="post", color=color, lw=1.5, label=f"{side}s")
-        away = 14 if side == "bid" else -14
-        near: dict[str, Any] = {"ha": "left" if side == "bid" else "right", "va": "top", "fontsize": 8.5}
-        ax.annotate(
-            label, (x[-1], depth.iloc[-1]), (away, 0), textcoords="offset points", color=color, **near
-        )
+        near: dict[str, Any] = {"xytext": (away, 0), "textcoords": "offset points", "ha": align, "va": "top"}
+        ax.annotate(label, (x[-1], depth.iloc[-1]), fontsize=8.5, color=color, **near)
     ax.axvline(0, color=GREY, lw=0.8)
     spread = BPS * (best["ask"] - best["bid"]) / mid
     table = pd.concat(tables, ignore_index=True)
     # The cost of an order of the largest power of ten that both sides fill.
     largest = table.groupby("side")["cumulative_usd"].max().min()
     size = 10.0 ** np.floor(np.log10(largest))
-    cost = {side: _cost(rows, size) for side, rows in table.groupby("side")}
-    orders = (
-        f"{style.number(size / 1e6)} M USD cost {cost['ask']:.2g} bps to buy and {cost['bid']:.2g} to sell"
-    )
+    buy = _cost(table[table["side"] == "ask"], size)
+    sell = _cost(table[table["side"] == "bid"], size)
+    orders = f"{style.number(size / 1e6)} M USD cost {buy:.2g} bps to buy and {sell:.2g} to sell"
     ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
-    for side, sign, color in (("bid", -1.0, LONG), ("ask", 1.0, SHORT)):
-        ax.plot(sign * cost[side], size / 1e6, "D", color=color, ms=6, label="_cost")
+    for cost, distance, color in ((sell, -sell, LONG), (buy, buy, SHORT)):
+        ax.plot(distance, size / 1e6, "D", color=color, ms=6, label="_cost")
         near = {"textcoords": "offset points", "fontsize": 8.5, "va": "bottom", "ha": "center"}
-        words = f"mean {cost[side]:.2g} bps"
-        style.lift(ax.annotate(words, (sign * cost[side], size / 1e6), (0, 6), color=color, **near))
+        words = f"mean {cost:.2g} bps"
+        style.lift(ax.annotate(words, (distance, size / 1e6), (0, 6), color=color, **near))
     title = f"{name}: {orders}; spread {spread:.2g} bps"
     style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
     order = f"an order of {style.number(size / 1e6)} M USD"
@@ -436,7 +481,8 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def _cost(side: pd.DataFrame, size: float) -> float:
     """Return the mean distance from the mid price at which an order of a size [USD] is filled [bps]."""
-    filled = side["cumulative_usd"].clip(upper=size).diff().fillna(side["cumulative_usd"].clip(upper=size))
+    total = side["cumulative_usd"].clip(upper=size)
+    filled = total.diff().fillna(total)  # the first level has no level before it
     return float((filled * side["distance_bps"].abs()).sum() / size)
 
 
@@ -445,7 +491,7 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         if data[column].dtype.kind not in "fiu":
             raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
     distances = sorted(data["depth_bps"].unique())
-    ends = []
+    logs = []
     for number, distance in enumerate(distances):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         x = _times(rows)
@@ -454,7 +500,8 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         # In the colour of text, because both sides of a book are nearly equal.
         ax.plot(x, rows["bid_depth_usd"] / 1e6, lw=0.9, color=style.ink(), ls="--")
         last = float(rows[["ask_depth_usd", "bid_depth_usd"]].iloc[-1].mean()) / 1e6
-        ends.append((last, f"{distance:g} bps {style.number(round(last, 2))} M", str(look["color"])))
+        label = f"{distance:g} bps {style.number(round(last, 2))} M"
+        logs.append((float(np.log(last)), label, str(look["color"])))
     ax.set_yscale("log")
     wide = data[data["depth_bps"] == distances[-1]].sort_values("time")
     bids = wide["bid_depth_usd"] / 1e6
@@ -464,8 +511,7 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     )
     style.dress(ax, title=f"{name}: {words}", y="depth of a side [million USD], log scale", form="number")
     style.note(ax, "within a distance of the mid price; wide: asks, dashed: bids; labels: mean of both now")
-    ax.yaxis.set_minor_formatter("")
-    logs = [(float(np.log(value)), label, color) for value, label, color in ends]
+    ax.yaxis.set_minor_formatter("")  # minor ticks of a log axis would have numbers too
     style.label_ends(ax, logs, limits=np.log(ax.get_ylim()))
     style.utc_axis(ax)
     return data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

@@ -134,19 +134,27 @@ def _curves(
         label = _label(shown, curve, expiry)
         color = str(style.look(place)["color"])
         _one(ax, rows, label, color, alone=curve is None)
-        line = rows[rows["kind"] == "fit"]
-        line = rows[rows["kind"] == "quote"] if line.empty else line
+        line = _fit_or_quotes(rows)
         line = line[line["delta"] <= 1.0 - _SHOWN_DELTA]
         if len(line):
             ends.append((float(line.loc[line["delta"].idxmax(), "iv"]), label, color))
     return ends
 
 
+def _fit_or_quotes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the fit of an expiry, or its quotes if it was not fitted."""
+    for kind in ("fit", "quote"):
+        of_kind = rows[rows["kind"] == kind]
+        if len(of_kind):
+            break
+    return of_kind
+
+
 def _key(table: pd.DataFrame, past: xr.Dataset | None, ends: list[tuple[float, str, str]]) -> str:
     """Return what dots, lines and stars are, as far as the figure has them."""
     words = []
     if {"quote", "fit"} <= set(table["kind"]):
-        bids = " with bid to ask" if table["iv_bid"].notna().any() else ""
+        bids = " with bid to ask" * bool(table["iv_bid"].notna().any())
         words.append(f"dots: quotes{bids}; lines: fit")
     if past is not None:
         words.append(f"dashed: fit of {instant_of(past):%Y-%m-%d %H:%M}")
@@ -159,7 +167,8 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     """Label the axis of delta, and set the limits to traded quotes and fits."""
     inside = table[table["traded"] | (table["kind"] != "quote")]
     inside = inside[inside["delta"].between(_SHOWN_DELTA, 1.0 - _SHOWN_DELTA)]
-    inside = table if inside.empty else inside
+    if inside.empty:
+        inside = table
     levels = inside[["iv", "iv_bid", "iv_ask"]].to_numpy(dtype=np.float64)
     low = np.nanmin(levels)
     high = np.nanmax(levels)
@@ -167,10 +176,8 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     ax.set_ylim(low - margin, high + 1.5 * margin)
     near = inside["delta"]
     ax.set_xlim(min(near.min(), 0.3) - 0.005, max(near.max(), 0.7) + 0.005)
-    shown = {
-        place: words for place, words in _DELTAS.items() if ax.get_xlim()[0] <= place <= ax.get_xlim()[1]
-    }
-    ax.set_xticks(list(shown), list(shown.values()))
+    labels = pd.Series(_DELTAS).loc[slice(*ax.get_xlim())]
+    ax.set_xticks(labels.index, labels)
     ax.axvline(0.5, color=GREY, lw=0.8, ls=":")
     ax.set_xlabel("delta [%]: puts (P), calls (C)")
 
@@ -180,17 +187,14 @@ def _strikes_on_top(
 ) -> None:
     """Write the strikes of the middle expiry at the labelled deltas above the axes, and the key over them."""
     expiry = chosen[len(chosen) // 2]
-    forward = shown["forward"] if "forward" in shown.coords else None
-    rows = table[(table["expiry"] == expiry) & (table["kind"] == "fit")]
-    rows = table[(table["expiry"] == expiry) & (table["kind"] == "quote")] if rows.empty else rows
-    if forward is None or len(rows) < 2:
+    rows = _fit_or_quotes(table[table["expiry"] == expiry]).sort_values("delta")
+    if "forward" not in shown.coords or len(rows) < 2:
         style.note(ax, key)
         return
-    level = float(np.asarray(forward.sel(expiry=expiry)).max())
-    rows = rows.sort_values("delta")
+    level = float(np.max(np.asarray(shown["forward"].sel(expiry=expiry))))
     low, high = ax.get_xlim()
-    above = f"{key}\n" if key else ""
-    style.note(ax, f"{above}strikes of {expiry.day} {expiry:%b %Y} [USD]:\n")
+    strikes = f"strikes of {expiry.day} {expiry:%b %Y} [USD]:\n"  # an empty line for the strikes
+    style.note(ax, f"{key}\n{strikes}".lstrip("\n"))
     for place in _DELTAS:
         if max(low, rows["delta"].iloc[0]) <= place <= min(high, rows["delta"].iloc[-1]):
             strike = level * np.exp(np.interp(place, rows["delta"], rows["log_moneyness"]))
@@ -202,7 +206,7 @@ def _strikes_on_top(
 
 def _arbitrage(table: pd.DataFrame) -> str:
     """Return a description of a fitted smile's butterfly arbitrage; empty without any."""
-    return "; red: butterfly arbitrage" if (table["g"] < 0.0).any() else ""
+    return "; red: butterfly arbitrage" * bool((table["g"] < 0.0).any())
 
 
 def _table(
@@ -221,16 +225,17 @@ def _table(
             # Delta of the option out of the money.
             delta = ndtr(-np.abs(k) / deviation + np.sign(k) * deviation / 2.0)
             traded = (delta >= _MIN_DELTA) | np.isfinite(ends.get("iv_bid", np.nan))
-            rows.append({"kind": "quote", "log_moneyness": k, "iv": iv, "traded": traded, **ends})
-            rows[-1]["expiry"] = expiry
+            line = {"kind": "quote", "log_moneyness": k, "iv": iv, "traded": traded, **ends}
+            rows.append(line | {"expiry": expiry})
         for kind, fits in (("fit", curve), ("before", past)):
             fit = _at(fits, expiry)
             if fit is not None and np.isfinite(fit["k_min"]) and np.isfinite(fit["k_max"]):
                 k = np.linspace(float(fit["k_min"]), float(fit["k_max"]), _POINTS)
                 line = {"kind": kind, "log_moneyness": k, "iv": np.asarray(analysis.iv(fit, k))}
-                rows.append(line | ({"g": np.asarray(durrleman(fit, k))} if kind == "fit" else {}))
-                rows[-1]["expiry"] = expiry
-    table = pd.concat([pd.DataFrame(row) for row in rows] or [pd.DataFrame()], ignore_index=True)
+                if kind == "fit":
+                    line["g"] = np.asarray(durrleman(fit, k))
+                rows.append(line | {"expiry": expiry})
+    table = pd.concat(map(pd.DataFrame, rows or [{}]), ignore_index=True)
     table = table.reindex(columns=columns).assign(traded=lambda t: t["traded"].eq(True))
     source = points if points is not None else curve
     assert source is not None
@@ -249,12 +254,14 @@ def _finding(curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> str:
     if curve is None or "forward" not in curve.coords or expiry not in curve.indexes["expiry"]:
         return "implied volatility by expiry"
     points = points_at_expiries(curve.sel(expiry=[expiry]), ("atm", "rr25")).isel(expiry=0)
-    atm, reversal = (100 * float(points[name]) for name in ("atm", "rr25"))
+    reversal = 100 * float(points["rr25"])
     when = f"{expiry.day} {expiry:%b %Y}"
     if not np.isfinite(reversal):
+        atm = 100 * float(points["atm"])
         return f"ATM volatility {atm:.1f} % on {when}, 25 delta is beyond the quotes"
-    more, less = ("puts", "calls") if reversal < 0 else ("calls", "puts")
-    return f"25-delta {more} cost {abs(reversal):.1f} points more than {less} on {when}"
+    if reversal < 0:
+        return f"25-delta puts cost {-reversal:.1f} points more than calls on {when}"
+    return f"25-delta calls cost {reversal:.1f} points more than puts on {when}"
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
@@ -275,8 +282,9 @@ def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) ->
 
 def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
     """Draw one expiry: quotes, faded without a bid, its fit with its arbitrage, and the earlier fit."""
-    quotes, fit, past = (rows[rows["kind"] == kind] for kind in ("quote", "fit", "before"))
-    for traded, group in quotes.groupby("traded"):
+    fit = rows[rows["kind"] == "fit"]
+    past = rows[rows["kind"] == "before"]
+    for traded, group in rows[rows["kind"] == "quote"].groupby("traded"):
         alpha = 0.8 if traded else 0.15
         if group["iv_bid"].notna().any():
             look: dict[str, Any] = {"color": color, "lw": 1.0, "alpha": 0.5 * alpha}
@@ -331,8 +339,11 @@ def implied_density(
     listed = pd.DatetimeIndex(fit["expiry"].to_numpy())
     if not listed.is_unique:
         raise ValueError("data has an expiry twice")
-    near = [int(np.argmin(np.abs(np.log(days(fit) / target)))) for target in _DENSITY_DAYS]
-    places = sorted(set(near)) if expiries is None else chosen_expiries(listed, expiries, len(listed))
+    if expiries is None:
+        ratios = np.log(days(fit)[:, None] / np.array(_DENSITY_DAYS))
+        places = np.unique(np.argmin(np.abs(ratios), axis=0))
+    else:
+        places = np.asarray(chosen_expiries(listed, expiries, len(listed)))
     forwards = np.broadcast_to(fit["forward"].to_numpy(), len(listed))
     ax = style.axes(ax)
     tables = []
@@ -362,7 +373,7 @@ def implied_density(
     style.dress(ax, title=title, x="price at expiry [USD]", y="probability per 1 % of the price [%]")
     style.write(ax.xaxis, "number")
     ax.locator_params(axis="x", nbins=6)
-    _name_densities(ax, tables, forwards[np.asarray(places)])
+    _name_densities(ax, tables, forwards[places])
     style.note(ax, "shaded: 90 %" + "; dashed: beyond the quotes" * has_wings)
     return finish(ax, densities, data, source=source)
 
@@ -391,7 +402,8 @@ def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
     k = np.linspace(-_DENSITY_REACH, _DENSITY_REACH, _DENSITY_POINTS) * deviation
     cut = at_expiries(fit)
     places = xr.DataArray(k, dims="log_moneyness")
-    density, distribution = (of(cut, places)[0] for of in (evaluate.density, evaluate.distribution))
+    density = evaluate.density(cut, places)[0]
+    distribution = evaluate.distribution(cut, places)[0]
     table = pd.DataFrame(
         {
             "expiry": pd.Timestamp(fit["expiry"].item()),

@@ -98,7 +98,7 @@ def _sides(
     if expiry is not None and len(rows):
         rows = rows[rows["expiry"] == listed_expiry(rows["expiry"].unique(), expiry)]
     if not 0.0 < rows["open_interest"].sum() < np.inf:
-        which = "" if expiry is None else f" at expiry {expiry}"
+        which = f" at expiry {expiry}" * (expiry is not None)
         raise ValueError(f"chain: no option has {what}{which}, or it is infinite")
     symbol = _symbol(sums)
     expiries = pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
@@ -131,7 +131,7 @@ def _sides(
                 words = f"max pain: {style.number(pain)} USD"
                 ax.axvline(pain, color=style.ink(), lw=1.4, ls=":", zorder=0.5, label=words)
     missing = int(rows["missing"].sum())
-    lack = f" ({missing} options without {what})" if missing else ""
+    lack = f" ({missing} options without {what})" * bool(missing)
     worth = f" ({style.number(coins * price / 1e6)} M USD)" if np.isfinite(price) else ""
     which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"to {_date(expiries[0])}"
     title = f"{symbol} options: most {did} {most}; {style.number(coins)} {symbol}{worth} {which}{lack}"
@@ -234,8 +234,10 @@ def _usd_axis(ax: Axes, price: float) -> None:
 
 def bar_width(places: Array) -> float:
     """Return one width for all bars: slightly less than the distance of close bars."""
-    close = np.percentile(np.diff(np.sort(places)), 25) if places.size > 1 else 0.02 * places[0] / 0.85
-    return 0.85 * float(close)
+    if places.size < 2:
+        return 0.02 * float(places[0])
+    # The lower quartile, as strikes are closer near the price than far from it.
+    return 0.85 * float(np.percentile(np.diff(np.sort(places)), 25))
 
 
 def strike_bins(totals: pd.Series) -> tuple[dict[float, float], str]:

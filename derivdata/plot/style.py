@@ -108,11 +108,13 @@ def strips(
     host = axes(ax, size=size)
     host.set_axis_off()
     free = (1.0 - gap * (len(heights) - 1)) / sum(heights)
-    tops = 1.0 - np.cumsum([0.0, *(free * height + gap for height in heights)])
     strip_axes: list[Axes] = []
-    for top, height in zip(tops, heights, strict=False):
-        shared = strip_axes[0] if strip_axes else None
-        strip_axes.append(host.inset_axes((0.0, top - free * height, 1.0, free * height), sharex=shared))
+    shared = None
+    above = 0.0
+    for share in free * np.array(heights):
+        shared = host.inset_axes((0.0, 1.0 - above - share, 1.0, share), sharex=shared)
+        strip_axes.append(shared)
+        above += share + gap
     for upper in strip_axes[:-1]:
         upper.tick_params(labelbottom=False)
     return strip_axes
@@ -155,23 +157,34 @@ def bars(
     """
     from matplotlib.collections import PolyCollection
 
-    axis: Any = ax.yaxis if horizontal else ax.xaxis
+    axis: Any = ax.xaxis
+    if horizontal:
+        axis = ax.yaxis
     axis.update_units(place)
     at = np.asarray(axis.convert_units(place), dtype=np.float64)
     if isinstance(width, np.timedelta64 | pd.Timedelta):
         width = pd.Timedelta(width) / pd.Timedelta(1, "D")
-    size, first, across = (
-        np.broadcast_to(np.asarray(side, dtype=np.float64), at.shape) for side in (length, start, width)
-    )
-    near = at - across / 2.0 if centred else at
-    corners = [(near, first), (near + across, first), (near + across, first + size), (near, first + size)]
-    vertices = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=-2)
+    # 1. Both ends of each bar, along the axis of places and along the axis of lengths.
+    near = at
+    if centred:
+        near = at - np.asarray(width, dtype=np.float64) / 2.0
+    far = near + np.asarray(width, dtype=np.float64)
+    first = np.broadcast_to(np.asarray(start, dtype=np.float64), at.shape)
+    last = first + np.asarray(length, dtype=np.float64)
+    # 2. Four corners, shape (bar, corner, coordinate).
+    along = np.stack([near, far, far, near], axis=-1)
+    across = np.stack([first, first, last, last], axis=-1)
+    vertices = np.stack([along, across], axis=-1)
     if horizontal:
         vertices = vertices[..., ::-1]
     color = look.pop("color", None)
     drawn = PolyCollection(list(vertices), facecolors=color, **({"lw": 0} | look))
     ax.add_collection(drawn)
-    (drawn.sticky_edges.x if horizontal else drawn.sticky_edges.y).append(0.0)
+    # 3. No margin beyond the end at zero, as matplotlib's bars have it.
+    if horizontal:
+        drawn.sticky_edges.x.append(0.0)
+    else:
+        drawn.sticky_edges.y.append(0.0)
     ax.autoscale_view()
 
 
@@ -193,8 +206,11 @@ def cell_width(ax: Axes) -> float:
     """Return the width of the axes' cell in the grid of the figure [points]."""
     figure = ax.get_figure(root=True)
     assert figure is not None
-    grid = figure.axes[0].get_gridspec() if figure.axes else None
-    return 72.0 * float(figure.get_figwidth()) / (grid.ncols if grid is not None else 1)
+    width = 72.0 * float(figure.get_figwidth())
+    # Axes made by hand have no grid.
+    if figure.axes and (grid := figure.axes[0].get_gridspec()) is not None:
+        width /= grid.ncols
+    return width
 
 
 def text_width(ax: Axes) -> float:
@@ -203,8 +219,8 @@ def text_width(ax: Axes) -> float:
 
     width = 0.78 * cell_width(ax)
     if is_narrow(ax) and isinstance(ax.yaxis.get_major_locator(), FixedLocator):
-        names = [label.get_text() for label in ax.get_yticklabels()]
-        longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+        names = "\n".join(label.get_text() for label in ax.get_yticklabels())
+        longest = max(map(len, names.split("\n")))
         width -= max(4.7 * longest - 0.1 * cell_width(ax), 0.0)
     return width
 
@@ -271,8 +287,10 @@ def write(axis: Axis, form: Form) -> None:
     if form == "percent":
         # + 0.0 removes -0.
         axis.set_major_formatter(lambda value, _: f"{number(round(100 * value, 9) + 0.0)} %")
+    elif form == "size":
+        axis.set_major_formatter(lambda value, _: number(abs(value)))
     else:
-        axis.set_major_formatter(lambda value, _: number(abs(value) if form == "size" else value))
+        axis.set_major_formatter(lambda value, _: number(value))
 
 
 def _title_size(width: float) -> float:
@@ -283,17 +301,20 @@ def utc_axis(ax: Axes) -> None:
     """Format short dates, with the zone in the axis label. Days include the month, as there may be two."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    narrow = is_narrow(ax)
-    # In a narrow figure evenly spaced ticks: the last of a month would touch the first of the next.
-    locator = AutoDateLocator(minticks=3, maxticks=6 if narrow else 8, interval_multiples=not narrow)
+    if is_narrow(ax):
+        # Evenly spaced ticks: the last of a month would touch the first of the next.
+        locator = AutoDateLocator(minticks=3, maxticks=6, interval_multiples=False)
+        # The year, which matplotlib writes at the right, would overlap a label in the middle.
+        ax.set_xlabel("time [UTC]", fontsize=8.5, loc="left")
+    else:
+        locator = AutoDateLocator(minticks=3, maxticks=8)
+        ax.set_xlabel("time [UTC]", loc="center")
     form = ConciseDateFormatter(locator)
     form.formats[2] = form.zero_formats[2] = form.zero_formats[3] = "%d %b"
     form.offset_formats[2] = "%Y"
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(form)
     ax.xaxis.get_offset_text().set_fontsize(8.5)
-    # The year, which matplotlib writes at the right, would overlap a label in the middle.
-    ax.set_xlabel("time [UTC]", fontsize=8.5 if narrow else None, loc="left" if narrow else "center")
 
 
 def legend(
@@ -339,7 +360,11 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any 
     from matplotlib.transforms import ScaledTranslation
 
     ordered = sorted(ends)
-    low, high = ax.get_ylim() if limits is None else limits
+    if not ends:
+        return
+    if limits is None:
+        limits = ax.get_ylim()
+    low, high = limits
     height = height_of(ax)
     figure = ax.get_figure(root=True)
     if figure is not None and figure.get_figheight() < 3.0 and height > 80.0:
@@ -350,7 +375,7 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any 
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + line)
     # 2. Shift all down so that the highest is inside the axes, and keep them a line apart.
-    excess = max(places[-1] - (1.0 - line / 2), 0.0) if places else 0.0
+    excess = max(places[-1] - (1.0 - line / 2), 0.0)
     places = [place - excess for place in places]
     for i in range(len(places) - 2, -1, -1):
         places[i] = min(places[i], places[i + 1] - line)
@@ -397,8 +422,8 @@ def _columns_that_fit(names: Sequence[str], width: float) -> int:
     fitting = 1
     for columns in range(2, min(3, len(names)) + 1):
         # matplotlib fills columns in the same way as array_split.
-        lengths = np.array_split([len(name) for name in names], columns)
-        if sum(4.4 * column.max() + 26.0 for column in lengths) <= width:
+        lengths = [np.max(column) for column in np.array_split(list(map(len, names)), columns)]
+        if 4.4 * sum(lengths) + 26.0 * columns <= width:
             fitting = columns
     return fitting
 
@@ -449,23 +474,26 @@ _NO_SOURCE = (
 
 def stated(*data: Any, source: Any = None) -> tuple[str, str]:
     """Return the text of the footer, and the address in the attribution."""
-    with_provenance = [item for item in (*data, source) if "provenance" in getattr(item, "attrs", {})]
-    provenances = [provenance(item) for item in with_provenance]
+    origins = [provenance(item) for item in (*data, source) if "provenance" in getattr(item, "attrs", {})]
     if isinstance(source, str):
-        provenances = [origin | {"source": source, "as_of": None} for origin in provenances or [{}]]
-    if not provenances:
+        # A text replaces the sources of the data. Attributions and "synthetic" stay true.
+        origins = [origin | {"source": source, "as_of": None} for origin in origins or [{}]]
+    if not origins:
         warn_caller(_NO_SOURCE)
         return "source not stated", ""
-    sources = dict.fromkeys(s["source"] for s in provenances)
-    last = max((s["as_of"] for s in provenances if s["as_of"]), default=None)
-    words = [f"source: {', '.join(sources)}"]
+    # `dict.fromkeys` removes duplicates and, unlike a set, keeps the order.
+    words = "source: " + ", ".join(dict.fromkeys(origin["source"] for origin in origins))
+    last = max((origin["as_of"] for origin in origins if origin["as_of"]), default=None)
     if last is not None:
-        words.append(f"as of {pd.Timestamp(last):%Y-%m-%d %H:%M} UTC")
-    if any(s.get("synthetic") for s in provenances):
-        words.append("synthetic data")
-    credit = "; ".join(dict.fromkeys(s["attribution"] for s in provenances if s.get("attribution")))
-    url = next((word for word in credit.split() if word.startswith(("http://", "https://"))), "")
-    return "\n".join([" · ".join(words), *([credit] if credit else [])]), url
+        words += f" · as of {pd.Timestamp(last):%Y-%m-%d %H:%M} UTC"
+    if any(origin.get("synthetic") for origin in origins):
+        words += " · synthetic data"
+    attributions = dict.fromkeys(origin.get("attribution") for origin in origins)
+    credit = "; ".join(filter(None, attributions))
+    if not credit:
+        return words, ""
+    [url] = re.findall(r"(?<!\S)https?://\S*", credit)[:1] or [""]
+    return f"{words}\n{credit}", url
 
 
 def panel_of(data: pd.DataFrame | xr.DataArray, column: str) -> xr.DataArray:
@@ -479,15 +507,16 @@ def panel_of(data: pd.DataFrame | xr.DataArray, column: str) -> xr.DataArray:
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
     """Select one symbol of a panel; None selects the only one."""
-    if "symbol" not in panel.dims:
-        symbols = [str(panel["symbol"].item())] if "symbol" in panel.coords else [symbol or ""]
-    else:
-        symbols = [str(s) for s in panel["symbol"].values]
+    symbols = [symbol or ""]
+    if "symbol" in (*panel.dims, *panel.coords):
+        symbols = list(map(str, np.atleast_1d(panel["symbol"].values)))
     if symbol is None and len(symbols) == 1:
         symbol = symbols[0]
     if symbol not in symbols:
         raise ValueError(f"symbol={symbol!r}: name one of {', '.join(symbols)}")
-    return (panel.sel(symbol=symbol) if "symbol" in panel.dims else panel), symbol
+    if "symbol" in panel.dims:
+        panel = panel.sel(symbol=symbol)
+    return panel, symbol
 
 
 def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
@@ -499,5 +528,6 @@ def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
     elif level.sizes.get("symbol", 1) > 1:
         raise ValueError("price holds several symbols: choose one")
     others = [dim for dim in level.dims if dim != "time"]
-    median: xr.DataArray = level.median(others) if others else level
-    return median
+    if others:
+        level = level.median(others)
+    return level

@@ -49,7 +49,8 @@ _WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
 _NEAR_DAYS = 7.0
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
-"""Moneyness at which venues are compared."""
+_DEVIATION_LABELS = ("-1.5", "-1.0", "-0.5", "at F", "+0.5", "+1.0", "+1.5")
+"""Moneyness at which venues are compared, and its labels."""
 
 
 @figure_function
@@ -108,7 +109,7 @@ def surface(
         }
     ).dropna()
     columns = np.arange(len(expiries))
-    labels = [expiry_label(expiry, tenor) for expiry, tenor in zip(expiries, tenors, strict=True)]
+    labels = list(map(expiry_label, expiries, tenors))
     x = "listed expiry [UTC], time to expiry [days]"
     y = "moneyness ln(K/F) / (σ√T)\n[standard deviations]"
     unit = "implied volatility [% annualised]"
@@ -118,7 +119,7 @@ def surface(
         place = {"x": columns, "y": spread, "customdata": names, "colorscale": SEQUENTIAL}
         strip = frames.Strip([frames.plotly_heat_map(100 * iv, unit, hover, **place)], y)
         few = apart(columns, len(expiries) / 4)  # maximum on a narrow screen
-        ticks: Any = {"tickvals": few, "ticktext": [frames.plotly_text(labels[place]) for place in few]}
+        ticks: Any = {"tickvals": few, "ticktext": list(map(frames.plotly_text, np.array(labels)[few]))}
         return frames.plotly_figure([strip], title, table, data, source=source, label=x, **ticks)
     ax = style.axes(ax)
     edges = _edges(tenors)
@@ -147,31 +148,35 @@ def _edges(tenors: Array) -> Array:
 def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Array, iv: Array) -> None:
     """Write volatilities into the columns that are wide enough [%]."""
     points = 0.72 * style.cell_width(ax) * np.diff(np.log(edges)) / np.log(edges[-1] / edges[0])
+    look: dict[str, Any] = {"ha": "center", "va": "center"}
     for column in np.flatnonzero(points >= _MIN_COLUMN):
+        look["fontsize"] = 8.0
+        if points[column] < 14.0:
+            look["fontsize"] = 6.3
         for fraction in _WRITTEN_AT:
             row = int(np.argmin(np.abs(spread - fraction * spread[-1])))
             value = iv[row, column]
             if np.isfinite(value):
-                dark = drawn.norm(value) < 0.6
-                size = 8.0 if points[column] >= 14.0 else 6.3
-                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
-                ink = "#fcfcfc" if dark else "#101010"
+                # Low values have dark cells.
+                ink = "#fcfcfc" if drawn.norm(value) < 0.6 else "#101010"
                 ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
 
 
 def _levels(fit: xr.Dataset, tenors: Array) -> str:
     """Return a description of ATM volatility and 25-delta risk reversals of a near and of the last expiry."""
     points = points_at_expiries(fit, ("atm", "rr25"))
-    atm, reversal = (100.0 * np.asarray(points[name]) for name in ("atm", "rr25"))
+    atm = 100.0 * np.asarray(points["atm"])
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
-    places = [near] if near == len(tenors) - 1 else [near, len(tenors) - 1]
+    places = sorted({near, len(tenors) - 1})
     levels = [f"{atm[place]:.1f} % in {tenors[place]:.3g} days" for place in places]
     words = f"{' and '.join(levels)} at the forward"
-    skews = reversal[places]
+    skews = 100.0 * np.asarray(points["rr25"])[places]
     if np.isfinite(skews).all():
-        richer = "calls" if np.mean(skews) > 0 else "puts"
-        sizes = (skews if richer == "calls" else -skews) + 0.0
-        words += f"; 25-delta {richer} {' and '.join(f'{value:.1f}' for value in sizes)} points richer"
+        richer = "calls"
+        if np.mean(skews) <= 0.0:
+            richer = "puts"
+            skews = 0.0 - skews  # not -skews, which would write -0.0
+        words += f"; 25-delta {richer} {' and '.join(map('{:.1f}'.format, skews))} points richer"
     return words
 
 
@@ -218,20 +223,26 @@ def venue_difference(
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
     cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
     ax = style.axes(ax, size=style.row_size(len(rows), 0.26))
-    limit = max(float(np.nanmax(np.abs(cells), initial=0.0)), 0.1) if np.isfinite(cells).any() else 1.0
+    limit = 1.0
+    if np.isfinite(cells).any():
+        limit = max(float(np.nanmax(np.abs(cells))), 0.1)
     cmap = style.colours_with_gaps(DIVERGING)
     drawn = ax.pcolormesh(cells, cmap=cmap, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
-    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7 if style.is_narrow(ax) else 8}
+    size = 8 - style.is_narrow(ax)
     for (i, j), value in np.ndenumerate(cells):
         if np.isfinite(value):
+            # Both ends of the colour scale are dark.
             ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"
-            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", color=ink, **look)
+            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
+            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", color=ink, **place)
     ax.set_yticks(np.arange(len(rows)) + 0.5, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
-    ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, [f"{d:+.1f}" if d else "at F" for d in _DEVIATIONS])
+    ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, _DEVIATION_LABELS)
     ax.invert_yaxis()
     for place in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a gap between venues
         ax.axhline(place, color=style.paper(), lw=4)
-    symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
+    symbol = "options"
+    if "symbol" in fit.coords and fit["symbol"].ndim == 0:
+        symbol = str(fit["symbol"].item())
     style.dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
     ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")
     if style.is_narrow(ax):
@@ -249,21 +260,25 @@ def _largest(cells: Array, rows: list[tuple[str, float]], reference: str) -> str
         return f"no quotes to compare with those of {reference}"
     row, column = np.unravel_index(np.nanargmax(np.abs(cells)), cells.shape)
     venue, days = rows[row]
-    away = f"{_DEVIATIONS[column]:+.1f} deviations" if _DEVIATIONS[column] else "the forward"
+    away = "the forward"
+    if _DEVIATIONS[column]:
+        away = f"{_DEVIATION_LABELS[column]} deviations"
     return (
         f"{venue} differs most from {reference}, {cells[row, column]:+.2f} points in {days:g} days at {away}"
     )
 
 
 def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.DataArray:
-    venues = [str(v) for v in fit["exchange"].values] if "exchange" in fit.dims else []
+    venues: list[str] = []
+    if "exchange" in fit.dims:
+        venues = list(map(str, fit["exchange"].values))
     if len(venues) < 2 or reference not in venues:
         raise ValueError(
             f"reference={reference!r} and one more venue are needed; the data has {venues or 'one'}"
         )
-    crowd = [str(d) for d in fit["method"].dims if d not in ("exchange", "expiry")]
-    if crowd:
-        raise ValueError(f"one symbol and one time are compared; the data has a dim {crowd[0]!r}")
+    for dim in fit["method"].dims:
+        if dim not in ("exchange", "expiry"):
+            raise ValueError(f"one symbol and one time are compared; the data has a dim {str(dim)!r}")
     maturity = xr.DataArray(
         np.asarray(days, dtype=np.float64) / 365.0, dims="days", coords={"days": list(days)}
     )
@@ -289,8 +304,10 @@ class Card:
 
     def _repr_html_(self) -> str:
         facts = " · ".join(f"{escape(name)}: <b>{escape(value)}</b>" for name, value in self.facts.items())
-        image = base64.b64encode(self.picture).decode()
-        drawn = f'<img alt="{escape(self.title)}" src="data:image/png;base64,{image}">' if image else ""
+        drawn = ""
+        if self.picture:
+            image = base64.b64encode(self.picture).decode()
+            drawn = f'<img alt="{escape(self.title)}" src="data:image/png;base64,{image}">'
         table = self.table.to_html(index=False, border=0, na_rep="")
         flex = "display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1em"
         return f'<div><b>{escape(self.title)}</b><br>{facts}<div style="{flex}">{drawn}{table}</div></div>'
@@ -330,39 +347,46 @@ def _of_fit(fit: xr.Dataset) -> Card:
     require_variables(fit, "data", ("n", "method", "rmse_vol", *parameters))
     words = verdicts(fit)
     level = at_the_money(fit).values
-    defects = {word for of_one in words for word in of_one.split(", ")}
+    defects = ", ".join(words).split(", ")
     error = 100 * fit["rmse_vol"].values
     alive = np.isfinite(level)
-    rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
-    table = {
+    methods = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
+    table: dict[str, Any] = {
         "days": days(fit).round(2),
         "ATM [%]": (100 * level).round(2),
-        **{n: [float(f"{v:.4g}") for v in fit[n].values] for n in parameters},
-        "quotes": fit["n"].values,
-        "error [points]": error.round(4),
-        "status": words,
     }
+    for name in parameters:
+        table[name] = [float(f"{value:.4g}") for value in fit[name].values]
+    table |= {"quotes": fit["n"].values, "error [points]": error.round(4), "status": words}
+    arbitrage = [kind for kind in ("butterfly", "calendar") if kind in defects]
     facts = {
-        "fit": str(fit.attrs.get("surface", ", ".join(rungs) or "none")),
+        "fit": str(fit.attrs.get("surface", ", ".join(methods) or "none")),
         "expiries": f"{alive.sum()} of {alive.size} fitted",
         **_errors(fit),
-        "arbitrage": ", ".join(kind for kind in ("butterfly", "calendar") if kind in defects) or "none",
+        "arbitrage": ", ".join(arbitrage) or "none",
     }
-    draw: Callable[..., Any] = surface if alive.sum() > 1 else smile
-    return Card(name_of(fit), facts, pd.DataFrame(table), _picture(draw, fit) if alive.any() else b"")
+    picture = b""
+    if alive.sum() > 1:
+        picture = _picture(surface, fit)
+    elif alive.any():
+        picture = _picture(smile, fit)  # a surface needs two expiries
+    return Card(name_of(fit), facts, pd.DataFrame(table), picture)
 
 
 def _errors(fit: xr.Dataset) -> dict[str, str]:
     """Return a description of the errors of the fit at the money and over all quotes."""
     names = {"error at the money": "atm_error_vol", "error of all quotes": "rmse_vol"}
     facts = {}
+    tenors = days(fit)
     for words, name in names.items():
-        error = 100 * np.abs(fit[name].values) if name in fit else np.array([])
+        if name not in fit:
+            continue
+        error = 100 * np.abs(fit[name].values)
         if np.isfinite(error).any():
             worst = int(np.nanargmax(error))
-            length = days(fit)
-            middle, most = (style.number(float(f(error))) for f in (np.nanmedian, np.nanmax))
-            facts[words] = f"median {middle}, largest {most} points at {length[worst]:.3g} days"
+            middle = style.number(float(np.nanmedian(error)))
+            largest = style.number(float(error[worst]))
+            facts[words] = f"median {middle}, largest {largest} points at {tenors[worst]:.3g} days"
     return facts or {"error": "unknown"}
 
 

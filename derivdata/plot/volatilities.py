@@ -371,7 +371,9 @@ def term_structure(
     dates = pd.DatetimeIndex(fit["expiry"].to_numpy())
     atm = np.asarray(term["atm"])
     vol = np.asarray(term["forward_vol"])
-    low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
+    # Bounds of total variance, as volatility.
+    low = np.sqrt(np.asarray(free["lower"] / free["year_fraction"]))
+    high = np.sqrt(np.asarray(free["upper"] / free["year_fraction"]))
     table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": atm, "forward_vol": vol})
     if before is not None:
         past, when = _before(before, fit)
