@@ -428,7 +428,7 @@ def carry(
             "or to none"
         )
     [of] = outcomes
-    levels = {result.attrs.get("level") for result in results}
+    levels: set[Any] = {result.attrs.get("level") for result in results}
     share = "interval"
     if len(levels) == 1 and None not in levels:
         share = style.share(levels.pop())

@@ -152,7 +152,7 @@ def _price_label(price: Rates | None) -> str:
     if price is None:
         return ""
     level = style.panel_of(price, "price_usd")
-    symbols = np.atleast_1d(level["symbol"].values) if "symbol" in level.coords else []
+    symbols: Any = np.atleast_1d(level["symbol"].values) if "symbol" in level.coords else []
     return f"{symbols[0]} price\n[USD]" if len(symbols) == 1 else "price\n[USD]"
 
 

@@ -233,8 +233,8 @@ def venue_difference(
         if np.isfinite(value):
             # Both ends of the colour scale are dark.
             ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"
-            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
-            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", color=ink, **place)
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
+            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", color=ink, **look)
     ax.set_yticks(np.arange(len(rows)) + 0.5, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
     ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, _DEVIATION_LABELS)
     ax.invert_yaxis()
