@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -303,7 +303,7 @@ def option_flow(
     for side, color, shift in (("call", LONG, -0.25), ("put", SHORT, 0.25)):
         coins = wide.get(side, pd.Series(0.0, wide.index)).to_numpy()
         nets[side] = float(coins.sum())
-        look = {"color": color, "label": f"{side}s {nets[side]:+,.0f} {symbol}"}
+        look: dict[str, Any] = {"color": color, "label": f"{side}s {nets[side]:+,.0f} {symbol}"}
         ax.bar(wide.index + shift * width, coins, width / 2, **look)
     strike_axis(ax, totals, float(trades["index_price_usd"].median()))
     low, high = ax.get_xlim()
