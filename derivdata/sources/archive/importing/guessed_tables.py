@@ -42,8 +42,7 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
             needed = {c for c in needed if plan.required(c) and c not in plan.defaults}
         elif "rate_bps_8h" not in columns:
             needed -= {"resolution"}
-        has_values = table is not None or bool(({*columns} - {*archive_table(name).key}) & {*head.columns})
-        if needed <= {*head.columns} and has_values:
+        if needed <= {*head.columns} and (table is not None or _has_values(source, head, name)):
             fitting.append((len({*columns} & {*head.columns}), name))
     if not fitting:
         return None
@@ -62,6 +61,14 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
             best,
         )
     return best[0]
+
+
+def _has_values(source: Source, head: Chunk, table: str) -> bool:
+    """Return whether a file has figures of a table; all of venues' markets, as one may be of one coin."""
+    values = {*archive_table(table).columns} - {*archive_table(table).key}
+    if table == "markets_exchanges" and table not in source.name:
+        return values <= {*head.columns}
+    return bool(values & {*head.columns})
 
 
 def _tables_with_names(head: Chunk) -> list[str]:
@@ -176,7 +183,16 @@ def _of_venues(
     is_of_totals = {*tables} <= {"oi_history", "volume_history"} and "exchange" in by_meaning
     if not is_of_totals or {"symbol", "instrument_name"} & named:
         return tables
-    return [*total_columns(head)] or tables
+    totals = total_columns(head)
+    words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(totals.values())}"
+    if totals and not re.search(r"total|all(?![a-z])", words, re.IGNORECASE):
+        raise Unclear(
+            f"{source}: its rows name a venue and no contract: pass --set symbol=BTC if they are of one "
+            f"coin, or {' or '.join(f'--table {name}' for name in totals)} if they are of all",
+            "--table",
+            [*totals],
+        )
+    return [*totals] or tables
 
 
 _CLOSE = re.compile(r"(dvol|vol(atility)?_?index).*close|close.*dvol", re.I)

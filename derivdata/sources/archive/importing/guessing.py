@@ -37,6 +37,7 @@ from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
     RATE_UNITS,
+    Adjust,
     Given,
     ImportPlan,
     Unclear,
@@ -549,8 +550,21 @@ def guessed_plans(
     _take_value(source, head, table, by_meaning)
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
     if len(tables) == 1:
-        return [_plan(source, head, tables[0], by_meaning, given)], ()
+        plan = _plan(source, head, tables[0], by_meaning, given)
+        return [plan], _notice_of_sides(plan, head, given)
     return _plans_of_several(source, head, tables, by_meaning, given)
+
+
+def _notice_of_sides(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
+    """Return the notice that open interest of Bybit is halved."""
+    words = _words_of("exchange", head, given._replace(map=plan.sources, set=plan.constants))
+    venues = [venue_of_word(word) for word in words]
+    if plan.adjust is not ADJUST["one_side"] or "bybit" not in venues:
+        return ()
+    return (
+        f"{plan.sources['oi_usd']} of bybit counts both sides of each contract, and is halved: pass "
+        "oi_usd in a column of that name if it is of one side already",
+    )
 
 
 def _take_value(source: Source, head: Chunk, table: str | None, by_meaning: dict[str, str]) -> None:
@@ -575,6 +589,7 @@ def _plans_of_several(
             plan = _plan(source, head, name, meanings, _given_of(name, tables, given))
             _refuse_lacking(plan, head)
             plans.append(plan)
+            notices += _notice_of_sides(plan, head, given)
         except ArchiveError as question:
             why = str(question).removeprefix(f"{source}: ")
             notices.append(f"not imported as {name} (--table {name}): {why}")
@@ -678,7 +693,7 @@ def _plan_by_names(
     unit = unit or _unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
     if table == "oi_history":
         unit = _take_interest(source, head, by_meaning, mapped, given) or unit
-    fixed = _take_kind_of_price(source, head, by_meaning, mapped, has) if table == "prices_history" else {}
+    fixed = _take_kind_of_price(source, head, by_meaning, mapped, given) if table == "prices_history" else {}
     words: dict[str, Mapping[str, str]] = {}
     if table == "positioning_history" and "kind" not in has:
         fixed = _take_kind_of_ratio(source, head, by_meaning, mapped, words)
@@ -705,12 +720,19 @@ def _plan_by_names(
     _refuse_repeated_times(source, head, table, whole)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
-    plan = make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+    plan = make_plan(table, whole, adjust=_adjustment(table, whole), is_spaced=is_spaced)
     scales = {name: scale_in_name(column)[1] for name, column in whole.map.items() if name in _OF_USD}
     return plan._replace(
         ignored=_of_other_words(table, head, stated),
         scales={name: scale for name, scale in scales.items() if scale != 1.0 and name not in given.map},
     )
+
+
+def _adjustment(table: str, given: Given) -> Adjust | None:
+    """Return the function for rows whose quotes or open interest are in a venue's own unit."""
+    if table == "oi_history" and plain_name(given.map.get("oi_usd", "")) in _NAMES_OF_BYBIT:
+        return ADJUST["one_side"]
+    return ADJUST["quotes_by_size"] if given.extra else None
 
 
 def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]:
@@ -933,6 +955,8 @@ def _take_rate(source: Source, head: Chunk, column: str, mapped: dict[str, str],
     return given.unit or unit_of_rates(source, head, column)
 
 
+_NAMES_OF_BYBIT = frozenset({"openinterest", "openinterestvalue"})
+"""Names of Bybit's fields that count both sides of each contract (see `derivdata.sources.venues.bybit`)."""
 _NAMES_IN_COINS = ("oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase")
 """Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts."""
 
@@ -964,7 +988,10 @@ def _interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str]
     """
     price = next((by_meaning[name] for name in _PRICES if name in by_meaning), None)
     venues = {venue_of_word(word) for word in _words_in(source, "exchange", head, by_meaning, given)}
-    symbols = {market_of(word).symbol for word in _words_in(source, "symbol", head, by_meaning, given)}
+    words = _words_in(source, "symbol", head, by_meaning, given)
+    symbols = {market_of(word).symbol for word in words}
+    if not all(_is_of_coins(venue, word.upper()) for venue, word in itertools.product(venues, words)):
+        return None
     if (
         price is None
         or not venues
@@ -983,6 +1010,12 @@ def _interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str]
         if np.all((usd[np.isfinite(usd)] >= least) & (usd[np.isfinite(usd)] <= most))
     ]
     return likely[0] if len(likely) == 1 else None
+
+
+def _is_of_coins(venue: str, name: str) -> bool:
+    """Return whether amounts of a contract are coins; those of inverse contracts are USD or contracts."""
+    amount = amount_of(venue, name)
+    return name in _LEADERS if amount is None else amount.size == 1.0 and not amount.is_usd
 
 
 def _words_in(
@@ -1078,18 +1111,46 @@ def _take_price(by_meaning: Mapping[str, str], mapped: dict[str, str], stated: s
 
 
 def _take_kind_of_price(
-    source: Source, head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]
+    source: Source,
+    head: Chunk,
+    by_meaning: Mapping[str, str],
+    mapped: dict[str, str],
+    given: Given,
 ) -> dict[str, str]:
     """Add the mark, index or last price; return the kind if a column or the path has it."""
+    has = {*given.set, *given.map, *head.columns}
+    stated_kind = given.set.get("kind")
     if "price_usd" in {*mapped, *has}:
         is_of_trades = "kind" not in has and are_trades(head)
         return {"kind": "last"} if is_of_trades else {}
-    column = next((by_meaning[name] for name in ("mark", "index", "last") if name in by_meaning), None)
+    if stated_kind in ("mark", "index", "last"):
+        column = _price_of_kind(source, by_meaning, stated_kind)
+    else:
+        column = next((by_meaning[name] for name in ("mark", "index", "last") if name in by_meaning), None)
     if column is None:
         return {}
     mapped["price_usd"] = column
     kinds = [name for name in ("mark", "index") if by_meaning.get(name) == column]
     return {} if "kind" in has else {"kind": kinds[0] if kinds else _kind_in_path(source)}
+
+
+def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> str | None:
+    """Return the column of the kind of price that the caller states; raise if columns are of other kinds.
+
+    A candle may be of any kind, so that its open has that of the caller.
+    """
+    is_candle = plain_name(by_meaning.get("last", "")) in (*_OPENS, *_CLOSES)
+    if kind in by_meaning or is_candle:
+        return by_meaning.get(kind) or by_meaning["last"]
+    others = [by_meaning[name] for name in ("mark", "index", "last") if name in by_meaning]
+    if not others:
+        return None
+    raise Unclear(
+        f"{source}: no column is that of {kind} prices, and {' and '.join(others)} may be of another kind: "
+        f"pass --map price_usd={others[0]} if it is",
+        "--map",
+        [f"price_usd={name}" for name in others],
+    )
 
 
 def _kind_of_ratio(words: str) -> str | None:

@@ -338,7 +338,8 @@ def _even_orders(dates: Sequence[re.Match[str]]) -> tuple[bool, bool]:
     for day, month in ((1, 2), (2, 1)):
         days = sorted({dt.date(int(date[3]), int(date[month]), int(date[day])) for date in dates})
         gaps = [(later - earlier).days for earlier, later in itertools.pairwise(days)]
-        may_be_monthly = not any(date[4] for date in dates) and {int(date[month]) for date in dates} == {1}
+        is_daily = all(re.fullmatch(r"0?0:00(:00)?|12:00(:00)? ?AM", date[4] or "0:00") for date in dates)
+        may_be_monthly = is_daily and {int(date[month]) for date in dates} == {1}
         is_even = len(days) >= _LEAST_DATES and max(gaps) <= _MOST_DAYS_APART
         results.append(is_even and not may_be_monthly)
     return results[0], results[1]

@@ -295,7 +295,7 @@ def names_in_path(path: str) -> dict[str, str]:
     venues = _venues_in(folders) or _venues_in(path.split("/")[-_MOST_FOLDERS:-_FOLDERS])
     stem = folders[-1].split(".")[0]
     symbols = _symbols_in(stem)
-    if not any(_MAYBE_COIN.fullmatch(word) and word not in _NO_COINS for word in _WORD.split(stem)):
+    if not any(map(_may_be_coin, _WORD.split(stem))):
         for folder in reversed(folders[:-1]):
             symbols = symbols or _symbols_in(folder)
     named = {"exchange": venues, "symbol": symbols}
@@ -311,6 +311,27 @@ def _venues_in(folders: Sequence[str]) -> set[str]:
     return venues & KNOWN_VENUES
 
 
+def _may_be_coin(word: str) -> bool:
+    """Return whether a word in the name of a file may be a coin, so that its folder is not asked for one."""
+    if word.isupper():
+        return _MAYBE_COIN.fullmatch(word) is not None and word not in _NO_COINS
+    lower = word.lower()
+    if not re.fullmatch(r"[a-z]{2,6}", lower) or lower in _PLAIN_WORDS or meaning_of(lower) is not None:
+        return False
+    return venue_of_word(lower) not in KNOWN_VENUES
+
+
+_PLAIN_WORDS = frozenset(
+    "liq liqs force orders option chain chains quote quotes book books depth level levels trade trades "
+    "fill fills candle kline klines bar bars ohlc ohlcv perp perps swap swaps future fut linear inverse usd "
+    "usdt usdc coinm usdtm usdm um cm rates hist export data file files daily hourly weekly month months "
+    "min mins raw final clean all full new old part page day days hours jan feb mar apr may jun jul aug sep "
+    "oct nov dec long short ratio ratios taker vol vols dvol basis spread curve ticks bulk dump api rest ws "
+    "csv json bidask l1 l2 lob stats info log logs out output result merged test sample batch prices marks "
+    "greeks term smile skew surface of by the and for from to in per with utc "
+    "train valid eval split shard".split()
+)
+"""Words in names of files that are no coins."""
 _MAYBE_COIN = re.compile(r"(?=.*[A-Z])[A-Z0-9]{2,10}")
 _NO_COINS = frozenset(
     "OI FR LSR USD USDT USDC UTC API CSV JSON OHLCV PERP SWAP 1M 5M 15M 1H 4H 8H 1D".split()
