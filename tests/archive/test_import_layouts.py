@@ -597,8 +597,8 @@ def test_open_interest_in_coins_takes_its_price_from_the_archive(tmp_path: Path)
     prices = pd.DataFrame([{**price, "price_usd": 67000.0, "resolution": "raw"}])
     open_archive(tmp_path / "to").append("prices_history", prices)
     import_files(None, path, tmp_path / "to")
-    # 64,757.5 coins at 67,000 USD.
-    assert open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [4338752500.0]
+    # 64,757.5 coins of both sides at 67,000 USD.
+    assert open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [2169376250.0]
 
 
 CANDLES = "timestamp,open,high,low,close\n1772323200000,{0},{0},{0},{1}\n"
