@@ -10,6 +10,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+import xarray as xr
 
 from derivdata import plot
 from derivdata.reports import about, positions
@@ -99,7 +100,11 @@ def test_findings_count_series_of_a_table_symbol_and_venue() -> None:
 @pytest.mark.parametrize(("sure", "key"), [(True, "solid: significant"), (False, "none is significant")])
 def test_the_title_of_changes_of_share_explains_only_bars_that_are_drawn(sure: bool, key: str) -> None:
     changes = pd.DataFrame({"symbol": "BTC", "venue": ["alpha", "beta"], "change": [1.0, -1.0]})
+    times = pd.to_datetime(["2026-01-01", "2026-01-08"])
+    share = xr.DataArray([[0.4, 0.6], [0.41, 0.59]], {"time": times, "exchange": ["alpha", "beta"]})
+    holdings = positions.Holdings("BTC", pd.DataFrame(), 1e6 * share, share, xr.Dataset())
     figure, ax = plt.subplots()
-    positions._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[], ax=ax, source="hand")
+    positions._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[holdings], ax=ax, source="hand")
+    assert ax.get_xlabel() == "change of share in 7 days [percentage points]"
     assert " ".join(ax.get_title(loc="left").split()) == f"Largest changes of share ({key})"
     plt.close(figure)

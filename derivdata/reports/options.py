@@ -179,7 +179,7 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     for place, level in enumerate(levels):
         last = []
         for shift, (name, line, stroke) in enumerate(
-            (("implied", level.implied, "-"), ("realised", level.realised, "--"))
+            (("30-day ATM", level.implied, "-"), ("realised", level.realised, "--"))
         ):
             color = style.PALETTE[(place, place + 4)[shift] % len(style.PALETTE)]
             # As rounded as the labels, so that the title has their difference.
@@ -189,9 +189,9 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
         gap = 100.0 * (last[0] - last[1])
         side = "above" if gap > 0 else "below"
         gaps.append(f"{level.symbol} {abs(gap):.1f} points {side}")
-    title = f"30-day implied volatility: {', '.join(gaps)} {levels[0].days:.3g}-day realised"
+    title = f"30-day ATM volatility: {', '.join(gaps)} {levels[0].days:.3g}-day realised"
     style.dress(ax, title=title, y="volatility\n[% annualised]", form="percent")
-    style.note(ax, "solid: implied; dashed: realised")
+    style.note(ax, "solid: 30-day ATM; dashed: realised")
     style.label_ends(ax, ends)
     style.utc_axis(ax)
     style.footer(ax, *(level.table for level in levels), source=source)

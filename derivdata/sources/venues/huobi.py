@@ -197,7 +197,7 @@ def open_interest_history(reading: Reading) -> Records:
                 value = item.usd(volume, None)
             if value is None:
                 reading.fail(f"open interest of {item.name} has no value in USD")
-            coins = volume
+            coins: float | None = volume
             if not is_coins:
                 coins = item.coins(volume, None)
             records.add_past(OiPoint(item, time, one_side(value), resolution, one_side(coins)))
