@@ -34,7 +34,9 @@ def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> Non
     assert curve["basis_apr"].values.tolist() == pytest.approx([0.1, 0.125])
     assert curve["forward_carry"].values[1] == pytest.approx(np.log(1.05 / 1.02) / 0.2)
     figure = dd.plot.term_structure(curve, kind="basis", source="made by hand")
-    assert figure.get_title(loc="left").startswith("BTC on okx: forward to 26 Jul 2026 +12.50 % a year over spot, contango")
+    assert figure.get_title(loc="left").startswith(
+        "BTC on okx: forward to 26 Jul 2026 +12.50 % a year over spot, contango"
+    )
     with pytest.raises(
         ValueError, match="futures must have at least one row with an index price before its expiry"
     ):
