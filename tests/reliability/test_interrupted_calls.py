@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.client.bundle import files, recording
+from derivdata.client.bundle import files as bundle_files
+from derivdata.client.bundle import recording
 from derivdata.client.transport import SESSION, session
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.storage import FolderLock
@@ -198,7 +199,7 @@ def test_a_bundle_that_is_interrupted_leaves_the_session_as_it_was(
         return CALLS[name](tmp_path)
 
     expected = call()
-    modules = [module.__file__ for module in (recording, files, session)]
+    modules = [module.__file__ for module in (recording, bundle_files, session)]
     names, parts = _files(tmp_path), (SESSION.responder, SESSION.observer, [])
     numbers = places(call, modules)
     assert len(numbers) > 40
