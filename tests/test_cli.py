@@ -94,7 +94,7 @@ def test_what_a_terminal_would_obey_stands_as_an_escape(
     assert main(["bundle", "verify", path]) == 1
     said = capsys.readouterr().err.removesuffix("\n")
     assert said.isprintable()
-    assert f"derivdata bundle: {ascii(path)[1:-1]}: not a bundle" in said
+    assert f"derivdata bundle: {ascii(path)[1:-1]}: file not found" in said
 
 
 def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path) -> None:
