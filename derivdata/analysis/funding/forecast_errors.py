@@ -96,7 +96,7 @@ def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
 
     # 3. What the sizes of later errors are measured against.
-    worth = np.min([component.worth for component in components], axis=0)
+    worth = np.min(np.stack([component.worth for component in components]), axis=0)
     usual = usual_outcome(outcomes, plan)
     own = _own_deviation(outcomes, long, short, columns, plan)
     toward = direction_of(predicted)

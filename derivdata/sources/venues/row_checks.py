@@ -309,7 +309,7 @@ def _off_phase(rows: pd.DataFrame) -> Iterator[str]:
     for interval in np.intersect1d(hours, _INTERVALS).tolist():
         places = np.flatnonzero(hours == interval)
         phases = hour[places] % int(interval)
-        usual = int(np.bincount(phases).argmax())
+        usual = int(np.argmax(np.bincount(phases)))
         is_off = phases != usual
         has_moved = np.count_nonzero(np.diff(phases)) < 2
         if is_off.sum() >= _LEAST_OF_SIZE and places.size >= 2 * _LEAST_ROWS and not has_moved:
