@@ -82,9 +82,14 @@ OF_EIGHT_HOURS = np.array([8.0, 0.125, 3.0, 1.0 / 3.0, 24.0, 1.0 / 24.0])
 UNITS = np.array([100.0, 1e4, 0.01, 1e-4])
 """Factors between basis points, percent and fractions."""
 WITH_INTEREST = frozenset(
-    "aster binance bingx bitget bitmex bybit gateio htx huobi hyperliquid kucoin mexc okx phemex".split()
+    "aster binance bingx bitget bitmex bybit gateio huobi hyperliquid kucoin mexc okx phemex".split()
 )
-"""Venues whose formula has an interest of 1 bps per 8 hours; rates of others may be small for weeks."""
+"""Venues whose formula has an interest of 1 bps per 8 hours; rates of others may be small for weeks.
+
+Rates of BTC and ETH there were below 0.005 bps in at most 0.7 % of the snapshots of 2026-08-09 to 08-15
+(BitMEX is not in them). In payments of Binance, Bybit, Gate, HTX, KuCoin, MEXC and OKX from 2020 to 2024, at
+most 21 % of 48 in a row were below 0.05 bps.
+"""
 _RATE_DECIMALS = 7
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.1

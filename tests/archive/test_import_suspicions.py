@@ -80,6 +80,59 @@ def test_open_interest_of_bybit_is_that_of_one_side(tmp_path: Path) -> None:
     assert not counts.notices
 
 
+@pytest.mark.parametrize(
+    ("venue", "header", "row"),
+    [
+        ("gateio", "time,contract,lsr_taker,open_interest_usd", "{time},BTC_USDT,1.1,4287580124"),
+        ("huobi", "ts,contract_code,amount_type,value,trade_turnover", "{time},BTC-USDT,2,4287580124,9"),
+    ],
+)
+def test_open_interest_of_gate_and_htx_is_that_of_one_side(
+    tmp_path: Path, venue: str, header: str, row: str
+) -> None:
+    """Gate's `contract_stats` and HTX's `value` are twice the open contracts: docs/venues.md."""
+    options: dict[str, Any] = {"table": "oi_history", "unit": "usd", "set": {"exchange": venue}}
+    counts = _import(tmp_path, "history.csv", _hourly(header, row), **options)
+    stored = open_archive(tmp_path / "to").read("oi_history", *EVER)
+    assert {*stored["oi_usd"]} == {2_143_790_062.0}
+    assert "counts both sides" in counts.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("venue", "usd"), [("bybit", 0.5e9), ("gate", 0.5e9), ("htx", 0.5e9), ("binance", 1e9), ("okx", 1e9)]
+)
+def test_open_interest_of_ccxt_is_that_of_one_side(tmp_path: Path, venue: str, usd: float) -> None:
+    row = {"symbol": "BTC/USDT:USDT", "openInterestAmount": 15_000.0, "openInterestValue": 1e9, "info": {}}
+    stamps = {"timestamp": 1_772_323_200_000, "datetime": "2026-03-01T00:00:00.000Z"}
+    _import(tmp_path, f"{venue}-oi.json", json.dumps([row | stamps]))
+    assert open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [usd]
+
+
+def test_open_interest_of_tardis_is_that_of_one_side(tmp_path: Path) -> None:
+    """639,937,332 contracts of 0.0001 BTC and 1,000,000 of 0.001 BTC at 67,000 USD, both sides each."""
+    content = (
+        "exchange,symbol,timestamp,local_timestamp,funding_timestamp,funding_rate,predicted_funding_rate,"
+        "open_interest,last_price,index_price,mark_price\n"
+    )
+    for market, contracts in (
+        ("gate-io-futures,BTC_USDT", 639937332),
+        ("huobi-dm-linear-swap,BTC-USDT", 1000000),
+    ):
+        stamp = f"{_START}000000"
+        content += f"{market},{stamp},{stamp},1772352000000000,0.0001,,{contracts},67000,67000,67000\n"
+    _import(tmp_path, "derivative_ticker.csv", content, table="oi_history")
+    stored = open_archive(tmp_path / "to").read("oi_history", *EVER).set_index("exchange")["oi_usd"]
+    assert stored["gateio"] == pytest.approx(639_937_332 * 0.0001 * 67_000 / 2, rel=1e-12)
+    assert stored["huobi"] == pytest.approx(1_000_000 * 0.001 * 67_000 / 2, rel=1e-12)
+
+
+def test_a_column_of_open_interest_that_is_not_of_gate_is_kept(tmp_path: Path) -> None:
+    content = _hourly("time,symbol,open_interest_usd", "{time},BTC,4287580124")
+    counts = _import(tmp_path, "gate_oi.csv", content)
+    assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {4_287_580_124.0}
+    assert not counts.notices
+
+
 @pytest.mark.parametrize("clock", ["", " 0:00", " 00:00:00", " 12:00:00 AM"])
 def test_first_days_of_months_are_not_days_of_january(tmp_path: Path, clock: str) -> None:
     content = "Date,Symbol,Mark Price\n" + "".join(f"{m}/1/2026{clock},BTCUSDT,67000\n" for m in (3, 4, 5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -307,16 +308,24 @@ def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(time=frame["time"] - apart.fillna(pd.Timedelta(0))).assign(**{REASON: reasons})
 
 
-def _one_side(frame: pd.DataFrame) -> pd.DataFrame:
-    """Halve open interest of Bybit, whose fields count both sides of each contract."""
-    is_doubled = (frame["exchange"].astype(object) == "bybit").to_numpy()
+_VENUES_OF_BOTH_SIDES = ("bybit", "gateio", "huobi")
+"""Venues whose open interest counts both sides of each contract in ccxt and Tardis, which pass it on.
+
+ccxt 4.5.90 reads Gate's ``contract_stats`` and HTX's ``volume`` and ``value``. tardis-dev 13.35.3
+reads Gate's ``total_size``, HTX's ``volume`` and Bybit's ``openInterest``.
+"""
+
+
+def one_side(frame: pd.DataFrame, venues: Sequence[str] = _VENUES_OF_BOTH_SIDES) -> pd.DataFrame:
+    """Halve open interest of `venues`, which count both sides of each contract."""
+    is_doubled = frame["exchange"].astype(object).isin(venues).to_numpy()
     return frame.assign(oi_usd=np.where(is_doubled, frame["oi_usd"] / 2, frame["oi_usd"]))
 
 
 def _interest_by_venue(frame: pd.DataFrame) -> pd.DataFrame:
     """Compute the value of open interest in each venue's own unit by the mark price in the same row."""
     _, usd, reasons = _valued(frame, frame["oi_usd"], frame["price"])
-    return _one_side(frame.assign(oi_usd=usd)).assign(**{REASON: reasons})
+    return one_side(frame.assign(oi_usd=usd)).assign(**{REASON: reasons})
 
 
 def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -583,7 +592,7 @@ ADJUST: dict[str, Adjust] = {
     "amounts_of_ccxt": _amounts_of_ccxt,
     "signed_amounts": _signed_amounts,
     "paid_before": _paid_before,
-    "one_side": _one_side,
+    "one_side": one_side,
     "interest_by_venue": _interest_by_venue,
     "running_rates": _running_rates,
     "option_quotes": _option_quotes,

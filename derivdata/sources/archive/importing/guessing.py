@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.finishing import ADJUST, VENUES_IN_COINS, amount_of
+from derivdata.sources.archive.importing.finishing import ADJUST, VENUES_IN_COINS, amount_of, one_side
 from derivdata.sources.archive.importing.guessed_tables import (
     PRICES_OF_FUTURES,
     are_trades,
@@ -555,15 +556,28 @@ def guessed_plans(
     return _plans_of_several(source, head, tables, by_meaning, given)
 
 
+def _both_sides(given: Given, head: Chunk) -> list[str]:
+    """Return the venues of a file whose column of open interest counts both sides of each contract."""
+    name = plain_name(given.map.get("oi_usd", ""))
+    columns = set(map(plain_name, head.columns))
+    venues = []
+    for venue in sorted(set(map(venue_of_word, _words_of("exchange", head, given)))):
+        fields, neighbours = _FIELDS_OF_BOTH_SIDES.get(venue, ((), ()))
+        if name in fields and (not neighbours or not columns.isdisjoint(neighbours)):
+            venues.append(venue)
+    return venues
+
+
 def _notice_of_sides(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
-    """Return the notice that open interest of Bybit is halved."""
-    words = _words_of("exchange", head, given._replace(map=plan.sources, set=plan.constants))
-    venues = [venue_of_word(word) for word in words]
-    if plan.adjust is not ADJUST["one_side"] or "bybit" not in venues:
+    """Return the notice that open interest of a venue is halved."""
+    if plan.table.name != "oi_history":
+        return ()
+    venues = _both_sides(given._replace(map=plan.sources, set=plan.constants), head)
+    if not venues:
         return ()
     return (
-        f"{plan.sources['oi_usd']} of bybit counts both sides of each contract, and is halved: pass "
-        "oi_usd in a column of that name if it is of one side already",
+        f"{plan.sources['oi_usd']} of {', '.join(venues)} counts both sides of each contract, and is halved: "
+        "pass oi_usd in a column of that name if it is of one side already",
     )
 
 
@@ -720,7 +734,7 @@ def _plan_by_names(
     _refuse_repeated_times(source, head, table, whole)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
-    plan = make_plan(table, whole, adjust=_adjustment(table, whole), is_spaced=is_spaced)
+    plan = make_plan(table, whole, adjust=_adjustment(table, whole, head), is_spaced=is_spaced)
     scales = {name: scale_in_name(column)[1] for name, column in whole.map.items() if name in _OF_USD}
     return plan._replace(
         ignored=_of_other_words(table, head, stated),
@@ -728,10 +742,10 @@ def _plan_by_names(
     )
 
 
-def _adjustment(table: str, given: Given) -> Adjust | None:
+def _adjustment(table: str, given: Given, head: Chunk) -> Adjust | None:
     """Return the function for rows whose quotes or open interest are in a venue's own unit."""
-    if table == "oi_history" and plain_name(given.map.get("oi_usd", "")) in _NAMES_OF_BYBIT:
-        return ADJUST["one_side"]
+    if table == "oi_history" and (venues := _both_sides(given, head)):
+        return partial(one_side, venues=venues)
     return ADJUST["quotes_by_size"] if given.extra else None
 
 
@@ -955,8 +969,15 @@ def _take_rate(source: Source, head: Chunk, column: str, mapped: dict[str, str],
     return given.unit or unit_of_rates(source, head, column)
 
 
-_NAMES_OF_BYBIT = frozenset({"openinterest", "openinterestvalue"})
-"""Names of Bybit's fields that count both sides of each contract (see `derivdata.sources.venues.bybit`)."""
+_FIELDS_OF_BOTH_SIDES = {
+    "bybit": (("openinterest", "openinterestvalue"), ()),
+    "gateio": (("openinterest", "openinterestusd", "totalsize"), ("lsrtaker", "lsraccount", "totalsize")),
+    "huobi": (("amount", "volume", "value"), ("amounttype", "tradeturnover")),
+}
+"""By venue, fields that count both sides of each contract, and fields next to them, of which one is required.
+
+Bybit's history, Gate's ``contract_stats`` and tickers, and HTX's open interest: `derivdata.sources.venues`.
+"""
 _NAMES_IN_COINS = ("oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase")
 """Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts."""
 
