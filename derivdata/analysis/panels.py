@@ -130,7 +130,7 @@ def require_together(**values: Any) -> None:
 
     Alignment of labelled ones is left to xarray and pandas.
     """
-    # The dims of the labelled values set the shape; bare arrays may extend it only where there are none.
+    # The dims of the labelled values set the shape. Bare arrays may extend it only if no value is labelled.
     sizes = _sizes(values.values())
     shape = tuple(sizes.values())
     bare = {name: np.shape(value) for name, value in values.items() if _is_bare(value)}

@@ -283,7 +283,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
     for name, values in sums.items():
         result[name] = (values * weight).sum(NODE, skipna=True).where(there)
 
-    # 3. What is not a distribution.
+    # 3. Flag results that are not distributions.
     off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
     negative = (density * scale).min(NODE) < _NEGATIVE
     status = cut.flags | where(off & there, np.int32(Status.NOT_MARTINGALE), np.int32(0))

@@ -160,7 +160,7 @@ def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
         if prices >= _LEAST_AGAIN and fills["time"].max() - fills["time"].min() >= pd.Timedelta(1, "h"):
             yield (
                 f"fill_price_usd of {symbol} {exchange} is {usual.iloc[0]:g} in {len(fills)} of {len(own)} "
-                f"orders at {prices} prices: one value may stand for all"
+                f"orders at {prices} prices: the value may be a placeholder"
             )
             return
 

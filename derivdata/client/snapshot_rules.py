@@ -173,7 +173,7 @@ def _constant_columns(e: CheckedAnswer, kinds: dict[str, tuple[str, Array]]) -> 
             continue
         has_digits = own[0] != float(f"{own[0]:.2g}")
         if own[0] != 0.0 and has_digits:
-            yield f"{name} is {own[0]:g} in all {own.size} rows: one value may stand for all"
+            yield f"{name} is {own[0]:g} in all {own.size} rows: the value may be a placeholder"
         elif own[0] == 0.0 and own.size >= _LEAST_WITHOUT_ANY and _is_of_large_markets(e):
             yield f"{name} is 0 in all {own.size} rows: values may be missing"
 

@@ -74,13 +74,6 @@ def look(place: int) -> dict[str, Any]:
     return {"color": PALETTE[place % len(PALETTE)], "ls": strokes[place // len(PALETTE) % len(strokes)]}
 
 
-def shades(count: int) -> Any:
-    """Return colours from dark to bright for lines with an order, such as expiries."""
-    from matplotlib import colormaps
-
-    return colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(count) / max(count - 1, 1))
-
-
 def colours_with_gaps(name: str) -> Colormap:
     """Return a colour map that draws missing cells in grey, also on a transparent background."""
     from matplotlib import colormaps

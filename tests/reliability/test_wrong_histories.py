@@ -655,7 +655,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         TRADES, only_of("price_coin", lambda value: 8 * value, every=2), "trades near the money differs from"
     ),
     "one price of all fills": (
-        EVENTS, one_fill_price, "fill_price_usd of BTC binance is 109000 in .* one value may stand for all"
+        EVENTS, one_fill_price, "fill_price_usd of BTC binance is 109000 in .* the value may be a placeholder"
     ),
     "totals of venues in coins": (
         CALLS["oi.exchange_totals"],

@@ -374,7 +374,7 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
             _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
             book.transfer(now.hours, float((equity + journal.net())[0]))
 
-        # 3. The rule sees what is known by now; its trades are filled at this row.
+        # 3. The rule sees the rows up to now; its trades are filled at this row.
         knowledge.advance(now.hours)
         if row == rows - 1:
             _close(book, now, book.held, Reason.END, journal)
@@ -422,7 +422,7 @@ def _close(
 
 def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Journal) -> None:
     """Trade to the target by descending score, within the capital of each rule."""
-    # 1. Close pairs that are no longer wanted.
+    # 1. Close pairs that the rule dropped.
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
     _close(book, now, np.flatnonzero(changes & (book.legs[0] >= 0)), Reason.RULE, journal)
@@ -528,7 +528,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     Raises
     ------
     TypeError, ValueError
-        As `carry`; there are no rules.
+        As `carry`, without rules.
 
     Examples
     --------

@@ -203,7 +203,7 @@ def _of_pairs(
         outcome = outcome_figures(means[place], scale, distribution.errors, distribution.weight, paid, level)
         ends.append(_within(bounds, paid, *outcome) if place == funding else outcome)
 
-    # 3. The outcome, and what is doubtful about the forecast.
+    # 3. The outcome, and flags of the forecast.
     low, middle, high, above = ends[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
     worth = np.full(realised.shape, walks[0].worth[at])

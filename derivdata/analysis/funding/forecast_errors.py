@@ -296,7 +296,7 @@ class PastErrors:
         self._start = start
         self._end = end
 
-        # 2. Errors whose size is not final are sized and merged anew each time.
+        # 2. Errors of provisional size are sized and merged again each time.
         errors = self._errors
         weights = self._weights
         unsettled = start + np.flatnonzero(self._doubtful[start:end])

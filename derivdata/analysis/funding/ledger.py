@@ -79,7 +79,7 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
     before = np.take_along_axis(covered, np.maximum(earlier, 0), axis=-1)
 
-    # 2. What is missing: the gap beyond the interval, or all of it where no interval is known.
+    # 2. Missing time: the gap beyond the interval, or the whole gap if the interval is unknown.
     step = np.where(before > 0.0, np.minimum(before, covered), covered)
     late = has_interval & (gap - covered > (LATE - 1.0) * step)
     started = last_valid(has_interval) >= 0
@@ -285,7 +285,7 @@ def _infer(
             continue
         gaps = np.diff(since[rows])
 
-        # 1. What was known at each time: an interval counts from the gap that confirms it.
+        # 1. Rows known at each time: an interval counts from the gap that confirms it.
         if not backdate:
             current, first = _believed(gaps, candidates, confirm)
             multiples = _multiples(gaps, current)

@@ -279,7 +279,7 @@ def _examine(
         beyond = np.where(clamped, np.floor(early / first), 0.0)
         beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
 
-        # 3. What is missing, within the rows and at both ends.
+        # 3. Missing rows, between rows and at both ends.
         whole = completeness(gaps, steps, count)
         whole["expected"] = whole["expected"] + beyond
         whole["missing"] = whole["missing"] + beyond

@@ -82,7 +82,7 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
         if rows.size:
             _fit_rung(fitted, quotes, start, rows, rung)
 
-    # 2. Flags: a simpler model, a butterfly, and why there is no fit.
+    # 2. Flags: a simpler model, a butterfly, and the reason for a failed fit.
     fitted.notes[rungs != Method.SVI] |= Status.TOO_FEW_STRIKES
     fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
     suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
