@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import derivdata as dd
 from derivdata.support.arguments import Numbers, typed
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ def test_an_argument_by_place_is_named_and_its_value_not_shown_for_it_may_be_a_k
     with pytest.raises(TypeError, match=r"^numbers must be") as caught:
         asked("secret")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
+
+
+def test_a_table_in_place_of_a_panel_is_refused_with_the_function_that_makes_panels() -> None:
+    message = r"data must be an xarray\.Dataset, got pandas\.DataFrame of float64; dd\.panel makes a panel"
+    with pytest.raises(TypeError, match=message):
+        dd.analysis.volatility.realised(pd.DataFrame({"price_usd": [1.0]}))  # type: ignore[arg-type]
 
 
 def test_arguments_that_do_not_fit_the_signature_are_refused() -> None:

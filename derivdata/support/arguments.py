@@ -253,7 +253,14 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
                 raise ValueError(
                     f"{name} must be one of {choices}, got {item!r}{did_you_mean(item, rule.choices)}"
                 )
-        raise TypeError(f"{name} must be {rule.words}, got {_kind(value)}")
+        problem = f"{name} must be {rule.words}, got {_kind(value)}"
+        if (
+            "xarray" in rule.words
+            and "DataFrame" not in rule.words
+            and _name(type(value)) == "pandas.DataFrame"
+        ):
+            problem += "; dd.panel makes a panel of a table"
+        raise TypeError(problem)
     try:
         return value if rule.convert is None else rule.convert(value)
     except (TypeError, ValueError, RuntimeError, BufferError, NotImplementedError) as fault:
@@ -319,7 +326,8 @@ def _rule(hint: Any) -> _Rule | None:
     if _name(kind) == "pandas.DataFrame":
         return _Rule("a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_foreign(value), _data)
     convert = _data if _name(kind) in ("xarray.DataArray", "xarray.Dataset", "pandas.Series") else None
-    return _Rule(f"a {_name(kind)}", lambda value: isinstance(value, kind), convert)
+    article = "an" if _name(kind).startswith("xarray") else "a"
+    return _Rule(f"{article} {_name(kind)}", lambda value: isinstance(value, kind), convert)
 
 
 def _is_foreign(value: Any) -> bool:

@@ -252,7 +252,7 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
         ),
         (plot.term_structure, made.chains, "a term structure is of one exchange; there are 2"),
         (plot.surface, lambda: made.fit().isel(expiry=[0]), "a surface needs two expiries"),
-        (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or a xarray\.Dataset, got int"),
+        (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or an xarray\.Dataset, got int"),
         (basis, lambda: made.basis() * np.nan, "no expiry has a basis: pass spot="),
         (basis, made.chain, r"what dd\.analysis\.chain\.basis gave"),
         (
