@@ -35,7 +35,7 @@ from derivdata.errors import NotFound, SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
-from derivdata.support.text import nearest_symbols
+from derivdata.support.text import nearest_symbols, warn_caller
 from derivdata.tables import endpoints
 from derivdata.tables.payments import payment_time
 from derivdata.tables.schema import coded, floats, ranks, repeated
@@ -110,12 +110,13 @@ def snapshot(
 
     Notes
     -----
-    ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds.
+    ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds. A `DataNotice` names
+    requested venues without a rate.
     """
     answer = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
     frame = tabulate(tables.TABLES["funding_snapshot"], [answer], _snapshot_columns)
     if venues is not None:
-        frame = frame[frame["exchange"].isin(venue_names(venues) or [])]
+        frame = _of_venues(frame, venue_names(venues))
     if symbols is not None:
         frame = _of_symbols(frame, symbol_names(symbols))
     return frame if symbols is None and venues is None else tables.TABLES["funding_snapshot"].conform(frame)
@@ -242,6 +243,18 @@ def settlements(
     queries = [{"symbol": symbol, "exchanges": slugs} for symbol in listed]
     answers = get_windows(endpoints.FUNDING_SETTLEMENT, queries, spans, _Settlements)
     return tabulate(tables.TABLES["funding_settlements"], answers, _settlement_columns, listed=listed)
+
+
+def _of_venues(frame: pd.DataFrame, venues: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of venues. A notice names those without a rate."""
+    listed = set(frame["exchange"])
+    absent = [venue for venue in venues if venue not in listed]
+    if absent:
+        warn_caller(
+            f"{endpoints.FUNDING.path}: no rates of {', '.join(map(str, absent))}; the response has "
+            f"{len(listed)} venues, which dd.funding.metadata() lists"
+        )
+    return frame[frame["exchange"].isin(venues)]
 
 
 def _of_symbols(frame: pd.DataFrame, symbols: Sequence[str]) -> pd.DataFrame:

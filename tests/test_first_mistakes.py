@@ -15,6 +15,9 @@ import pytest
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.client.transport import progress
+from derivdata.sources.venues import registry
+from derivdata.support import text
+from derivdata.tables import contracts
 
 
 @pytest.fixture
@@ -73,11 +76,11 @@ def test_windows_say_what_they_take() -> None:
     dd.connect("sample")
     day = dd.funding.history("BTC", dt.date(2026, 6, 1), dt.date(2026, 6, 2), venues=["okx"])
     assert day["time"].iloc[[0, -1]].dt.hour.tolist() == [0, 23]
-    for text in ("1month", "30 days"):
+    for lookback in ("1month", "30 days"):
         with pytest.raises(
             ValueError, match="or a lookback from the end such as '90m', '12h', '30d' or '2w', got"
         ):
-            dd.funding.history("BTC", text)
+            dd.funding.history("BTC", lookback)
     with pytest.warns(dd.errors.DataNotice, match="the window begins after the time of sample"):
         assert dd.funding.history("BTC", "2027-01-01", "2027-01-02").empty
 
@@ -99,7 +102,7 @@ def test_a_notebook_without_widgets_shows_no_bar(monkeypatch: pytest.MonkeyPatch
 def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dd.connect("sample")
-    with pytest.raises(dd.errors.NotFound, match=r"unknown symbol 'BTX'; did you mean B\w+, .*BTC"):
+    with pytest.raises(dd.errors.NotFound, match=r"unknown symbol 'BTX'; did you mean BTC, BTT"):
         dd.oi.history("BTX", "1d")
     with pytest.raises(dd.errors.ArchiveError, match=r'dd\.connect\("venues", venues=\["binance"\]\)'):
         dd.connect("binance")
@@ -124,7 +127,7 @@ def test_the_snapshot_of_funding_is_selected_by_symbols_and_venues() -> None:
     assert chosen["rate_bps_8h"].tolist() == expected["rate_bps_8h"].tolist()
     assert chosen["symbol"].tolist() == ["BTC", "ETH"]
     assert dd.provenance(chosen)["source"] == "sample"
-    with pytest.raises(dd.errors.NotFound, match="a rate of 'BTX'; did you mean BTT, BTC, BNT"):
+    with pytest.raises(dd.errors.NotFound, match="a rate of 'BTX'; did you mean BTC, BTT, STX"):
         dd.funding.snapshot("BTX")
 
 
@@ -142,6 +145,49 @@ def test_a_symbol_unlike_any_other_has_no_suggestion() -> None:
     with pytest.warns(dd.errors.DataNotice), pytest.raises(dd.errors.NotFound) as caught:
         dd.funding.history("NOSUCH", "1d")
     assert "did you mean" not in str(caught.value)
+
+
+def test_a_venue_of_the_adapters_is_not_taken_for_a_similar_one() -> None:
+    dd.connect("sample", cache="off")
+    with pytest.raises(
+        dd.errors.BadRequest, match=r'hosted API does not cover it, only dd\.connect\("venues"\)'
+    ):
+        dd.funding.history("BTC", "1d", venues=["bitmex"])
+    with pytest.raises(dd.errors.BadRequest, match=r"source; dd\.markets\.exchanges\(\) lists its venues"):
+        dd.funding.history("BTC", "1d", venues=["nasdaq"])
+    panel = dd.panel(dd.funding.history("BTC", "1d", venues=["okx", "bitget"]))
+    with pytest.raises(ValueError, match=r"its dim exchange has bitget, okx$"):
+        dd.analysis.funding.spread(panel, "bitmex", "okx")
+
+
+def test_a_snapshot_names_venues_without_a_rate() -> None:
+    dd.connect("sample", cache="off")
+    with pytest.warns(dd.errors.DataNotice, match=r"no rates of bitmex; the response has \d+ venues"):
+        chosen = dd.funding.snapshot("BTC", venues=["bitmex", "okx"])
+    assert chosen["exchange"].tolist() == ["okx"]
+
+
+def test_the_venues_of_adapters_alone_are_those_the_api_does_not_list() -> None:
+    listed = {*contracts.VENUES, *contracts.OPTIONS_ONLY}
+    assert set(contracts.ADAPTERS_ONLY) == set(registry.VENUES) - listed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ("okxx", "okx"),  # one letter too many
+        ("binanec", "binance"),  # two letters swapped
+        ("hyperlqiuidd", "hyperliquid"),  # a swap and a letter too many
+        ("rate_bps", "rate_bps_8h"),  # the start of a name
+        ("fees", "fee_bps"),  # three quarters of the word
+        ("bitmex", None),  # two of six letters: bitget is another venue
+        ("threshold", None),
+    ],
+)
+def test_a_name_is_suggested_within_few_edits(wrong: str, name: str | None) -> None:
+    names = ["binance", "bitget", "fee_bps", "hyperliquid", "okx", "rate_bps_8h"]
+    expected = "" if name is None else f"; did you mean {name!r}?"
+    assert text.did_you_mean(wrong, names) == expected
 
 
 def test_quotes_in_place_of_a_fit_name_the_next_step() -> None:

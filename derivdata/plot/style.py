@@ -506,7 +506,7 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
     if symbol is None and len(symbols) == 1:
         symbol = symbols[0]
     if symbol not in symbols:
-        raise ValueError(f"symbol={symbol!r}: name one of {', '.join(symbols)}")
+        raise ValueError(f"symbol must be one of {', '.join(symbols)}, got {symbol!r}")
     if "symbol" in panel.dims:
         panel = panel.sel(symbol=symbol)
     return panel, symbol

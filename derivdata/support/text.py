@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import html
 import importlib
+import math
 import re
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +18,7 @@ from derivdata.errors import DataNotice
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal executes or does not show: control, direction, line separators."""
 _LONGEST_TIER = 8
+_SHORTEST_START = 3
 _PRINTABLE_ASCII = r"\x20-\x7e"
 
 _OTHER_WORDS = {
@@ -68,18 +69,63 @@ def is_like_key(text: str) -> bool:
 
 def nearest_symbols(symbol: str, listed: Iterable[str]) -> list[str]:
     """Return up to three similar symbols, first those with the same first letter: BTC, not ZBT, for BTX."""
-    similar = difflib.get_close_matches(symbol, list(listed), n=12)
+    similar = near_names(symbol, sorted(listed))
     return sorted(similar, key=lambda name: name[:1] != symbol[:1])[:3]
+
+
+def near_names(wrong: str, names: Iterable[str]) -> list[str]:
+    """Return the names that `wrong` may be a misspelling of, the most similar first.
+
+    Up to 6 letters a name may differ by one edit, up to 10 by two, then by three or more. The ratio of
+    ``difflib`` is more generous to short words: it suggests ``bitget`` for ``bitmex``. Ties keep the order
+    of `names`.
+    """
+    allowed = max(1, (len(wrong) + 1) // 4)
+    edits = {name: _edits(wrong, name) for name in names if abs(len(name) - len(wrong)) <= allowed}
+    near = [name for name, count in edits.items() if count <= allowed]
+    return sorted(near, key=edits.__getitem__)
+
+
+def _edits(first: str, second: str) -> int:
+    """Return the number of edits between two words: insert, delete, replace, or swap two neighbours.
+
+    This is the optimal string alignment distance.
+    """
+    before: list[int] = []
+    previous = list(range(len(second) + 1))
+    for i, letter in enumerate(first, start=1):
+        row = [i]
+        for j, other in enumerate(second, start=1):
+            cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (letter != other))
+            swapped = i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other
+            if swapped:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before = previous
+        previous = row
+    return previous[-1]
 
 
 def did_you_mean(wrong: object, names: Iterable[object], otherwise: str = "") -> str:
     """Return the end of a message about an unknown name: the nearest of `names`, or `otherwise`."""
+    if isinstance(names, Set):
+        names = sorted(names, key=str)
     folded = {str(name).casefold(): str(name) for name in names}
     for word in _OTHER_WORDS.get(str(wrong), ()):
         if word in folded:
             return f"; did you mean {word!r}?"
-    near = difflib.get_close_matches(str(wrong).casefold(), folded, n=1)
+    unknown = str(wrong).casefold()
+    near = near_names(unknown, folded) or _with_same_start(unknown, folded)
     return f"; did you mean {folded[near[0]]!r}?" if near else otherwise
+
+
+def _with_same_start(wrong: str, names: Iterable[str]) -> list[str]:
+    """Return the names that begin with three quarters of `wrong`, as ``fee_bps`` for ``fees``."""
+    letters = max(_SHORTEST_START, math.ceil(len(wrong) * 3 / 4))
+    start = wrong[:letters]
+    if len(start) < letters:
+        return []
+    return sorted((name for name in names if name.startswith(start)), key=lambda name: (len(name), name))
 
 
 def described(value: object) -> str:

@@ -10,7 +10,6 @@ The facts about venues are dated. The kind of a venue is this library's, since t
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -22,6 +21,7 @@ import pandas as pd
 
 from derivdata.support import times
 from derivdata.support.arguments import typed
+from derivdata.support.text import near_names
 
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
 """Quote currencies by priority: if a symbol has several, the first in this list is used.
@@ -279,7 +279,10 @@ VENUES: dict[str, KnownVenue] = {
 OPTIONS_ONLY = ("deribit", "derive")
 """Venues that have options, but are not among the venues of funding."""
 
-_KNOWN_VENUES = sorted({*VENUES, *OPTIONS_ONLY})
+ADAPTERS_ONLY = ("apex", "backpack", "bitmex", "dydx", "kraken")
+"""Venues that ``dd.connect("venues")`` reads, but that the API document does not list."""
+
+_KNOWN_VENUES = sorted({*VENUES, *OPTIONS_ONLY, *ADAPTERS_ONLY})
 _SHORTEST_MISSPELT = 5
 """Shorter names of venues are too similar to each other: ``okx2`` may be a venue of a user's archive."""
 
@@ -333,7 +336,7 @@ def venue_of(name: str, argument: str = "venue") -> str:
     slug = venue_slug(name)
     if slug in _KNOWN_VENUES:
         return slug
-    near = difflib.get_close_matches(slug, _KNOWN_VENUES, n=1, cutoff=0.8)
+    near = near_names(slug, _KNOWN_VENUES)
     if near and len(slug) >= _SHORTEST_MISSPELT:
         raise ValueError(f"{argument}={name!r} is not a venue; did you mean {near[0]!r}?")
     return name

@@ -92,7 +92,7 @@ def test_a_rate_and_the_name_of_one_symbol_are_needed(draw: Callable[..., Any]) 
     with pytest.raises(ValueError, match="no venue has a rate"):
         draw(made.funding().assign(rate_bps_8h=np.nan))
     both = dd.panel(made.funding()).reindex(symbol=["BTC", "ETH"])
-    for symbol, told in ((None, "symbol=None: name one of BTC, ETH"), ("SOL", "symbol='SOL'")):
+    for symbol, told in ((None, "symbol must be one of BTC, ETH, got None"), ("SOL", "got 'SOL'")):
         with pytest.raises(ValueError, match=told):
             draw(both, symbol=symbol)
 

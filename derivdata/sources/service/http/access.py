@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from derivdata.sources.service.data.store import DOCS, Refusal, bad_request
 from derivdata.support import times
 from derivdata.support.text import HiddenKeys, did_you_mean, shown_tier
-from derivdata.tables import endpoints
+from derivdata.tables import contracts, endpoints
 
 
 class Caller(NamedTuple):
@@ -372,11 +372,13 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
     slugs = [value] if isinstance(value, str) else value
     unknown = [slug for slug in slugs if slug not in exchanges]
     if unknown:
-        advice = "; dd.markets.exchanges() lists them"
+        advice = "; dd.markets.exchanges() lists its venues"
         if unknown[0] != unknown[0].lower():
             advice = "; slugs are lower case, like 'binance'"
+        elif unknown[0] in contracts.ADAPTERS_ONLY:
+            advice = ': the hosted API does not cover it, only dd.connect("venues") does'
         near = did_you_mean(unknown[0], exchanges, advice)
-        raise bad_request(f"{name}={unknown[0]!r} is not an exchange of this source{near}")
+        raise bad_request(f"{name}={unknown[0]!r} is not a venue of this source{near}")
     return value
 
 
