@@ -393,12 +393,17 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
 
 
 def test_numbers_as_people_write_them() -> None:
-    amounts = (36_412_000.0, 1.81e11, -950.0, float("nan"))
-    assert [*map(formatting.usd, amounts)] == ["36.4 M USD", "181 B USD", "-950 USD", "unknown"]
+    amounts = (36_412_000.0, 1.81e11, -950.0, float("nan"), 999_700.0, -999.9)
+    assert [*map(formatting.usd, amounts)] == [
+        "36.4 M USD",
+        "181 B USD",
+        "-950 USD",
+        "unknown",
+        "1 M USD",
+        "-1 k USD",
+    ]
     assert formatting.rate(0.854) == "+0.85 bps/8h"
     assert formatting.pct(-0.0604, signed=True) == "-6.0 %"
-    hours = (7.2, 24.4, 93.0, float("inf"))
-    assert [*map(formatting.lasting, hours)] == ["7.2 h", "24 h", "3.9 days", "never"]
     assert [formatting.count(n, "order") for n in (1, 2864)] == ["1 order", "2,864 orders"]
     assert [*map(formatting.listing, (["a"], ["a", "b", "c"]))] == ["a", "a, b and c"]
 

@@ -374,8 +374,8 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
         },
         {"exchange": ["okx", "bybit"]},
     ).assign(status=("exchange", [0, int(TrendStatus.CANNOT_TELL)]))
-    assert positions._trends(trend, 30.0) == "; gaining: okx (+30.0 points)"
-    assert positions._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
+    assert positions._trends(trend, 30.0) == "gaining: okx (+30.0 points)"
+    assert positions._trends(trend.isel(exchange=[1]), 30.0).startswith("no venue's share has")
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,10 @@ def _write(
     page += sections
     page.append(about.provenance_section(data.fetched, data.missing))
     when = f"{options.window.end:%Y-%m-%d %H:%M} UTC"
-    recording = f" Responses in {Path(bundle).name}." if bundle is not None else ""
-    figures = {metric.name: metric.value for section in sections for metric in section.metrics}
+    recording = ""
+    if bundle is not None:
+        recording = f" Responses in {Path(bundle).name}."
+    figures = {name: metric.value for name, metric in about.metrics_by_name(sections).items()}
     text = render_page(
         f"Crypto derivatives: {', '.join(options.symbols)}",
         _subtitle(options, data),

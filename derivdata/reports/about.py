@@ -19,7 +19,7 @@ from derivdata.analysis.settlements import other_coins
 from derivdata.errors import BundleError
 from derivdata.plot import style
 from derivdata.reports.data import Data, FetchedTable
-from derivdata.reports.page import FLAT, Metric, Number, Section, count, linked, listing, pct, usd
+from derivdata.reports.page import FLAT, Metric, Number, Section, bullets, count, listing, pct, usd
 from derivdata.reports.positions import is_full
 from derivdata.tables.frames import OTHER_COIN
 from derivdata.tables.panels import panel
@@ -34,38 +34,52 @@ _KINDS = (
 def summary_section(sections: Sequence[Section], symbols: Sequence[str]) -> Section:
     """Build the first screen: questions with a sentence and a figure each, key numbers and all findings."""
     summary = Section("Summary")
-    summary.answers = [answer for section in sections for answer in section.answers]
-    numbers = [number for section in sections for number in section.numbers]
-    by_symbol = [number for number in numbers if number.symbol]
+    numbers: list[Number] = []
+    for section in sections:
+        summary.answers += section.answers
+        numbers += section.numbers
+    by_symbol = []
+    general = []
+    for number in numbers:
+        if number.symbol:
+            by_symbol.append(number)
+        else:
+            words = f"{number.name}: {number.value} ({number.window})."
+            general.append(words[0].upper() + words[1:])
     if by_symbol:
         summary.table(_key_numbers(by_symbol, symbols), "Key numbers")
-    general = [f"{n.name}: {n.value} ({n.window})" for n in numbers if not n.symbol]
     if general:
-        summary.points([words[0].upper() + words[1:] + "." for words in general])
-    lists = []
-    for kind, title in _KINDS:
-        sentences = [f.words for section in sections for f in section.findings if f.kind == kind]
-        if sentences:
-            items = "".join(f"<li>{linked(words)}</li>" for words in sentences)
-            lists.append(f"<h3>{escape(title)}</h3><ul>{items}</ul>")
-    if lists:
-        summary.html(f"<details><summary>All findings</summary>{''.join(lists)}</details>")
+        summary.points(general)
+    findings = _findings_by_kind(sections)
+    if findings:
+        summary.html(f"<details><summary>All findings</summary>{findings}</details>")
     if not summary.blocks and not summary.answers:
         summary.add_missing_note("The source has nothing to summarise; the sections give the reasons.")
     return summary
 
 
+def _findings_by_kind(sections: Sequence[Section]) -> str:
+    """Return the HTML of the lists of findings; empty without any."""
+    lists = ""
+    for kind, title in _KINDS:
+        sentences: list[str] = []
+        for section in sections:
+            sentences += [finding.words for finding in section.findings if finding.kind == kind]
+        if sentences:
+            lists += f"<h3>{escape(title)}</h3>{bullets(sentences)}"
+    return lists
+
+
 def _key_numbers(numbers: Sequence[Number], symbols: Sequence[str]) -> pd.DataFrame:
     """Return one row per number, with a column for each symbol."""
+    with_numbers = {number.symbol for number in numbers}
+    columns = [symbol for symbol in symbols if symbol in with_numbers]
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for number in numbers:
-        rows.setdefault((number.name, number.window), {})[number.symbol] = number.value
-    columns = [name for name in symbols if any(name in row for row in rows.values())]
-    table = []
-    for (name, window), row in rows.items():
-        values = {column: row.get(column, "") for column in columns}
-        table.append({"number": name, **values, "window": window})
-    return pd.DataFrame(table)
+        blank = {"number": number.name, **dict.fromkeys(columns, ""), "window": number.window}
+        row = rows.setdefault((number.name, number.window), blank)
+        row[number.symbol] = number.value
+    return pd.DataFrame(list(rows.values()), columns=["number", *columns, "window"])
 
 
 class Earlier(NamedTuple):
@@ -89,13 +103,12 @@ def clock_of(path: str | Path) -> pd.Timestamp:
 def changes_section(sections: Sequence[Section], earlier: Earlier) -> Section:
     """Build the section that compares the numbers of this report and of an earlier one."""
     section = Section("What changed since")
-    now = {metric.name: metric for computed in sections for metric in computed.metrics}
-    shared = [name for name in now if name in earlier.metrics]
     section.text(f"Compared with the data of {earlier.asof:%Y-%m-%d %H:%M} UTC.")
-    if not shared:
+    now = metrics_by_name(sections)
+    rows = [_row(now[name], earlier.metrics[name]) for name in now if name in earlier.metrics]
+    if not rows:
         section.add_missing_note("The two reports have no number in common.")
         return section
-    rows = [_row(now[name], earlier.metrics[name]) for name in shared]
     columns = ["number", "then", "now", "change"]
     section.table(pd.DataFrame(rows, columns=columns), "All numbers of both reports")
     absent = [name for name in earlier.metrics if name not in now]
@@ -104,23 +117,36 @@ def changes_section(sections: Sequence[Section], earlier: Earlier) -> Section:
     return section
 
 
+def metrics_by_name(sections: Sequence[Section]) -> dict[str, Metric]:
+    """Return the metrics of all sections by name."""
+    return {metric.name: metric for section in sections for metric in section.metrics}
+
+
 def _row(now: Metric, then: Metric) -> tuple[str, str, str, str]:
     """Format both values and the change: in percent for levels in USD, else in the number's own unit."""
     if now.unit:
-        change = f"{now.value - then.value:+.2f} {'points' if now.unit == '%' else now.unit}"
+        unit = "points" if now.unit == "%" else now.unit
+        change = f"{now.value - then.value:+.2f} {unit}"
         return now.name, f"{then.value:.2f} {now.unit}", f"{now.value:.2f} {now.unit}", change
-    change = pct(now.value / then.value - 1.0, 2, signed=True) if then.value else ""
+    change = ""
+    if then.value:
+        change = pct(now.value / then.value - 1.0, 2, signed=True)
     return now.name, usd(then.value), usd(now.value), change
 
 
 def provenance_section(fetched: Sequence[FetchedTable], missing: dict[str, str]) -> Section:
     """Build the last section: notices, attribution, missing data, and all requests."""
     section = Section("Where the data comes from")
-    notices = [str(notice) for table in fetched for notice in table.provenance["notices"]]
-    for words in dict.fromkeys(notices):
+    # Several tables have the same notice or attribution: dictionaries keep the first in order.
+    notices: dict[str, None] = {}
+    attributions: dict[str, None] = {}
+    for table in fetched:
+        notices |= dict.fromkeys(map(str, table.provenance["notices"]))
+        if table.provenance["attribution"]:
+            attributions[table.provenance["attribution"]] = None
+    for words in notices:
         section.text(f"Notice of the source: {words}", "warn")
-    attributions = [table.provenance["attribution"] for table in fetched]
-    for words in dict.fromkeys(filter(None, attributions)):
+    for words in attributions:
         section.text(words)
     if missing:
         section.heading("Not available from the source")
@@ -131,14 +157,12 @@ def provenance_section(fetched: Sequence[FetchedTable], missing: dict[str, str])
 
 def _requests(section: Section, fetched: Sequence[FetchedTable]) -> None:
     """Add the table of all requests, and the hash of all responses."""
-    rows = pd.DataFrame(
-        [
-            {"what": table.what, "request": _request(r), "answered [UTC]": r["as_of"], "sha256": r["sha256"]}
-            for table in fetched
-            for r in table.provenance["requests"]
-        ],
-        columns=["what", "request", "answered [UTC]", "sha256"],
-    )
+    requests = []
+    for table in fetched:
+        for request in table.provenance["requests"]:
+            row = (table.what, _request(request), request["as_of"], request["sha256"])
+            requests.append(row)
+    rows = pd.DataFrame(requests, columns=["what", "request", "answered [UTC]", "sha256"])
     if rows.empty:
         section.add_missing_note("No request received a response.")
         return
@@ -161,14 +185,17 @@ def _missing_lines(missing: dict[str, str]) -> list[str]:
             venues.setdefault(subject, []).append(venue)
         else:
             lines.append(words)
-    return lines + [f"The source has no {subject} at {listing(names)}." for subject, names in venues.items()]
+    no_options = [f"The source has no {subject} at {listing(names)}." for subject, names in venues.items()]
+    return lines + no_options
 
 
 def _request(request: dict[str, object]) -> str:
     """Return path and query of a request."""
     query = request["query"]
-    pairs = "&".join(f"{name}={value}" for name, value in query.items()) if isinstance(query, dict) else ""
-    return f"{request['path']}?{pairs}" if pairs else str(request["path"])
+    if not isinstance(query, dict) or not query:
+        return str(request["path"])
+    pairs = "&".join(f"{name}={value}" for name, value in query.items())
+    return f"{request['path']}?{pairs}"
 
 
 if TYPE_CHECKING:
@@ -188,15 +215,19 @@ def quality_section(data: Data) -> Section:
         "are more than twelve robust deviations from the median; they are counted and kept."
     )
     tables = {"funding rates": data.funding(), "funding settlements": data.settlements()}
-    tables |= {f"open interest of {symbol}": data.oi(symbol) for symbol in data.report_options.symbols}
-    start = data.report_options.window.start
-    examined = {
-        what: quality.quality(table, start=start) for what, table in tables.items() if table is not None
-    }
+    for symbol in data.report_options.symbols:
+        tables[f"open interest of {symbol}"] = data.oi(symbol)
+    examined: dict[str, pd.DataFrame] = {}
+    summaries = []
+    for what, table in tables.items():
+        if table is not None:
+            report = quality.quality(table, start=data.report_options.window.start)
+            examined[what] = report
+            summaries.append(f"{what}: {report.attrs['summary']}.")
     if not examined:
         section.add_missing_note("The source has no table over time, so nothing can be checked.")
     else:
-        section.points([f"{what}: {report.attrs['summary']}." for what, report in examined.items()])
+        section.points(summaries)
         worst = _worst(examined)
         if len(worst):
             section.table(worst, f"Series with the most missing: {len(worst)}", formats=_FORMATS, fold=True)
@@ -211,15 +242,17 @@ def _prices(section: Section, data: Data) -> None:
     """Add the venues whose marks differ by more than 5 % from the others in the median of the window."""
     for symbol in data.report_options.symbols:
         table = data.prices(symbol)
-        marks = None if table is None else panel(table, "price_usd").isel(symbol=0)
-        if marks is None or marks.sizes["exchange"] < 2:
+        if table is None:
+            continue
+        marks = panel(table, "price_usd").isel(symbol=0)
+        if marks.sizes["exchange"] < 2:
             continue
         factors = other_coins(marks).to_series().dropna()
         if factors.empty:
             section.text(f"Marks of {symbol} on {marks.sizes['exchange']} venues agree within 5 %.")
             continue
-        venues = listing([f"{venue} (× {factor:.4g})" for venue, factor in factors.items()])
-        words = f"{symbol} prices differ by more than 5 % from the median of venues: {venues}"
+        venues = [f"{venue} (× {factor:.4g})" for venue, factor in factors.items()]
+        words = f"{symbol} prices differ by more than 5 % from the median of venues: {listing(venues)}"
         if (abs(np.log(factors)) > OTHER_COIN).any():
             cause = "another coin or contract under the same ticker"
         else:
@@ -230,14 +263,19 @@ def _prices(section: Section, data: Data) -> None:
 
 def _answer(section: Section, data: Data, examined: dict[str, pd.DataFrame]) -> None:
     """Add the findings to the first screen, with a figure of the number of series."""
-    findings = pd.concat(
-        [_issues(report).assign(table=_SHORT.get(what, what)) for what, report in examined.items()],
-        ignore_index=True,
-    )
-    series = sum(map(len, examined.values()))
-    expected = sum(float(report["expected"].sum()) for report in examined.values())
-    missing = sum(float(report["missing"].sum()) for report in examined.values())
-    complete = f"{100.0 * (1.0 - missing / expected):.2f} % of expected points" if expected else "no points"
+    by_table = []
+    series = 0
+    expected = 0.0
+    missing = 0.0
+    for what, report in examined.items():
+        by_table.append(_issues(report).assign(table=_SHORT.get(what, what)))
+        series += len(report)
+        expected += float(report["expected"].sum())
+        missing += float(report["missing"].sum())
+    findings = pd.concat(by_table, ignore_index=True)
+    complete = "no points"
+    if expected:
+        complete = f"{100.0 * (1.0 - missing / expected):.2f} % of expected points"
     words = [f"{count(series, 'series')} with {complete}"]
     if data.missing:
         words.append(data.missing_words())
@@ -267,7 +305,9 @@ def _issues(report: pd.DataFrame) -> pd.DataFrame:
         "unlike other venues": is_unlike,
         "window cut short": report["clamped"].astype(bool),
     }
-    rows = [{"issue": issue, "series": name} for issue, where in kinds.items() for name in names[where]]
+    rows: list[tuple[str, str]] = []
+    for issue, where in kinds.items():
+        rows += [(issue, name) for name in names[where]]
     return pd.DataFrame(rows, columns=["issue", "series"])
 
 
@@ -309,17 +349,18 @@ def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
     rows = pd.concat(reports, ignore_index=True)
     incomplete = rows[rows["missing"] > 0]
     rows = incomplete.sort_values("missing", ascending=False, kind="stable").head(_WORST)
-    text = {name: rows[name].astype(str) for name in ("symbol", "exchange")}
     names = {"exchange": "venue", "step_hours": "step [h]", "longest_gap_hours": "longest gap [h]"}
-    return rows.assign(**text).rename(columns=names)
+    return rows.astype({"symbol": str, "exchange": str}).rename(columns=names)
 
 
 def _options(section: Section, data: Data) -> None:
     """Add the table of options used and dropped."""
+    if "options" not in data.report_options.sections:
+        return
     rows = []
     for symbol in data.report_options.symbols:
         for venue in data.option_venues(symbol):
-            options = data.options(symbol, venue) if "options" in data.report_options.sections else None
+            options = data.options(symbol, venue)
             if options is not None:
                 rows.append(_chain(data, options, symbol, venue))
     if rows:
@@ -347,9 +388,9 @@ def _chain(data: Data, options: pd.DataFrame, symbol: str, venue: str) -> dict[s
     if data.has_quotes(symbol, venue):
         quotes = data.quotes(symbol, venue)
         dropped = json.loads(quotes.attrs["dropped"])
-        sources = sorted(set(map(str, quotes["forward_source"].values.ravel())) - {""})
+        sources = set(map(str, quotes["forward_source"].values.ravel())) - {""}
         row["used"] = int(quotes["iv"].notnull().sum())
-        row["forward from"] = ", ".join(sources) or "none"
+        row["forward from"] = ", ".join(sorted(sources)) or "none"
         row["arbitrages"] = len(chains.arbitrage(quotes))
     reasons = [f"{number} {reason.replace('_', ' ')}" for reason, number in dropped.items() if number]
     row["dropped"] = ", ".join(reasons) or "none"
@@ -357,7 +398,9 @@ def _chain(data: Data, options: pd.DataFrame, symbol: str, venue: str) -> dict[s
 
 
 def _liquidations(section: Section, data: Data) -> None:
-    events = data.liquidations() if "liquidations" in data.report_options.sections else None
+    if "liquidations" not in data.report_options.sections:
+        return
+    events = data.liquidations()
     if events is None:
         return
     state = "is full, so that orders may be missing" if is_full(events) else "is complete"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,8 @@ _PAIRS = 6
 _DAYS = 7
 _HOLD = f"{_DAYS}d"
 _PERIOD = pd.Timedelta(8, "h")
-_HOLDS = ("3d", "7d", "14d")
+_HOLDS = ("3d", _HOLD, "14d")
+"""Holding times of the forecasts, shortest first."""
 _MIN_DAYS = 26.0
 """Minimum length of the history of rates for a forecast [days]."""
 _SHOWN = 5
@@ -61,22 +63,26 @@ class Pair(NamedTuple):
         return f"{self.symbol}, long {self.long}, short {self.short}"
 
     @property
-    def paid_after(self) -> float:
-        """Holding time from which the mean forecast covers the costs, by the drawn curve [days]."""
-        net = np.array([float(forecast["net_bps"]) for forecast in self.curve])
-        days = np.array([float(forecast["hold_hours"]) / 24.0 for forecast in self.curve])
-        return breakeven_days(days, net)
+    def net_bps(self) -> float:
+        """Mean forecast after costs [bps]; NaN without a forecast."""
+        return float(self.forecast["net_bps"])
 
     @property
     def paid_words(self) -> str:
-        """`paid_after` in words; empty without a forecast."""
-        days = [float(forecast["hold_hours"]) / 24.0 for forecast in self.curve]
-        if not days:
+        """Holding time from which the mean forecast covers the costs, by the drawn curve, in words.
+
+        Empty without a forecast.
+        """
+        if not self.curve:
             return ""
-        if np.isnan(self.paid_after):
+        net = np.array([float(forecast["net_bps"]) for forecast in self.curve])
+        days = np.array([float(forecast["hold_hours"]) / 24.0 for forecast in self.curve])
+        paid_after = breakeven_days(days, net)
+        if np.isnan(paid_after):
             return f"not within {days[-1]:.3g} days"
-        within = "within " if self.paid_after <= days[0] else ""
-        return f"{within}{self.paid_after:.3g} days"
+        if paid_after <= days[0]:
+            return f"within {paid_after:.3g} days"
+        return f"{paid_after:.3g} days"
 
 
 def carry_section(data: Data) -> Section:
@@ -99,11 +105,12 @@ def carry_section(data: Data) -> Section:
             "carry is counted."
         )
         return section
-    fees = {str(venue): data.report_options.fee(str(venue)) for venue in rates.panel["exchange"].values}
+    venues = rates.panel["exchange"].values.tolist()
+    fees = {venue: data.report_options.fee(venue) for venue in venues}
     past = data.past_rates or rates
     pairs, doubt = _forecast(data, past, fees, widest)
-    forecast_pairs = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
-    _forecast_note(section, past, [pair.forecast for pair in pairs], doubt=doubt)
+    forecast_pairs = [pair for pair in pairs if np.isfinite(pair.net_bps)]
+    _forecast_note(section, past, [pair.forecast for pair in forecast_pairs], doubt=doubt)
     _figures(section, past, forecast_pairs)
     section.table(pd.DataFrame([_row(pair) for pair in pairs]), "Widest spreads", formats=_FORMATS)
     _unknown(section, pairs)
@@ -114,9 +121,12 @@ def carry_section(data: Data) -> Section:
 
 def _costs(options: ReportOptions) -> str:
     """Return a description of the costs and of the definition of carry."""
-    others = options.fee_bps[OTHERS]
-    named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(options.fee_bps.items()) if venue != OTHERS)
-    costs = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
+    by_venue = dict(sorted(options.fee_bps.items()))
+    others = by_venue.pop(OTHERS)
+    costs = f"{others:g} bps on every venue"
+    if by_venue:
+        named = ", ".join(f"{venue} {fee:g}" for venue, fee in by_venue.items())
+        costs = f"{named}; {others:g} bps on every other venue"
     whose = "as given" if options.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
     return (
         "A spread is the short venue's rate minus the long venue's. A pair trades four times: in and out on "
@@ -136,52 +146,54 @@ def _forecast(
     """
     # 1. Fetch marks of the legs, if the history is long enough for a forecast.
     rows = list(widest.itertuples(index=False, name=None))
-    legs = sorted({(long, short) for _, long, short, *_ in rows})
-    symbols = sorted({symbol for symbol, *_ in rows})
+    legs = sorted(set(zip(widest["long"], widest["short"], strict=True)))
+    symbols = sorted(set(widest["symbol"]))
+    marks = None
+    if _days(past) >= _MIN_DAYS:
+        marks = data.past_marks(symbols, sorted({*widest["long"], *widest["short"]}))
     rates = past.panel.sel(symbol=symbols)
-    options: dict[str, Any] = {"fee_bps": fees, "parts": False}
-    venues = sorted({venue for pair in legs for venue in pair})
-    table = data.past_marks(symbols, venues) if _days(past) >= _MIN_DAYS else None
+    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, parts=False)
     # 2. Forecast the main holding time with prices; if pairs have no forecast, compare with funding only.
+    prices = None
     main = None
     doubt = ""
-    if table is not None:
-        marks = panel(table)
+    if marks is not None:
+        prices = panel(marks)
         try:
-            main = funding.forecast_carry(rates, legs, hold=_HOLD, prices=marks, **options)
+            main = forecast(hold=_HOLD, prices=prices)
         except ValueError as problem:  # another coin under the same ticker
             doubt = str(problem)
-    has_forecast = [False] * len(rows) if main is None else _have_forecasts(main, rows)
-    if main is None or not all(has_forecast):
-        funding_only = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
-        have_funding = _have_forecasts(funding_only, rows)
-        if main is None or has_forecast != have_funding:
+    if main is None or not all(_have_forecasts(main, rows)):
+        funding_only = forecast(hold=_HOLD)
+        if main is None or _have_forecasts(main, rows) != _have_forecasts(funding_only, rows):
             main = funding_only
-            has_forecast = have_funding
-            table = None
-    if table is not None and not doubt:
-        options |= {"prices": marks}
+            prices = None
     # 3. Forecast the other holding times.
-    forecasts = [main]
-    if any(has_forecast):
-        forecasts += [
-            funding.forecast_carry(rates, legs, hold=hold, **options) for hold in _HOLDS if hold != _HOLD
-        ]
-    # 4. Collect the forecasts by pair.
+    by_hold = {_HOLD: main}
+    if any(_have_forecasts(main, rows)):
+        shorter, _, longer = _HOLDS
+        by_hold = {
+            shorter: forecast(hold=shorter, prices=prices),
+            _HOLD: main,
+            longer: forecast(hold=longer, prices=prices),
+        }
+    return _pairs(by_hold, rows), doubt
+
+
+def _pairs(by_hold: Mapping[str, xr.Dataset], rows: list[tuple[Any, ...]]) -> list[Pair]:
+    """Return the pair of each row with its forecasts, in order of the holding time."""
     pairs = []
-    places = _places(main, rows)
-    for (symbol, long, short, spread, favour), place in zip(rows, places, strict=True):
-        of_pair = [forecast.isel(place) for forecast in forecasts]
-        curve = [forecast for forecast in of_pair if np.isfinite(float(forecast["net_bps"]))]
-        curve.sort(key=lambda forecast: float(forecast["hold_hours"]))
-        pairs.append(Pair(symbol, long, short, spread, favour, of_pair[0], curve))
-    return pairs, doubt
+    for (symbol, long, short, spread, favour), place in zip(rows, _places(by_hold[_HOLD], rows), strict=True):
+        forecasts = [by_hold[hold].isel(place) for hold in by_hold]
+        curve = [forecast for forecast in forecasts if np.isfinite(float(forecast["net_bps"]))]
+        pairs.append(Pair(symbol, long, short, spread, favour, by_hold[_HOLD].isel(place), curve))
+    return pairs
 
 
 def _have_forecasts(forecasts: xr.Dataset, rows: list[tuple[Any, ...]]) -> list[bool]:
     """Return whether the pair of each row has a forecast after costs."""
-    net = forecasts["net_bps"].transpose("symbol", "pair").to_numpy()
-    return [bool(np.isfinite(net[place["symbol"], place["pair"]])) for place in _places(forecasts, rows)]
+    net = forecasts["net_bps"]
+    return [bool(np.isfinite(float(net.isel(place)))) for place in _places(forecasts, rows)]
 
 
 def _places(forecasts: xr.Dataset, rows: list[tuple[Any, ...]]) -> list[dict[str, int]]:
@@ -189,14 +201,16 @@ def _places(forecasts: xr.Dataset, rows: list[tuple[Any, ...]]) -> list[dict[str
     symbols = forecasts["symbol"].to_numpy().tolist()
     longs = forecasts["long"].to_numpy().tolist()
     shorts = forecasts["short"].to_numpy().tolist()
-    pairs = {legs: place for place, legs in enumerate(zip(longs, shorts, strict=True))}
-    return [{"symbol": symbols.index(symbol), "pair": pairs[long, short]} for symbol, long, short, *_ in rows]
+    pairs = list(zip(longs, shorts, strict=True))
+    places = []
+    for symbol, long, short, *_ in rows:
+        places.append({"symbol": symbols.index(symbol), "pair": pairs.index((long, short))})
+    return places
 
 
 def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *, doubt: str) -> None:
-    """Add a note about the method of the forecasts and their limits."""
-    valid = [forecast for forecast in forecasts if np.isfinite(float(forecast["net_bps"]))]
-    if not valid:
+    """Add a note about the method of the forecasts of pairs and their limits."""
+    if not forecasts:
         section.add_missing_note(
             "No forecast: it needs ten past decisions with a known outcome, which takes 26 days of rates; "
             f"the source has {_days(past):.0f}."
@@ -206,12 +220,12 @@ def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *
         "The forecast is a regression over all venues on the rates of each in the last 8 hours, day, three "
         f"days, week and sixty days, fitted to {_days(past):.0f} days of rates. Its 90 % interval comes from "
         "the errors of its own past forecasts. "
-        f"{said_of(valid[0])}"
+        f"{said_of(forecasts[0])}"
     )
     if doubt:
         section.add_missing_note(f"The widest pairs are forecast by funding only: {doubt}")
-    if any(int(forecast["status"]) & FundingStatus.FEW_DECISIONS for forecast in valid):
-        decisions = min(float(forecast["decisions"]) for forecast in valid)
+    if any(int(forecast["status"]) & FundingStatus.FEW_DECISIONS for forecast in forecasts):
+        decisions = min(float(forecast["decisions"]) for forecast in forecasts)
         section.add_missing_note(
             f"The source has only {_days(past):.0f} days of rates, which is short for a forecast of {_DAYS} "
             f"days: its past decisions are worth {decisions:.2g} independent ones. With fewer than eight, "
@@ -254,7 +268,7 @@ def _figures(section: Section, past: Rates, pairs: list[Pair]) -> None:
     curves = [pair for pair in pairs if len(pair.curve) > 1]
     if not curves:
         return
-    best = max(curves, key=_forecast_net)
+    best = max(curves, key=_net_bps)
     panel = section.panel(
         plot.carry,
         best.curve,
@@ -269,27 +283,27 @@ def _figures(section: Section, past: Rates, pairs: list[Pair]) -> None:
     )
 
 
-def _forecast_net(pair: Pair) -> float:
-    return float(pair.forecast["net_bps"])
+def _net_bps(pair: Pair) -> float:
+    return pair.net_bps
 
 
 def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
     """Return the panel of the pairs with the best forecasts of all symbols, gross and net."""
-    shown = sorted(pairs, key=_forecast_net, reverse=True)[:_SHOWN]
+    shown = sorted(pairs, key=_net_bps, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
     look: dict[str, Any] = {"title": title, "size": FLAT}
-    forecasts = [pair.forecast for pair in shown]
-    return section.panel(_draw_pairs, forecasts, source=rates.table, **look)
+    return section.panel(_draw_pairs, shown, source=rates.table, **look)
 
 
-def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
+def _draw_pairs(pairs: list[Pair], *, ax: Axes, source: Any) -> Axes:
     """Draw the forecast carry of pairs per year, before and after costs, with the 90 % interval."""
-    names = [f"{f['symbol'].item()} {f['long'].item()} / {f['short'].item()}" for f in forecasts]
+    names = [f"{pair.symbol} {pair.long} / {pair.short}" for pair in pairs]
     _, place = style.rows(ax, names, 0.28)
-    gross = [_apr(forecast, "gross") for forecast in forecasts]
-    net = [_apr(forecast, "net") for forecast in forecasts]
-    low = [_apr(forecast, "net_low") for forecast in forecasts]
-    high = [_apr(forecast, "net_high") for forecast in forecasts]
+    carry = pd.DataFrame([_carry(pair) for pair in pairs])
+    gross = carry["gross"].to_list()
+    net = carry["net"].to_list()
+    low = carry["net_low"].to_list()
+    high = carry["net_high"].to_list()
     ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6)
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], mew=1.5, ms=6, label="before costs")
     ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
@@ -303,8 +317,13 @@ def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
     return ax
 
 
-def _apr(forecast: xr.Dataset, name: str) -> float:
-    return float(units.convert(float(forecast[f"{name}_bps"]), "bps", "apr", hours=24.0 * _DAYS))
+def _carry(pair: Pair) -> dict[str, float]:
+    """Return the forecast carry of a pair per year: before and after costs, and its 90 % interval."""
+    carry = {}
+    for name in ("gross", "net", "net_low", "net_high"):
+        bps = float(pair.forecast[f"{name}_bps"])
+        carry[name] = float(units.convert(bps, "bps", "apr", hours=24.0 * _DAYS))
+    return carry
 
 
 def _unknown(section: Section, pairs: list[Pair]) -> None:
@@ -323,19 +342,20 @@ def _unknown(section: Section, pairs: list[Pair]) -> None:
 
 
 def _row(pair: Pair) -> dict[str, object]:
-    gross, net, low, high = (
-        100.0 * _apr(pair.forecast, name) for name in ("gross", "net", "net_low", "net_high")
-    )
+    carry = _carry(pair)
+    outcomes = ""
+    if np.isfinite(carry["net_low"]):
+        outcomes = f"{100.0 * carry['net_low']:.1f} to {100.0 * carry['net_high']:.1f}"
     return {
         "symbol": pair.symbol,
         "long": pair.long,
         "short": pair.short,
         "mean spread [bps/8h]": pair.spread,
         "hours in favour [%]": 100 * pair.favour,
-        "gross APR [%]": gross,
+        "gross APR [%]": 100.0 * carry["gross"],
         "costs [bps]": float(pair.forecast["cost_bps"]),
-        "net APR [%]": net,
-        "90 % of outcomes": f"{low:.1f} to {high:.1f}" if np.isfinite(low) else "",
+        "net APR [%]": 100.0 * carry["net"],
+        "90 % of outcomes": outcomes,
         "costs paid after": pair.paid_words,
     }
 
@@ -354,7 +374,8 @@ def _record(past: Rates, fees: Mapping[str, float]) -> str:
 def _record_words(summary: xr.Dataset, days: int, history: float) -> str:
     """Return a sentence about the record of past selections."""
     figures = {str(name): float(figure) for name, figure in summary.items()}
-    low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
+    low = figures["difference_low_bps"]
+    high = figures["difference_high_bps"]
     agree = "which agrees" if low <= 0.0 <= high else "which does not agree"
     comparison = ""
     if not np.isnan(low):
@@ -389,36 +410,34 @@ def _findings(section: Section, rates: Rates, pairs: list[Pair], forecast_pairs:
         section.answer(_QUESTION, f"Unknown: carry cannot be forecast. The widest spread is {widest.name}.")
         return
     sure = [pair for pair in forecast_pairs if float(pair.forecast["net_low_bps"]) > 0]
-    above = [pair for pair in forecast_pairs if float(pair.forecast["net_bps"]) > 0]
+    above = [pair for pair in forecast_pairs if pair.net_bps > 0]
     by = of_what(forecast_pairs[0].forecast)
     value = f"{len(above)} above costs in the mean, {len(sure)} in 19 of 20 outcomes"
     name = f"widest {count(len(pairs), 'pair')} (in sample), by {by}"
     section.number("", name, value, window=f"held {_DAYS} days")
-    for pair in sorted(sure, key=_forecast_net, reverse=True)[:4]:
+    for pair in sorted(sure, key=_net_bps, reverse=True)[:4]:
         section.finding("left", _earning(pair))
     if not sure:
         words = "The widest pair is not certain to cover its costs"
         if len(forecast_pairs) > 1:
             words = f"None of the {len(forecast_pairs)} widest pairs is certain to cover its costs"
         section.finding("left", f"{words} (the 90 % interval includes zero).")
-    best = max(forecast_pairs, key=_forecast_net)
+    best = max(forecast_pairs, key=_net_bps)
     number = count(len(forecast_pairs), "widest pair")
     words = (
         f"{len(above)} of the {number} are forecast above costs over {_DAYS} days, "
         f"{len(sure) or 'none'} with all of the 90 % interval above zero. Best: {best.name}, "
-        f"{_net(best, '')} a year net ({_net(best, 'low_')} to {_net(best, 'high_')})."
+        f"{_net_words(best)}."
     )
     section.answer(_QUESTION, words, _pairs_panel(section, rates, forecast_pairs))
 
 
 def _earning(pair: Pair) -> str:
-    net, low, high = (_net(pair, end) for end in ("", "low_", "high_"))
-    return (
-        f"{pair.name}: {net} a year net ({low} to {high}) if held {_DAYS} days, by {of_what(pair.forecast)}; "
-        f"costs are covered after {pair.paid_words}."
-    )
+    words = f"{pair.name}: {_net_words(pair)} if held {_DAYS} days, by {of_what(pair.forecast)}"
+    return f"{words}; costs are covered after {pair.paid_words}."
 
 
-def _net(pair: Pair, end: str) -> str:
-    """Format the forecast carry of a pair per year after costs, or an end of its interval."""
-    return pct(_apr(pair.forecast, f"net_{end}".rstrip("_")))
+def _net_words(pair: Pair) -> str:
+    """Format the forecast carry of a pair per year after costs, with its interval."""
+    carry = _carry(pair)
+    return f"{pct(carry['net'])} a year net ({pct(carry['net_low'])} to {pct(carry['net_high'])})"

@@ -70,7 +70,10 @@ class ReportOptions:
     def resolution(self) -> times.Resolution:
         """Step of the histories, finer for shorter windows."""
         days = (self.window.end - self.window.start) / pd.Timedelta(1, "D")
-        return next((step for longest, step in _STEPS if days <= longest), "1d")
+        for longest, step in _STEPS:
+            if days <= longest:
+                return step
+        return "1d"
 
 
 def parse_options(
@@ -90,36 +93,47 @@ def parse_options(
     ValueError, TypeError
         `symbols` is empty, the window is not a lookback, a section is unknown, or a fee is not a cost in bps.
     """
-    names = (symbols,) if isinstance(symbols, str) else tuple(symbols)
-    if not names:
+    if isinstance(symbols, str):
+        symbols = [symbols]
+    if not len(symbols):
         raise ValueError("symbols must be at least one symbol, got none")
     if times.lookback(window) is None:
         raise ValueError(f"window must be a lookback such as '30d', got {window!r}")
-    requested = SECTIONS if sections is None else tuple(sections)
-    unknown = [name for name in requested if name not in SECTIONS]
-    if unknown or not requested:
-        near = did_you_mean(unknown[0], SECTIONS) if unknown else ""
-        got = repr(unknown[0]) if unknown else "none"
-        raise ValueError(f"sections must be among {', '.join(SECTIONS)}, got {got}{near}")
-    venue_list = (venues,) if isinstance(venues, str) else venues
+    selected = _selected_sections(sections)
+    if isinstance(venues, str):
+        venues = [venues]
     return ReportOptions(
-        symbols=names,
+        symbols=tuple(symbols),
         window=times.window(window),
-        venues=None if venue_list is None else tuple(venue_list),
+        venues=None if venues is None else tuple(venues),
         fee_bps=_fees(fee_bps),
         given=fee_bps is not None,
         expiries=tuple(times.instant(expiry, "expiries").normalize() for expiry in expiries or ()),
-        sections=tuple(name for name in SECTIONS if name in requested),
+        sections=selected,
         source_text=source_text,
     )
 
 
+def _selected_sections(requested: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the requested sections in the order of the page; None requests all."""
+    if requested is None:
+        return SECTIONS
+    must_be = f"sections must be among {', '.join(SECTIONS)}"
+    if not len(requested):
+        raise ValueError(f"{must_be}, got none")
+    for name in requested:
+        if name not in SECTIONS:
+            raise ValueError(f"{must_be}, got {name!r}{did_you_mean(name, SECTIONS)}")
+    return tuple(name for name in SECTIONS if name in requested)
+
+
 def _fees(fee_bps: Fees | None) -> Mapping[str, float]:
     """Return the costs by venue, with the cost of all others."""
+    by_venue = {OTHERS: FEE_BPS}
     if isinstance(fee_bps, Mapping):
-        by_venue = {OTHERS: FEE_BPS} | dict(fee_bps)
-    else:
-        by_venue = {OTHERS: FEE_BPS if fee_bps is None else float(fee_bps)}
+        by_venue |= fee_bps
+    elif fee_bps is not None:
+        by_venue[OTHERS] = float(fee_bps)
     for venue, fee in by_venue.items():
         if not 0.0 <= fee <= 1000.0:
             raise ValueError(f"fee_bps for {venue} must be from 0 to 1000 bps of one trade, got {fee!r}")
@@ -183,15 +197,20 @@ class Data:
     @property
     def from_the_api(self) -> bool:
         """Return whether any of the data is the API's own, which requires an attribution."""
-        return any(t.provenance["attribution"] and not t.provenance["synthetic"] for t in self.fetched)
+        for table in self.fetched:
+            if table.provenance["attribution"] and not table.provenance["synthetic"]:
+                return True
+        return False
 
     def require_symbols(self) -> None:
         """Raise for a symbol without data that is not in the source's list."""
         absent = [symbol for symbol in self.report_options.symbols if symbol not in self._symbols]
         if not absent:
             return
+        listed_symbols: set[str] = set()
         listed = self._fetch_once("list of symbols", markets.symbols, optional=True)
-        listed_symbols = set() if listed is None else set(listed["symbol"].astype(str))
+        if listed is not None:
+            listed_symbols = set(listed["symbol"].astype(str))
         for symbol in absent:
             if symbol not in listed_symbols:
                 available = ", ".join(sorted(self._symbols)) or "no data for any symbol of this report"
@@ -211,7 +230,9 @@ class Data:
         if sampled is not None and sampled["time"].nunique() > 1:  # a single time is not a history
             return Rates(panel(sampled), sampled, settled=False)
         paid = self.settlements()
-        return None if paid is None else self._settled(paid, "funding rates")
+        if paid is None:
+            return None
+        return self._settled(paid, "funding rates")
 
     def _settled(self, paid: pd.DataFrame, what: str) -> Rates | None:
         """Return payments summed over 8 hours; None, noted as missing, if that is not possible."""
@@ -238,11 +259,13 @@ class Data:
         table = self._fetch_once(what, lambda: fetch(symbols, start, end), optional=True)
         if table is None:
             return rates
+        longer = None
         if rates.settled:
             longer = self._settled(table, what)
         else:  # without the bucket that is still open, whose mean is over less than 8 hours
             table = table[table["time"] + pd.Timedelta(8, "h") <= end]
-            longer = Rates(panel(table), table, settled=False) if table["time"].nunique() > 1 else None
+            if table["time"].nunique() > 1:
+                longer = Rates(panel(table), table, settled=False)
         if longer is None:
             return rates
         labels = {dim: rates.panel[dim].values for dim in ("symbol", "exchange")}
@@ -262,7 +285,9 @@ class Data:
         rows = frame[frame["symbol"].isin(self.report_options.symbols)]
         if self.report_options.venues is not None:
             rows = rows[rows["exchange"].isin(self.report_options.venues)]
-        return None if rows.empty else rows
+        if rows.empty:
+            return None
+        return rows
 
     def oi(self, symbol: str) -> pd.DataFrame | None:
         """Return table ``oi_history`` of one symbol."""
@@ -349,32 +374,38 @@ class Data:
 
     def option_venues(self, symbol: str) -> list[str]:
         """Return the venues that may list options on a symbol."""
-        listed = endpoints.OPTIONS_MATRIX.get(symbol, ())
+        listed = list(endpoints.OPTIONS_MATRIX.get(symbol, ()))
         venues = self.report_options.venues
-        return [venue for venue in listed if venues is None or venue in venues]
+        if venues is None:
+            return listed
+        return [venue for venue in listed if venue in venues]
 
     def options(self, symbol: str, venue: str) -> pd.DataFrame | None:
         """Return the usable rows of ``options_snapshot`` (`chain.clean`), of the report's expiries."""
         what = f"options on {symbol}, {venue}"
-        if what not in self._chains:
-            try:
-                snapshot = self._fetch_once(what, partial(options.snapshot, symbol, venue))
-            except SchemaError as problem:  # an unreadable chain of one venue does not end the report
-                self.missing[what] = f"The {what}, cannot be used: {problem}."
-                snapshot = None
-                self._symbols.add(symbol)
-            self._chains[what] = None if snapshot is None else self._cleaned(what, snapshot)
+        if what in self._chains:
+            return self._chains[what]
+        self._chains[what] = None
+        try:
+            snapshot = self._fetch_once(what, partial(options.snapshot, symbol, venue))
+        except SchemaError as problem:  # an unreadable chain of one venue does not end the report
+            self.missing[what] = f"The {what}, cannot be used: {problem}."
+            self._symbols.add(symbol)
+            return None
+        if snapshot is not None:
+            self._chains[what] = self._cleaned(what, snapshot)
         return self._chains[what]
 
     def _cleaned(self, what: str, snapshot: pd.DataFrame) -> pd.DataFrame | None:
         """Return the usable rows of a chain; None, noted as missing, without any."""
         days = self.report_options.expiries
-        rows = snapshot[snapshot["expiry"].dt.normalize().isin(days)] if days else snapshot
-        if rows.empty:
+        if days:
+            snapshot = snapshot[snapshot["expiry"].dt.normalize().isin(days)]
+        if snapshot.empty:
             self.missing[what] = f"No {what}, expire on the selected days."
             return None
         try:
-            return chain.clean(rows.reset_index(drop=True))
+            return chain.clean(snapshot.reset_index(drop=True))
         except ValueError as problem:
             self.missing[what] = f"The {what}, cannot be used: {problem}."
             return None
@@ -392,9 +423,10 @@ class Data:
     def missing_words(self) -> str:
         """Return a short sentence about missing tables."""
         names = list(self.missing)
-        first = ", ".join(names[:2])
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-        return f"Missing: {first}{more}"
+        words = f"Missing: {', '.join(names[:2])}"
+        if len(names) > 2:
+            words += f" and {len(names) - 2} more"
+        return words
 
     def surfaces(self, symbol: str, venue: str) -> xr.Dataset | None:
         """Return up to `_SURFACES` surfaces over at most the last month of the window."""
@@ -445,7 +477,9 @@ class Data:
         if what in self._tables:
             return self._tables[what]
         self._tables[what] = None
-        lacks = (*_LACKS, NotRecorded) if optional else _LACKS
+        lacks: tuple[type[Exception], ...] = _LACKS
+        if optional:
+            lacks = (*_LACKS, NotRecorded)
         try:
             with warnings.catch_warnings():
                 if optional:
@@ -467,7 +501,8 @@ class Data:
 def _summed(paid: pd.DataFrame) -> xr.DataArray:
     """Sum settlements over 8 hours, with timestamps rounded to the minute unless this makes duplicates."""
     rounded = paid.assign(time=paid["time"].dt.round("min"))
-    rows = paid if rounded.duplicated(["symbol", "exchange", "time"]).any() else rounded
-    sums = period_sums(rows, overlap="nan")["funding_bps"].dropna("time", how="all")
+    if rounded.duplicated(["symbol", "exchange", "time"]).any():
+        rounded = paid
+    sums = period_sums(rounded, overlap="nan")["funding_bps"].dropna("time", how="all")
     rates: xr.DataArray = sums.rename("rate_bps_8h").assign_coords(interval_hours=8.0)
     return rates.assign_attrs(units=RATE_UNIT, kind="settled")

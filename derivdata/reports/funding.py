@@ -11,8 +11,8 @@ import xarray as xr
 from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.plot.funding import history_limits
-from derivdata.reports.data import Data
-from derivdata.reports.page import WIDE, Section, pct, rate
+from derivdata.reports.data import Data, Rates
+from derivdata.reports.page import WIDE, Panel, Section, pct, rate
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
 
@@ -49,18 +49,11 @@ def funding_section(data: Data) -> Section:
         _rates_now(section, data)
         return section
     section.text(_SETTLED if history.settled else _SAMPLED)
-    by_symbol = {
-        symbol: history.panel.sel(symbol=symbol).dropna("exchange", how="all")
-        for symbol in map(str, history.panel["symbol"].values)
-    }
-    limits = history_limits(list(by_symbol.values()), _HIGHLIGHT)
-    panels = []
-    for symbol, rates in by_symbol.items():
-        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.5)}
-        look |= {"highlight": _HIGHLIGHT, "limits": limits, "source": history.table}
-        panels.append(section.panel(plot.funding_history, rates, **look))
+    rates = history.panel
+    symbols = rates["symbol"].values.tolist()
+    by_symbol = {symbol: rates.sel(symbol=symbol).dropna("exchange", how="all") for symbol in symbols}
     section.figure(
-        panels,
+        _history_panels(section, history, by_symbol),
         "Each lane is a venue, all at one scale; the venues with the highest and the lowest mean are shown. "
         "Orange: longs pay; purple: shorts pay; the dotted line is the median of all venues. A position that "
         "is long on a low lane and short on a high lane earns the difference.",
@@ -74,12 +67,25 @@ def funding_section(data: Data) -> Section:
         _findings(section, data, by_symbol[symbol], by_venue, symbol)
     for symbol, by_venue in tables_by_symbol.items():
         is_long = len(by_venue) > _SHOWN
-        name = f"{symbol} funding: extremes and points of every venue" if is_long else f"{symbol} funding"
+        name = f"{symbol} funding"
+        if is_long:
+            name = f"{name}: extremes and points of every venue"
         section.table(by_venue, name, formats=_FORMATS, fold=is_long)
     for symbol in data.report_options.symbols:
         if symbol not in by_symbol:
             section.add_missing_note(f"The source has no funding rates of {symbol} for this window.")
     return section
+
+
+def _history_panels(section: Section, history: Rates, by_symbol: dict[str, xr.DataArray]) -> list[Panel]:
+    """Return a panel of rates over time for each symbol, all at one scale."""
+    limits = history_limits(list(by_symbol.values()), _HIGHLIGHT)
+    panels = []
+    for symbol, rates in by_symbol.items():
+        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.5)}
+        look |= {"highlight": _HIGHLIGHT, "limits": limits, "source": history.table}
+        panels.append(section.panel(plot.funding_history, rates, **look))
+    return panels
 
 
 def _rates_now(section: Section, data: Data) -> None:
@@ -117,7 +123,7 @@ def _now(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "venue": venues,
-            "kind": [_kind(venue) for venue in venues],
+            "kind": venues.map(_kind),
             "rate [bps/8h]": rows["rate_bps_8h"],
             "as APR [%]": 100 * units.convert(rows["rate_bps_8h"], "bps_8h", "apr"),
             "interval [h]": rows["interval_hours"],
@@ -132,7 +138,7 @@ def _kind(venue: str) -> str:
 def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, symbol: str) -> pd.DataFrame:
     """Return one row per venue: the current rate, means over the last day and the window, and extremes."""
     last_day = rates.sel(time=slice(naive_utc(end - _DAY), None))
-    venues = [str(venue) for venue in rates["exchange"].values]
+    venues = pd.Series(rates["exchange"].values).astype(str)
     means = rates.mean("time").values
     latest = pd.Series(dtype=np.float64)
     if now is not None:
@@ -141,7 +147,7 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, sy
     frame = pd.DataFrame(
         {
             "venue": venues,
-            "kind": [_kind(venue) for venue in venues],
+            "kind": venues.map(_kind),
             "now [bps/8h]": latest.reindex(venues).to_numpy(),
             "mean [bps/8h]": means,
             "mean as APR [%]": 100 * units.convert(means, "bps_8h", "apr"),

@@ -86,10 +86,13 @@ def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Tim
     """
     earlier = history.sel(time=slice(None, when - pd.Timedelta(1, "s")))
     points = now.set_index("tenor [days]").reindex(earlier["tenor"].to_numpy())
-    names = {"atm": "ATM [%]", "rr25": "RR 25Δ", "bf25": "BF 25Δ"}
     last = xr.Dataset(
-        {name: ("tenor", points[column].to_numpy() / 100.0) for name, column in names.items()}
-        | {"strip_index": ((), index / 100.0)},
+        {
+            "atm": ("tenor", points["ATM [%]"].to_numpy() / 100.0),
+            "rr25": ("tenor", points["RR 25Δ"].to_numpy() / 100.0),
+            "bf25": ("tenor", points["BF 25Δ"].to_numpy() / 100.0),
+            "strip_index": ((), index / 100.0),
+        },
         {"tenor": earlier["tenor"]},
     ).expand_dims(time=[when.to_datetime64()])
     single = [dim for dim in earlier.dims if dim not in ("time", "tenor")]
@@ -108,7 +111,7 @@ def compared(
     frame = data.atm(symbol)
     marks = data.prices(symbol)
     if frame is None or marks is None or marks["time"].nunique() < 2:
-        lacking = "prices" if frame is not None else "a history of options"
+        lacking = "a history of options" if frame is None else "prices"
         section.add_missing_note(
             f"Realised and implied volatility of {symbol} cannot be compared without {lacking}."
         )
@@ -151,17 +154,17 @@ def compared(
 
 def answer_volatility(section: Section, levels: list[Level]) -> None:
     """State volatility and its change on the first screen, for the first symbols."""
+    levels = levels[:FIRST_SCREEN]
+    if not levels:
+        return
     words = []
-    for level in levels[:FIRST_SCREEN]:
+    for level in levels:
         implied = 100.0 * float(level.implied.dropna("time")[-1])
         realised = 100.0 * float(level.realised.dropna("time")[-1])
         change = f"{level.change:+.1f} points in {level.span:.3g} days"
         words.append(f"{level.symbol}: 30-day ATM {implied:.1f} % ({change}), realised {realised:.1f} %")
-    if words:
-        panel = section.panel(
-            _draw_levels, levels[:FIRST_SCREEN], title="ATM and realised volatility", size=FLAT
-        )
-        section.answer("How does volatility change?", f"{'; '.join(words)}.", panel)
+    panel = section.panel(_draw_levels, levels, title="ATM and realised volatility", size=FLAT)
+    section.answer("How does volatility change?", f"{'; '.join(words)}.", panel)
 
 
 def realised_panel(section: Section, level: Level) -> Panel:
@@ -177,16 +180,18 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     ends = []
     gaps = []
     for place, level in enumerate(levels):
-        last = []
-        for shift, (name, line, stroke) in enumerate(
-            (("30-day ATM", level.implied, "-"), ("realised", level.realised, "--"))
-        ):
-            color = style.PALETTE[(place, place + 4)[shift] % len(style.PALETTE)]
+        lines = (
+            ("30-day ATM", level.implied, "-", style.PALETTE[place % len(style.PALETTE)]),
+            ("realised", level.realised, "--", style.PALETTE[(place + 4) % len(style.PALETTE)]),
+        )
+        last_values = []
+        for name, line, stroke, color in lines:
             # As rounded as the labels, so that the title has their difference.
-            last.append(round(float(line.dropna("time")[-1]), 3))
+            last = round(float(line.dropna("time")[-1]), 3)
+            last_values.append(last)
             ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=name)
-            ends.append((last[-1], f"{level.symbol} {name} {100.0 * last[-1]:.1f} %", color))
-        gap = 100.0 * (last[0] - last[1])
+            ends.append((last, f"{level.symbol} {name} {100.0 * last:.1f} %", color))
+        gap = 100.0 * (last_values[0] - last_values[1])
         side = "above" if gap > 0 else "below"
         gaps.append(f"{level.symbol} {abs(gap):.1f} points {side}")
     title = f"30-day ATM volatility: {', '.join(gaps)} {levels[0].days:.3g}-day realised"
@@ -413,41 +418,48 @@ def _book(section: Section, data: Data, symbol: str) -> SymbolOptions | None:
             chains[venue] = chain
     if chains:
         fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
-        fits = fits if "exchange" in fits.dims else fits.expand_dims("exchange")
+        if "exchange" not in fits.dims:
+            fits = fits.expand_dims("exchange")
         if "time" in fits.dims:  # chains of several venues have different times: take each at its own
             venues = fits["exchange"]
             stamps = [chains[venue]["time"].iloc[0] for venue in venues.values]
             times = naive_utc(pd.DatetimeIndex(stamps)).to_numpy()
             fits = fits.sel(time=xr.DataArray(times, {"exchange": venues}, "exchange"))
-        fitted = [venue for venue in chains if np.isfinite(fits["a"].sel(exchange=venue)).any()]
-        if fitted:
-            return SymbolOptions(symbol, fitted[0], chains, fits)
+        for venue in chains:
+            if np.isfinite(fits["a"].sel(exchange=venue)).any():
+                return SymbolOptions(symbol, venue, chains, fits)
     section.add_missing_note(_missing_reason(data, symbol))
     return None
 
 
 def _missing_reason(data: Data, symbol: str) -> str:
     """Return a sentence on why the options of a symbol are missing."""
-    reasons = {words for what, words in data.missing.items() if what.startswith(f"options on {symbol},")}
-    problems = sorted(words for words in reasons if "cannot be used" in words)
+    problems = set()
+    for what, words in data.missing.items():
+        if what.startswith(f"options on {symbol},") and "cannot be used" in words:
+            problems.add(words)
     venues = data.option_venues(symbol)
     if problems:
-        reason = " ".join(problems)
-    elif venues:
-        reason = f"{listing(venues)} {'has' if len(venues) == 1 else 'have'} none."
-    else:
+        reason = " ".join(sorted(problems))
+    elif not venues:
         reason = "no venue lists them."
+    elif len(venues) == 1:
+        reason = f"{venues[0]} has none."
+    else:
+        reason = f"{listing(venues)} have none."
     return f"No options on {symbol}: {reason}"
 
 
 def _smile_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
-    shown = [naive_utc(e) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
+    expiries = None
+    if data.report_options.expiries:
+        expiries = list(naive_utc(pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values())[:8])
     return section.panel(
         plot.smile,
         data.quotes(book.symbol, book.venue),
         book.fit,
         source=book.chain,
-        expiries=shown[:8] if data.report_options.expiries else None,
+        expiries=expiries,
         limit=5,
         title=f"{book.symbol} smiles on {book.venue}",
         size=(WIDE, 4.0),
@@ -482,7 +494,9 @@ def _day_before(data: Data, book: SymbolOptions) -> pd.DataFrame | None:
     distance = (rows["time"] - day_before).abs()
     nearest = rows[(distance == distance.min()) & (distance <= pd.Timedelta(3, "h"))]
     rows_of_time = nearest[nearest["time"] == nearest["time"].min()]
-    return None if rows_of_time["iv"].isna().all() else rows_of_time
+    if rows_of_time["iv"].isna().all():
+        return None
+    return rows_of_time
 
 
 def _change(section: Section, data: Data, book: SymbolOptions) -> None:
@@ -530,10 +544,11 @@ def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
     section.metric(f"{book.symbol} 30-day ATM volatility, {book.venue}", atm, "%")
     section.metric(f"{book.symbol} 25-delta risk reversal, {book.venue}", skew, "%")
     if np.isfinite(atm):
+        richer = "puts" if skew < 0 else "calls"
         section.finding(
             "wide",
             f"{book.symbol} options on {book.venue}: 30-day ATM volatility {atm:.1f} %, 25-delta risk "
-            f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} richer).",
+            f"reversal {skew:+.1f} volatility points ({richer} richer).",
         )
 
 

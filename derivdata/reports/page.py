@@ -49,6 +49,16 @@ _RULES: dict[Any, Any] = {
 }
 
 
+_PAGE_COLORS = {
+    "ffffff": "paper",
+    "0072b2": "blue",
+    "7f3c8d": "violet",
+    "542788": "below",
+    "b35806": "above",
+}
+"""Variables of the page's style by colour of the figures."""
+
+
 class Panel(NamedTuple):
     """A picture of a figure: a function that draws on ``ax=``, a label for screen readers, size [inches]."""
 
@@ -132,14 +142,9 @@ def _fit(figure: Canvas, ax: Axes, renderer: Any) -> None:
 def _shortened(text: str, title: str, name: str) -> str:
     """Return the SVG element with the page's colours, rounded numbers, unique ids and a label."""
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
+    # Colours become the page's own, which differ in light and dark mode.
     text = re.sub(r"(fill|stroke): ?#(000000|262626)", r"\1: currentColor", text)
-    for color, variable in (
-        ("ffffff", "paper"),
-        ("0072b2", "blue"),
-        ("7f3c8d", "violet"),
-        ("542788", "below"),
-        ("b35806", "above"),
-    ):
+    for color, variable in _PAGE_COLORS.items():
         text = re.sub(rf"(fill|stroke): ?#{color}", rf"\1: var(--{variable})", text)
     # Rounding coordinates to a hundredth of a point makes the page a third smaller.
     shorten = partial(re.sub, r"(\d+\.\d\d)\d+", r"\1")
@@ -209,7 +214,6 @@ class _Table(NamedTuple):
     """The HTML of a table. Narrow tables share a line if they fit."""
 
     text: str
-    narrow: bool
 
     def html(self) -> str:
         return f"<div>{self.text}</div>"
@@ -248,7 +252,8 @@ class Section:
 
     def text(self, words: str, kind: str = "") -> None:
         """Add a paragraph; an address in it becomes a link."""
-        self.html(f'<p class="{kind}">{linked(words)}</p>' if kind else f"<p>{linked(words)}</p>")
+        attribute = f' class="{kind}"' if kind else ""
+        self.html(f"<p{attribute}>{linked(words)}</p>")
 
     def add_missing_note(self, words: str) -> None:
         """Add a sentence about missing data and the reason."""
@@ -260,7 +265,7 @@ class Section:
 
     def points(self, items: Sequence[str]) -> None:
         """Add a list."""
-        self.html("<ul>" + "".join(f"<li>{linked(item)}</li>" for item in items) + "</ul>")
+        self.html(bullets(items))
 
     def finding(self, kind: str, words: str) -> None:
         """Add a sentence to the summary."""
@@ -272,7 +277,9 @@ class Section:
 
     def answer(self, question: str, words: str, panel: Panel | None = None) -> None:
         """Add a question to the first screen, with a sentence and a panel that answer it."""
-        panels = [panel] if panel is not None and self.draws else []
+        panels: list[Panel] = []
+        if panel is not None and self.draws:
+            panels.append(panel)
         self.answers.append(Answer(question, words, panels, self.anchor))
 
     def metric(self, name: str, value: float, unit: str = "") -> None:
@@ -313,13 +320,16 @@ class Section:
         table shows its first twelve rows on a screen, and the rest on a click; in print it shows all.
         """
         self.tables[name] = frame
-        html = _table(frame, formats or {}, " class=narrow" if narrow else "", "" if fold else name)
+        caption = ""
+        if not fold:  # the summary of a folded table is its name
+            caption = f"<caption>{escape(name)}</caption>"
+        html = _table(frame, formats or {}, caption, narrow=narrow)
         if len(frame) > _LONG:
             html = f"<details class=fold><summary>all {len(frame)} rows</summary></details>{html}"
         if fold:
             self.html(f"<details><summary>{escape(name)}</summary>{html}</details>")
         else:
-            self.blocks.append(_Table(html, narrow))
+            self.blocks.append(_Table(html))
 
 
 SUMMARY = "summary"
@@ -346,11 +356,7 @@ def render_page(
             panels += picture.panels
     # All panels are drawn at once; the sections below take them from the iterator in the same order.
     drawn = iter(draw_panels(panels))
-    body = "\n".join(
-        f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n'
-        f"{_answers(s, drawn)}{_blocks(s, drawn)}</section>"
-        for s in sections
-    )
+    body = "\n".join(_section_html(section, drawn) for section in sections)
     script = _resource("tables.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = _POLICY.format(script=digest)
@@ -366,10 +372,17 @@ def render_page(
     )
 
 
-def _pictures(section: Section) -> list[Answer | Figure]:
+def _pictures(section: Section) -> Sequence[Answer | Figure]:
     """Return the blocks of a section with panels, in the order of the page."""
-    answers = section.answers if section.anchor == SUMMARY else []
-    return [*answers, *(block for block in section.blocks if isinstance(block, Figure))]
+    figures = [block for block in section.blocks if isinstance(block, Figure)]
+    if section.anchor == SUMMARY:
+        return [*section.answers, *figures]
+    return figures
+
+
+def _section_html(section: Section, drawn: Iterator[Drawn]) -> str:
+    head = f'<section id="{section.anchor}"><h2>{escape(section.title)}</h2>\n'
+    return f"{head}{_answers(section, drawn)}{_blocks(section, drawn)}</section>"
 
 
 def _answers(section: Section, drawn: Iterator[Drawn]) -> str:
@@ -393,21 +406,20 @@ def _answers(section: Section, drawn: Iterator[Drawn]) -> str:
 def _blocks(section: Section, drawn: Iterator[Drawn]) -> str:
     """Return the HTML of a section's blocks; consecutive tables share a line."""
     joined = []
-    for kind, run in itertools.groupby(section.blocks, _group_class):
+    for are_tables, run in itertools.groupby(section.blocks, lambda block: isinstance(block, _Table)):
         html = "\n".join(_block(block, drawn) for block in run)
-        joined.append(f'<div class="{kind}">{html}</div>' if kind else html)
+        if are_tables:
+            html = f'<div class="tables">{html}</div>'
+        joined.append(html)
     return "\n".join(joined)
 
 
 def _block(block: _Block, drawn: Iterator[Drawn]) -> str:
     if isinstance(block, Figure):
         return block.html(list(itertools.islice(drawn, len(block.panels))))
-    return block if isinstance(block, str) else block.html()
-
-
-def _group_class(block: _Block) -> str:
-    """Return the CSS class around consecutive blocks of a kind."""
-    return "tables" if isinstance(block, _Table) else ""
+    if isinstance(block, _Table):
+        return block.html()
+    return block
 
 
 def _sources(drawn: Sequence[Drawn]) -> str:
@@ -421,6 +433,11 @@ def _resource(name: str) -> str:
     return resources.files("derivdata.reports").joinpath(name).read_text(encoding="utf-8")
 
 
+def bullets(items: Sequence[str]) -> str:
+    """Return plain sentences as an HTML list with addresses as links."""
+    return "<ul>" + "".join(f"<li>{linked(item)}</li>" for item in items) + "</ul>"
+
+
 def linked(words: str) -> str:
     """Return plain text as HTML with addresses as links."""
     return re.sub(r"https?://[^\s<>&;,]*[^\s<>&;,.]", r'<a href="\g<0>">\g<0></a>', escape(words))
@@ -430,12 +447,12 @@ def _slug(words: str) -> str:
     return re.sub(r"\W+", "-", words.lower()).strip("-")
 
 
-def _table(frame: pd.DataFrame, formats: dict[str, str], attribute: str, name: str) -> str:
-    """Return the HTML of a table, with an HTML `attribute` and the `name` as caption."""
-    classes = {}
+def _table(frame: pd.DataFrame, formats: dict[str, str], caption: str, *, narrow: bool) -> str:
+    """Return the HTML of a table, with the HTML of its caption."""
+    classes = dict.fromkeys(frame.columns, " class=text")
     for column in frame.columns:
-        is_number = pd.api.types.is_numeric_dtype(frame[column].dtype)
-        classes[column] = "" if is_number else " class=text"
+        if pd.api.types.is_numeric_dtype(frame[column].dtype):
+            classes[column] = ""
     classes["sha256"] = ' class="text hash"'
     head = "".join(f"<th{classes[column]}>{escape(str(column))}</th>" for column in frame.columns)
     rows = []
@@ -444,7 +461,7 @@ def _table(frame: pd.DataFrame, formats: dict[str, str], attribute: str, name: s
         for column, value in zip(frame.columns, row, strict=True):
             cells.append(f"<td{classes[column]}>{escape(_cell(value, formats.get(column, '')))}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    caption = f"<caption>{escape(name)}</caption>" if name else ""
+    attribute = " class=narrow" if narrow else ""
     content = f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="scroll"><table{attribute}>{content}</table></div>'
 
@@ -455,17 +472,19 @@ def _cell(value: Any, spec: str) -> str:
         return ""
     if isinstance(value, pd.Timestamp):
         return f"{value:%Y-%m-%d %H:%M}"
-    text = format(value, spec) if spec else str(value)
-    is_zero = spec and not text.strip("-0.")
-    return text.removeprefix("-") if is_zero else text  # 0.00, not -0.00
+    text = format(value, spec)
+    if spec and not text.strip("-0."):
+        return text.removeprefix("-")  # 0.00, not -0.00
+    return text
 
 
 def usd(value: float) -> str:
     """Format dollars with three digits and a letter: ``36.4 M USD``."""
     if not math.isfinite(value):
         return "unknown"
+    rounded = float(f"{value:.3g}")  # before the letter is chosen: 999,700 is 1 M, not 1e+03 k
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
+        if abs(rounded) >= size:
             return f"{value / size:.3g} {letter} USD"
     return f"{value:.3g} USD"
 
@@ -477,27 +496,19 @@ def rate(bps_8h: float) -> str:
 
 def pct(fraction: float, digits: int = 1, *, signed: bool = False) -> str:
     """Format a fraction as percent: ``12.3 %``."""
-    return f"{100 * fraction:{'+' if signed else ''}.{digits}f} %"
-
-
-def lasting(hours: float) -> str:
-    """Format a duration: ``14 h``, ``3.2 days``, ``never``."""
-    if math.isinf(hours):
-        return "never"
-    if math.isnan(hours):
-        return "unknown"
-    if hours < 10:
-        return f"{hours:.2g} h"
-    if hours < 72:
-        return f"{hours:.0f} h"
-    return f"{hours / 24:.1f} days"
+    sign = "+" if signed else ""
+    return f"{100 * fraction:{sign}.{digits}f} %"
 
 
 def count(number: int, what: str) -> str:
     """Format a count: ``1 venue``, ``3 venues``."""
-    return f"{number:,} {what}{'' if number == 1 or what.endswith('s') else 's'}"
+    if number == 1 or what.endswith("s"):
+        return f"{number:,} {what}"
+    return f"{number:,} {what}s"
 
 
 def listing(items: list[str]) -> str:
     """Join words: ``a``, ``a and b``, ``a, b and c``."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+    if len(items) == 1:
+        return items[0]
+    return f"{', '.join(items[:-1])} and {items[-1]}"

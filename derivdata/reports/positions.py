@@ -32,6 +32,10 @@ _FORMATS = {
     "from": "+.4f",
     "to": "+.4f",
 }
+_WITH_PRICES = (
+    "Open interest in dollars rises with the price even if no position is opened; in coins it does not. "
+    "Falling coins with a falling price are positions that were closed or liquidated."
+)
 _MIN_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
 _LIQUIDATION_FORMATS = {
@@ -70,13 +74,13 @@ def oi_section(data: Data) -> Section:
         symbol_holdings = _holdings(section, data, symbol)
         if symbol_holdings is not None:
             all_holdings.append(symbol_holdings)
+    panels = []
     reading = "The source has no prices over time: part of each move is due to the price."
-    if any(data.prices(holdings.symbol) is not None for holdings in all_holdings):
-        reading = (
-            "Open interest in dollars rises with the price even if no position is opened; in coins it does "
-            "not. Falling coins with a falling price are positions that were closed or liquidated."
-        )
-    section.figure([_level_panel(section, data, holdings) for holdings in all_holdings], reading)
+    for holdings in all_holdings:
+        panels.append(_level_panel(section, data, holdings))
+        if data.prices(holdings.symbol) is not None:
+            reading = _WITH_PRICES
+    section.figure(panels, reading)
     for holdings in all_holdings:
         name = f"{holdings.symbol} open interest of every venue"
         section.table(_venues(data, holdings), name, formats=_FORMATS, fold=True)
@@ -147,13 +151,9 @@ def _answer(section: Section, all_holdings: list[Holdings]) -> None:
     """Add the venues that gained and lost most share of each symbol to the first screen."""
     changes = []
     for holdings in all_holdings:
-        significant = set(_significant(holdings.trend).index)
         change = 100.0 * holdings.trend["change"].to_series().dropna()
-        columns = {
-            "symbol": holdings.symbol,
-            "change": change,
-            "sure": [name in significant for name in change.index],
-        }
+        sure = change.index.isin(_significant(holdings.trend).index)
+        columns = {"symbol": holdings.symbol, "change": change, "sure": sure}
         changes.append(pd.DataFrame(columns).rename_axis("venue").reset_index())
     table = pd.concat(changes, ignore_index=True)
     if table.empty:
@@ -175,19 +175,24 @@ def _answer(section: Section, all_holdings: list[Holdings]) -> None:
 
 
 def _moved(row: pd.Series) -> str:
-    return f"{row['venue']} {row['change']:+.2f}{'*' if row['sure'] else ''}"
+    mark = "*" if row["sure"] else ""
+    return f"{row['venue']} {row['change']:+.2f}{mark}"
 
 
 def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes, source: Any = None) -> Axes:
     """Draw the largest changes of share of all symbols as bars."""
     shown = changes.sort_values("change", ascending=False, kind="stable")
-    style.rows(ax, [f"{row.symbol} {row.venue}" for row in shown.itertuples()], 0.2)
+    style.rows(ax, list(shown["symbol"] + " " + shown["venue"]), 0.2)
     for row, change in enumerate(shown["change"]):
         is_sure = bool(shown["sure"].iloc[row])
         style.bars(ax, [row], [change], 0.66, horizontal=True, **gain_look(np.array([change]), is_sure))
-        side = "left" if change >= 0 else "right"
+        # The label is next to the end of the bar, away from zero.
+        side = "left"
+        shift = (4, 0)
+        if change < 0:
+            side = "right"
+            shift = (-4, 0)
         words = f"{change:+.2f}{'*' if is_sure else ''}"
-        shift = (4 if side == "left" else -4, 0)
         ax.annotate(words, (change, row), shift, va="center", ha=side, fontsize=8, textcoords="offset points")
     ax.axvline(0, color=style.GREY, lw=1.0)
     reach = float(shown["change"].abs().max())
@@ -233,8 +238,10 @@ def _findings(section: Section, data: Data, holdings: Holdings) -> None:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
         level = float(total.isel(time=-1))
         price = data.price(symbol, total["time"].values[-1])
-        coins = f" ({level / price:,.0f} {symbol})" if price > 0 else ""
-        section.number(symbol, f"open interest, {venues}", f"{usd(level)}{coins}", window=last)
+        value = usd(level)
+        if price > 0:
+            value = f"{value} ({level / price:,.0f} {symbol})"
+        section.number(symbol, f"open interest, {venues}", value, window=last)
         if np.isfinite(price):
             section.number(symbol, "price", f"{price:,.6g} USD", window=last)
         section.number(
@@ -252,11 +259,11 @@ def _findings(section: Section, data: Data, holdings: Holdings) -> None:
             f"{second} {pct(last_shares.iloc[1], 0)}; HHI {herfindahl:,.0f}.",
         )
     if total.size > 1:
-        days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))
-        moved = _trends(trend, days) if share.sizes["exchange"] > 1 else ""
-        section.finding(
-            "changed", f"{symbol} open interest over the window: {_change(data, total, symbol)}{moved}."
-        )
+        words = _change(data, total, symbol)
+        if share.sizes["exchange"] > 1:
+            days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))
+            words += f"; {_trends(trend, days)}"
+        section.finding("changed", f"{symbol} open interest over the window: {words}.")
 
 
 def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
@@ -265,7 +272,8 @@ def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
     Open interest in USD moves with the price even if no position changes. Coins = USD / price removes this.
     """
     in_usd = float(total.isel(time=-1) / total.isel(time=0))
-    first, last = (data.price(symbol, total["time"].values[place]) for place in (0, -1))
+    first = data.price(symbol, total["time"].values[0])
+    last = data.price(symbol, total["time"].values[-1])
     words = f"{pct(in_usd - 1.0, signed=True)} in USD"
     if not (first > 0 and last > 0):
         return f"{words}, an unknown share of it due to the price"
@@ -290,7 +298,7 @@ def _trends(trend: xr.Dataset, days: float) -> str:
         if len(names):
             venues = [f"{name} ({100 * changes[name]:+.1f} points)" for name in names]
             sides.append(f"{words}: {listing(venues)}")
-    return f"; {'; '.join(sides)}" if sides else "; no venue's share has a significant trend"
+    return "; ".join(sides) or "no venue's share has a significant trend"
 
 
 def liquidations_section(data: Data) -> Section:
@@ -306,10 +314,20 @@ def liquidations_section(data: Data) -> Section:
     )
     if is_full(events):
         section.text(f"The response is full at {len(events):,} orders: others may be missing.", "warn")
-    largest = str(events.groupby("symbol", observed=True)["value_usd"].sum().idxmax())
+    reading = (
+        "A dot is a venue's liquidated longs or shorts, and its area their value, in the step that the axis "
+        "states; a column of large dots across venues is a cascade. Bars are the value per step. Shorts are "
+        "above longs in rows and bars. Green marks the time that the response covers completely."
+    )
+    height = 4.4
+    prices = None
     # Prices are fetched by the section on open interest; a recording without it does not have them.
-    prices = data.prices(largest) if "oi" in data.report_options.sections else None
-    size = (WIDE, 4.4 if prices is None else 5.0)
+    if "oi" in data.report_options.sections:
+        largest = str(events.groupby("symbol", observed=True)["value_usd"].sum().idxmax())
+        prices = data.prices(largest)
+    if prices is not None:
+        height = 5.0
+        reading += f" On top the price of {largest}."
     drawn = section.panel(
         plot.liquidations,
         events,
@@ -318,15 +336,9 @@ def liquidations_section(data: Data) -> Section:
         end=data.report_options.window.end,
         top=8,
         title="Liquidations by venue and side",
-        size=size,
+        size=(WIDE, height),
     )
-    section.figure(
-        [drawn],
-        "A dot is a venue's liquidated longs or shorts, and its area their value, in the step that the axis "
-        "states; a column of large dots across venues is a cascade. Bars are the value per step. Shorts are "
-        "above longs in rows and bars. Green marks the time that the response covers completely."
-        + ("" if prices is None else f" On top the price of {largest}."),
-    )
+    section.figure([drawn], reading)
     section.table(_by_side(events), "Liquidations by venue", formats=_LIQUIDATION_FORMATS, narrow=True)
     _liquidation_findings(section, events, _large(section, events), data)
     return section
@@ -335,17 +347,17 @@ def liquidations_section(data: Data) -> Section:
 def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
     """Return the cascades, and add their table."""
     cascades = liquidations.cascades(liquidations.clusters(events, by=("symbol",)), min_usd=_MIN_CASCADE)
-    if len(cascades):
-        section.text(
-            "A cascade is five or more orders of one symbol, each within a minute of the previous one, worth "
-            "at least a million dollars and more than 99 % of the earlier clusters."
-        )
-        section.table(_cascades(cascades), "Cascades", formats=_LIQUIDATION_FORMATS)
-    else:
+    if cascades.empty:
         section.add_missing_note(
             "No cascades: no run of five orders, each within a minute of the previous one, was worth a "
             "million USD."
         )
+        return cascades
+    section.text(
+        "A cascade is five or more orders of one symbol, each within a minute of the previous one, worth "
+        "at least a million dollars and more than 99 % of the earlier clusters."
+    )
+    section.table(_cascades(cascades), "Cascades", formats=_LIQUIDATION_FORMATS)
     return cascades
 
 
