@@ -55,7 +55,7 @@ def write_cards() -> None:
     with dd.replay(RECORDING), warnings.catch_warnings():
         warnings.simplefilter("ignore", dd.errors.DataNotice)
         for rule, cost in itertools.product(RULES, COSTS):
-            dd.card(funding.pick_summary(record(rule, cost), least_predicted_bps=0.0), card_of(rule, cost))
+            dd.card(funding.pick_summary(record(rule, cost), min_predicted_bps=0.0), card_of(rule, cost))
 
 
 def carry_table() -> str:

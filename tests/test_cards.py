@@ -26,7 +26,7 @@ from tests.analysis.option_oracle import made_chains, settlements
 
 VENUES = ["binance", "hyperliquid", "okx"]
 COSTS = backtest.Costs(fee_bps=2.0)
-RULE = backtest.SpreadThreshold(enter_bps_8h=0.05, leave_bps_8h=-9.0)
+RULE = backtest.SpreadThreshold(enter_bps_8h=0.05, exit_bps_8h=-9.0)
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def market(symbols: int, hours: int) -> tuple[xr.DataArray, xr.DataArray]:
 def _carry(_: Path) -> Made:
     rates, prices = market(200, 8760)
     rule = backtest.HoldingTime(
-        backtest.SpreadThreshold(2.0, 0.5, switch_bps_8h=2.0, window="24h"), least="24h"
+        backtest.SpreadThreshold(2.0, 0.5, switch_bps_8h=2.0, window="24h"), min_hold="24h"
     )
 
     def ours() -> xr.Dataset:

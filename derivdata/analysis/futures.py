@@ -30,14 +30,14 @@ _YEAR_HOURS = SECONDS_PER_YEAR / 3600.0
 
 
 @typed
-def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -> xr.Dataset:
+def term_structure(futures: pd.DataFrame, *, min_tenor: str | pd.Timedelta = "1h") -> xr.Dataset:
     """Compute the basis of every expiry from dated futures.
 
     Parameters
     ----------
     futures
         Table ``futures_history``. Rows without an index are omitted.
-    least
+    min_tenor
         Time to expiry below which a contract is omitted: the annualised basis of the last hour is noise.
 
     Returns
@@ -63,7 +63,7 @@ def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -
     >>> curve.sizes["expiry"]
     9
     """
-    rows = _known(futures, hours_of(least, "least", least=0.0))
+    rows = _known(futures, hours_of(min_tenor, "min_tenor", minimum=0.0))
     rows = rows.drop_duplicates([*_PLACE, "expiry"], keep="last")
     rows = rows.dropna(subset=["index_price_usd"])
     if rows.empty:
@@ -328,7 +328,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     )
 
 
-def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
+def _known(futures: pd.DataFrame, min_hours: float) -> pd.DataFrame:
     """Return the rows with time left and naive times; of an expiry at a time the usual contract is last."""
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
@@ -336,7 +336,7 @@ def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
     rows = futures[futures["price_usd"].notna()]
     rows = rows.astype({"symbol": str, "exchange": str})
     rows = rows.assign(time=naive_utc(rows["time"]), expiry=naive_utc(rows["expiry"]))
-    rows = rows[rows["expiry"] - rows["time"] > pd.Timedelta(least_hours, "h")]
+    rows = rows[rows["expiry"] - rows["time"] > pd.Timedelta(min_hours, "h")]
     rows = rows.sort_values([*_PLACE, "instrument_name"], ignore_index=True)
     held = rows.groupby(["symbol", "exchange", "instrument_name"])["oi_usd"]
     rows["usual"] = held.transform(lambda amounts: amounts.expanding().median())

@@ -256,7 +256,7 @@ def market_share(
         types=[np.float64, np.bool_],
         stamps=oi["time"].values.astype("datetime64[us]").astype(np.int64),
         cover=min_cover,
-        oldest=round(hours_of(tolerance, "tolerance", least=0.0) * _HOUR_US),
+        oldest=round(hours_of(tolerance, "tolerance", minimum=0.0) * _HOUR_US),
         chosen=chosen,
     )
     ordered: xr.DataArray = share.transpose(*oi.dims).rename("market_share")

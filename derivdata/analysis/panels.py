@@ -387,11 +387,13 @@ def hours_at(times: Any, origin: np.datetime64) -> Floats:
     return np.asarray(since / np.timedelta64(3_600_000_000, "us"), dtype=np.float64)
 
 
-def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None) -> float:
-    """Return the hours of a length of time such as ``"7d"``: above 0, or from `least` on."""
+def hours_of(value: str | pd.Timedelta, name: str, *, minimum: float | None = None) -> float:
+    """Return the hours of a length of time such as ``"7d"``, which must be above 0 or at least `minimum`."""
     hours = float(length(value, name) / pd.Timedelta(1, "h"))
-    if hours <= 0.0 if least is None else hours < least:
-        raise ValueError(f"{name}={value!r} is too short: pass a longer time")
+    if minimum is None and hours <= 0.0:
+        raise ValueError(f"{name} must be longer than 0, got {value!r}")
+    if minimum is not None and hours < minimum:
+        raise ValueError(f"{name} must be at least {minimum:g} h, got {value!r}")
     return hours
 
 

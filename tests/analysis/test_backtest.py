@@ -61,7 +61,7 @@ def test_a_pair_worked_out_on_paper() -> None:
     Funding of one 100,000 leg: (4 + 2 + 0) bps = 60 USD. Fees: four trades of 100,000 at 2 bps = 80 USD.
     """
     rates = panel([[[1.0, 1.0, 1.0, 1.0, 1.0], [5.0, 5.0, 3.0, 1.0, 1.0]]])
-    rule = backtest.SpreadThreshold(enter_bps_8h=3.0, leave_bps_8h=1.0)
+    rule = backtest.SpreadThreshold(enter_bps_8h=3.0, exit_bps_8h=1.0)
     result = backtest.carry(rates, rule, backtest.Costs(fee_bps=2.0))
     [trade] = backtest.trades(result).to_dict("records")
     assert (trade["symbol"], trade["long"], trade["short"]) == ("BTC", "alpha", "beta")
@@ -83,7 +83,7 @@ def test_payments_come_at_each_venues_own_stamps() -> None:
     rates = panel([[hourly, eight]], hours=1.0)
     hours = xr.zeros_like(rates).assign_attrs(units="h").rename("interval_hours")
     hours[:, 0], hours[:, 1] = 1.0, 8.0
-    rule = backtest.SpreadThreshold(enter_bps_8h=1.0, leave_bps_8h=-9.0)
+    rule = backtest.SpreadThreshold(enter_bps_8h=1.0, exit_bps_8h=-9.0)
     result = backtest.carry(rates.assign_coords(interval_hours=hours), rule, backtest.Costs(fee_bps=0.0))
     earned = result["funding_usd"].sel(symbol="BTC").values
     np.testing.assert_allclose(earned, [0, *[-5.0] * 7, 75.0, -5.0])  # 10 USD a bps; at row 8: 80 - 5
@@ -289,7 +289,7 @@ RULES: dict[str, Any] = {
     "mean": backtest.SpreadThreshold(1.0, 0.0, 2.0, window="32h"),
     "rotation": backtest.Rotation("24h", top=2, window="16h"),
     "bounded": backtest.VenueLimit(
-        backtest.HoldingTime(backtest.SpreadThreshold(1.0), least="16h", most="80h"), 200_000.0
+        backtest.HoldingTime(backtest.SpreadThreshold(1.0), min_hold="16h", max_hold="80h"), 200_000.0
     ),
 }
 
@@ -399,9 +399,9 @@ def test_rules_hold_the_pairs_worked_out_by_hand() -> None:
     assert held_by(backtest.Rotation("24h"), panel(RISING)) == [AB, AB, AB, AC, AC, AC, AC, None]
     short = backtest.SpreadThreshold(2.0, 2.5)
     assert held_by(short, panel(RISING))[1:3] == [AB, AB]
-    kept = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 1.5), least="48h")
+    kept = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 1.5), min_hold="48h")
     assert held_by(kept, panel(RISING)) == [None, AB, AB, AB, AB, AB, AB, None]
-    ended = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 0.5), most="16h")
+    ended = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 0.5), max_hold="16h")
     assert held_by(ended, panel(RISING)) == [None, AB, AB, None, AC, AC, None, None]
 
 
@@ -644,6 +644,6 @@ def test_a_function_as_rule_is_stated_without_its_place_in_memory() -> None:
     def idle(past: Any) -> dict[str, tuple[str, str]]:
         return {}
 
-    result = backtest.carry(rates, backtest.HoldingTime(idle, most="3d"), backtest.Costs(fee_bps=2.0))
+    result = backtest.carry(rates, backtest.HoldingTime(idle, max_hold="3d"), backtest.Costs(fee_bps=2.0))
     name = "test_a_function_as_rule_is_stated_without_its_place_in_memory.<locals>.idle"
-    assert result.attrs["rule"] == f"HoldingTime(rule=<function {name}>, least='0h', most='3d')"
+    assert result.attrs["rule"] == f"HoldingTime(rule=<function {name}>, min_hold='0h', max_hold='3d')"

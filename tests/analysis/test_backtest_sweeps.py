@@ -25,7 +25,7 @@ def _many_rules(forecast: Any) -> dict[str, Any]:
             f"spread {place}": spread,
             f"mean {place}": backtest.SpreadThreshold(0.5 + place, window="2d"),
             f"holding {place}": backtest.HoldingTime(spread, f"{1 + place}d", (None, "3d", "5d")[place]),
-            f"rotation {place}": backtest.Rotation("1d", top=(1, None, 2)[place], least_bps_8h=0.5 * place),
+            f"rotation {place}": backtest.Rotation("1d", top=(1, None, 2)[place], min_bps_8h=0.5 * place),
             f"forecast {place}": backtest.ForecastThreshold(forecast, 1.0 + place, 0.5 * place),
             f"limit {place}": backtest.VenueLimit(spread, 120_000.0 * (1 + place)),
             f"function {place}": partial(_first_symbols, place + 1),

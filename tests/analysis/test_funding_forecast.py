@@ -342,16 +342,16 @@ def test_a_summary_by_hand() -> None:
         }
     )
     assert int(funding.pick_summary(record)["picks"]) == 2, "the pick forecast to lose is nobody's"
-    found = funding.pick_summary(record, least_predicted_bps=None)
+    found = funding.pick_summary(record, min_predicted_bps=None)
     assert int(found["picks"]) == 3
     assert float(found["predicted_net_bps"]) == pytest.approx(1.0)
     assert float(found["realised_net_bps"]) == pytest.approx(-1.0 / 3.0)
     assert float(found["difference_bps"]) == pytest.approx(4.0 / 3.0)
     assert float(found["coverage"]) == pytest.approx(2.0 / 3.0)
     assert float(found["share_positive"]) == pytest.approx(1.0 / 3.0)
-    above = funding.pick_summary(record, least_predicted_bps=2.0)
+    above = funding.pick_summary(record, min_predicted_bps=2.0)
     assert (int(above["picks"]), float(above["realised_net_bps"])) == (1, 4.0)
-    none = funding.pick_summary(record, least_predicted_bps=9.0)
+    none = funding.pick_summary(record, min_predicted_bps=9.0)
     assert int(none["picks"]) == 0
     assert np.isnan(none["coverage"])
     assert int(found["decisions"]) == 3
@@ -459,7 +459,7 @@ def free(recorded) -> dict[str, xr.Dataset]:
 @pytest.mark.parametrize("cost", [8.0, 20.0])
 def test_recorded_picks_earn_what_was_predicted_of_them(free, cost: float) -> None:
     records = {rule: measured.after(record, cost) for rule, record in free.items()}
-    found = funding.pick_summary(records["forecast"], least_predicted_bps=0.0)
+    found = funding.pick_summary(records["forecast"], min_predicted_bps=0.0)
     assert found["difference_low_bps"] < 0.0 < found["difference_high_bps"]
     assert found["coverage_low"] < 0.9 < found["coverage_high"]
     assert found["realised_low_bps"] > 0.0
@@ -470,7 +470,7 @@ def test_recorded_picks_earn_what_was_predicted_of_them(free, cost: float) -> No
         mean, low, _ = measured.advantage(records["forecast"], records[rule])
         assert mean > 0.0
         assert (low > 0.0) == sure
-        other = funding.pick_summary(records[rule], least_predicted_bps=0.0)
+        other = funding.pick_summary(records[rule], min_predicted_bps=0.0)
         assert other["difference_low_bps"] > 5.0  # what such rules promise they do not earn
 
 

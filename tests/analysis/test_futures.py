@@ -40,7 +40,7 @@ def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> Non
     with pytest.raises(
         ValueError, match="futures must have at least one row with an index price before its expiry"
     ):
-        term_structure(TABLE, least="300d")
+        term_structure(TABLE, min_tenor="300d")
     naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))  # of times without a zone: UTC
     assert_identical(term_structure(naive), term_structure(TABLE))
 

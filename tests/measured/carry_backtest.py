@@ -19,7 +19,7 @@ PERIODS = {
 }
 RULES = {
     f"from {level:g} bps on the mean of {days} days, hold {least} days": backtest.HoldingTime(
-        backtest.SpreadThreshold(level, window=f"{days}d"), least=f"{least}d"
+        backtest.SpreadThreshold(level, window=f"{days}d"), min_hold=f"{least}d"
     )
     for level in (0.5, 1.0, 2.0)
     for days in (3, 7)

@@ -276,7 +276,7 @@ def by_rule(free: dict[str, xr.Dataset]) -> tuple[pd.DataFrame, pd.DataFrame]:
     for cost in COSTS:
         records = {rule: after(record, cost) for rule, record in free.items()}
         for (rule, record), (period, (start, end)) in itertools.product(records.items(), _PERIODS.items()):
-            summary = funding.pick_summary(record.sel(time=slice(start, end)), least_predicted_bps=0.0)
+            summary = funding.pick_summary(record.sel(time=slice(start, end)), min_predicted_bps=0.0)
             figures = {str(name): float(figure) for name, figure in summary.items()}
             picked.append({"cost": cost, "rule": rule, "period": period, **figures})
         ahead += [(cost, rule, *advantage(records["forecast"], records[rule])) for rule in RULES[1:]]

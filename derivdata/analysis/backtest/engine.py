@@ -236,7 +236,7 @@ def setting(
             raise ValueError(_CONTRACTS_NEED)
         contract_kinds = contracts_of(contracts, market.symbols, market.venues)
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
-    latency = hours_of(delay, "delay", least=0.0)
+    latency = hours_of(delay, "delay", minimum=0.0)
     return Setting(market, account, slippage, latency, contract_kinds, provenance_of(panel, prices, depth))
 
 

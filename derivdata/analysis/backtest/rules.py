@@ -35,7 +35,7 @@ class SpreadThreshold:
     ----------
     enter_bps_8h
         Spread [bps/8h] from which a pair is entered.
-    leave_bps_8h
+    exit_bps_8h
         Spread below which a pair is closed, also if the spread is unknown.
     switch_bps_8h
         A held pair is exchanged for the widest one where that is wider by this much; infinite: never.
@@ -44,7 +44,7 @@ class SpreadThreshold:
     """
 
     enter_bps_8h: float
-    leave_bps_8h: float = 0.0
+    exit_bps_8h: float = 0.0
     switch_bps_8h: float = np.inf
     window: str | pd.Timedelta | None = None
 
@@ -53,7 +53,7 @@ class SpreadThreshold:
         signal = past.rate() if self.window is None else past.mean(self.window)
         best = _widest(signal, past)
         held = _spread_of(signal, past.long, past.short)
-        return _thresholded(past, best, held, self.enter_bps_8h, self.leave_bps_8h, self.switch_bps_8h)
+        return _thresholded(past, best, held, self.enter_bps_8h, self.exit_bps_8h, self.switch_bps_8h)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class ForecastThreshold:
         ``short``: the forecast earnings of the pair; or ``exchange``: the forecast rate, and a pair earns the
         short leg's minus the long leg's. A value must have been known at its time: a forecast fitted to later
         data looks ahead, which a backtest cannot detect.
-    enter, leave, switch
+    enter, exit, switch
         In the forecast's unit, as in `SpreadThreshold`.
     max_age
         The oldest forecast that counts.
@@ -75,7 +75,7 @@ class ForecastThreshold:
 
     forecast: xr.DataArray = field(repr=False)
     enter: float
-    leave: float = 0.0
+    exit: float = 0.0
     switch: float = np.inf
     max_age: str | pd.Timedelta = "24h"
 
@@ -97,7 +97,7 @@ class ForecastThreshold:
         if "exchange" in self.forecast.dims:
             best = _widest(values, past)
             held = _spread_of(values, past.long, past.short)
-            return _thresholded(past, best, held, self.enter, self.leave, self.switch)
+            return _thresholded(past, best, held, self.enter, self.exit, self.switch)
 
         # 1. The pairs of the forecast by the places of the market's venues, −1 for a venue that is not there.
         place = {name: at for at, name in enumerate(past.venues)}
@@ -113,7 +113,7 @@ class ForecastThreshold:
             none = np.full(len(symbols), -1, dtype=np.intp)
             best = Target(none, none, np.full(len(symbols), -np.inf))
             unknown = np.full(past.long.shape, np.nan)
-            return _thresholded(past, best, unknown, self.enter, self.leave, self.switch)
+            return _thresholded(past, best, unknown, self.enter, self.exit, self.switch)
         at = np.argmax(wanted, axis=-1)
         score = wanted[symbols, at]
         some = np.isfinite(score)
@@ -122,7 +122,7 @@ class ForecastThreshold:
         # 3. The forecast of the pair that is held, and the thresholds.
         same = (long == past.long[..., None]) & (short == past.short[..., None])
         held = np.where(same.any(-1), values[symbols, np.argmax(same, axis=-1)], np.nan)
-        return _thresholded(past, best, held, self.enter, self.leave, self.switch)
+        return _thresholded(past, best, held, self.enter, self.exit, self.switch)
 
     @cached_property
     def _parts(self) -> _Forecast:
@@ -133,7 +133,7 @@ class ForecastThreshold:
             venues = [labels_of(data, "exchange")]
         else:
             venues = [data[leg].to_numpy().astype(str) for leg in ("long", "short")]
-        oldest = np.timedelta64(round(hours_of(self.max_age, "max_age", least=0.0) * _HOUR_US), "us")
+        oldest = np.timedelta64(round(hours_of(self.max_age, "max_age", minimum=0.0) * _HOUR_US), "us")
         return _Forecast(data["time"].to_numpy(), oldest, places, venues, data.to_numpy())
 
     def _values(self, past: Past) -> Floats:
@@ -170,7 +170,7 @@ class Rotation:
         Time between choices, such as ``"8h"``, counted from 00:00 UTC (1970-01-01).
     top
         Number of symbols, with the widest pairs; None selects all.
-    least_bps_8h
+    min_bps_8h
         Spread [bps/8h] that a pair needs.
     window
         As in `SpreadThreshold`.
@@ -178,7 +178,7 @@ class Rotation:
 
     every: str | pd.Timedelta
     top: int | None = None
-    least_bps_8h: float = 0.0
+    min_bps_8h: float = 0.0
     window: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
@@ -190,7 +190,7 @@ class Rotation:
             return Target(past.long, past.short, np.zeros(past.long.shape))
         signal = past.rate() if self.window is None else past.mean(self.window)
         best = _widest(signal, past)
-        chosen = (best.long >= 0) & (best.score >= self.least_bps_8h)
+        chosen = (best.long >= 0) & (best.score >= self.min_bps_8h)
         if self.top is not None:
             order = np.argsort(np.where(chosen, -best.score, np.inf), axis=-1, kind="stable")
             chosen &= np.argsort(order, axis=-1) < self.top
@@ -240,26 +240,26 @@ class HoldingTime:
     ----------
     rule
         The other rule.
-    least
+    min_hold
         Minimum holding time, such as ``"3d"``, regardless of the rule.
-    most
+    max_hold
         Maximum holding time, after which the pair may be opened again at the next row; None: no maximum.
     """
 
     rule: Callable[[Past], Any]
-    least: str | pd.Timedelta = "0h"
-    most: str | pd.Timedelta | None = None
+    min_hold: str | pd.Timedelta = "0h"
+    max_hold: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
         """Return the target pairs."""
         wanted = target_of(self.rule(past), past)
         held = past.long >= 0
-        keep = held & (past.held_hours < _hours(self.least, "least", least=0.0))
+        keep = held & (past.held_hours < _hours(self.min_hold, "min_hold", minimum=0.0))
         long = np.where(keep, past.long, wanted.long)
         short = np.where(keep, past.short, wanted.short)
         same = held & (long == past.long) & (short == past.short)
-        most = np.inf if self.most is None else _hours(self.most, "most")
-        over = same & (past.held_hours >= most)
+        limit = np.inf if self.max_hold is None else _hours(self.max_hold, "max_hold")
+        over = same & (past.held_hours >= limit)
         return _where(~over, Target(long, short, wanted.score))
 
 
@@ -304,9 +304,9 @@ class VenueLimit:
         return _where(allowed, wanted)
 
 
-def _hours(span: Any, name: str, least: float | None = None) -> Any:
+def _hours(span: Any, name: str, minimum: float | None = None) -> Any:
     """Return a span of time in hours; spans of stacked rules are in hours already."""
-    return span if isinstance(span, np.ndarray) else hours_of(span, name, least=least)
+    return span if isinstance(span, np.ndarray) else hours_of(span, name, minimum=minimum)
 
 
 def _widest(signal: Floats, past: Past) -> Target:
@@ -327,9 +327,9 @@ def _spread_of(signal: Floats, long: Indices, short: Indices) -> Floats:
     return np.where(long >= 0, signal[symbols, short] - signal[symbols, long], np.nan)
 
 
-def _thresholded(past: Past, best: Target, held: Floats, enter: float, leave: float, switch: float) -> Target:
-    """Keep a pair while its signal is at least `leave`; else open the best one if it reaches `enter`."""
-    stays = (past.long >= 0) & (held >= leave)
+def _thresholded(past: Past, best: Target, held: Floats, enter: float, close: float, switch: float) -> Target:
+    """Keep a pair while its signal is at least `close`; otherwise open the best one from `enter` on."""
+    stays = (past.long >= 0) & (held >= close)
     worth = (best.long >= 0) & (best.score >= enter)
     better = stays & worth & (best.score > held + switch)
     stay = stays & ~better
@@ -403,21 +403,21 @@ def _stacked(rules: Sequence[Any]) -> Any:
     """Return rules of one signal as one rule with numbers as columns."""
     first = rules[0]
     if isinstance(first, SpreadThreshold):
-        names = ("enter_bps_8h", "leave_bps_8h", "switch_bps_8h")
+        names = ("enter_bps_8h", "exit_bps_8h", "switch_bps_8h")
         return dataclasses.replace(first, **{name: _column(rules, name) for name in names})
     if isinstance(first, ForecastThreshold):
-        names = ("enter", "leave", "switch")
+        names = ("enter", "exit", "switch")
         return dataclasses.replace(first, **{name: _column(rules, name) for name in names})
     if isinstance(first, Rotation):
-        most = [np.inf if rule.top is None else rule.top for rule in rules]
+        top = [np.inf if rule.top is None else rule.top for rule in rules]
         numbers: dict[str, Any] = {
-            "top": np.array(most)[:, None],
-            "least_bps_8h": _column(rules, "least_bps_8h"),
+            "top": np.array(top)[:, None],
+            "min_bps_8h": _column(rules, "min_bps_8h"),
         }
         return dataclasses.replace(first, **numbers)
-    least = [hours_of(rule.least, "least", least=0.0) for rule in rules]
-    most = [np.inf if rule.most is None else hours_of(rule.most, "most") for rule in rules]
-    spans: dict[str, Any] = {"least": np.array(least)[:, None], "most": np.array(most)[:, None]}
+    min_hold = [hours_of(rule.min_hold, "min_hold", minimum=0.0) for rule in rules]
+    max_hold = [np.inf if rule.max_hold is None else hours_of(rule.max_hold, "max_hold") for rule in rules]
+    spans: dict[str, Any] = {"min_hold": np.array(min_hold)[:, None], "max_hold": np.array(max_hold)[:, None]}
     return HoldingTime(_stacked([rule.rule for rule in rules]), **spans)
 
 

@@ -137,7 +137,7 @@ def best_pair(
         rates = rates.where(known(amounts, USD_UNIT, "oi_usd") >= min_oi_usd)
     if age_hours is not None and max_age is not None:
         age = known(age_hours, HOUR_UNIT, "age_hours")
-        rates = rates.where(age <= hours_of(max_age, "max_age", least=0.0))
+        rates = rates.where(age <= hours_of(max_age, "max_age", minimum=0.0))
     if tradable is not None:
         rates = rates.where(known(_mask(panel, tradable).astype(np.float64), None, "tradable") > 0.0)
     if prices is not None:
@@ -410,7 +410,7 @@ def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
 def pick_summary(
     record: xr.Dataset,
     *,
-    least_predicted_bps: float | None = 0.0,
+    min_predicted_bps: float | None = 0.0,
     level: float = 0.95,
     resamples: int = 1999,
     rng: int | np.random.Generator | None = 0,
@@ -421,7 +421,7 @@ def pick_summary(
     ----------
     record
         Result of `pick_record`; all its symbols together.
-    least_predicted_bps
+    min_predicted_bps
         Counts only selections with a forecast above this after cost; None counts all, including those
         with a forecast below zero.
     level, resamples, rng
@@ -454,8 +454,8 @@ def pick_summary(
         table.reshape(len(table), math.prod(table.shape[1:])) for table in tables
     )
     counted = np.isfinite(predicted) & np.isfinite(realised)
-    if least_predicted_bps is not None:
-        counted &= predicted > least_predicted_bps
+    if min_predicted_bps is not None:
+        counted &= predicted > min_predicted_bps
 
     # 2. Sums of each figure by decision, whose selections are drawn together.
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)

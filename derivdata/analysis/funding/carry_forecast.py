@@ -364,7 +364,7 @@ def forecast_history(
     --------
     >>> rates = dd.funding.history("BTC", "60d")
     >>> found = dd.analysis.funding.forecast_history(rates, hold="1d", fee_bps=0.25)
-    >>> rule = dd.analysis.backtest.ForecastThreshold(found["net_bps"], enter=1.0, leave=-1.0)
+    >>> rule = dd.analysis.backtest.ForecastThreshold(found["net_bps"], enter=1.0, exit=-1.0)
     >>> dd.analysis.backtest.carry(rates, rule, dd.analysis.backtest.Costs(fee_bps=0.25)).sizes["time"]
     1440
     """
