@@ -84,6 +84,8 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help=dry)
     listed_layouts = "print the layouts that are recognised"
     parser.add_argument("--list", action="store_true", help=listed_layouts)
+    market = "venue and symbol of all rows, for files that name neither, such as binance:BTC"
+    parser.add_argument("--market", metavar="VENUE:SYMBOL", help=market)
     pairs: dict[str, Any] = {"type": pair, "action": PairsAction, "default": {}}
     columns = "take the table's column NAME from the file's COLUMN"
     values = "set COLUMN to VALUE in all rows"
@@ -119,6 +121,7 @@ def _import(arguments: argparse.Namespace) -> None:
         "table": table,
         "map": arguments.map,
         "set": arguments.set,
+        "market": arguments.market,
         "tz": arguments.tz,
         "unit": arguments.unit,
         "map_values": words,
@@ -155,7 +158,6 @@ def _imported(files: list[str], to: str, options: dict[str, Any]) -> Any:
     from derivdata.sources import archive
     from derivdata.sources.archive.importing import Unclear
 
-    names = {"--table": "table", "--from": "source", "--unit": "unit"}
     while True:
         try:
             return archive.import_files(files=files, to=to, show=say, **options)
@@ -170,7 +172,21 @@ def _imported(files: list[str], to: str, options: dict[str, Any]) -> Any:
             reply = input(f"{question.option}: number of the right choice (Enter stops): ").strip()
             if not reply.isdecimal() or not 1 <= int(reply) <= len(question.choices):
                 raise
-            options[names[question.option]] = question.choices[int(reply) - 1]
+            _choose(options, question.option, question.choices[int(reply) - 1])
+
+
+_ARGUMENTS = {"--table": "table", "--from": "source", "--unit": "unit", "--tz": "tz"}
+"""Arguments of `import_files` for options with one value."""
+
+
+def _choose(options: dict[str, Any], option: str, choice: str) -> None:
+    """Add the chosen value of an option to the arguments of an import."""
+    if option in _ARGUMENTS:
+        options[_ARGUMENTS[option]] = choice
+        return
+    name, _, value = choice.partition("=")
+    argument = option.removeprefix("--")  # map or set
+    options[argument] = {**options[argument], name: value}
 
 
 def add_info(parser: argparse.ArgumentParser) -> None:

@@ -108,3 +108,37 @@ def test_open_interest_without_a_time_says_how_to_state_it(
     assert main(command) == 0
     rows = open_archive(tmp_path / "to").read("oi_history", *EVER)
     assert rows["oi_usd"].tolist() == [30000.5 * 67000]
+
+
+def test_a_market_states_venue_and_symbol(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rates.csv"
+    lines = [f"{_START + row * 28_800_000},0.0001" for row in range(4)]
+    path.write_text("\n".join(["time,rate", *lines]) + "\n")
+    command = ["import", str(path), "--to", str(tmp_path / "to")]
+    assert main(command) != 0
+    assert "such as --market binance:BTC" in capsys.readouterr().err
+    for wrong in ("binance", "BTC:binance", ":BTC"):
+        assert main([*command, "--market", wrong]) != 0
+        assert f"market='{wrong}'" in capsys.readouterr().err
+    assert main([*command, "--market", "binance:BTC", "--set", "symbol=ETH"]) != 0
+    assert "symbol is in both set and market" in capsys.readouterr().err
+    assert main([*command, "--market", "binance:BTC"]) == 0
+    rows = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
+    assert rows[["exchange", "symbol"]].drop_duplicates().to_numpy().tolist() == [["binance", "BTC"]]
+    assert rows["rate_bps_8h"].tolist() == [1.0] * 4
+
+
+def test_a_terminal_takes_pairs_of_set(tmp_path: Path) -> None:
+    path = tmp_path / "rates.json"
+    row = {
+        "exchange": "okx",
+        "symbol": "BTCUSDT",
+        "fundingTime": _START,
+        "fundingRate": "0.0001",
+        "markPrice": "67000",
+    }
+    path.write_text(json.dumps([row]))
+    text, code = _on_terminal(["import", str(path), "--to", str(tmp_path / "to")], b"1\n")
+    assert code == 0, text
+    assert "--set: number of the right choice" in text
+    assert {*open_archive(tmp_path / "to").read("funding_settlements", *EVER)["exchange"]} == {"okx"}

@@ -10,6 +10,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
 from tests.archive.rates import EVER
 
 _START = 1_772_323_200  # 2026-03-01T00:00Z
@@ -144,7 +145,7 @@ def test_first_days_of_months_are_not_days_of_january(tmp_path: Path, clock: str
 def test_figures_of_venues_may_be_of_one_coin(tmp_path: Path, column: str) -> None:
     content = _hourly(f"time,exchange,{column}", "{time},binance,50000000")
     with pytest.raises(ArchiveError, match="its rows name a venue and no contract"):
-        _import(tmp_path, "pepe_by_exchange.csv", content)
+        _import(tmp_path, "figures_by_exchange.csv", content)
 
 
 def test_figures_of_venues_that_are_totals_are_stored(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_figures_of_venues_that_are_totals_are_stored(tmp_path: Path) -> None:
     assert _import(tmp_path, "total_oi.csv", content).table == "oi_exchange_totals"
 
 
-@pytest.mark.parametrize("name", ["btc_research/pepe_binance_funding.csv", "ETH/link_binance_funding.csv"])
+@pytest.mark.parametrize("name", ["btc_research/turbo_binance_funding.csv", "ETH/link_binance_funding.csv"])
 def test_a_folder_does_not_name_the_coin_of_a_file_of_another(tmp_path: Path, name: str) -> None:
     content = _hourly("time,funding_rate_8h", "{time},0.0001")
     with pytest.raises(ArchiveError, match="symbol is not in the file"):
@@ -164,3 +165,179 @@ def test_a_folder_names_the_coin_of_a_file_of_none(tmp_path: Path) -> None:
     _import(tmp_path, "ETH/binance_funding_rates_1h.csv", content, table="funding_history")
     stored = open_archive(tmp_path / "to").read("funding_history", *EVER)
     assert {*stored["symbol"]} == {"ETH"}
+
+
+_LIQUIDATION = "exchange,market,symbol,side,qty,price,notional,ts_exch_ms,ts_ingest_ms\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "usd", "coins"),
+    [
+        # 150 contracts of 0.01 BTC at 66,900.10 USD; 1,000 of 1 USD; 10 of 100 USD; 1,000 of 0.0001 BTC.
+        ("okx,usdt,BTC-USDT-SWAP,long,150,66900.1,10035015.0", 100_350.15, 1.5),
+        ("bybit,coin,BTCUSD,long,1000,67000,67000000", 1_000.0, 1_000 / 67_000),
+        ("binance,coin,BTCUSD_PERP,long,10,67000,670000", 1_000.0, 1_000 / 67_000),
+        ("gate,usdt,BTC_USDT,long,1000,67000,67000000", 6_700.0, 0.1),
+    ],
+)
+def test_a_value_that_takes_contracts_for_coins_is_asked_about(
+    tmp_path: Path, row: str, usd: float, coins: float
+) -> None:
+    content = f"{_LIQUIDATION}{row},{_START}000,{_START}080\n"
+    with pytest.raises(Unclear, match="its values are right only if they are coins"):
+        _import(tmp_path, "liquidations.csv", content)
+    _import(tmp_path, "liquidations.csv", content, unit="contracts")
+    stored = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).iloc[0]
+    assert stored["value_usd"] == pytest.approx(usd, rel=1e-12)
+    assert stored["quantity"] == pytest.approx(coins, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("row", "usd", "coins"),
+    [
+        ("okx,usdt,BTC-USDT-SWAP,long,150,66900.1,100350.15", 100_350.15, 1.5),
+        ("bybit,coin,BTCUSD,long,1000,67000,1000", 1_000.0, 1_000 / 67_000),
+        ("binance,usdt,BTCUSDT,long,0.5,67000,33500", 33_500.0, 0.5),
+    ],
+)
+def test_a_value_proves_the_unit_of_amounts(tmp_path: Path, row: str, usd: float, coins: float) -> None:
+    _import(tmp_path, "liquidations.csv", f"{_LIQUIDATION}{row},{_START}000,{_START}080\n")
+    stored = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).iloc[0]
+    assert stored["value_usd"] == pytest.approx(usd, rel=1e-12)
+    assert stored["quantity"] == pytest.approx(coins, rel=1e-12)
+
+
+def test_a_stated_contract_size_replaces_values_of_coins(tmp_path: Path) -> None:
+    row = f"okx,usdt,BTC-USDT-SWAP,long,150,66900.1,10035015.0,{_START}000,{_START}080"
+    _import(tmp_path, "liquidations.csv", f"{_LIQUIDATION}{row}\n", set={"contract_size": "0.01"})
+    stored = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).iloc[0]
+    assert stored["value_usd"] == pytest.approx(100_350.15)
+    assert stored["quantity"] == pytest.approx(1.5)
+
+
+def test_sizes_of_a_contract_of_unknown_size_are_asked_about(tmp_path: Path) -> None:
+    content = f"time,symbol,side,price,qty\n{_START},DOGE-USDT-SWAP,long,0.1,12\n"
+    with pytest.raises(Unclear, match="sizes of DOGE-USDT-SWAP on okx may be in coins or not"):
+        _import(tmp_path, "okx_liquidations.csv", content)
+    _import(tmp_path, "okx_liquidations.csv", content, set={"contract_size": "1000"})
+    assert open_archive(tmp_path / "to").read("liquidations_fills", *EVER)["value_usd"].tolist() == [1_200.0]
+
+
+def test_orders_of_binance_state_the_position_that_they_close(tmp_path: Path) -> None:
+    rows = f"{_START}000,BTCUSDT,BUY,66900,0.1\n{_START}001,BTCUSDT,SELL,66900,0.2\n"
+    content = f"timestamp_ms,symbol,side,price,qty\n{rows}"
+    _import(tmp_path, "liquidations.csv", content, set={"exchange": "binance"})
+    stored = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).sort_values("time")
+    assert stored["side"].tolist() == ["short", "long"]
+    with pytest.raises(ArchiveError, match="--map-value side:BUY=long"):
+        _import(tmp_path, "liquidations.csv", content, set={"exchange": "bybit"})
+
+
+def test_a_collector_that_cut_the_quote_off_a_name_is_believed_where_its_value_proves_coins(
+    tmp_path: Path,
+) -> None:
+    """Rows of moon-dev's collector, 2025: 2.45 SOL at 141.30 USD; its usd_size is of the order's price."""
+    header = (
+        "symbol,side,order_type,time_in_force,original_quantity,price,average_price,order_status,"
+        "order_last_filled_quantity,order_filled_accumulated_quantity,order_trade_time"
+    )
+    row = f"SOL,BUY,LIMIT,IOC,2.45,141.99,141.3,FILLED,2.45,2.45,{_START}000"
+    _import(tmp_path, "liq_data.csv", f"{header},usd_size\n{row},347.8755\n")
+    stored = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).iloc[0]
+    assert (stored["side"], stored["value_usd"]) == ("short", pytest.approx(346.185))
+    with pytest.raises(ArchiveError, match="amounts of SOL on binance are contracts of a size"):
+        _import(tmp_path, "liq_data.csv", f"{header}\n{row}\n")
+    _import(tmp_path, "liq_data.csv", f"{header}\n{row}\n", set={"contract_size": "1"})
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "usd"),
+    [
+        ("Open Interest (Mio. USD)", '"6.041,50"', 6_041_500_000.0),
+        ("Open Interest (in millions of USD)", "6041.5", 6_041_500_000.0),
+        ("OI (Mrd. USD)", '"6,0415"', 6_041_500_000.0),
+        ("建玉（百万USD）", "6041.5", 6_041_500_000.0),
+        ("Open Interest (mil millones USD)", "6.0415", 6_041_500_000.0),
+    ],
+)
+def test_words_of_scales_multiply(tmp_path: Path, column: str, cell: str, usd: float) -> None:
+    content = _hourly(f"time,exchange,symbol,{column}", f"{{time}},binance,BTCUSDT,{cell}")
+    _import(tmp_path, "oi.csv", content)
+    assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {usd}
+
+
+def test_a_scale_without_a_unit_multiplies_in_the_unit_of_the_caller(tmp_path: Path) -> None:
+    content = _hourly("time,exchange,symbol,Open Interest (Millions)", "{time},binance,BTCUSDT,6041.5")
+    with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
+        _import(tmp_path, "oi.csv", content)
+    _import(tmp_path, "oi.csv", content, unit="usd")
+    assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {6_041_500_000.0}
+
+
+def test_a_word_that_may_be_a_scale_is_not_passed_over(tmp_path: Path) -> None:
+    """``mil`` is a thousand in Spanish, and a million in English."""
+    content = _hourly("time,exchange,symbol,OI (mil USD)", "{time},binance,BTCUSDT,6041500")
+    with pytest.raises(ArchiveError, match="as it has the word 'mil'"):
+        _import(tmp_path, "oi.csv", content, unit="usd")
+
+
+def test_a_stated_unit_does_not_silence_an_impossible_size(tmp_path: Path) -> None:
+    content = _hourly("time,exchange,symbol,open_interest", "{time},binance,BTCUSDT,6041.5")
+    with pytest.raises(Unclear, match="has always had more than a million"):
+        _import(tmp_path, "oi.csv", content, unit="usd")
+    _import(tmp_path, "oi.csv", content, unit="usd", accept=["unit"])
+    assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {6041.5}
+
+
+def test_quotes_of_one_option_in_rows_of_their_own_are_refused(tmp_path: Path) -> None:
+    content = "timestamp,option_type,expiration,strike,underlying,data_type,price,underlying_price,iv\n"
+    for minute in range(3):
+        for word, iv in (("bid", 0.519), ("ask", 0.531)):
+            content += f"{_START + 60 * minute},C,27MAR26,70000,BTC,{word},0.05,67100.5,{iv}\n"
+    with pytest.raises(ArchiveError, match=r"its column data_type tells rows apart \(bid, ask\)"):
+        _import(tmp_path, "deribit_greeks.csv", content)
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.csv"])
+def test_the_venue_of_rows_comes_before_that_of_folders(tmp_path: Path, name: str) -> None:
+    rows = [
+        {
+            "platform_name": "bitunix",
+            "symbol": "BTCUSDT",
+            "fundingTime": (_START + 28_800 * n) * 1000,
+            "fundingRate": "0.0001",
+        }
+        for n in range(4)
+    ]
+    content = json.dumps({"data": rows})
+    if name.endswith("csv"):
+        content = "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n"
+    _import(tmp_path, f"binance/{name}", content)
+    assert {*open_archive(tmp_path / "to").read("funding_settlements", *EVER)["exchange"]} == {"bitunix"}
+
+
+def test_an_unknown_venue_in_rows_of_a_layout_is_named(tmp_path: Path) -> None:
+    row = {
+        "exchange": "bitunix", "symbol": "BTCUSDT", "fundingTime": _START * 1000, "fundingRate": "0.0001",
+        "markPrice": "67000",
+    }  # fmt: skip
+    with pytest.raises(Unclear, match="its column exchange says bitunix"):
+        _import(tmp_path, "rates.json", json.dumps([row]))
+
+
+@pytest.mark.parametrize("name", ["pepe_vs_btc.csv", "PEPE-BTC.csv", "link_btc.csv", "ETHBTC_1h.csv"])
+def test_a_pair_quoted_in_coins_is_not_the_quote(tmp_path: Path, name: str) -> None:
+    content = _hourly("time,mark_price", "{time},0.0000001")
+    with pytest.raises(Unclear, match="its prices may not be in USD"):
+        _import(tmp_path, name, content, set={"exchange": "binance"})
+    content = _hourly("time,funding_rate_8h", "{time},0.0001")
+    with pytest.raises(ArchiveError, match="symbol is not in the file"):
+        _import(tmp_path, name, content, table="funding_history", set={"exchange": "binance"})
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol"), [("okx_btc_swap.csv", "BTC"), ("LINK_okx.csv", "LINK"), ("pepe_okx.csv", "PEPE")]
+)
+def test_a_file_name_has_its_coin(tmp_path: Path, name: str, symbol: str) -> None:
+    _import(tmp_path, name, _hourly("time,mark_price", "{time},67000"))
+    assert {*open_archive(tmp_path / "to").read("prices_history", *EVER)["symbol"]} == {symbol}

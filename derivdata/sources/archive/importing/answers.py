@@ -14,7 +14,6 @@ from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.bodies import records_of
 from derivdata.sources.archive.importing.market_names import (
-    KNOWN_VENUES,
     names_in_path,
     plain_name,
     venue_of_word,
@@ -53,6 +52,8 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     others = _stated_venues(body) if stated is None else frozenset()
     if others:
         wanted = [venue for venue in wanted if venue in others]
+        if not wanted:
+            return None  # the rows are of a venue without an adapter, whatever the folder is called
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
     answers = _of_market(source, answers, body, given)
     answers = _of_kind(source, answers, given)
@@ -91,7 +92,7 @@ _FIRST_ROWS = 50
 
 
 def _stated_venues(body: bytes) -> frozenset[str]:
-    """Return the venues in the rows of a body; empty without any.
+    """Return the venues in the rows of a body, known or not; empty without any.
 
     Messages of tardis-machine, which name their venue, have the fields of BitMEX's payments.
     """
@@ -105,7 +106,7 @@ def _stated_venues(body: bytes) -> frozenset[str]:
         if isinstance(row, dict):
             words = [value for name, value in row.items() if plain_name(name) in _VENUE_FIELDS]
             named |= {venue_of_word(word) for word in words if isinstance(word, str) and word}
-    return frozenset(named & KNOWN_VENUES)
+    return frozenset(named)
 
 
 def _rows_of_line(line: bytes) -> list[Any]:

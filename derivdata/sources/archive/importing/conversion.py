@@ -196,7 +196,8 @@ def _resolution(text: str) -> str:
 def _choice(name: str, column: Column, text: str) -> str:
     allowed = " or ".join(column.allowed)
     pairs = " or ".join(f"--map-value {name}:{text}={word}" for word in column.allowed[:2])
-    return f"is not {allowed}: say what the word means with {pairs}"
+    opposite = ", and its opposite follows" if name == "side" else ""
+    return f"is not {allowed}: say what the word means with {pairs}{opposite}"
 
 
 def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
@@ -316,11 +317,11 @@ MOST_PAID_BPS = MOST_PAID * units.BPS
 
 def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     """Reject rows without a required value; raise for a file without the column."""
-    for name in plan.table.columns:
-        if not plan.required(name):
-            continue
-        if name not in columns:
-            plan.refuse_missing(name, chunk)
+    required = [name for name in plan.table.columns if plan.required(name)]
+    lacking = [name for name in required if name not in columns]
+    if lacking:
+        plan.refuse_missing(lacking, chunk)
+    for name in required:
         values = columns[name]
         missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
         advice = ": state it with --set time=2026-03-27T08:00:00Z" if name == "time" and missing.all() else ""

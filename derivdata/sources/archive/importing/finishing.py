@@ -217,18 +217,24 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
 def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
     """Return the coins and the USD of amounts, and a reason if neither is known."""
     names = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
-    pairs = names.drop_duplicates()
-    by_contract = {(e, n): amount_of(e, n) for e, n in pairs.itertuples(index=False)}
+    by_contract = {
+        pair: amount_of(*pair) for pair in names.drop_duplicates().itertuples(index=False, name=None)
+    }
     contract_amounts = [by_contract[pair] for pair in zip(names["exchange"], names["name"], strict=True)]
     size = np.array([np.nan if amount is None else amount.size for amount in contract_amounts])
     is_usd = np.array([amount is not None and amount.is_usd for amount in contract_amounts])
+    is_of_coins = _are_proven_coins(frame, amounts, prices) & np.isnan(size)
+    if "contract_size" in frame:
+        is_of_coins |= frame["contract_size"].notna().to_numpy()  # amounts were multiplied by it
+    size = np.where(is_of_coins, 1.0, size)
+    is_usd &= ~is_of_coins
     stated = amounts.to_numpy() * size
     price = prices.to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         coins = np.where(is_usd, stated / price, stated)
         usd = np.where(is_usd, stated, stated * price)
     reasons = pd.Series(None, frame.index, dtype=object)
-    unknown = np.array([amount is None for amount in contract_amounts])
+    unknown = np.isnan(size)
     reasons[unknown] = [
         f"amounts of {name} on {venue} are contracts of a size that the file does not state: state it with "
         "--set contract_size=COINS, or omit these rows"
@@ -237,6 +243,23 @@ def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple
     lacking = ~unknown & ~np.isfinite(usd)
     reasons[lacking] = "the amount or its price is missing"
     return coins, usd, reasons
+
+
+_PROOF = 0.05
+"""Share by which a value may differ from amount × price, as orders and fills have different prices."""
+
+
+def _are_proven_coins(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> Array:
+    """Return which amounts are coins by a value in the file, on venues whose linear contracts have coins.
+
+    Collectors cut ``USDT`` off the names of contracts, so that the name alone does not show it.
+    """
+    if "stated_value" not in frame:
+        return np.zeros(len(frame), dtype=bool)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (frame["stated_value"] / (amounts * prices)).to_numpy(dtype=np.float64)
+    is_in_coins = frame["exchange"].astype(object).isin(VENUES_IN_COINS).to_numpy()
+    return np.asarray(is_in_coins & (np.abs(ratio - 1.0) < _PROOF))
 
 
 def _amounts(frame: pd.DataFrame) -> pd.DataFrame:

@@ -23,15 +23,18 @@ from derivdata.sources.archive.importing.guessed_tables import (
     total_columns,
 )
 from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
+from derivdata.sources.archive.importing.liquidation_amounts import AmountPlan, amount_plan, words_of_sides
 from derivdata.sources.archive.importing.market_names import (
     CURRENCIES,
     market_of,
     meaning_of,
     names_by_meaning,
     names_in_path,
+    pair_of_coins,
     pays_hourly,
     plain_name,
     scale_in_name,
+    unread_scale,
     venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source
@@ -187,12 +190,18 @@ _OF_USD = frozenset("oi_usd long_usd short_usd buy_usd sell_usd volume_usd value
 
 
 def _scaled_amounts(head: Chunk) -> dict[str, str]:
-    """Return the columns of amounts in thousands, millions or billions of USD, as their names say."""
+    """Return the columns of amounts in thousands, millions or billions, as their names say."""
     scaled: dict[str, str] = {}
     for name in head.columns:
         rest, scale = scale_in_name(name)
+        if scale == 1.0:
+            continue
         meaning = meaning_of(rest)
-        if scale != 1.0 and meaning in _OF_USD:
+        if meaning is None and rest.endswith(" usd"):
+            meaning = meaning_of(rest.removesuffix(" usd"))
+            if meaning == "oi_coins":
+                meaning = "oi_usd"
+        if meaning in _OF_USD or meaning == "oi_coins":
             scaled.setdefault(meaning, name)
     return scaled
 
@@ -544,7 +553,7 @@ def guessed_plans(
     has the question about each of the others.
     """
     exact = own_table(source, head, table, given)
-    if exact is not None:
+    if exact is not None and not (given.unit and "filled_quantity" in archive_table(exact).columns):
         return [make_plan(exact, given)], ()
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
@@ -653,7 +662,7 @@ def _refuse_lacking(plan: ImportPlan, head: Chunk) -> None:
     """Raise for a table of which a file lacks a column, other than the names of the market."""
     for name in plan.table.columns:
         if name not in ("symbol", "exchange") and plan.required(name) and plan.raw(name, head) is None:
-            plan.refuse_missing(name, head)
+            plan.refuse_missing([name], head)
 
 
 _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
@@ -697,6 +706,35 @@ def _plan_by_names(
     source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given
 ) -> ImportPlan:
     """Return a plan with each column by its name, and units from names or sizes."""
+    whole = _named_columns(source, head, table, by_meaning, given)
+    if table == "orderbook_book":
+        return _plan_of_book(by_meaning, whole, head)
+    amounts = AmountPlan(whole)
+    if "filled_quantity" in archive_table(table).columns:
+        amounts = amount_plan(source, head, _with_words_of_sides(head, whole), given)
+        whole = amounts.given
+    _refuse_unknown_interval(source, head, whole, table)
+    _refuse_repeated_times(source, head, table, whole)
+    if "strike" in archive_table(table).columns:
+        _refuse_quotes_in_rows(source, head, whole)
+    has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
+    is_spaced = table == "funding_settlements" and not has_interval
+    adjust = amounts.adjust or _adjustment(table, whole, head)
+    plan = make_plan(table, whole, adjust=adjust, is_spaced=is_spaced)
+    plan = plan._replace(
+        makes=amounts.makes,
+        ignored=_of_other_words(table, head, {*given.set, *given.map}) | amounts.ignored,
+        scales=_scales(source, whole.map),
+    )
+    if table == "oi_history":
+        _refuse_small_interest(source, head, plan)
+    return plan
+
+
+def _named_columns(
+    source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given
+) -> Given:
+    """Return the options with the columns, constants, words and unit of a file by their names and sizes."""
     columns = archive_table(table).columns
     stated = {*given.set, *given.map}
     mapped = _mapped(table, head, by_meaning, given)
@@ -707,9 +745,11 @@ def _plan_by_names(
     unit = unit or _unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
     if table == "oi_history":
         unit = _take_interest(source, head, by_meaning, mapped, given) or unit
-    fixed = _take_kind_of_price(source, head, by_meaning, mapped, given) if table == "prices_history" else {}
+    fixed: dict[str, str] = {}
     words: dict[str, Mapping[str, str]] = {}
-    if table == "positioning_history" and "kind" not in has:
+    if table == "prices_history":
+        fixed = _take_kind_of_price(source, head, by_meaning, mapped, given)
+    elif table == "positioning_history" and "kind" not in has:
         fixed = _take_kind_of_ratio(source, head, by_meaning, mapped, words)
     if "fill_price_usd" in columns:
         _take_price_of_fills(by_meaning, mapped, has)
@@ -720,26 +760,71 @@ def _plan_by_names(
         extra = _take_quotes(by_meaning, mapped, has)
     if "side" in columns and "side" not in stated:
         _take_sides(head, table, mapped)
-    whole = given._replace(
+    return given._replace(
         map={**mapped, **given.map},
         extra=extra,
         set={**_path_words(source, head, mapped, columns, stated), **fixed, **given.set},
         values={**words, **given.values},
         unit=unit,
     )
-    if table == "orderbook_book":
-        return _plan_of_book(by_meaning, whole, head)
-    _refuse_unknown_sizes(source, head, whole, table)
-    _refuse_unknown_interval(source, head, whole, table)
-    _refuse_repeated_times(source, head, table, whole)
-    has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
-    is_spaced = table == "funding_settlements" and not has_interval
-    plan = make_plan(table, whole, adjust=_adjustment(table, whole, head), is_spaced=is_spaced)
-    scales = {name: scale_in_name(column)[1] for name, column in whole.map.items() if name in _OF_USD}
-    return plan._replace(
-        ignored=_of_other_words(table, head, stated),
-        scales={name: scale for name, scale in scales.items() if scale != 1.0 and name not in given.map},
-    )
+
+
+def _with_words_of_sides(head: Chunk, given: Given) -> Given:
+    """Add the meaning of the words of orders on venues that state it."""
+    sides = words_of_sides(head, given)
+    return given._replace(values={**given.values, "side": sides}) if sides else given
+
+
+def _scales(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
+    """Return what 1 is in the columns of amounts whose names say it; raise for a word that may say it."""
+    scales: dict[str, float] = {}
+    for name, column in mapped.items():
+        if name not in _OF_USD:
+            continue
+        word = unread_scale(column)
+        if word:
+            raise ArchiveError(
+                f"{source}: its column {column!r} may be in a multiple of USD, as it has the word {word!r}: "
+                f"multiply it first, and name it {name}"
+            )
+        scale = scale_in_name(column)[1]
+        if scale != 1.0:
+            scales[name] = scale
+    return scales
+
+
+_LEAST_INTEREST = 1e6
+"""Open interest of BTC or ETH on a large venue [USD], which was always higher since 2020."""
+_LARGE_VENUES = frozenset("binance bybit okx bitget gateio deribit hyperliquid".split())
+
+
+def _refuse_small_interest(source: Source, head: Chunk, plan: ImportPlan) -> None:
+    """Raise for open interest of BTC or ETH in USD that is too small for a large venue, also where stated."""
+    column = plan.source_of("oi_usd", head.columns)
+    if column in (None, "oi_usd") or plan.unit in IN_COINS or "unit" in plan.accept:
+        return
+    names = [_name_of_all(head, plan, name) for name in ("symbol", "exchange")]
+    if market_of(names[0]).symbol not in _LEADERS or venue_of_word(names[1]) not in _LARGE_VENUES:
+        return
+    sizes = numbers(head.columns[column], "oi_usd", Rejections(len(head))) * plan.scales.get("oi_usd", 1.0)
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    if sizes.size and float(np.median(sizes)) < _LEAST_INTEREST:
+        raise Unclear(
+            f"{source}: the median of {column} is {float(np.median(sizes)):,.6g} USD, and {names[0]} on "
+            f"{names[1]} has always had more than a million: pass --unit coins or --unit contracts if it is "
+            "one of these, multiply it if it is in millions, or pass --accept unit",
+            "--unit",
+            ["coins", "contracts"],
+        )
+
+
+def _name_of_all(head: Chunk, plan: ImportPlan, name: str) -> str:
+    """Return the symbol or the venue of all rows; empty where rows have several."""
+    if name in plan.constants:
+        return plan.constants[name]
+    column = plan.source_of(name, head.columns)
+    texts = [] if column is None else encoded(head.columns[column]).texts
+    return texts[0] if len(texts) == 1 else ""
 
 
 def _adjustment(table: str, given: Given, head: Chunk) -> Adjust | None:
@@ -797,6 +882,27 @@ def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given
             f"{', '.join(head.columns)[:300]}",
             "--map",
             [f"time={names[0]}"],
+        )
+
+
+_WORDS_OF_QUOTES = frozenset("bid ask mark last mid trade index best_bid best_ask bids asks".split())
+_KEYS_OF_QUOTES = ("time", "symbol", "exchange", "instrument_name", "expiry", "strike", "side")
+
+
+def _refuse_quotes_in_rows(source: Source, head: Chunk, given: Given) -> None:
+    """Raise for options whose bid, ask and mark have a row each, of which one would be stored."""
+    column = column_of_words(head, _WORDS_OF_QUOTES)
+    words = encoded(head.columns[column]).texts if column else []
+    if len(words) < 2 or column in given.map.values():
+        return
+    columns = {given.map.get(name, name) for name in _KEYS_OF_QUOTES}
+    keys = [encoded(head.columns[name]).codes for name in sorted(columns & {*head.columns})]
+    distinct_keys = len(np.unique(np.column_stack(keys), axis=0)) if keys else 0
+    if distinct_keys < _LEAST_DISTINCT * len(head):
+        raise ArchiveError(
+            f"{source}: its {len(head):,} first rows have only {distinct_keys:,} different options and "
+            f"times, and its column {column} tells rows apart ({', '.join(words[:5])}): write a file of the "
+            "rows with one of these words, or one row for each option and time, with a column for each word"
         )
 
 
@@ -888,31 +994,6 @@ def _take_price_of_fills(by_meaning: Mapping[str, str], mapped: dict[str, str], 
     name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
     if "price_usd" in by_meaning and name not in has:
         mapped[name] = by_meaning["price_usd"]
-
-
-def _refuse_unknown_sizes(source: Source, head: Chunk, given: Given, table: str) -> None:
-    """Ask what sizes of liquidations are where contracts of the venue are not of one coin."""
-    has = {*given.map, *given.set, *head.columns}
-    size = next((given.map.get(n, n) for n in ("filled_quantity", "quantity") if n in has), None)
-    is_valued = bool({"value_usd", "contract_size"} & has)
-    if "filled_quantity" not in archive_table(table).columns or size is None or is_valued:
-        return
-    venues = _words_of("exchange", head, given)
-    names = _words_of("symbol", head, given)
-    for venue, name in itertools.product(venues, names):
-        amount = amount_of(venue_of_word(venue), name)
-        if amount is None or (amount.size == 1.0 and not amount.is_usd):
-            continue
-        if amount.is_usd:
-            other = f"--map value_usd={size} if they are USD"
-        else:
-            other = f"--set contract_size={amount.size:g} if they are contracts of so many coins"
-        raise Unclear(
-            f"{source}: sizes of {name} on {venue} may be in coins or not: pass {other}, or --set "
-            "contract_size=1 if they are coins",
-            "--set",
-            ["contract_size=1"] if amount.is_usd else [f"contract_size={amount.size:g}", "contract_size=1"],
-        )
 
 
 def _refuse_unknown_interval(source: Source, head: Chunk, given: Given, table: str) -> None:
@@ -1257,7 +1338,7 @@ def _path_words(
     if _DVOL.search(f"{mapped.get('index_pct', '')} {source.name.rsplit('/', 1)[-1]}"):
         return {"exchange": "deribit"} | _path_words_of(source, columns, have)
     if "price_usd" in columns and "symbol" not in stated:
-        _refuse_other_currency(source)
+        _refuse_other_currency(source, has_symbols="symbol" in have)
     if "symbol" in columns and not {"symbol", "instrument_name"} & have and "instrument_name" not in columns:
         _refuse_dated_name(source, head, mapped)
     return _path_words_of(source, columns, have)
@@ -1275,10 +1356,14 @@ def _path_words_of(source: Source, columns: Any, have: set[str]) -> dict[str, st
     return {name: word for name, word in named.items() if name in columns and name not in have}
 
 
-def _refuse_other_currency(source: Source) -> None:
-    """Ask whether prices are in USD where the name of their file has another currency."""
-    words = re.split(r"[^A-Z]+", source.name.rsplit("/", 1)[-1].upper())
+def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
+    """Ask whether prices are in USD where the name of their file has another currency, or a pair of coins."""
+    name = source.name.rsplit("/", 1)[-1]
+    words = re.split(r"[^A-Z]+", name.upper())
     other = sorted(CURRENCIES & {*words})
+    pair = "" if has_symbols else pair_of_coins(name.split(".")[0])
+    if pair:
+        other.append(pair)
     if other:
         raise Unclear(
             f"{source}: its name has {other[0]}, so that its prices may not be in USD: omit it, or state the "

@@ -21,6 +21,7 @@ from derivdata.sources.archive.archive import Archive, open_archive
 from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, rows, with_ids
 from derivdata.sources.archive.importing.finishing import added_up, spaced
 from derivdata.sources.archive.importing.instruments import usd_from_coins
+from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, venue_of_word
 from derivdata.sources.archive.importing.opening import Source, find_sources
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
@@ -136,6 +137,7 @@ def import_files(
     map_values: Mapping[str, Mapping[str, str]] | None = None,
     accept: Sequence[str] = (),
     source: str | None = None,
+    market: str | None = None,
     dry_run: bool = False,
     show: Callable[[str], object] | None = None,
 ) -> Imported:
@@ -177,6 +179,9 @@ def import_files(
         Program or venue that wrote the files, if their columns do not identify it: ``"binance"``, ``"ccxt"``,
         ``"tardis"`` ... (``derivdata import --list`` shows all). `map`, `set`, `tz`, `unit` and `map_values`
         add to or override the files.
+    market
+        Venue and symbol of all rows, ``"binance:BTC"``, for files that name neither: the same as both in
+        `set`.
     dry_run
         Whether to stop before anything is written.
     show
@@ -205,7 +210,10 @@ def import_files(
     window unreadable, such as a second payment for one hour, is rejected. An ambiguous local hour is the
     first of the two, or the second if a row repeats it.
     """
-    given = Given(map or {}, set or {}, tz, unit, map_values or {}, accept)
+    constants = dict(set or {})
+    if market is not None:
+        constants |= _names_of_market(market, constants)
+    given = Given(map or {}, constants, tz, unit, map_values or {}, accept)
     listed = [files] if isinstance(files, str | os.PathLike) else files
     if not listed:
         raise ValueError("files: name at least one")
@@ -221,6 +229,22 @@ def import_files(
             f"none of {whole.read:,} rows fits {whole.table}; the first: {whole.first_rejected}"
         )
     return whole
+
+
+def _names_of_market(market: str, stated: Mapping[str, str]) -> dict[str, str]:
+    """Return the venue and the symbol of ``binance:BTC``."""
+    venue, colon, symbol = market.partition(":")
+    if not (venue.strip() and colon and symbol.strip()):
+        raise ValueError(f"market={market!r} must be VENUE:SYMBOL, such as binance:BTC")
+    twice = [name for name in ("exchange", "symbol") if name in stated]
+    if twice:
+        raise ValueError(f"{twice[0]} is in both set and market={market!r}: leave one")
+    if venue_of_word(symbol) in KNOWN_VENUES and venue_of_word(venue) not in KNOWN_VENUES:
+        raise ValueError(
+            f"market={market!r}: {venue} is not the name of a known venue, and {symbol} is: write "
+            f"{symbol}:{venue}, or pass exchange={venue} and symbol={symbol} with set"
+        )
+    return {"exchange": venue.strip(), "symbol": symbol.strip()}
 
 
 def _tasks(table: str | None, files: Sequence[_Path], source: str | None, given: Given) -> list[Task]:

@@ -82,8 +82,13 @@ _OTHER_VENUES = "aevo bitfinex bitmex btse coindcx drift dydx ftx gmx kraken phe
 KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS, *_OTHER_VENUES})
 
 
-_COINS = frozenset("BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH".split())
-"""Coins recognised in a file name without a quote currency."""
+_COINS = frozenset(
+    "BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH TRX PEPE SHIB AAVE SUI XLM XMR EOS HBAR ICP TIA WIF BONK LDO "
+    "CRV MKR WLD PENDLE RUNE ORDI GALA ZEC FLOKI".split()
+)
+"""Coins recognised in a file name without a quote currency, also in small letters."""
+_COINS_IN_CAPITALS = frozenset("LINK DOT UNI ATOM NEAR TON APT ARB OP FIL INJ SEI ENA HYPE JUP ETC".split())
+"""Coins recognised in a file name in capitals only, as the words have other meanings."""
 CURRENCIES = frozenset("EUR GBP JPY KRW TRY BRL AUD CAD CHF CNY INR RUB IDR MXN ZAR".split())
 """Currencies other than USD in which venues quote coins."""
 _OTHER_QUOTES = "|".join(sorted(CURRENCIES | {"BTC", "ETH", "BNB"}))
@@ -348,9 +353,44 @@ def _symbols_in(name: str) -> set[str]:
     pairs = [f"{base}USDT" for base in _BITFINEX_PAIR.findall(name)]
     pairs += [*_PAIR.findall(name), *filter(_LOWER_PAIR.fullmatch, words)]
     symbols = {contract(pair.upper().replace("_", "-")).symbol for pair in pairs}
-    if symbols or CURRENCIES & {*_WORD.split(name.upper())}:
+    if symbols or CURRENCIES & {*_WORD.split(name.upper())} or pair_of_coins(name):
         return symbols
-    return {_COINS_BY_NAME.get(word, word.upper()) for word in words} & _COINS
+    coins = {_COINS_BY_NAME.get(word, word.upper()) for word in words} & _COINS
+    return coins | (_COINS_IN_CAPITALS & {*words})
+
+
+_QUOTE_COINS = "BTC|ETH|BNB|XBT|BITCOIN|ETHEREUM"
+_IN_COINS = re.compile(
+    rf"(?<![A-Z0-9])[A-Z0-9]{{2,10}}[-_ ](?:VS|OVER|PER|IN)[-_ ](?:{_QUOTE_COINS})(?![A-Z0-9])", re.IGNORECASE
+)
+"""``pepe_vs_btc``."""
+_PAIR_OF_COINS = re.compile(
+    rf"(?<![A-Z0-9])(?P<base>[A-Z0-9]{{2,10}})(?P<mark>[-_]?)(?P<quote>{_QUOTE_COINS})(?![A-Z0-9])",
+    re.IGNORECASE,
+)
+"""``PEPE-BTC``, ``link_btc``, ``ETHBTC``."""
+
+
+def pair_of_coins(name: str) -> str:
+    """Return the pair in the name of a file whose prices are in coins, ``pepe_vs_btc``; empty without."""
+    match = _IN_COINS.search(name)
+    if match is not None:
+        return match[0]
+    for match in _PAIR_OF_COINS.finditer(name):
+        base = match["base"]
+        is_coin = base.upper() in _COINS | _COINS_IN_CAPITALS
+        if match["mark"] and not is_coin:
+            is_coin = _is_coin_in_capitals(base)
+        if is_coin and base.upper() != match["quote"].upper():
+            return match[0]
+    return ""
+
+
+def _is_coin_in_capitals(word: str) -> bool:
+    """Return whether a word in capitals may be a coin, and is neither a venue nor another known word."""
+    if not (word.isalpha() and word.isupper()) or word in _NO_COINS or word.lower() in _PLAIN_WORDS:
+        return False
+    return meaning_of(word) is None and venue_of_word(word) not in KNOWN_VENUES
 
 
 _PARTITION = re.compile(r"(?P<name>[a-z_]+)=(?P<value>[^=]+)", re.IGNORECASE)
@@ -401,34 +441,52 @@ def meaning_of(name: str) -> str | None:
     return _meanings().get(plain_name(name))
 
 
-_SCALES = {
-    "thousand": 1e3,
-    "k": 1e3,
-    "million": 1e6,
-    "mln": 1e6,
-    "mn": 1e6,
-    "m": 1e6,
-    "billion": 1e9,
-    "bn": 1e9,
-}
-_SCALES |= {"mm": 1e6, "mil": 1e6, "b": 1e9, "thousands": 1e3, "millions": 1e6, "billions": 1e9}
+_WORDS_OF_SCALES = (
+    (1e3, "k thousand thousands tsd tausend miles тыс 千"),
+    (1e4, "万 萬 만"),
+    (1e5, "lakh lakhs"),
+    (1e6, "m mm mn mln mio million millions millionen millones milhões milhoes milioni млн 百万 百萬 백만"),
+    (1e7, "crore crores"),
+    (1e8, "亿 億 억"),
+    (1e9, "b bn billion billions mrd mld milliarden milliards miliardi млрд 十亿 十億 십억"),
+)
+_SCALES = {word: scale for scale, words in _WORDS_OF_SCALES for word in words.split()}
+_SCALES |= {"mil millones": 1e9, "mil milhões": 1e9}
+"""What 1 is in amounts, by words in names of columns. ``mil`` alone is a million or a thousand."""
+_LONGEST_FIRST = sorted(_SCALES, key=len, reverse=True)
+_IDEOGRAPHIC = re.compile("[\u4e00-\u9fff\uac00-\ud7a3]+")
+_LONG_SCALES = "|".join(word for word in _LONGEST_FIRST if len(word) > 1 and not _IDEOGRAPHIC.match(word))
+_EASTERN_SCALES = "|".join(word for word in _LONGEST_FIRST if _IDEOGRAPHIC.match(word))
 _SCALED = re.compile(
-    r"(?<![a-z])(?P<long>thousands?|millions?|billions?|mln|mil|mm|mn|bn)(?![a-z])"
+    rf"(?<![^\W\d_])(?P<long>{_LONG_SCALES})(?=usd|[\W\d_]|$)"
+    rf"|(?P<eastern>{_EASTERN_SCALES})"
     r"|(?P<mark>\$|(?<![a-z])usd)[ _]?(?P<short>[kmb])(?![a-z])"
-    r"|(?<![a-z])(?P<before>[kmb])(?=[ _]?(?:\$|usd(?![a-z])))",
+    r"|(?<![a-z])(?P<before>[kmb])(?=[ _]?(?:\$|usd(?![a-z])))"
+    r"|[(\[](?P<alone>[kmb])[)\]]",
     re.IGNORECASE,
 )
-"""``open_interest_mln_usd``, ``OI ($M)``, ``Liquidations (USD, millions)``."""
+"""``open_interest_mln_usd``, ``OI ($M)``, ``Liquidations (USD, millions)``, ``Open Interest (Mio. USD)``."""
+_OF_AMOUNTS = re.compile(
+    r"\$|usd[tc]?|dollars?|美元|美金|(?<![^\W\d_])(in|of|en|em|de|von|di)(?![^\W\d_])", re.IGNORECASE
+)
+"""Words next to a scale in the name of a column."""
+_UNREAD_SCALE = re.compile(r"(?<![a-z])(mil|mill|trillions?|tn|hundreds?)(?![a-z])", re.IGNORECASE)
+"""Words that may be scales of amounts, which are not read."""
 
 
 def scale_in_name(name: str) -> tuple[str, float]:
-    """Return the name of a column of USD without thousands, millions or billions, and what 1 is in it."""
+    """Return the name of a column without thousands, millions or billions, and what 1 is in it."""
     match = _SCALED.search(name)
     if match is None:
         return name, 1.0
-    word = match["long"] or match["short"] or match["before"]
-    if re.search(r"usd|\$|dollar", name, re.IGNORECASE) is None:
-        return name, 1.0
-    rest = f"{name[: match.start()]} {name[match.end() :]}"
-    rest = re.sub(r"\$|usd|dollars?", " ", rest, flags=re.IGNORECASE)
-    return f"{rest} usd", _SCALES[word.lower()]
+    word = next(filter(None, map(match.group, ("long", "eastern", "short", "before", "alone"))))
+    rest = _OF_AMOUNTS.sub(" ", f"{name[: match.start()]} {name[match.end() :]}")
+    if re.search(r"usd|\$|dollar|美元|美金", name, re.IGNORECASE) is not None:
+        rest = f"{rest} usd"
+    return rest, _SCALES[word.lower()]
+
+
+def unread_scale(name: str) -> str:
+    """Return a word in the name of a column that may be a scale, and is not read; empty without."""
+    match = None if scale_in_name(name)[1] != 1.0 else _UNREAD_SCALE.search(name)
+    return "" if match is None else match[0]

@@ -43,6 +43,7 @@ _UNITS = {
     "rate_bps_8h": tuple(RATE_UNITS),
     "iv": ("decimal", "percent"),
     "oi_usd": ("usd", "coins", "contracts"),
+    "filled_quantity": ("coins", "contracts", "usd"),
 }
 IN_COINS = ("coins", "contracts")
 
@@ -153,8 +154,15 @@ class ImportPlan(NamedTuple):
             )
         return self.defaults.get(name)
 
-    def refuse_missing(self, name: str, chunk: Chunk) -> None:
-        """Raise for a file without a required column; the message lists the file's columns."""
+    def refuse_missing(self, lacking: Sequence[str], chunk: Chunk) -> None:
+        """Raise for a file without some required columns; the message lists the file's columns."""
+        name = lacking[0]
+        if {"symbol", "exchange"} <= {*lacking} and name in ("symbol", "exchange"):
+            raise ArchiveError(
+                f"{self.table.name}.symbol is not in the file, nor is exchange: state both with --market "
+                "VENUE:SYMBOL, such as --market binance:BTC, or name their columns with --map symbol=COLUMN "
+                f"and --map exchange=COLUMN; the file has {_listed(chunk)}"
+            )
         advice = f"name the column with --map {name}=COLUMN"
         words = self.table.columns[name].allowed
         listed = f" ({', '.join(words)})" if words else ""
@@ -265,7 +273,9 @@ def units_of(table: Table) -> tuple[str, ...]:
     """Return the units that a file's figures of a table may have; empty if nothing is converted."""
     if table.name == "oi_history":
         return _UNITS["oi_usd"]
-    return next((_UNITS[name] for name in ("rate_bps_8h", "iv") if name in table.columns), ())
+    return next(
+        (_UNITS[name] for name in ("rate_bps_8h", "iv", "filled_quantity") if name in table.columns), ()
+    )
 
 
 def _check_unit(table: Table, unit: str | None) -> None:

@@ -27,7 +27,13 @@ from derivdata.sources.archive.importing.guessing import (
     unit_of_rates,
 )
 from derivdata.sources.archive.importing.instants import has_floating_times, zone, zone_in_name
-from derivdata.sources.archive.importing.market_names import names_in_path
+from derivdata.sources.archive.importing.market_names import (
+    KNOWN_VENUES,
+    meaning_of,
+    names_in_path,
+    plain_name,
+    venue_of_word,
+)
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Adjust, Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
@@ -173,6 +179,10 @@ def _renamed(chunk: Chunk, names: tuple[str, ...]) -> dict[str, Any]:
 
 def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
     """Return how a file of a layout is read: `given` values come before the layout and the path."""
+    if given.unit is not None and "filled_quantity" in archive_table(reads.table).columns:
+        raise ValueError(
+            f"unit={given.unit!r}: the layout {layout.label} states the unit of its amounts: omit it"
+        )
     constants = {**layout.set, **reads.set, **said}
     constants = {name: layout.values.get(name, {}).get(word, word) for name, word in constants.items()}
     columns = {*archive_table(reads.table).columns, "interval_hours", *reads.extra}
@@ -347,6 +357,7 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         layout, said = _one_of(source, fitting, table)
         _refuse_unknown_zone(source, layout, given)
         _refuse_other_venue(source, head, layout, given)
+        given = _with_own_venue(head, layout, said, given)
         from_path = _from_path(source, layout, said, writer, given)
         constants = {**from_path, **said}
         wanted = [reads for reads in layout.tables(head.columns) if table in (None, reads.table)]
@@ -442,23 +453,50 @@ def _is_of_other_venue(source: Source, layout: Layout) -> bool:
     return named is not None and layout.set.get("exchange", named) != named
 
 
+_SHOWN_VENUES = 3
+
+
 def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Given) -> None:
-    """Raise a question about the venue if rows have another one than the layout."""
+    """Raise a question about the venue if rows have another one than the layout, known or not."""
     own = layout.set.get("exchange")
     if own is None or "exchange" in {*given.set, *given.map}:
         return
+    column = _venue_column(head, layout)
+    if column is None:
+        return
+    stated = {venue_of_word(word) for word in encoded(head.columns[column]).texts}
+    other = sorted(stated - {own})[:_SHOWN_VENUES]
+    if other:
+        raise Unclear(
+            f"{source}: its columns are those of {layout.label}, and its column {column} says "
+            f"{', '.join(other)}: state the venue with --set exchange={other[0]} or --set exchange={own}",
+            "--set",
+            [f"exchange={venue}" for venue in (*other, own)],
+        )
+
+
+def _venue_column(head: Chunk, layout: Layout) -> str | None:
+    """Return the column of venues of a file that the layout does not use.
+
+    A column ``source`` has venues only if one of its words is known.
+    """
+    used = {column.lower() for reads in layout.reads for column in reads.map.values()}
     for column, values in head.columns.items():
-        if column.lower() not in ("exchange", "venue"):
+        if meaning_of(column) != "exchange" or column.lower() in used:
             continue
-        stated = {venue_slug(word) for word in encoded(values).texts}
-        other = sorted((stated & {*VENUES}) - {own})
-        if other:
-            raise Unclear(
-                f"{source}: its columns are those of {layout.label}, and its column {column} says "
-                f"{', '.join(other)}: state the venue with --set exchange={other[0]} or --set exchange={own}",
-                "--set",
-                [f"exchange={venue}" for venue in (*other, own)],
-            )
+        venues = {venue_of_word(word) for word in encoded(values).texts}
+        if venues and (plain_name(column) != "source" or venues & KNOWN_VENUES):
+            return column
+    return None
+
+
+def _with_own_venue(head: Chunk, layout: Layout, said: Mapping[str, str], given: Given) -> Given:
+    """Map the column of venues of a file whose layout has none; it comes before the names of folders."""
+    mapped = {name for reads in layout.reads for name in reads.map}
+    if "exchange" in {*layout.set, *said, *mapped, *given.set, *given.map}:
+        return given
+    column = _venue_column(head, layout)
+    return given if column is None else given._replace(map={**given.map, "exchange": column})
 
 
 def _one_of(
