@@ -1,7 +1,7 @@
 """Pure functions on panels, surfaces and tables: one module per question, loaded when first used.
 
-Four functions belong to no module: `carry_table`, `flags` of any result with a status, and `percentile`
-and `rank` of any panel.
+Four functions are in the package itself: `carry_table`, `flags` for results with a status, and `percentile`
+and `rank` for panels.
 """
 
 from __future__ import annotations

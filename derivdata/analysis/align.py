@@ -1,4 +1,4 @@
-"""Bring series onto one clock without looking ahead, and rank a value among those before it.
+"""Align series in time without look-ahead, and rank a value among earlier ones.
 
 An observation may be used at t only if it was available at t. A snapshot is available when it was taken, a
 settlement at the hour for which it was paid (a timestamp up to a minute later counts as that hour, see
@@ -57,8 +57,8 @@ def align(
     grid
         Times (naive UTC), or a step such as ``"8h"``: times anchored at 00:00 UTC within the span.
     tolerance
-        Oldest age that still counts, inclusive. Without it: the longest interval of settled rates, twice the
-        usual step for all else.
+        Maximum age of a value, inclusive. By default: the longest interval of settled rates, twice the usual
+        step for all else.
     delay
         How long after its stamp a value becomes available: the bucket's length for buckets.
 
@@ -86,7 +86,7 @@ def align(
     if panel.sizes["time"]:
         hours(panel)
     require_times(panel, "panel")
-    # 1. The oldest age that counts, in µs: given, the longest interval, or twice the usual step.
+    # 1. Choose the maximum age [µs]: as given, else the longest interval, else twice the usual step.
     age = None
     if tolerance is not None:
         age = int(length(tolerance, "tolerance") // pd.Timedelta(1, "us"))
@@ -99,7 +99,7 @@ def align(
     if age is None and stamps.size > 1:
         age = int(2 * np.median(np.diff(stamps)))
 
-    # 2. The newest value at each time of the grid.
+    # 2. Find the newest value at each time of the grid.
     value, staleness = applied(
         _newest,
         whole(panel, "time"),
@@ -126,16 +126,14 @@ def asof_join(
     by: tuple[str, ...] = ("symbol", "exchange"),
     delay: str | pd.Timedelta = "0h",
 ) -> pd.DataFrame:
-    """Join to each row of `left` the newest row of `right` that was available at its ``time``.
+    """Join each row of `left` with the newest row of `right` that was available at its ``time``.
 
     Parameters
     ----------
     left, right
         Frames with a UTC ``time`` column and the columns `by`.
     tolerance
-        Oldest age that still counts, inclusive.
-    delay
-        How long after its stamp a row of `right` becomes available.
+        Maximum age of a row, inclusive. delay How long after its stamp a row of `right` becomes available.
 
     Returns
     -------
@@ -155,12 +153,12 @@ def asof_join(
         require_columns(frame, side, others=("time", *by))
         require_zone(frame, side)
 
-    # 1. The position in `right` of the newest row for each row of `left`.
+    # 1. Find the position in `right` of the newest row for each row of `left`.
     rows = left.assign(time=left["time"].dt.as_unit("us")).reset_index(drop=True)
     two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us"))
     newest = _newest_rows(rows, two, by, length(tolerance, "tolerance"))
 
-    # 2. Its other columns, under names that `left` does not have.
+    # 2. Add its other columns, renamed where `left` has a column of the same name.
     others = two.drop(columns=["time", *by]).reset_index(drop=True)
     others = others.rename(columns={name: f"{name}_right" for name in others if name in rows})
     repeated = others.columns.intersection(rows.columns)
@@ -174,7 +172,7 @@ def asof_join(
 
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
     """Return the position in `right` of the newest row available to each row of `left`; -1 for none."""
-    # merge_asof joins keys of one dtype only: numbers as floats, all else (categories, objects) as text.
+    # merge_asof requires equal dtypes of the keys: numbers become floats, categories and objects become text.
     shared = {}
     for name in by:
         if left[name].dtype != right[name].dtype:
@@ -220,13 +218,13 @@ def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[
     if not stamps.size:
         nothing = np.full((*values.shape[:-1], grid.size), np.nan)
         return nothing, nothing.copy()
-    # 1. The last row with a value at or before each time, −1 before the first.
+    # 1. Find the last row with a value at or before each time; −1 means that there is none.
     place = last_valid(~np.isnan(values))
     before = np.searchsorted(stamps, grid, side="right") - 1
     padded = np.concatenate([np.full((*place.shape[:-1], 1), -1), place], axis=-1)
     newest = padded[..., before + 1]
 
-    # 2. Its value and age, NaN where it is too old.
+    # 2. Return its value and age; a value that is too old becomes NaN.
     age = grid - stamps[np.maximum(newest, 0)]
     fresh = (newest >= 0) & (age <= oldest)
     taken = np.take_along_axis(values, np.maximum(newest, 0), axis=-1)
@@ -241,7 +239,7 @@ def percentile(
     rows: int | None = None,
     min_rows: int | None = None,
 ) -> xr.DataArray:
-    """Return the share of the values in a window before each one that are below it.
+    """Return the share of the values in the preceding window that are below each value.
 
     Parameters
     ----------
@@ -281,7 +279,7 @@ def percentile(
 
 
 def _percentile(values: Floats, *, rows: int, least: int) -> Floats:
-    # The rank within a window that includes the value is one more than among the others.
+    # The window includes the value itself, so its rank is one higher than among the other values.
     table = values.reshape(int(np.prod(values.shape[:-1])), values.shape[-1]).T
     series = pd.DataFrame(table).rolling(rows + 1, least + 1)
     share = (series.rank(method="average") - 1.0) / (series.count() - 1.0)
@@ -319,6 +317,6 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
 
 
 def _rank(values: Floats) -> Floats:
-    from scipy.stats import rankdata  # slow import that only ranks need
+    from scipy.stats import rankdata  # imported here because it is slow and only ranks need it
 
     return np.asarray(rankdata(-values, axis=-1, nan_policy="omit"))

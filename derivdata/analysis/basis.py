@@ -1,7 +1,7 @@
-"""Basis: how far a perpetual trades from its index, and the same perpetual on one venue from another.
+"""Basis of perpetuals: the difference from the index, and the difference between venues.
 
 A basis is in basis points of its reference: ``10,000 (price / reference − 1)``. Prices are compared at equal
-times only; two sides that are a minute apart would measure the market's move.
+times only. If the two sides were a minute apart, the basis would include the market's move.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> 
 
 
 def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
-    # No price is zero or below: such a value is a venue's "none", and its ratio would be infinite.
+    # Venues send 0 for a missing price, which would give an infinite ratio.
     price = price.where(price > 0.0)
     reference = reference.where(reference > 0.0)
     return (BPS * (price / reference - 1.0)).rename("basis_bps").assign_attrs(units="bps")
 
 
 def _of_one_coin(price: xr.DataArray, index: xr.DataArray, apart: Apart) -> xr.DataArray:
-    """Return prices without those whose index is of another coin, decided for each venue."""
+    """Return the prices, without those of venues whose index belongs to another coin."""
     if price.chunks is not None or index.chunks is not None:
         return price
-    # The two sides of a venue as if they were two venues, whose prices must be of one coin.
+    # Price and index are checked like the prices of two venues, which must belong to one coin.
     checked = []
     for venue in price["exchange"].values:
         sides = {"price": price.sel(exchange=venue, drop=True), "index": index.sel(exchange=venue, drop=True)}

@@ -1,12 +1,12 @@
-"""Time as options price it: weekends that count for less, and events that count by themselves.
+"""Business time as implied by options: less variance at weekends, additional variance at events.
 
 Model-free variance is additive over time. If a market expects less movement at weekends and more at events,
 it is a smooth curve in business time plus a jump at each event::
 
     w(T) = θ τ + (v₀ − θ)(1 − e^(−κτ))/κ + Σ eⱼ 1[event j ≤ T]        τ(T) = 7 (D + ω W)/(5 + 2ω)
 
-The curve is what Heston's model expects of its variance, jumps at a constant rate included. W is the part of
-the time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full week lasts a week
+The curve is the expected variance of Heston's model, including jumps at a constant rate. W is the part of the
+time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full week lasts a week
 whatever the weekend's weight ω, so that long expiries keep their variance.
 
 References
@@ -99,7 +99,7 @@ def fit(
     events
         Instants at which something is decided: a meeting, a vote, an upgrade.
     weekend_weight
-        A weight to keep; None fits it, between 0 and 2.
+        A fixed weight. None fits it between 0 and 2.
     measure
         ``"model_free"``: variance of `derivdata.analysis.variance.model_free`, which adds up over time;
         ``"atm"``: total variance at the money, which depends less on the wings, but whose smiles flatten
@@ -129,7 +129,7 @@ def fit(
     Weekends show only where expiries are days apart: three expiries of this week are more informative than
     ten months.
     """
-    # 1. The time of weekends until each expiry, and the events.
+    # 1. Compute the weekend time until each expiry, and read the events.
     surface = whole_surface(surface)
     origin = origin_us(surface)
     if weekend_weight is not None and not weekend_weight >= 0.0:
@@ -144,7 +144,7 @@ def fit(
             at = np.datetime64(int(event), "us")
             raise ValueError(f"the event at {at} must be between the time of the surface and its last expiry")
 
-    # 2. The total variance of each expiry.
+    # 2. Compute the total variance of each expiry.
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     else:
@@ -190,13 +190,14 @@ def _fitted(
     t: Floats, w: Floats, weekend: Floats, expiry: Floats, events: Floats, *, weight: float | None
 ) -> tuple[Any, ...]:
     """Fit one term structure; NaN with a status if there is too little data."""
-    # 1. Enough expiries, and each event between two of them.
+    # 1. Require enough expiries, and an expiry on each side of every event.
     used = np.isfinite(w) & np.isfinite(weekend)
     jumps = (expiry[:, None] >= events).astype(np.float64)
     count = int(used.sum())
     free = 3 + len(events) + (weight is None)
     empty = np.full(t.shape, np.nan)
-    # An event after the last expiry used, or one between the same two expiries as another, shows nowhere.
+    # The term structure does not determine an event after the last usable expiry, or two events between the
+    # same expiries.
     distinct = np.unique(np.column_stack([np.zeros(count), jumps[used]]), axis=1).shape[1] - 1
     if count <= free or distinct < len(events):
         none = (np.nan,) * 7
@@ -204,8 +205,8 @@ def _fitted(
         unknown = np.full(max(len(events), 1), np.nan)
         return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
 
-    # 2. The best weight and reversion; an event with negative variance is removed, and the rest is fitted
-    # without it.
+    # 2. Find the best weight and reversion. An event with negative variance is removed, and the others are
+    # fitted again.
     weights = _WEIGHTS if weight is None else np.array([weight])
     ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
     is_used = np.ones(len(events), dtype=bool)
@@ -224,13 +225,13 @@ def _fitted(
             break
         is_used[is_used] = jump >= 0.0
 
-    # 3. The profile interval of the weight: all weights whose squares the F distribution does not reject.
+    # 3. Compute the profile interval of the weight: all weights that an F test does not reject.
     bound = least * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
 
-    # 4. The curve and its errors.
+    # 4. Return the curve and its errors.
     theta = parameters[0]
     start = parameters[0] + parameters[1]
     status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not is_used.all())
@@ -246,21 +247,21 @@ def _fitted(
 
 
 class _Curve:
-    """The term structure of one surface, and the linear least squares that remain for given ω and κ."""
+    """The term structure of one surface, which is fitted by linear least squares for given ω and κ."""
 
     def __init__(self, t: Floats, w: Floats, weekend: Floats, jumps: Floats) -> None:
         self.w = w
         self.weekend = weekend
         self.rest = t - weekend
         self.jumps = jumps
-        self.scale = 1.0 / (2.0 * np.sqrt(w * t))  # an error of w as one of volatility
+        self.scale = 1.0 / (2.0 * np.sqrt(w * t))  # converts errors of w to errors of volatility
 
     def business(self, weight: Any) -> Floats:
         """Return τ of every expiry."""
         return np.asarray((self.rest + weight * self.weekend) * 7.0 / (5.0 + 2.0 * weight))
 
     def columns(self, weight: Any, reversion: Any) -> Floats:
-        """Return what θ, v₀ − θ and each event multiply, over expiries."""
+        """Return the coefficients of θ, v₀ − θ and each event in the total variance of every expiry."""
         tau = self.business(np.asarray(weight)[..., None])
         kappa = np.asarray(reversion)[..., None]
         tau, faded = np.broadcast_arrays(tau, -np.expm1(-kappa * tau) / kappa)
@@ -268,7 +269,7 @@ class _Curve:
         return np.concatenate([tau[..., None], faded[..., None], jumps], axis=-1)
 
     def squares(self, weight: Floats, reversion: Floats) -> Floats:
-        """Return the sums of squared errors; infinite where the curve's variance would not be positive."""
+        """Return the sums of squared errors; infinite if the variance of the curve is not positive."""
         matrix = self.columns(weight, reversion) * self.scale[:, None]
         q, r = np.linalg.qr(matrix)
         target = np.einsum("...ij,i->...j", q, self.w * self.scale)
@@ -285,8 +286,8 @@ class _Curve:
         return float(rest @ rest), np.asarray(coefficients, dtype=np.float64)
 
     def uncertainty(self, weight: float, reversion: float, parameters: Floats, *, fixed: bool) -> Floats:
-        """Return the variance of each linear parameter, in units of a quote's; ω and κ are free too."""
-        # Columns of the two others too: how the curve moves with κ and, unless it is given, with ω.
+        """Return the variance of each linear parameter relative to that of a quote; ω and κ count as free."""
+        # Add the derivatives of the curve to κ and, unless it is given, to ω.
         steps = [(0.0, reversion * 1e-4)]
         if not fixed:
             steps.append((1e-4, 0.0))

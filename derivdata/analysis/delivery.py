@@ -1,4 +1,4 @@
-"""Delivery prices: those of legs that expire, and where they fell in the distributions implied before."""
+"""Delivery prices of expiring legs, and their quantiles in the distributions implied before."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def of_contract(
         if contract is not None:
             raise ValueError(f"contract={contract!r}: {argument} must have the column 'contract'")
         return prices
-    # 1. The named contract.
+    # 1. Select the named contract.
     names = prices["contract"].astype(object)
     listed = ", ".join(sorted(set(names)))
     if contract is not None:
@@ -103,7 +103,7 @@ def of_contract(
             raise ValueError(f"contract={contract!r}: {argument} at the expiries belong to {listed}")
         return prices[names == contract]
 
-    # 2. Of each expiry the contracts of the first preferred kind.
+    # 2. Select the contracts of the preferred kind for each expiry.
     ranks = {kind: float(place) for place, kind in enumerate(preference)}
     rank = names.map(lambda name: ranks.get(name.partition(":")[0], np.nan)).astype(np.float64)
     if len(prices) and rank.isna().all():
@@ -111,7 +111,7 @@ def of_contract(
     best = rank.groupby(prices["time"]).transform("min")
     chosen = prices[(rank == best) & rank.notna()]
 
-    # 3. They must agree; then one of them is enough.
+    # 3. Require that they agree, and use one of them.
     apart = chosen.groupby("time")["price_usd"].nunique()
     if (apart > 1).any():
         time = apart.index[apart > 1][0]
@@ -139,9 +139,9 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     Returns
     -------
     Dataset, dim ``interval``
-        ``inside``, the share of deliveries within each [1]; ``count``; ``mean`` [1], 0.5 if neither side was
-        dearer; ``ks_statistic`` and ``p_value`` of the test of Kolmogorov and Smirnov against the uniform
-        distribution, for independent deliveries. NaN without a probability.
+        ``inside``, the share of deliveries within each [1]; ``count``; ``mean`` [1], which is 0.5 if neither
+        side was overpriced; ``ks_statistic`` and ``p_value`` of the test of Kolmogorov and Smirnov against
+        the uniform distribution, for independent deliveries. NaN without a probability.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     >>> held["inside"].values.tolist(), held["count"].item()
     ([0.5, 0.75, 0.75], 4)
     """
-    from scipy import stats  # slow import that only the test needs
+    from scipy import stats  # imported here because it is slow and only this test needs it
 
     require_numbers(probability, "probability")
     require_unit_if_stated(probability, "probability", "1", "fraction")
@@ -226,7 +226,7 @@ def delivered(
 
 
 def _without_others(rows: pd.DataFrame, preference: Sequence[str]) -> pd.DataFrame:
-    """Return the deliveries without those of other kinds of contracts."""
+    """Return the deliveries of the preferred kinds of contracts."""
     if "contract" not in rows:
         return rows
     kinds = rows["contract"].astype(object).map(lambda name: str(name).partition(":")[0])

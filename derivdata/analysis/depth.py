@@ -65,7 +65,7 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     if not edges.size or not np.isfinite(edges).all() or edges[0] <= 0.0 or (np.diff(edges) <= 0.0).any():
         raise ValueError(f"bands must ascend from above 0 bps, got {list(bands)}")
 
-    # 1. The number of each row's book, and the best prices of both sides.
+    # 1. Number the books, and find the best price of each side.
     rows = _checked(books)
     labels, places = _labels(rows)
     shape = tuple(len(values) for values in labels.values())
@@ -79,7 +79,7 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     np.fmin.at(ask, book[is_ask], price[is_ask])
     _refuse_crossed(bid, ask, rows, book)
 
-    # 2. The value of the levels within each band, and whether the side reaches its end.
+    # 2. Sum the value of the levels within each band, and test whether the side reaches the end of the band.
     mid = (bid + ask) / 2.0
     distance = 1e4 * np.abs(price / mid[book] - 1.0)
     sides = 2 * book + is_ask
@@ -93,7 +93,7 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     seen = np.where(np.isnan(mid)[:, None, None], np.nan, np.stack(visible, axis=-1))
     whole = np.stack(complete, axis=-1)
 
-    # 3. Books that do not exist are NaN.
+    # 3. Put the results on the grid; missing books are NaN.
     spread = 1e4 * (ask - bid) / mid
     dims = (*_BOOK, "side", "depth_bps")
     figures = {

@@ -250,14 +250,14 @@ def max_pain(
     >>> pain["max_pain"].dims
     ('expiry',)
     """
-    # 1. The coins at each strike.
+    # 1. Sum the coins at each strike.
     options = sized(chain, contract_size, at)
     coins = options["oi_coin"] if weight == "oi" else _volume(options)
     sums = summed(options, "open_interest", coins, ("expiry", "strike", "side"), "coin")
     if not sums.sizes["strike"]:
         raise ValueError("chain must have at least one option with a time, expiry, strike and side")
 
-    # 2. What writers pay if the price settles at each strike.
+    # 2. Compute the payout of the writers for a settlement at each strike.
     strike = sums["strike"].to_numpy()
     apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
     both = sums["open_interest"].reindex(side=["call", "put"])
@@ -266,7 +266,7 @@ def max_pain(
     if settle == "coin":
         paid = paid / sums["strike"]
 
-    # 3. The listed strikes with the least.
+    # 3. Find the listed strikes with the smallest payout.
     listed = (sums["listed"] > 0).any("side")
     total = both.sum("strike", min_count=1)
     pain = paid.where(listed & (total > 0).all("side"))
@@ -337,7 +337,7 @@ def history(
     contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
-    """Compute what hedgers of all open options must trade, by expiry and strike, over time.
+    """Compute the amount that hedgers of all open options must trade, by expiry and strike, over time.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def zero_gamma(
     contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
-    """Find the level of the underlying, nearest to where it is, at which the dealers' gamma changes sign.
+    """Find the price nearest to the current one at which the dealers' gamma changes sign.
 
     Parameters
     ----------
@@ -441,7 +441,7 @@ def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
         values = _traded_usd(options, "gamma", ratio) * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio))
         total = np.nansum(values, axis=0)
         gross = np.nansum(np.abs(values), axis=0)
-        return np.where(np.abs(total) > 1e-13 * gross, total, 0.0)  # the rest is rounding
+        return np.where(np.abs(total) > 1e-13 * gross, total, 0.0)  # smaller totals are rounding errors
 
     scan = exposure(_SCAN)
     places = _SCAN[scan != 0.0]  # the exposure of short-dated options vanishes far from their strikes

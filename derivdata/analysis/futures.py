@@ -1,4 +1,4 @@
-"""Dated futures: basis by expiry and at a constant maturity, cash and carry, rolls, and a leg of backtests.
+"""Dated futures: basis by expiry and at a constant maturity, cash and carry, rolls, and backtest legs.
 
 If a venue has several contracts of one expiry, the one with the largest median open interest so far is used,
 without look-ahead. Each is compared with the index in its own quote currency.
@@ -122,21 +122,24 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
 
 
 def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
-    """Return the simple rate of `total` at one place of `years` along the last axis; `total` is 0 at 0."""
+    """Interpolate `total` along the last axis to one time to expiry, and return it as a simple rate.
+
+    `total` is 0 at time 0.
+    """
     total, years = np.broadcast_arrays(total, years)
     finite = np.isfinite(total) & (years > 0.0)
     tenor = np.asarray(at)[..., None]
     before = np.where(finite & (years <= tenor), years, 0.0)
     after = np.where(finite & (years >= tenor), years, np.inf)
 
-    # 1. The expiries on both sides of the tenor; before the first one the line begins at 0.
+    # 1. Find the expiries on both sides of the tenor; before the first expiry the line starts at 0.
     first = before.max(-1)
     last = after.min(-1)
     earlier = np.take_along_axis(total, before.argmax(-1)[..., None], -1)[..., 0]
     later = np.take_along_axis(total, after.argmin(-1)[..., None], -1)[..., 0]
     low = np.where(first > 0.0, earlier, 0.0)
 
-    # 2. Linear in time between them.
+    # 2. Interpolate linearly in time.
     weight = np.where(last > first, (tenor[..., 0] - first) / np.where(last > first, last - first, 1.0), 0.0)
     inside = np.where(np.isfinite(last), low + weight * (later - low), np.nan)
     return np.asarray(np.expm1(inside) / tenor[..., 0])
@@ -161,7 +164,7 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
     Dataset, the dims of `curve`
         ``net`` [fraction of the spot's value, at the expiry], ``net_apr`` [1/year, simple] and
         ``breakeven_borrow_apr`` [1/year], the borrowing rate with zero return. Below 0 the reverse trade,
-        short of the coin, may pay, with other costs. NaN without a basis.
+        short of the coin, may pay, with other costs. NaN without a basis, for example after the expiry.
 
     Raises
     ------
@@ -200,8 +203,8 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     Returns
     -------
     DataFrame
-        One row per symbol, venue and time at which the held contract has a price, each decided by the data
-        known then; a contract that was left is never held again. ``instrument_name``, ``expiry`` and
+        One row per symbol, venue and time at which the held contract has a price. Each row uses only data up
+        to its time, and a contract is never held again after a roll. ``instrument_name``, ``expiry`` and
         ``price_usd`` [USD] of the contract held from there on; ``roll_bps`` [bps], its price over that of the
         previous contract at a roll, minus one, else NaN; ``rolled_usd`` [USD], the value of an investment of
         one contract's price at the first time, without fees: a roll changes later prices only, never earlier
@@ -238,7 +241,7 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
 def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
     """Return the rows of a venue's held contracts, with ``ratio``, the ratio of the two prices of a roll.
 
-    The result at a time depends on its rows and earlier ones. The rows are sorted by time, expiry and usual
+    The result at a time depends only on rows up to that time. The rows are sorted by time, expiry and usual
     open interest.
     """
     held = []
@@ -248,7 +251,7 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
     name = rows["instrument_name"].to_numpy()
     last: Any = None  # the row of the held contract
     for instant, at in rows.groupby("time").indices.items():
-        # 1. The row of the held contract at this time.
+        # 1. Find the row of the held contract at this time.
         now = instant.to_datetime64()
         if last is not None and expiry[last] <= now:
             lost = rows.iloc[last]
@@ -259,11 +262,11 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
             )
         if last is not None:
             own = at[name[at] == name[last]]
-            if not own.size:  # without a price nothing is known, and a roll is postponed
+            if not own.size:  # without a price the roll is postponed
                 continue
             last = own[0]
 
-        # 2. The next contract, once the held one is near its expiry.
+        # 2. Choose the next contract if the held one is near its expiry.
         chosen = last
         later = at[expiry[at] - now > ahead]
         if later.size and (last is None or expiry[last] - now <= ahead):
@@ -308,7 +311,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     if not marks.notnull().any():
         raise ValueError("held and prices must have timestamps in common: use one resolution for both")
 
-    # 1. A rate of 0 for each future, while it has prices.
+    # 1. Give each future a rate of 0 while it has prices.
     marked_at = marks["time"].where(marks.notnull())
     free = free_leg(rates)
     free = free.where(
@@ -318,7 +321,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     if "interval_hours" in free.coords:
         free = free.assign_coords(interval_hours=free["interval_hours"].where(free.notnull()))
 
-    # 2. The futures as further venues.
+    # 2. Append the futures as additional venues.
     both = xr.concat([rates, free.transpose(*_PLACE)], "exchange", join="outer")
     return xr.Dataset(
         {
@@ -329,7 +332,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
 
 
 def _known(futures: pd.DataFrame, min_hours: float) -> pd.DataFrame:
-    """Return the rows with time left and naive times; of an expiry at a time the usual contract is last."""
+    """Return the unexpired rows with naive times, sorted so that the usual contract of an expiry is last."""
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
     require_instants(futures, "futures", ["time", "expiry"])

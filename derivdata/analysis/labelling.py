@@ -1,4 +1,4 @@
-"""Labelled arrays of options: arguments, elementwise kernels, units, large sets of slices, tables."""
+"""Helpers for labelled arrays of options: arguments, elementwise kernels, units, chunks of slices, tables."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def applied(
     sizes: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`xarray.apply_ufunc`, lazy where an input is: dims of inputs and outputs, types, sizes of new dims.
+    """Call `xarray.apply_ufunc` with core dims, dtypes and sizes of new dims; lazy if an input is lazy.
 
-    Outputs have none of the attributes of the inputs, but coordinates keep theirs.
+    Outputs lose the attributes of the inputs, but coordinates keep their attributes.
     """
     outputs = xr.apply_ufunc(
         kernel,
@@ -53,7 +53,7 @@ def applied(
         output_dtypes=list(types),
         dask_gufunc_kwargs={} if sizes is None else {"output_sizes": sizes},
     )
-    # apply_ufunc drops the attributes of coordinates too; the first array that states them gives them back.
+    # apply_ufunc drops the attributes of coordinates: restore them from the first array that has them.
     labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
     if not labelled:
         return outputs
@@ -67,7 +67,7 @@ def applied(
 
 
 def elementwise(kernel: Callable[..., Floats], *arrays: Any, **options: Any) -> xr.DataArray:
-    """Return the one array of floats that a kernel makes of others, without floating-point warnings."""
+    """Apply a kernel with one float output elementwise, without floating-point warnings."""
 
     def quiet(*blocks: Floats, **kwargs: Any) -> Floats:
         with np.errstate(all="ignore"):
@@ -94,21 +94,21 @@ def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
 
 
 def bare(value: Any, name: str, argument: str | None = None) -> xr.DataArray:
-    """Return a DataArray as it is; a number; a 1-D array over a new dim `name`, which it labels."""
+    """Return a DataArray unchanged, a number as scalar, and a 1-D array over a dim `name` that it labels."""
     array = named(value, (name,), argument or name)
     labelled: bool = array is not value and array.ndim == 1
     return array.assign_coords({name: array.to_numpy()}) if labelled else array
 
 
 def previous(t: Floats, usable: Any) -> Any:
-    """Return the position along the last axis of the usable expiry before each one, −1 without one."""
+    """Return the position of the previous usable expiry along the last axis, −1 for none."""
     earlier = usable[..., None, :] & (t[..., None, :] < t[..., :, None])
     last = np.where(earlier, t[..., None, :], -np.inf)
     return np.where(earlier.any(axis=-1), last.argmax(axis=-1), -1)
 
 
 def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
-    """Return a result whose variables have these units as their only attributes, and CF flags."""
+    """Return a result whose variables have only these units and CF flags as attributes."""
     out = result.copy()
     for name, variable in out.data_vars.items():
         variable.attrs = {"units": units[str(name)]} if name in units else {}
@@ -141,8 +141,8 @@ def in_chunks(
 ) -> xr.Dataset:
     """Apply `kernel` to a fit in memory, at most `most` slices at a time; lazy fits use their chunks.
 
-    The kernel treats the labels of every dim but `whole`, which are not cut, apart from each other; all
-    variables of its result have those dims.
+    The dims in `whole` are not split. The kernel must treat the labels of all other dims independently, and
+    all variables of its result must have those dims.
     """
     slices = fit["method"]
     sizes = {str(dim): size for dim, size in slices.sizes.items() if dim not in whole and size > 1}
@@ -163,14 +163,15 @@ def keys_of(frame: pd.DataFrame) -> list[str]:
 def by_label(
     table: pd.DataFrame, place: Sequence[str], variables: Mapping[str, Sequence[str]], units: dict[str, str]
 ) -> xr.Dataset:
-    """Lay columns of a table out over `place` and the keys that differ; the other keys are scalars.
+    """Put columns of a table on a grid over `place` and the keys that vary; other keys become scalars.
 
-    `variables` names each column with the part of `place` that it depends on. Without a row numbers are NaN,
-    flags 0 and texts empty; times are naive UTC, one of several keys ``time``, a single one ``as_of``. A long
-    history has few strikes in common from day to day, so its grid grows with the square of its length and is
-    almost empty: a variable of over 4 million cells is lazy, filled chunk by chunk.
+    `variables` names each column with the part of `place` that it depends on. Cells without a row are NaN for
+    numbers, 0 for flags and empty for text. Times are naive UTC: several are the dim ``time``, a single one
+    is the scalar ``as_of``. A long history has few strikes in common from day to day, so its grid grows with
+    the square of its length and is almost empty: a variable of over 4 million cells is lazy, filled chunk by
+    chunk.
     """
-    # 1. The labels along each dim, and the position of each row.
+    # 1. Find the labels along each dim, and the position of each row.
     keys = keys_of(table)
     table = table.dropna(subset=list(place))
     varying = [name for name in keys if table[name].nunique() > 1]
@@ -179,7 +180,7 @@ def by_label(
     for name in (*varying, *place):
         codes[name], labels[name] = pd.factorize(plain(table[name]), sort=True)
 
-    # 2. The variables on their grids.
+    # 2. Put the variables on their grids.
     data = {}
     for name, depends in variables.items():
         dims = [*varying, *depends]
@@ -192,7 +193,7 @@ def by_label(
             attrs = flag_attrs()
         data[name] = (dims, values, attrs)
 
-    # 3. Keys with a single label as scalars.
+    # 3. Turn keys with a single label into scalars.
     result = xr.Dataset(data, coords=labels)
     for name in keys if len(table) else []:
         if name not in varying:
@@ -201,7 +202,7 @@ def by_label(
 
 
 def plain(column: Any) -> Any:
-    """Return a column as labels of an array: naive UTC times, and text."""
+    """Return a column as labels of an array: times as naive UTC, other values as text."""
     if column.dtype.kind == "M":
         return naive_utc(column).to_numpy()
     return column.to_numpy(dtype=str if column.dtype.kind == "O" else None)
@@ -232,7 +233,7 @@ def _lazily(
     ends = np.searchsorted(codes[axis][order], [*starts, shape[axis]])
     chunks = []
     for i, start in enumerate(starts):
-        # The rows of this chunk, at places counted from its start.
+        # Select the rows of this chunk, with positions relative to its start.
         rows = order[ends[i] : ends[i + 1]]
         size = min(step, shape[axis] - start)
         own = [code[rows] for code in codes]

@@ -38,14 +38,15 @@ _MATTERS = 0.05  # of the branching ratio
 
 
 class BranchingStatus(IntFlag):
-    """Reasons; a status of 0 is a plain success."""
+    """Status bits of `branching_ratio`; 0 means that none applies."""
 
     TOO_FEW = 1 << 0
     """Fewer than 30 buckets are known."""
     NO_EXCESS = 1 << 1
     """The counts do not vary more than those of independent events, so the ratio is undefined."""
     CYCLE = 1 << 2
-    """Counts follow the time of day or the weekend; without that the figure would be lower by over 0.05."""
+    """Counts follow the time of day or the weekend. Without this cycle the ratio would be lower by more than
+    0.05."""
     CORRELATED = 1 << 3
     """Adjacent buckets are correlated, so the ratio is unreliable: long bursts, or a drifting rate."""
     CANNOT_TELL = 1 << 4
@@ -53,7 +54,7 @@ class BranchingStatus(IntFlag):
 
 
 class _Clock(NamedTuple):
-    """Calendar place of each bucket: its day, its block of four hours, and whether it is on a weekend."""
+    """Day, block of four hours, and weekend flag of each bucket."""
 
     day: Indices
     block: Indices
@@ -101,18 +102,18 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
 
 
 def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:
-    """Return the calendar place of each bucket, None without times."""
+    """Return day, block and weekend flag of each bucket; None without times."""
     if dim not in counts.coords or counts[dim].dtype.kind != "M":
         return None
     times = counts[dim].to_numpy()
     hours = times.astype("datetime64[h]").astype(np.int64)
     day = hours // 24
-    # 1970-01-01 was a Thursday: days 2 and 3 of each week from then on are Saturdays and Sundays.
+    # 1970-01-01 was a Thursday, so days 2 and 3 of each week since then are Saturday and Sunday.
     return _Clock(day, hours % 24 * _BLOCKS // 24, np.isin(day % 7, (2, 3)))
 
 
 def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
-    # 1. The ratio, if the counts vary more than those of independent events.
+    # 1. Compute the ratio, if the counts vary more than those of independent events.
     finite = np.isfinite(counts)
     n = int(finite.sum())
     level = np.asarray(counts, dtype=np.float64)
@@ -129,12 +130,12 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     if n < _LEAST:
         return ratio, int(status | BranchingStatus.CANNOT_TELL)
 
-    # 2. What a daily and weekly cycle explains of it, and correlation beyond that.
+    # 2. Test for a daily or weekly cycle, and for correlation that remains without it.
     residuals = level - mean
     if clock is None or np.unique(clock.day[finite]).size < _DAYS:
         status |= BranchingStatus.CANNOT_TELL
     else:
-        # Without the mean of each block of the day, of weekends and of weekdays apart.
+        # Remove the mean of each block of the day, separately for weekends and weekdays.
         stratum = clock.block + _BLOCKS * clock.weekend
         count = np.bincount(stratum[finite], minlength=2 * _BLOCKS)
         sums = np.bincount(stratum[finite], weights=level[finite], minlength=2 * _BLOCKS)
@@ -155,7 +156,7 @@ def _ratio(variance: float, mean: float) -> float:
 def _follows_clock(level: Floats, finite: Bools, clock: _Clock) -> bool:
     """Return whether blocks of the day, or weekends, differ significantly, by analyses of variance.
 
-    Their units are whole blocks and whole days, which are independent of bursts of minutes.
+    The observations are blocks and days, because bursts of minutes make shorter ones dependent.
     """
     day = clock.day[finite] - np.min(clock.day[finite])
     days = int(np.max(day)) + 1
@@ -258,7 +259,7 @@ def bucket(
         Columns are missing, an order is duplicated, a side is neither ``long`` nor ``short``, or times have
         no zone.
     """
-    # 1. The place of each order in time and along `by`.
+    # 1. Find the bucket and the group of each order.
     by = check_orders(events, by)
     width = times.length(freq, "freq")
     labels = _labels(events, width, start, end)
@@ -272,7 +273,8 @@ def bucket(
     at = (*codes, place)
     shape = (*map(len, coords.values()), len(labels))
 
-    # 2. Sums by cell (row-major over `by` and time) with bincount: a groupby of wide frames takes longer.
+    # 2. Sum by cell (row-major over `by` and time) with bincount, which is faster than groupby on wide
+    # frames.
     value = inside["value_usd"].to_numpy(dtype=np.float64)
     weights = {
         "long_usd": np.where(inside["side"] == "long", value, 0.0),
@@ -285,7 +287,7 @@ def bucket(
         data[name] = ([*by, "time"], _summed(at, weights[name], shape), {"units": unit})
     result = xr.Dataset(data, coords=coords | {"time": times.naive_utc(labels).as_unit("us")})
 
-    # 3. Buckets that were not observed are unknown, not 0.
+    # 3. Set buckets that were not observed to NaN, not 0.
     observed = _observed_shares(labels, width, coverage)
     observed_share = xr.DataArray(observed, dims="time", attrs={"units": "fraction"})
     if coverage is not None:
@@ -321,7 +323,7 @@ def _observed_shares(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd
         return np.ones(len(labels))
     require_columns(coverage, "coverage", others=("start", "end"))
     shares = np.zeros(len(labels))
-    covered_to = labels[0]  # intervals may overlap: each counts only from the end of the earlier ones
+    covered_to = labels[0]  # intervals may overlap, so each counts only from the end of the earlier ones
     for interval in coverage.sort_values("start").itertuples():
         start = max(interval.start, covered_to)
         overlap = np.minimum(labels + width, interval.end) - np.maximum(labels, start)
@@ -421,7 +423,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     >>> int(runs["count"].sum()) == len(orders)
     True
     """
-    # 1. Orders by group and time.
+    # 1. Sort orders by group and time.
     by = check_orders(events, by)
     columns = [*by, "start", "end", "count", "value_usd", "imbalance", "venues", "peak_10s_usd", "price_move"]
     if not len(events):
@@ -432,7 +434,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     events = events.iloc[order]
     stamps = stamps[order]
 
-    # 2. An order opens a cluster if it comes later than the gap or belongs to another group.
+    # 2. Start a new cluster after a pause longer than the gap, and with each group.
     opens = np.append(True, np.diff(stamps) > times.length(gap, "gap") // pd.Timedelta(1, "us"))
     for codes, _ in keys.values():
         opens[1:] |= np.diff(codes[order]) != 0
@@ -440,7 +442,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     last = np.append(first[1:], stamps.size) - 1
     cluster = np.cumsum(opens) - 1
 
-    # 3. The figures of each cluster, whose rows are adjacent.
+    # 3. Compute the statistics of each cluster, whose rows are adjacent.
     value = events["value_usd"].to_numpy(dtype=np.float64)
     sides = np.asarray(events["side"], dtype=object)
     long = np.add.reduceat(np.where(sides == "long", value, 0.0), first)
@@ -496,14 +498,14 @@ def cascades(
     quantile: float = 0.99,
     history: int = 20,
 ) -> pd.DataFrame:
-    """Choose the clusters that are large in absolute terms and against the clusters before them.
+    """Select clusters that are large in absolute terms and relative to earlier clusters.
 
     Parameters
     ----------
     found
         Clusters as `clusters` returns them; columns ``start``, ``end``, ``count``, ``value_usd``.
     min_count, min_usd
-        Fewest orders, and least value [USD].
+        Minimum number of orders, and minimum value [USD].
     quantile, history
         The value must also reach this quantile of all clusters that had ended before this one started, once
         there are `history` of them.

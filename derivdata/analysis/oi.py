@@ -126,7 +126,7 @@ def migration(
     """
     oi = require_quantity(oi, "exchange", "time")
     refuse_negative(oi)
-    # 1. The venues that have a figure at both times.
+    # 1. Select the venues with a value at both times.
     first = _at(oi, start, "start", "oi")
     last = _at(oi, end, "end", "oi")
     there = first.notnull() & last.notnull()
@@ -134,7 +134,7 @@ def migration(
     last = last.where(there)
     change = last - first
 
-    # 2. The part that is due to the price: the rest is in coins, valued at the mean price.
+    # 2. Separate the effect of the price: the rest is the change in coins, valued at the mean price.
     components: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
@@ -146,7 +146,7 @@ def migration(
         scale = (p0 + p1) / 2
         components["price"] = (first + last) / 2 * (p1 - p0)
 
-    # 3. Growth of the market and change of shares.
+    # 3. Split the rest into growth of the market and change of shares.
     t0 = first.sum("exchange")
     t1 = last.sum("exchange")
     for name, component in _METHODS[method](first, last, t0, t1).items():
@@ -213,9 +213,9 @@ def market_share(
     oi
         Open interest with dims ``exchange`` and ``time`` [USD or coins], in memory or dask-backed.
     min_cover
-        Part of the window that a venue must be present in to belong to the set, per symbol.
+        Minimum fraction of the window in which a venue must have values, per symbol.
     tolerance
-        How long a venue's last figure replaces a missing one.
+        Maximum time for which a venue's last value replaces a missing one.
     venues
         The set itself. A set derived from the window looks ahead (it depends on which venues remain): pass
         one that was known beforehand if the shares are used for decisions in the past.
@@ -301,7 +301,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 
 @typed
 def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
-    """Divide open interest by 24-hour volume, both in USD: the days of trading that it equals.
+    """Divide open interest by 24-hour volume, both in USD. The result is in days of trading.
 
     NaN if the volume is missing or not positive. Raises for different units.
     """
@@ -324,8 +324,8 @@ def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
 def by_kind(oi: Panel) -> xr.DataArray:
     """Sum open interest by kind of venue: ``cex``, ``dex``, ``other``, ``unknown``.
 
-    The kinds are the library's own dated table; a venue that it does not hold is ``unknown``. NaN where no
-    venue of the kind has a figure.
+    The kinds are from a dated table of the library; other venues are ``unknown``. NaN if no venue of the kind
+    has a value.
     """
     oi = require_quantity(oi, "exchange")
     refuse_negative(oi)
@@ -347,14 +347,14 @@ def _balanced(
         block = oi[place]
         into = share[place]
         total = _fractions(block, into)
-        if chosen is None and not np.isnan(total).any():  # nothing is missing: that was all
+        if chosen is None and not np.isnan(total).any():  # no value is missing
             gone[place] = total.size > 0 and not (total > 0).any()
             continue
         there = ~np.isnan(block)
         member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
         members = block[member]
         values = members
-        if not there[member].all():  # filled with the last figure, unless that is too old
+        if not there[member].all():  # fill with the last value, unless it is too old
             last = last_valid(~np.isnan(members))
             fresh = (last >= 0) & (stamps - stamps[np.maximum(last, 0)] <= oldest)
             values = np.where(fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
@@ -392,7 +392,7 @@ def _concentration(share: Array) -> tuple[Array, ...]:
 def _figures(block: Array) -> tuple[Any, ...]:
     squares = _squares(block)
     count = np.full(block.shape[1], float(len(block)))
-    if np.isnan(squares).any() or not len(block):  # without any venue nothing is known, as if all are NaN
+    if np.isnan(squares).any() or not len(block):  # without venues all measures are NaN
         there = ~np.isnan(block)
         some = there.any(axis=0)
         squares = np.where(some, _squares(np.where(there, block, 0.0)), np.nan)
@@ -425,15 +425,15 @@ _PAIRS = 1_000_000
 _DAY_US = 86_400_000_000
 _LEAST = 3
 _ENOUGH = 8.0
-"""Independent values from which an interval is trusted: with 6, one random walk in twelve passes for a trend
-without a status, with 8 one in twenty; see the table in docs/market-structure.md."""
+"""Minimum number of independent values for an interval. With 6, one random walk in twelve would be reported
+as a trend, with 8 one in twenty (table in docs/market-structure.md)."""
 _RATIOS = 6
 _LARGEST = 0.99
 _ROUNDING = 1e-12
 
 
 class TrendStatus(IntFlag):
-    """Reasons; a status of 0 is a plain success."""
+    """Status bits of `share_trend`; 0 means that none applies."""
 
     TOO_FEW = 1 << 0
     """Fewer than three values: the slope is undefined."""
@@ -481,7 +481,8 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
         if share.sizes["time"]:
             hours(share, name="share")
     days = share["time"].values.astype("datetime64[us]").astype(np.int64) / _DAY_US
-    slots = 1  # the steps of a day, whose means are a cycle, where they divide it and fill three
+    # Steps per day, if a step divides the day and the data covers three days; used to remove daily cycles.
+    slots = 1
     if days.size >= 3:
         step = float(np.median(np.diff(days)))
         whole = round(1.0 / step)
@@ -503,23 +504,23 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
 
 
 def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tuple[Any, ...]:
-    # 1. The median slope over all pairs.
+    # 1. Compute the median slope over all pairs.
     finite = np.isfinite(y)
     x = x[finite]
     y = y[finite]
     n = y.size
     slopes = np.sort(_pair_slopes(x, y)) if n >= _LEAST else np.empty(0)
-    if not slopes.size:  # too few, or all at one time
+    if not slopes.size:  # too few values, or all at the same time
         return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
     slope = float(np.median(slopes))
 
-    # 2. The spread of Kendall's S, wider for autocorrelated values.
+    # 2. Compute the spread of Kendall's S, which is wider for autocorrelated values.
     phi, inflation = _persistence(y, y - slope * x, x, slots) if inflate else (0.0, 1.0)
     _, ties = np.unique(y, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
     spread = z * np.sqrt(variance * inflation) * slopes.size / (n * (n - 1) / 2)
 
-    # 3. The order statistics that it leaves on both sides.
+    # 3. Take the corresponding order statistics on both sides as the interval.
     low = max(round((slopes.size - spread) / 2) - 1, 0)
     high = min(round((slopes.size + spread) / 2), slopes.size - 1)
     status = TrendStatus.CANNOT_TELL if inflate and n / inflation < _ENOUGH else TrendStatus(0)
@@ -544,7 +545,7 @@ def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[f
     if np.abs(level).max() <= _ROUNDING * np.abs(y).max():
         return 0.0, 1.0
 
-    # 1. φ from the first autocorrelation, also without the mean of each time of day.
+    # 1. Estimate φ from the first autocorrelation, with and without the mean of each time of day.
     rho = _autocorrelations(level)
     phi = _corrected(rho[0], n, 2.0)
     if slots > 1:
@@ -553,7 +554,7 @@ def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[f
         means = np.bincount(slot, weights=level, minlength=slots) / np.maximum(count, 1)
         phi = max(phi, _corrected(_autocorrelations(level - means[slot])[0], n, 2.0))
 
-    # 2. Noise hides φ in the first autocorrelation, but not in the ratios of later ones.
+    # 2. Noise lowers the first autocorrelation, but not the ratios of later ones: estimate φ from them too.
     inflation = (1.0 + phi) / (1.0 - phi)
     if min(rho[0], rho[1]) > 2.0 / np.sqrt(n):
         ratio = float(rho[1:] @ rho[:-1] / (rho[:-1] @ rho[:-1]))

@@ -40,7 +40,7 @@ def flow(
     by: Sequence[Literal["expiry", "strike", "side"]] = ("strike", "side"),
     every: str | pd.Timedelta | None = None,
 ) -> xr.Dataset:
-    """Add up what takers bought and sold by any of expiry, strike and side.
+    """Sum the amounts that takers bought and sold, by any of expiry, strike and side.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def flow(
     Returns
     -------
     Dataset, dims `by`, before them ``symbol``, ``exchange`` and ``time`` as far as they differ
-        ``bought`` and ``sold`` [coin] in the book, ``net``, the first minus the second; ``premium_usd``
-        [USD], paid minus received by takers, NaN if a trade has no price or index; ``block`` [coin], blocks
-        and legs of packages, in no other column; ``trade_count``. NaN without trades.
+        ``bought`` and ``sold`` [coin] in the book, ``net``, bought minus sold; ``premium_usd`` [USD], paid
+        minus received by takers, NaN if a trade has no price or index; ``block`` [coin], blocks and legs of
+        packages, in no other column; ``trade_count``. NaN without trades.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def flow(
             "trade_count": 1,
         }
     )
-    # Rows are grouped by what the table has of these, in this order.
+    # Group by those of these columns that the table has, in this order.
     labels = rows.filter(["symbol", "exchange", *by])
     if every is not None:
         labels = labels.assign(time=rows["time"].dt.floor(times.length(every, "every")))
@@ -109,7 +109,7 @@ def chain(
     at
         Time of the chain; None is the time of the last trade.
     window
-        How far back trades count.
+        Length of the period before `at` whose trades are used.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def chain(
             f"at={now}: pass a longer window"
         )
 
-    # 1. The forward over the index by expiry and contract, times the newest index.
+    # 1. Compute the forward of each expiry and contract: its ratio to the index times the newest index.
     rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
     rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
     rows["contract"] = contracts(rows)
@@ -158,7 +158,7 @@ def chain(
     median = rows.groupby([*_SERIES, "contract"])["ratio"].transform("median")
     rows["underlying_price"] = median * rows["index_price_usd"]
 
-    # 2. The mean volatility of each option, out of the money at that forward.
+    # 2. Average the volatility of each option that is out of the money at this forward.
     options = rows.groupby([*_SERIES, "strike", "side", "instrument_name"], observed=True)
     table = options[["size", "weighted"]].sum().join(options[["underlying_price", "index_price_usd"]].last())
     table = table.reset_index().assign(time=now, iv=lambda t: t["weighted"] / t["size"], open_interest=np.nan)

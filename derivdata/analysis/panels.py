@@ -1,4 +1,4 @@
-"""Checks of frames, Datasets and panels: an error names the argument; dims, times, unit and kind.
+"""Checks of frames, Datasets and panels: dims, times, unit and kind. Errors name the argument.
 
 A panel is an `xarray.DataArray` with some of the dims ``(symbol, exchange, time)`` in any order, times in
 naive UTC, and its unit in ``attrs["units"]`` or in its name (``rate_bps_8h``, ``oi_usd``). A funding panel
@@ -128,9 +128,9 @@ def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -
 def require_together(**values: Any) -> None:
     """Raise for bare arrays that do not match each other or the labelled ones.
 
-    Alignment of labelled ones is left to xarray and pandas.
+    xarray and pandas align labelled arrays.
     """
-    # The dims of the labelled values set the shape. Bare arrays may extend it only if no value is labelled.
+    # Labelled values determine the shape. Bare arrays may extend it only if no value is labelled.
     sizes = _sizes(values.values())
     shape = tuple(sizes.values())
     bare = {name: np.shape(value) for name, value in values.items() if _is_bare(value)}
@@ -150,7 +150,7 @@ def require_together(**values: Any) -> None:
 
 
 def together(**values: Any) -> list[Any]:
-    """Match arguments for arithmetic: a bare array next to labelled ones gets their last dims."""
+    """Prepare arguments for arithmetic: bare arrays get the last dims of the labelled ones."""
     require_together(**values)
     sizes = _sizes(values.values())
     labelled = _has_labels(values.values())
@@ -255,7 +255,7 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if absent:
         raise ValueError(f"{name} must have the dim {absent[0]!r}, got dims {tuple(array.dims)}")
     require_numbers(array, name)
-    if array.dtype != np.float64:  # whole numbers have no NaN, and long sums need more digits than float32
+    if array.dtype != np.float64:  # integers cannot be NaN, and long sums need more digits than float32
         array = array.astype(np.float64)
     _require_labels(array, name)
     if units is None:
@@ -426,7 +426,7 @@ def window_rows(
     if (window is None) == (rows is None):
         raise ValueError("window= or rows= is missing: pass window as a length of time, or rows as a number")
     if window is not None:
-        nothing = float(max(2, min_rows or 2))  # of a panel without steps, any window of enough rows will do
+        nothing = float(max(2, min_rows or 2))  # without a step, any window with enough rows is valid
         steps = nothing if since is None else hours_of(window, "window") / usual_step(since)
         if not abs(steps - np.rint(steps)) < 1e-6:
             raise ValueError(
@@ -458,9 +458,10 @@ def _has_same_labels(panel: xr.DataArray, other: xr.DataArray, dim: str) -> bool
 
 
 def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
-    """Spread a companion of a panel (interval, open interest, mask) over the panel's dims.
+    """Broadcast a companion of a panel (interval, open interest, mask) to the panel's dims.
 
-    It is a number, or a DataArray over some of the panel's dims with its labels, in `units` unless None.
+    The companion is a number, or a DataArray over some of the panel's dims with the same labels. If `units`
+    is not None, it must be in this unit.
     """
     if not isinstance(other, xr.DataArray):
         return xr.DataArray(positive(other, name)).broadcast_like(panel)
@@ -503,7 +504,7 @@ def figures_of(
     vectorize: bool = False,
     **options: Any,
 ) -> xr.Dataset:
-    """Return the figures that a kernel makes of panels, lazily where they are lazy.
+    """Apply a kernel to panels and return its results; lazy if the panels are lazy.
 
     Parameters
     ----------
@@ -537,7 +538,7 @@ def figures_of(
         output_dtypes=[described(unit)[0] for unit in units.values()],
         dask_gufunc_kwargs={"output_sizes": {dim: size for dim, size in (into or {}).items() if size}},
     )
-    # apply_ufunc returns a tuple for several outputs only.
+    # apply_ufunc returns a tuple only for several outputs.
     figures = results if len(units) > 1 else [results]
     variables = {}
     for (name, unit), figure in zip(units.items(), figures, strict=True):
@@ -546,17 +547,20 @@ def figures_of(
 
 
 def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:
-    """`work(panel)`, lazily chunk by chunk where the panel is lazy.
+    """Return ``work(panel)``, computed lazily chunk by chunk if the panel is lazy.
 
-    `work` must be correct for any chunk by itself. It receives a chunk in its memory layout, where
-    `apply_ufunc` would copy it with the core dim innermost.
+    `work` must be correct for each chunk alone. It receives chunks in their memory layout, whereas
+    `apply_ufunc` would copy them with the core dim last.
     """
     template = work(panel)
     return xr.map_blocks(work, panel, template=template) if template.chunks else template
 
 
 def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
-    """Return the block with its first axis outermost in memory: copied where that axis is the innermost."""
+    """Return the block with its first axis outermost in memory.
+
+    It is copied if that axis is the innermost.
+    """
     return np.ascontiguousarray(block) if block.strides[0] < block.strides[-1] else block
 
 
@@ -578,7 +582,7 @@ def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
     """Return quantiles (linear) along the last axis, ignoring NaN; NaN without values."""
     if not values.shape[-1]:
         return [np.full(values.shape[:-1], np.nan)] * len(shares)
-    ordered = np.sort(values, axis=-1)  # NaN comes last
+    ordered = np.sort(values, axis=-1)  # np.sort puts NaN last
     last = np.maximum(np.isfinite(ordered).sum(axis=-1) - 1, 0)
     quantiles = []
     for share in shares:

@@ -1,8 +1,8 @@
 """Risk-neutral density, distribution, quantiles and moments of ``ln(S/F)`` from a surface.
 
 The distribution is risk-neutral, not a forecast. It follows from the fitted curve by derivatives in closed
-form (Breeden and Litzenberger 1978), wings included, at any time to expiry. Results show whether it is a
-distribution: ``mass`` is the integral of the density, ``martingale`` its mean of ``S/F``; both are 1 for a
+form (Breeden and Litzenberger 1978), wings included, at any time to expiry. Two results test whether it is a
+distribution: ``mass`` is the integral of the density, ``martingale`` its mean of ``S/F``. Both are 1 for a
 surface without arbitrage.
 """
 
@@ -43,11 +43,11 @@ __dir__ = __all__.copy
 
 _SLICES = 1024
 NODE = "quadrature_node"
-# Panels in z with k = √w(0) sinh z: even at the money, growing geometrically in the wings. A wing with a
-# slope near Lee's bound of 2 dies out only beyond a million deviations.
+# Integration panels in z with k = √w(0) sinh z: evenly spaced at the money, geometrically in the wings. A
+# wing with a slope near Lee's bound of 2 becomes negligible only beyond a million deviations.
 _FAR = 16.0
 _PANELS = 160
-# More around the vertex, where raw SVI bends over a width that may be far below √w(0).
+# Additional panels around the vertex, where raw SVI may bend over a width far below √w(0).
 _BEND = 5.0
 _BEND_PANELS = 32
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(5)
@@ -55,7 +55,8 @@ _TOLERANCE = 1e-6
 _NEGATIVE = -1e-10
 _STEPS = 12
 _USELESS = 1e-3
-_TINIEST, _CERTAIN = 5e-324, 9.0  # smallest float, and a normal quantile above that of the largest below 1
+# Smallest positive float, and a normal quantile above that of the largest float below 1.
+_TINIEST, _CERTAIN = 5e-324, 9.0
 
 
 @typed
@@ -194,7 +195,7 @@ def moments(
     sums = _summary(surface, year_fraction, extrapolate, clock)
     usable = (abs(sums["mass"] - 1.0) <= _USELESS) & (abs(sums["martingale"] - 1.0) <= _USELESS)
     m1, m2, m3, m4 = (sums[f"power_{n}"].where(usable) for n in (1, 2, 3, 4))
-    # Central moments from those about 0.
+    # Compute central moments from moments about 0.
     variance = m2 - m1**2
     third = m3 - 3.0 * m1 * m2 + 2.0 * m1**3
     fourth = m4 - 4.0 * m1 * m3 + 6.0 * m1**2 * m2 - 3.0 * m1**4
@@ -219,7 +220,7 @@ def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> 
 
 
 def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> xr.Dataset:
-    """Summarise every density, for a bounded number of slices at a time."""
+    """Summarise every density, in chunks of a bounded number of slices."""
 
     def sums(part: xr.Dataset) -> xr.Dataset:
         return _summed(_cut(part, t, extrapolate, clock))
@@ -257,7 +258,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
 
     ``quoted`` is the part of the mean of ``k⁴`` within the quotes.
     """
-    # 1. Nodes on panels that are dense at the money, at the quotes' ends and around each vertex.
+    # 1. Place nodes on panels that are dense at the money, at the ends of the quotes and around each vertex.
     scale = cut.total_variance(xr.zeros_like(cut.k_min)) ** 0.5
     slices = (cut.before,) if cut.before is cut.after else (cut.before, cut.after)
     size = _POINTS.size * (_PANELS + 2 + len(slices) * (_BEND_PANELS + 1))
@@ -272,7 +273,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
         sizes={NODE: size},
     )
 
-    # 2. The integrals over the nodes.
+    # 2. Integrate over the nodes.
     density = evaluate.density(cut, k)
     sums = {"mass": density, "martingale": evaluate.density(cut, k, weighted=True)}
     for power in (1, 2, 3, 4):
@@ -292,7 +293,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
 
 
 def _panels(*places: Floats) -> tuple[Floats, Floats]:
-    """Return Gauss-Legendre nodes and weights on panels between all edges: the scale's, quotes and bends."""
+    """Return Gauss-Legendre nodes and weights on panels between the edges of scale, quotes and vertices."""
     scale, low, high, *parameters = (np.asarray(values)[..., None] for values in np.broadcast_arrays(*places))
     with np.errstate(over="ignore", invalid="ignore"):
         edges = [scale * np.sinh(np.linspace(-_FAR, _FAR, _PANELS + 1))]

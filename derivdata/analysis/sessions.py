@@ -183,7 +183,7 @@ def by_session(
         units = {"mean_oi": str(unit_of(amounts, "oi")), "oi_hours": "h"}
         results.append(_over_sessions(_mean, amounts, units=units, spent=spent, name="oi"))
     result = _joined(results).assign_coords(session=list(SESSIONS))
-    # The hours of the calendar, also of sessions in which no panel has a value.
+    # Hours of each session in the calendar, including sessions without values.
     total = [float(np.diff(hours_at(bounds, bounds[0]))[kinds == at].sum()) for at in range(len(SESSIONS))]
     return result.assign(hours=("session", total, {"units": "h"}))
 
@@ -244,13 +244,13 @@ def closures(
     if mark is None and index is None and funding is None and oi is None:
         raise ValueError("mark, index, funding or oi is missing: pass at least one")
 
-    # 1. Closes and the opens after them.
+    # 1. Find the closes and the following opens.
     begins, ends, names = _closures(bounds, kinds)
     delay = length(after, "after") / pd.Timedelta(1, "us")
     opens = ends + np.timedelta64(round(delay), "us")
     spans = {"begins": begins, "ends": ends}
 
-    # 2. Moves of prices between them.
+    # 2. Compute the price moves between them.
     results = []
     marks = None if mark is None else require(mark, "time", units="USD", name="mark")
     levels = None if index is None else require(index, "time", units="USD", name="index")
@@ -267,7 +267,7 @@ def closures(
         implied = 1e4 * (at_open / at_close - 1.0)
         results.append(implied.assign_attrs(units="bps").to_dataset(name="implied_gap_bps"))
 
-    # 3. Funding and open interest, and what a long earned.
+    # 3. Add funding and open interest, and the earnings of a long position.
     if funding is not None:
         results.append(_paid(funding, spans))
     if oi is not None:
@@ -363,7 +363,7 @@ def _over_sessions(
 
 
 def _held(since: Floats) -> Floats:
-    """Return the end of validity of each value of a sampled series [h]."""
+    """Return the end of validity of each value of a sampled series [hours]."""
     step = usual_step(since)
     return np.append(np.minimum(since[1:], since[:-1] + 2.0 * step), since[-1] + step)
 
@@ -403,8 +403,8 @@ def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.
 
 
 def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
-    """Return the volatility of each session, the number of crossing returns, and the hours of the others."""
-    # 1. The return since the price before, and how long it lasted.
+    """Return volatility by session, the number of returns across sessions, and the hours of the others."""
+    # 1. Compute each return and its duration.
     is_quoted = np.isfinite(marks) & (marks > 0.0)
     before = np.concatenate(
         [np.full((*is_quoted.shape[:-1], 1), -1), last_valid(is_quoted)[..., :-1]], axis=-1
@@ -415,15 +415,14 @@ def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) 
     squares = (logs - np.take_along_axis(logs, earlier, axis=-1)) ** 2
     lasted = since - since[earlier]
 
-    # 2. Returns whose two prices are in one span. A price at an edge ends the span before it and begins the
-    # one after it.
+    # 2. Select returns within one span. A price at an edge ends one span and begins the next.
     begins = np.searchsorted(edges, since, side="right")[earlier]
     within = has_return & (begins == np.searchsorted(edges, since, side="left"))
     crossing = (has_return & ~within).sum(axis=-1).astype(np.float64)
 
-    # 3. Their squares by session.
+    # 3. Sum their squares by session.
     span = np.maximum(np.searchsorted(edges, since, side="left") - 1, 0)
-    is_in = (np.diff(clocks, axis=-1)[:, span] > 0.0).T.astype(np.float64)  # rows by session
+    is_in = (np.diff(clocks, axis=-1)[:, span] > 0.0).T.astype(np.float64)  # shape (row, session)
     total = np.where(within, lasted, 0.0) @ is_in
     variance = _ratio(np.where(within, squares, 0.0) @ is_in, total)
     count = np.repeat(crossing[..., None], len(clocks), axis=-1)
@@ -447,7 +446,7 @@ def _sampled(rates: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> 
 def _accrued(
     rates: Floats, interval: Floats, *, since: Floats, edges: Floats, clocks: Floats
 ) -> tuple[Floats, ...]:
-    """Return the accrual of payments in each session: each evenly over the hours that it covers."""
+    """Return the accrual of payments in each session. A payment accrues evenly over its interval."""
     is_paid = np.isfinite(rates) & (interval > 0.0)
     begins = since - np.where(is_paid, interval, 0.0)
     sums = []
@@ -494,7 +493,7 @@ def _changed(
     first = _at(values, since, begins, oldest)
     if ends is None:
         return first
-    if following:  # the same with time reversed
+    if following:  # reversing time finds the next value instead of the last one
         last = _at(values[..., ::-1], -since[::-1], -ends, oldest)
     else:
         last = _at(values, since, ends, oldest)
@@ -529,8 +528,9 @@ def _paid(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
 def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:
     """Return the sum of payments after each close until the open; NaN if one is missing.
 
-    None is missing where the payments cover the time from the close to the last of them, and the next one is
-    due after the open, or pays for all the time since the last one: the interval has become longer.
+    Payments are complete if they cover the time from the close to the last of them, and the next payment is
+    due after the open. They are also complete if the next payment covers all hours since the last one,
+    because the interval has become longer.
     """
     is_paid = np.isfinite(rates) & (interval > 0.0)
     zero = np.zeros((*rates.shape[:-1], 1))
@@ -549,7 +549,7 @@ def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats,
 
 
 def _covers(finite: Bools, interval: Floats, since: Floats, rows: Indices, last: Floats) -> Bools:
-    """Return where the first known payment from some rows on pays for the time back to the last one."""
+    """Return whether the first payment from each row on covers the time since the previous payment."""
     size = since.size
     reverse = np.clip(size - 1 - rows, 0, None)
     following = size - 1 - last_valid(finite[..., ::-1])[..., reverse]
@@ -575,14 +575,15 @@ def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) ->
 
 SESSIONS = ("regular", "extended", "break", "overnight", "weekend", "holiday")
 
-_MARGIN = pd.Timedelta(20, "D")  # longer than any closure
+_MARGIN = pd.Timedelta(20, "D")  # longer than any closure of a market
 _US_STOCKS = ("04:00", "20:00")
-"""Extended trading of US stocks, local time: NYSE Arca and Nasdaq, as markets' sites state it in 2026."""
+"""Extended trading hours of US stocks in local time, as the websites of NYSE Arca and Nasdaq stated in
+2026."""
 _WEEKEND = "1111100"
 
 
 class _Trading(NamedTuple):
-    """A span of trading, and its local day."""
+    """A span of trading with its local day."""
 
     start: pd.Timestamp
     end: pd.Timestamp
@@ -593,7 +594,7 @@ class _Trading(NamedTuple):
 def exchange_spans(
     market: str, first: pd.Timestamp, last: pd.Timestamp, extended: tuple[str, str] | None
 ) -> pd.DataFrame:
-    """Return the spans of a market of exchange_calendars about a window."""
+    """Return the spans of an exchange_calendars market around a window."""
     package = import_extra("exchange_calendars", "sessions", "a calendar of sessions without hours=")
     names = package.get_calendar_names(include_aliases=True)
     if market not in names:
@@ -613,7 +614,7 @@ def exchange_spans(
     if extended is None and name == "XNYS":
         extended = _US_STOCKS
 
-    # Regular halves of each day, and extended trading around them.
+    # Add the regular halves of each day, and extended trading around them.
     trading = []
     for day, row in schedule.iterrows():
         opens = row["open"]
@@ -636,7 +637,7 @@ def exchange_spans(
 
 
 def _usual_close(book: Any, day: pd.Timestamp) -> pd.Timestamp:
-    """Return the close of a market on a day without an early close."""
+    """Return the usual closing time of a market, without early closes."""
     times = [time for since, time in book.close_times if since is None or since <= day]
     return _local(day, times[-1].strftime("%H:%M"), book.tz)
 
@@ -651,8 +652,8 @@ def _local(day: pd.Timestamp, text: str, zone: Any) -> pd.Timestamp:
 
 
 def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.Timestamp) -> pd.DataFrame:
-    """Return the spans of a market of ``rwa_market_hours`` about a window that the table covers."""
-    # 1. The newest rows of the market.
+    """Return the spans of a market from the table ``rwa_market_hours`` around a covered window."""
+    # 1. Select the newest rows of the market.
     named = [name for name in ("exchange_id", "short_name", "mic") if name in hours.columns]
     texts = hours[named].astype("str").apply(lambda column: column.str.lower())
     rows = hours[(texts == market.lower()).any(axis=1)]
@@ -666,7 +667,7 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
     if rows["exchange_id"].nunique() > 1:
         raise ValueError(f"{market!r} matches several markets of hours: pass the exchange_id")
 
-    # 2. Its spans of trading and its holidays, by local day.
+    # 2. Read its trading spans and holidays by local day.
     zone = str(rows["timezone"].iloc[-1])
     tradable = rows["is_tradable"].astype("bool")
     trading = []
@@ -701,7 +702,10 @@ def _day(at: pd.Timestamp, zone: str) -> pd.Timestamp:
 def _with_closures(
     trading: list[_Trading], weekmask: str, market: str, holidays: set[pd.Timestamp] | None
 ) -> pd.DataFrame:
-    """Return spans of trading with the closures between them; `holidays` are the listed ones, if known."""
+    """Return the trading spans and the closures between them.
+
+    `holidays` are the listed holidays, if known.
+    """
     ordered = sorted(span for span in trading if span.start < span.end)
     if not ordered:
         raise ValueError(f"{market!r} does not trade in or near the window")

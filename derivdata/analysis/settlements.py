@@ -91,13 +91,14 @@ def due_settlements(
 def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Return rates and intervals in which payments without an interval pay for the hours since the last one.
 
-    These are at most a day, and an hour for the first payment of a series. Without such payments both stay.
+    The interval is at most a day, and an hour for the first payment of a series. Without such payments, rates
+    and intervals are unchanged.
     """
     if "payment_bps" not in panel.coords:
         return panel, interval
     paid = panel["payment_bps"].reset_coords(drop=True).transpose(*panel.dims)
     panel = panel.drop_vars("payment_bps")
-    due = scheduled(panel["time"].to_numpy())  # stamps are late by parts of a second
+    due = scheduled(panel["time"].to_numpy())  # timestamps are late by fractions of a second
     result = figures_of(
         _with_unknown_intervals,
         panel,
@@ -114,22 +115,22 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
 def _with_unknown_intervals(
     rates: Floats, interval: Floats, paid: Floats, *, since: Floats
 ) -> tuple[Floats, Floats]:
-    # 1. The hours since the payment before.
+    # 1. Compute the hours since the previous payment.
     unknown = np.isfinite(paid) & ~np.isfinite(rates)
     last = last_valid(np.isfinite(rates) | unknown)
     before = np.concatenate([np.full((*last.shape[:-1], 1), -1), last[..., :-1]], axis=-1)
     gap = np.where(before >= 0, since - since[np.maximum(before, 0)], VALID_HOURS[0])
 
-    # 2. The rate that pays the stated amount over them.
+    # 2. Compute the rate that pays the stated amount over these hours.
     covered = np.clip(gap, _ROUNDING, VALID_HOURS[-1])
     hours_paid = np.where(unknown, covered, interval)
     return np.where(unknown, paid * 8.0 / covered, rates), hours_paid
 
 
 def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
-    """Put a panel's settlements at their due times; other panels stay as they are.
+    """Move a panel's settlements to their due times; other panels are unchanged.
 
-    Their intervals are dropped: a result of several venues has no single interval.
+    Intervals are dropped, because a result over several venues does not have one interval.
     """
     panel = panel.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
     if panel.attrs.get("kind") != "settled" or "time" not in panel.dims or "time" not in panel.coords:
@@ -138,9 +139,9 @@ def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
 
 
 def held_settlements(panel: xr.DataArray) -> xr.DataArray:
-    """As `at_common_stamps`, each settlement carried until its interval has passed again.
+    """Return settlements as `at_common_stamps` does, with each rate carried forward for one interval.
 
-    A panel without intervals is not carried, because the hours covered by a payment are unknown.
+    A panel without intervals is not carried forward, because the hours that a payment covers are unknown.
     """
     settled = panel.attrs.get("kind") == "settled" and "time" in panel.dims and "time" in panel.coords
     if "interval_hours" not in panel.coords or not settled:
@@ -156,14 +157,14 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
 
 
 def newest_at(companion: xr.DataArray, rates: xr.DataArray) -> xr.DataArray:
-    """Return a companion of a panel on the times of its `held_settlements`: its newest value at each."""
+    """Return the newest value of a panel's companion at each time of its `held_settlements`."""
     if "time" not in rates.dims or companion.sizes["time"] == rates.sizes["time"]:
         return companion.assign_coords(time=rates["time"]) if "time" in rates.coords else companion
     return newest_due(companion)
 
 
 def newest_due(panel: xr.DataArray) -> xr.DataArray:
-    """Put values at the due times of their stamps: the newest of each series at each."""
+    """Move values to the due times of their timestamps, using the newest value of each series."""
     due = scheduled(panel["time"].to_numpy())
     labels, starts = np.unique(due, return_index=True)
     units = {"newest": str(panel.attrs.get("units", ""))}
@@ -266,9 +267,9 @@ def _without_overlap(
 
 
 def _leave_out(paid: Floats, since: Floats) -> None:
-    """Set overlapping payments of one series to 0, in order of time."""
-    last = -np.inf  # time of the last payment that stays
-    overlapped = 0.0  # hours by which those up to it overlap
+    """Set overlapping payments of one series to 0, in chronological order."""
+    last = -np.inf  # time of the last remaining payment
+    overlapped = 0.0  # overlap of the payments up to it [hours]
     for row in np.flatnonzero(paid).tolist():
         overlap = max(0.0, overlapped + paid[row] - (since[row] - last))
         if overlap > 0.5 * paid[row] - _ROUNDING:
@@ -284,7 +285,8 @@ def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
     before = last_valid(paid)
     before = np.concatenate([np.full((*before.shape[:-1], 1), -1), before[..., :-1]], axis=-1)
     gap = np.where(before >= 0, since - since[np.maximum(before, 0)], np.inf)
-    # Running surplus of covered over passed hours; rows before a series' lowest point cannot affect it.
+    # Running surplus of covered over elapsed hours. Rows before the lowest point of a series do not affect
+    # it.
     surplus = np.cumsum(np.where(paid & np.isfinite(gap), interval - gap, 0.0), axis=-1)
     overlap = surplus - np.minimum.accumulate(np.minimum(surplus, 0.0), axis=-1)
     return paid & _is_excess(overlap, interval), before
@@ -293,8 +295,8 @@ def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
 def _is_excess(overlap: Any, interval: Any) -> Any:
     """Return where payments overlap by half of their interval or more.
 
-    The sum of a halt may be an hour late. Of two-hourly payments that is half an interval, and the next one
-    is in time.
+    The payment after a halt may be an hour late. With two-hourly payments this is half an interval, and the
+    next payment is on time.
     """
     is_two_hourly = interval == 2.0 * LATEST_SUM_HOURS
     return overlap > 0.5 * interval + np.where(is_two_hourly, _ROUNDING, -_ROUNDING)
@@ -310,7 +312,7 @@ def _merged(
     strict: bool,
 ) -> Any:
     """Return one column per time: the first rate of its timestamps, with the companions' values."""
-    # 1. Two rates of one due time are one payment stored twice.
+    # 1. Two rates at one due time are a payment that was stored twice.
     there = ~np.isnan(rates)
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():
@@ -322,7 +324,7 @@ def _merged(
             "overlap='nan'"
         )
 
-    # 2. The first row of each due time that has a rate, else the column of NaN behind the last.
+    # 2. Use the first row with a rate at each due time, otherwise the column of NaN after the last row.
     rows = np.where(there, np.arange(rates.shape[-1]), rates.shape[-1])
     first = np.minimum.reduceat(rows, starts, axis=-1)
     none = np.full((*rates.shape[:-1], 1), np.nan)
@@ -341,13 +343,14 @@ _NAMED = 5
 
 
 def price_factors(price: xr.DataArray) -> xr.DataArray:
-    """Return the logarithm of each price over the others of its symbol at that time.
+    """Return the log ratio of each price to the other prices of its symbol at that time.
 
-    Against the median of all, or of two venues against the other one. NaN for a single venue.
+    The other prices are represented by the median of all venues. With two venues it is the other venue's
+    price, and with one the result is NaN.
     """
     price = whole(price, "exchange").where(price > 0.0)
     count = price.notnull().sum("exchange")
-    # The mean of two is halfway to the wrong one and would give too small a factor.
+    # With two venues, the median would be the mean of both and give a factor that is too small.
     others = (price.sum("exchange") - price).where(count == 2, price.median("exchange"))
     factors: xr.DataArray = (price / others).where(count > 1)
     logs: xr.DataArray = xr.apply_ufunc(np.log, factors, dask="allowed")
@@ -355,11 +358,11 @@ def price_factors(price: xr.DataArray) -> xr.DataArray:
 
 
 def other_coins(price: xr.DataArray, *, agree: float = PRICES_AGREE) -> xr.DataArray:
-    """Return the factor of each price series to its symbol's other venues, NaN where they agree.
+    """Return the ratio of each price series to its symbol's other venues; NaN if they agree.
 
-    If two venues differ, both have one: prices do not show which of them is the other coin. It is the median
-    over the timestamps that at least two venues share. `agree` is the logarithm of the largest factor within
-    which they agree.
+    If two venues differ, both get a ratio, because prices do not show which of them is another coin. The
+    ratio is the median over timestamps with at least two venues. `agree` is the log of the largest ratio that
+    counts as agreement.
     """
     ratio = price_factors(price)
     factor = ratio.median("time") if "time" in ratio.dims else ratio
@@ -376,7 +379,7 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     """
     if price.chunks is not None or not price.size:
         return price
-    # 1. Series of another coin: omitted, unless every symbol has one.
+    # 1. Omit series of another coin; raise if every symbol has one.
     logs = price_factors(price)
     if not bool((abs(logs) > PRICES_AGREE).any()):
         return price
@@ -394,7 +397,7 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
         price = price.where(~wrong)
         logs = price_factors(price)
 
-    # 2. Other prices that are apart are used, with a notice.
+    # 2. Use other prices that differ, with a notice.
     flagged = abs(logs) > PRICES_AGREE
     if bool(flagged.any()):
         some = flagged.any("time") if "time" in flagged.dims else flagged

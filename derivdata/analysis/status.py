@@ -1,8 +1,8 @@
 """Status bits of results: reasons for NaN or infinity, and warnings.
 
-Every fit and every inversion returns an ``int32`` variable ``status`` next to its numbers, a sum of these
-bits, 0 without remarks. `flag_attrs` makes it readable without this library, by the CF conventions (section
-3.5, flags).
+Every fit and every inversion returns an ``int32`` variable ``status`` next to its numbers. It is a sum of
+these bits; 0 means that none applies. `flag_attrs` makes it readable without this library, by the CF
+conventions (section 3.5, flags).
 """
 
 from __future__ import annotations
@@ -72,14 +72,16 @@ class Status(IntFlag):
     UNDETERMINED = 1 << 24
     """The data does not determine the parameter: it may be anything within its range."""
     DISCOUNT_SUSPECT = 1 << 25
-    """The fitted discount implies a rate of over 10 % a year, and is off 1 by over half a percent."""
+    """The fitted discount implies a rate above 10 % a year, and differs from 1 by more than 0.5 %."""
     OFF_QUOTES = 1 << 27
-    """The fit misses its own quotes in one direction by over a volatility point and 2 % of the volatility.
+    """The fit misses its own quotes in one direction by more than a volatility point and 2 % of the
+    volatility.
 
-    Other expiries keep it away from them, or no slice has their shape.
+    Causes are the calendar condition with other expiries, or a shape that the method cannot fit.
     """
     PRICES_MIXED = 1 << 26
-    """Between two expiries: total variance linear in time would have a butterfly, so prices are mixed."""
+    """Prices are mixed between two expiries, because total variance linear in time would have butterfly
+    arbitrage."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:
@@ -146,9 +148,10 @@ class FundingStatus(IntFlag):
     INTERVAL_UNKNOWN = 1 << 2
     """The settlement interval is not known there."""
     ANTI_PERSISTENT = 1 << 3
-    """The autoregression is at or below zero: nothing decays."""
+    """The autoregression coefficient is at or below zero, so no decay is measured."""
     UNIT_ROOT = 1 << 4
-    """The autoregression is at or above one: nothing reverts, the half-life is infinite."""
+    """The autoregression coefficient is at or above one: the series does not revert, and the half-life is
+    infinite."""
     CONSTANT = 1 << 5
     """The series is constant."""
     FILLED = 1 << 6
@@ -163,4 +166,5 @@ class FundingStatus(IntFlag):
     """The data determines no interval: a half-life may be anything from a single step to infinity, or
     a pair's own outcomes span less than a holding time."""
     FEW_DECISIONS = 1 << 11
-    """Past decisions count as fewer than eight independent ones: the figure is only a rough estimate."""
+    """Past decisions are equivalent to fewer than eight independent ones, so the result is only a rough
+    estimate."""

@@ -13,13 +13,13 @@ __dir__ = __all__.copy
 
 @typed
 def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
-    """Compute by how much takers bought more than they sold, of all that they traded.
+    """Compute the imbalance of taker volume: buys minus sells over their sum.
 
     Parameters
     ----------
     buy, sell
-        What takers bought and sold [USD] per step, any dims: ``dd.panel(taken, "buy_usd")`` and
-        ``"sell_usd"`` of ``dd.volume.taker``. Sums over longer windows give the imbalance of these.
+        Taker buys and sells [USD] per step, any dims: ``dd.panel(taken, "buy_usd")`` and ``"sell_usd"`` of
+        ``dd.volume.taker``. Sums over longer windows give the imbalance of these.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Variance that options price without a model: strips, integrals over a smile, and a volatility index."""
+"""Model-free variance of options: strips, integrals over a smile, and a volatility index."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NOT_PRICES = {
     PERCENT_UNIT,
     *VOLATILITY_SPELLINGS,
 }
-"""Units of rates, times and volatilities, which no quote has."""
+"""Units of rates, times and volatilities, which are not units of quotes."""
 
 
 _YEAR = HOURS_PER_YEAR / 24.0
@@ -112,7 +112,7 @@ def volatility_index(
             "variance must have total_variance over the dim expiry: pass the result of model_free"
         )
 
-    # 1. Variances by expiry, NaN for bounds that are not there, and the clock at each expiry and the horizon.
+    # 1. Read variances by expiry (missing bounds are NaN), and the clock at each expiry and at the horizon.
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
     inputs = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
@@ -122,7 +122,7 @@ def volatility_index(
     at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
     along_expiry = (*inputs, status, *at_expiries[:2])
 
-    # 2. The two expiries around the horizon, and the mean of their variances.
+    # 2. Find the two expiries around the horizon, and interpolate their variances.
     outputs = applied(
         _index,
         *(array.chunk(expiry=-1) if array.chunks else array for array in along_expiry),
@@ -179,7 +179,7 @@ _NARROW = 1e-3
 _PANELS = 4
 _PER_PANEL = 96
 _FAR = 1e6
-# Where the vertex is narrower than so many widths of the smile, panels end around it too.
+# If the vertex is narrower than this fraction of the smile's width, panels also end around it.
 _BENT = 0.1
 _BENDS = np.sinh(np.array([-5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0]))
 
@@ -193,7 +193,7 @@ def model_free(
     floor: float = 0.01,
     dim: str = "strike",
 ) -> xr.Dataset:
-    """Compute the total variance that the options of each expiry price, whatever the dynamics.
+    """Compute the model-free total variance implied by the options of each expiry.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def model_free(
     """
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor must be a share of the forward between 0 and 1, got {floor!r}")
-    # 1. How the variance is computed.
+    # 1. Choose the method.
     fitted = "k_min" in source
     carries = "strip_variance" in source
     if method is None:
@@ -255,7 +255,7 @@ def model_free(
         ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
         result = in_chunks(lambda block: _of_fit(block, floor, str(method)), ended, most=_SLICES)
 
-    # 2. What the wings add, and the volatility.
+    # 2. Add the share of the wings, and the volatility.
     t = source["year_fraction"]
     w = result["total_variance"]
     result["wing_share"] = 1.0 - result["inside"] / w
@@ -283,7 +283,7 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
 
 
 def _carried(fit: xr.Dataset, k_range: Any, floor: float) -> xr.Dataset:
-    """Return the strip of the quotes that a surface was fitted to; prices beyond come from its smiles."""
+    """Return the strip of the quotes that a surface was fitted to, extended by prices of its smiles."""
     if k_range is not None:
         raise ValueError("k_range of a strip needs the quotes: model_free(quotes, method='strip', k_range=…)")
     places = [fit[f"strip_{end}"] for end in ("low", "high")]
@@ -304,7 +304,7 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
     vertex = fit["m"].reset_coords(drop=True)
     bend = fit["sigma"].reset_coords(drop=True)
-    # Panels at the vertex cost time: only where one is narrow, or where that is not known yet.
+    # Panels at the vertex take time, so they are added only if a vertex is narrow or its width is unknown.
     bends = _BENDS
     if bend.chunks is None and not bool((bend < _BENT * width).any()):
         bends = _BENDS[:0]
@@ -337,7 +337,7 @@ def _nodes(
 ) -> tuple[Floats, Floats, Bools]:
     """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and a mask of quoted ones.
 
-    Panels also end at the vertex and on both sides of it, at `bends` of the slice's sigma.
+    Panels also end at the vertex and at `bends` times sigma on both sides of it.
     """
     width, low, high, vertex, bend = np.broadcast_arrays(width, low, high, vertex, bend)
     end = np.arcsinh(_FAR / width)
@@ -469,11 +469,11 @@ def _cboe(
     firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)
     growth = np.broadcast_to(np.exp(interest_rate * t), listed.shape[:-2])
     forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
-    # The largest listed strike that is not above the forward.
+    # Find the largest listed strike that is not above the forward.
     low = np.any(listed, axis=-1) & (strike <= forward[..., None])
     start = np.where(low, strike, -np.inf).max(axis=-1)
     start = np.where(np.isfinite(start), start, np.nan)
-    # The strip: calls above the start, puts below, and the start if both have a bid.
+    # The strip has calls above the start, puts below it, and the start itself if both options have a bid.
     above = strike > start[..., None]
     below = strike < start[..., None]
     calls = _walk(listed[..., 0] & above, firm[..., 0])
@@ -482,7 +482,7 @@ def _cboe(
     at_start = strike == start[..., None]
     sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
     premium = np.where(at_start, price.mean(axis=-1), sides)
-    with np.errstate(invalid="ignore"):  # ``ΔK/K² Q`` of each used strike, in rising order
+    with np.errstate(invalid="ignore"):  # ``ΔK/K² Q`` of each used strike, in ascending order
         contribution = np.where(used, _spacing(strike, used) / np.square(strike) * premium, 0.0)
     few = ~paired | (used.sum(axis=-1) < 3)
     expired = np.broadcast_to(t <= 0.0, few.shape)
@@ -504,7 +504,10 @@ def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tupl
 
 
 def _spacing(strike: Floats, used: Bools) -> Floats:
-    """Return half the distance between the used neighbours, or to the only one at the ends; 0 if unused."""
+    """Return half the distance between the neighbouring used strikes, at the ends the full distance.
+
+    0 if unused.
+    """
     strike = np.broadcast_to(strike, used.shape)
     below = _shifted(np.maximum.accumulate(np.where(used, strike, -np.inf), axis=-1), 1, -np.inf)
     from_above = np.where(used, strike, np.inf)[..., ::-1]

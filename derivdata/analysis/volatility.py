@@ -1,9 +1,9 @@
 """Realised volatility from prices: estimators, cones, and implied minus realised.
 
 Volatilities are decimal per √year of 365 days, like implied ones: 0.55 is 55 %. A window is a whole number of
-bars and ends with the bar at its label; a bar is labelled by its start and is known when it has ended, one
-step later. Markets that never close have no overnight gap, and estimators that allow for one estimate a small
-gap.
+bars and ends with the bar at its label. A bar is labelled by its start and is known when it has ended, one
+step later. Crypto markets do not have overnight gaps, so estimators that allow for a gap estimate a small
+one.
 
 References
 ----------
@@ -47,7 +47,7 @@ HOUR_US = 3_600_000_000
 
 @typed
 def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
-    """Make bars from prices that are sampled more finely.
+    """Aggregate prices into bars of a longer step.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     if not size:
         raise ValueError(f"step must be a length of time above 0, got {step!r}")
 
-    # 1. The number of the bar of each price, and all bars without gaps.
+    # 1. Assign each price to a bar, and number all bars without gaps.
     stamps = price["time"].values.astype("datetime64[us]").astype(np.int64)
     number = stamps // size
     if (np.diff(stamps) <= 0).any():
@@ -88,13 +88,13 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     values = np.moveaxis(np.asarray(price.values, dtype=np.float64), price.get_axis_num("time"), -1)
     values = np.where(values > 0.0, values, np.nan)
 
-    # 2. The bars; those at the ends only if prices span them.
+    # 2. Compute the bars. The first and last bar are kept only if prices cover them.
     columns = _bars(values, np.searchsorted(number, first), np.searchsorted(number, first, side="right"))
     start, end = _spanned(values, stamps)
     whole = (first * size >= start[..., None]) & ((first + 1) * size <= end[..., None])
     columns |= {name: np.where(whole, columns[name], np.nan) for name in BAR}
 
-    # 3. The labels of the panel, with the starts of bars as times.
+    # 3. Label the result like the panel, with the starts of bars as times.
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
     coords = price.coords.to_dataset().drop_dims("time").coords
     result = xr.Dataset({name: (dims, column) for name, column in columns.items()}, coords=coords)
@@ -123,7 +123,7 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
     bars["count"] = np.zeros(shape)
     before = np.full(shape[:-1], np.nan)
     for place, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        # 1. The first and the last price inside the bar.
+        # 1. Find the first and the last price inside the bar.
         inside = values[..., a:b]
         priced = ~np.isnan(inside)
         count = priced.sum(axis=-1)
@@ -136,7 +136,7 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
         else:
             opened = close = before * np.nan
 
-        # 2. It opens at the last price of the bar before, so that no move between the two is lost.
+        # 2. Open at the last price of the previous bar, so that the move between the two bars is included.
         opened = np.where(np.isnan(before), opened, before)
         filled = np.concatenate([opened[..., None], inside], axis=-1)
         high = np.where(np.isnan(filled), -np.inf, filled).max(axis=-1)
@@ -285,7 +285,7 @@ def _bipower(price: Floats, *, n: int, per_year: float) -> tuple[Floats, Floats]
     size = np.abs(returns)
     product = np.full_like(size, np.nan)
     product[..., 1:] = size[..., 1:] * size[..., :-1]
-    # n returns have n − 1 neighbouring products; their mean times π/2 is the variance of one return.
+    # n returns have n − 1 products of neighbours, whose mean times π/2 estimates the variance of one return.
     smooth = np.full_like(size, np.nan)
     smooth[..., 1:] = 0.5 * np.pi * mean_of_windows(product[..., 1:], n - 1)
     return mean_of_windows(returns**2, n) * per_year, smooth * per_year
@@ -349,7 +349,7 @@ def cone(
     ] = "yang_zhang",
     quantiles: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
 ) -> xr.Dataset:
-    """Compute the volatility cone: how volatility over each length of window was distributed, is and will be.
+    """Compute the volatility cone: quantiles, current value and forecast of volatility by length of window.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ def cone(
     variance of a day is the sum over its bars of the squared gap from the previous close and of Garman and
     Klass's estimate.
     """
-    # 1. How volatility was distributed, and what it is.
+    # 1. Compute the quantiles and the latest value.
     if not len(windows) or len(set(windows)) < len(windows):
         raise ValueError(f"windows must have at least one window without duplicates, got {list(windows)}")
     if not len(quantiles) or not all(0.0 <= q <= 1.0 for q in quantiles):
@@ -400,7 +400,7 @@ def cone(
     for name in ("volatility", "latest"):
         cone[name].attrs = {"units": UNIT, "method": method}
 
-    # 2. What it is expected to be.
+    # 2. Add the forecast.
     ahead = applied(
         _forecasts,
         *(whole(data[name], "time") for name in BAR),
@@ -437,7 +437,7 @@ def _forecasts(
     per_day = 24.0 / step_hours
     if per_day < 1.0 or per_day != round(per_day):
         return forecast, error
-    # 1. The variance of each day: the gap before each of its bars, and Garman and Klass's estimate.
+    # 1. Compute the variance of each day: the gap before each of its bars plus the Garman-Klass estimate.
     o, h, low, c = (np.log(np.where(price > 0.0, price, np.nan)) for price in (o, h, low, c))
     gap = np.concatenate([np.full_like(c[..., :1], np.nan), o[..., 1:] - c[..., :-1]], axis=-1)
     by_bar = gap**2 + 0.5 * (h - low) ** 2 - (2.0 * np.log(2.0) - 1.0) * (c - o) ** 2
@@ -445,7 +445,7 @@ def _forecasts(
     by_bar = by_bar[..., by_bar.shape[-1] % size :]  # whole days that end with the last bar
     by_day = by_bar.reshape(*by_bar.shape[:-1], by_bar.shape[-1] // size, size).sum(axis=-1)
 
-    # 2. The forecast of each series and window of whole days.
+    # 2. Forecast each series and each window of whole days.
     days = np.maximum(by_day, 0.0) * HOURS_PER_YEAR / 24.0
     for place in np.ndindex(days.shape[:-1]):
         for i, window in enumerate(windows):
@@ -456,7 +456,7 @@ def _forecasts(
 
 def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     """Return the forecast volatility of the days `ahead` from daily variances, and its past error."""
-    # 1. Volatilities of the past day, week and month, and of the window ahead.
+    # 1. Compute the volatilities of the past day, week and month, and of the window ahead.
     past = [np.sqrt(mean_of_windows(variance, n)) for n in _LAGS]
     columns = np.stack([np.ones_like(variance), *past], axis=-1)
     target = np.full_like(variance, np.nan)
@@ -466,20 +466,20 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     x = np.where(observed[:, None], columns, 0.0)
     y = np.where(observed, target, 0.0)
 
-    # 2. Least squares at each day over all windows that had ended, as running sums.
+    # 2. Fit least squares at each day over all windows that had ended, with running sums.
     gram = np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
     moment = np.cumsum(x * y[:, None], axis=0)
     count = np.cumsum(observed)
     low = np.minimum.accumulate(np.where(observed, target, np.inf))
     high = np.maximum.accumulate(np.where(observed, target, -np.inf))
     forecast = np.full_like(variance, np.nan)
-    # The last window that has ended began `ahead` days ago.
+    # The last completed window began `ahead` days ago.
     days = np.flatnonzero(np.isfinite(columns[ahead:]).all(axis=-1) & (count[:-ahead] >= _LEARNT))
     weights = np.linalg.pinv(gram[days], rcond=1e-12, hermitian=True) @ moment[days, :, None]
     fitted = (columns[days + ahead] * weights[..., 0]).sum(axis=-1)
     forecast[days + ahead] = np.clip(fitted, low[days], high[days])
 
-    # 3. The errors of these forecasts.
+    # 3. Compute the errors of these forecasts.
     miss = (forecast - target)[np.isfinite(forecast) & observed]
     error = float(np.sqrt(np.mean(miss**2))) if miss.size else np.nan
     return float(forecast[-1]) if forecast.size else np.nan, error

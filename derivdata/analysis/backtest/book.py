@@ -1,7 +1,7 @@
 """Positions of a backtest: pairs as arrays over (leg, place), sizes, and accounts with shared collateral.
 
-The long leg is row 0, the short leg row 1. Both legs have the same number of coins, so that the pair gains or
-loses by the difference of the venues' prices only.
+The long leg is row 0, the short leg row 1. Both legs have the same number of coins, so the pair gains or
+loses only if the prices of the two venues diverge.
 
 Legs may be settled in a coin (`CoinBook`). An inverse contract has a fixed number of USD and is settled in
 its own coin: a long position of Q USD opened at P gains ``Q (1/P − 1/P')`` coins. A quanto contract pays m
@@ -27,7 +27,7 @@ from derivdata.tables.venue_facts import MaintenanceTiers
 from derivdata.units import BPS, REFERENCE_HOURS
 
 _ROUNDING = 1e-9  # intervals
-DIRECTION = np.array([[1.0], [-1.0]])  # of a leg's profit when its price rises
+DIRECTION = np.array([[1.0], [-1.0]])  # sign of a leg's profit if its price rises
 _ENTRY, _EXIT = np.array([[0], [1]]), np.array([[1], [0]])  # sides of the legs' trades: buy 0, sell 1
 
 
@@ -43,17 +43,17 @@ class Account(NamedTuple):
     """[bps] over (buy, sell), symbols and venues."""
     liquidation: float
     mark_step: float
-    """Usual hours between marks. After a longer gap the time between is unmarked."""
+    """Usual hours between marks. Longer gaps count as unmarked time."""
     max_mark_age: float
     """Maximum hours without a mark of both legs before a pair is closed."""
 
     owned: Bools
-    """Venues whose legs are coins that are bought outright: long only and without margin."""
+    """Venues whose legs are coins bought at their full price: long only, without margin."""
     borrowed: Bools
     """Venues whose legs are coins that are borrowed and sold: short only."""
 
     def margins(self, legs: Any) -> Floats:
-        """Return the margin that legs are opened with [USD]: of coins that are owned their price."""
+        """Return the initial margin of legs [USD], for owned coins their full price."""
         return np.where(self.owned[legs], self.leg_usd, self.leg_usd / self.leverage)
 
     def maintenance_usd(self, symbols: Indices, legs: Indices, coins: Floats, notional: Floats) -> Floats:
@@ -77,7 +77,7 @@ class Fills(NamedTuple):
 class Book:
     """Positions, and their earnings since the entry [USD].
 
-    A place has one pair at a time, of the symbol in `symbol` (an index into the tables).
+    A place has at most one pair at a time. `symbol` contains the index of its symbol.
     """
 
     def __init__(self, symbol: Indices, shape: tuple[int, int], account: Account) -> None:
@@ -110,7 +110,7 @@ class Book:
 
     @property
     def held(self) -> Indices:
-        """Places that have a position."""
+        """Mask of places with a position."""
         return np.flatnonzero(self.legs[0] >= 0)
 
     def of_legs(self, table: Floats, at: Indices) -> Floats:
@@ -125,8 +125,8 @@ class Book:
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
         """Set the marks of a row, NaN if missing; return the gains [USD] of the open pairs.
 
-        A pair moves only where both of its legs have a mark: without a new mark of one leg the market's move
-        would look like a gain.
+        A pair is marked only if both legs have a mark. Otherwise the move of the market would count as a gain
+        of one leg.
         """
         held = self.held
         fresh = self.of_legs(marks, held)
@@ -141,12 +141,12 @@ class Book:
         return np.asarray(gained)
 
     def unmarked_pairs(self, now: float) -> Indices:
-        """Return the places whose pair has had no common mark for too long."""
+        """Return the places whose legs have lacked a common mark for too long."""
         return np.flatnonzero((self.legs[0] >= 0) & (now - self.marked_at > self.account.max_mark_age))
 
     def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
         """Apply a row's settlements; return the payments to the open pairs [USD]."""
-        # 1. The payments of this row, and how many of the open legs lack since their last one.
+        # 1. Compute the payments of this row, and the payments that open legs missed since the last one.
         held = self.held
         rate = self.of_legs(rates, held)
         hours = self.of_legs(interval, held)
@@ -155,24 +155,25 @@ class Book:
         step = np.where(due, np.minimum(before, np.where(due, hours, 1.0)), 1.0)
         self.missing[:, held] += np.where(due, self._lacking(held, now - hours, step), 0.0)
 
-        # 2. Every series remembers its last payment, so that a later position knows when the next is due.
+        # 2. Store the time of each series' last payment, from which the next due time of later positions
+        # follows.
         is_paid = np.isfinite(rates) & (interval > 0.0)
         self.paid_at[is_paid] = now
         self.paid_hours[is_paid] = interval[is_paid]
         return self._receive(held, np.where(due, rate, 0.0), np.where(due, hours, 0.0))
 
     def _lacking(self, at: Indices, until: Floats, interval: Floats) -> Floats:
-        """Return the hours of payments that were due after the entry and up to `until`, and are missing.
+        """Return the hours of missing payments that were due after the entry and up to `until`.
 
-        Payments are due one interval apart, the last of them at `until`; between two intervals the shorter
-        one counts. A payment due at most half an interval after the series' last payment is not missing,
-        because that payment was late.
+        Payments are due one interval apart, the last one at `until`. If the interval changed, the shorter one
+        applies. A payment due at most half an interval after the series' last payment is not missing, because
+        that payment was late.
         """
         since = np.maximum(self.of_legs(self.paid_at, at) + (LATE - 1.0) * interval, self.opened[at])
         return np.asarray(np.clip(np.ceil((until - since) / interval - _ROUNDING), 0.0, None) * interval)
 
     def accrue(self, rates: Floats, hours: Floats, passed: float) -> Floats:
-        """Take in what sampled rates accrued since the row before, over `hours` of the `passed` ones."""
+        """Add the accrual of sampled rates since the previous row, over `hours` of the `passed` hours."""
         held = self.held
         rate = self.of_legs(rates, held)
         covered = self.of_legs(hours, held)
@@ -188,7 +189,7 @@ class Book:
         return np.asarray(received.sum(axis=0))
 
     def lost_legs(self) -> Bools:
-        """Tell which legs have less left than their maintenance margin."""
+        """Return a mask of legs whose equity is below the maintenance margin."""
         margined = (self.legs >= 0) & ~self.account.owned[self.legs]
         needs = self.account.maintenance_usd(self.symbol, self.legs, self.coins, self.coins * self.mark)
         return np.asarray(margined & (self._equity() < needs))
@@ -198,8 +199,9 @@ class Book:
         return np.asarray(self.margin + unrealised + self.leg_funding)
 
     def transfer(self, now: float, equity: float) -> None:
-        """Share the equity of the legs evenly, where the last transfer is long enough ago."""
-        due = (self.legs[0] >= 0) & ~self.account.owned[self.legs[0]]  # what coins gain cannot be moved
+        """Divide the equity evenly between the legs of a pair, if the last transfer is long enough ago."""
+        # Gains of owned coins cannot be transferred.
+        due = (self.legs[0] >= 0) & ~self.account.owned[self.legs[0]]
         due &= now - self.transferred >= self.account.transfer_hours
         if due.any():
             left = self._equity()
@@ -207,7 +209,7 @@ class Book:
             self.transferred[due] = now
 
     def margin_used(self) -> Floats:
-        """Return the margin that each open position was opened with [USD], by place."""
+        """Return the initial margin of each open position [USD], by place."""
         margins = self.account.margins(self.legs).sum(axis=0)
         return np.where(self.legs[0] >= 0, margins, 0.0)
 
@@ -231,13 +233,13 @@ class Book:
         return traded
 
     def resize(self, at: Indices, leg_usd: Floats, fills: Fills) -> tuple[Floats, Any, Any]:
-        """Trade pairs that are open to other sizes of their legs; return what `open` returns."""
+        """Change the size of open pairs; return the same values as `open`."""
         mark = self.of_legs(fills.mark, at)
         before = self.coins[at]
         coins = leg_usd / mark.mean(axis=0)
         more = coins > before
         entry = self.entry[:, at]
-        # The closed part has earned its gain; the added part joins at the current mark.
+        # A closed part realises its gain. An added part enters at the current mark.
         gained = DIRECTION * (before - coins) * (mark - entry)
         self.leg_funding[:, at] += np.where(more, 0.0, gained)
         self.entry[:, at] = np.where(more, (before * entry + (coins - before) * mark) / coins, entry)
@@ -255,9 +257,9 @@ class Book:
         Parameters
         ----------
         lost
-            Which of the legs are liquidated.
+            Mask of liquidated legs.
         due
-            Last known interval [h] of the legs' settlements; unpaid due payments are missing.
+            Last known interval [h] of the legs' settlements, used to count missing payments.
         """
         interval = np.where(due > 0.0, due, 1.0)
         gap = now - self.of_legs(self.paid_at, at)
@@ -341,8 +343,8 @@ class Portfolio:
             raise ValueError(f"band must be a fraction of a pair's size from 0 to below 1, got {self.band}")
 
     def on(self, market: Market) -> Sizes:
-        """Return the sizes by the places of a market; pairs that are never wanted are omitted."""
-        # 1. The symbols and venues of the sizes must be in the market.
+        """Return the sizes by the places of a market, without pairs that never have a size."""
+        # 1. Require that the market has the symbols and venues of the sizes.
         names = labels_of(self.sizes["leg_usd"], "symbol")
         venues = labels_of(self.sizes["collateral_usd"], "exchange")
         for dim, labels, wanted in (("symbol", market.symbols, names), ("exchange", market.venues, venues)):
@@ -350,7 +352,7 @@ class Portfolio:
             if strange:
                 raise ValueError(f"sizes has the {dim} {strange[0]!r}, which the panel does not have")
 
-        # 2. The venues of each pair, and the pairs that are wanted at any time.
+        # 2. Find the venues of each pair, and the pairs with a size at any time.
         venue_at = {name: place for place, name in enumerate(market.venues)}
         legs = np.empty((2, self.sizes.sizes["pair"]), dtype=np.intp)
         for row, leg in enumerate(("long", "short")):
@@ -385,7 +387,10 @@ class Sizes(NamedTuple):
     band: float
 
     def due(self, now: Any, previous: Any) -> int | None:
-        """Return the place of the newest sizes at a row, None where the row before had them too."""
+        """Return the index of the newest sizes at a row.
+
+        None if they were already applied at an earlier row.
+        """
         newest, before = np.searchsorted(self.times, [now, previous], side="right") - 1
         is_old = newest == before and now != previous
         return None if newest < 0 or is_old else int(newest)
@@ -394,7 +399,8 @@ class Sizes(NamedTuple):
 class Accounts(Book):
     """Positions whose legs on a venue share one account.
 
-    Its equity is the sum over its legs; the leg to which collateral is booked does not matter.
+    The equity of an account is the sum over its legs, so it does not matter to which leg collateral is
+    booked.
     """
 
     def __init__(self, sizes: Sizes, shape: tuple[int, int], account: Account) -> None:
@@ -410,7 +416,7 @@ class Accounts(Book):
         return np.asarray(np.bincount(self.legs[there], amounts[there], self.collateral.size), float)
 
     def lost_legs(self) -> Bools:
-        """Tell which legs are on a venue whose account has less left than its maintenance margin."""
+        """Return a mask of legs on venues whose account is below its maintenance margin."""
         notional = self.coins * self.mark
         of_legs = self.account.maintenance_usd(self.symbol, self.legs, self.coins, notional)
         needs = self._by_venue(of_legs)
@@ -418,12 +424,12 @@ class Accounts(Book):
         return (self.legs >= 0) & lost[self.legs]
 
     def transfer(self, now: float, equity: float) -> None:
-        """Bring the accounts to their collateral, where the last transfer is long enough ago."""
+        """Set the accounts to their collateral, if the last transfer is long enough ago."""
         if now - self.allotted >= self.account.transfer_hours:
             self.allot(now, equity)
 
     def allot(self, now: float, equity: float) -> None:
-        """Bring the accounts to their collateral, to as large a part of each as the equity [USD] reaches.
+        """Set the accounts to their collateral, scaled down equally if the equity [USD] is too small.
 
         Owned coins tie up their value: only the rest can be transferred.
         """
@@ -436,7 +442,7 @@ class Accounts(Book):
         self.allotted = now
 
     def close(self, at: Indices, *rest: Any, **named: Any) -> tuple[Floats, Any, Any]:
-        """Close pairs as `Book.close`; what their legs have gained or lost stays in the accounts."""
+        """Close pairs as `Book.close` does; the P&L of their legs stays in the accounts."""
         left = self._by_venue(self._equity())
         traded = super().close(at, *rest, **named)
         self._book(left)
@@ -460,7 +466,7 @@ class Contracts(NamedTuple):
 
     @property
     def in_coin(self) -> Bools:
-        """(venue): settled in a coin."""
+        """Mask of venues whose contracts are settled in a coin."""
         return np.asarray(self.inverse | (self.settle >= 0))
 
 
@@ -496,8 +502,8 @@ def contracts_of(kinds: Mapping[str, str], symbols: Sequence[str], venues: Seque
 class CoinBook(Book):
     """Positions with some legs that are settled in a coin.
 
-    Coins stay until the exit: the sum of payments and fees gains and loses with the coin's price, which
-    counts as price P&L. The price of the collateral is not included.
+    Payments and fees stay in coin until the exit. Changes of their value with the coin's price count as price
+    P&L. The value of the collateral is not included.
     """
 
     def __init__(
@@ -524,7 +530,7 @@ class CoinBook(Book):
         coins = self.coins[at]
         entry = self.entry[:, at]
         mark = self.mark[:, at]
-        linear = coins / self.settle_entry[:, at] * (mark - entry)  # of linear legs settle_entry is 1
+        linear = coins / self.settle_entry[:, at] * (mark - entry)  # settle_entry is 1 for linear legs
         with np.errstate(divide="ignore", invalid="ignore"):
             inverse = coins * entry * (1.0 / entry - 1.0 / mark)
         return np.asarray(DIRECTION * np.where(self.contracts.inverse[legs], inverse, linear))
@@ -541,7 +547,7 @@ class CoinBook(Book):
         return np.asarray(np.where(self.contracts.inverse[legs], inverse, linear))
 
     def tradable(self, tradable: Bools, marks: Floats) -> Bools:
-        """Return a mask of positions that can be opened, which also need the settlement coin's price."""
+        """Return a mask of positions that can be opened, including that the settlement coin has a price."""
         allowed = super().tradable(tradable, marks)
         settle = self.contracts.settle
         quanto = np.flatnonzero(settle >= 0)
@@ -549,7 +555,7 @@ class CoinBook(Book):
         return allowed
 
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
-        """Take in the marks of a row as `Book.mark_to` does; the coins of a leg are valued again."""
+        """Set the marks of a row as `Book.mark_to` does, and revalue the coins of the legs."""
         held = self.held
         legs = self.legs[:, held]
         fresh = self.of_legs(marks, held)
@@ -578,7 +584,7 @@ class CoinBook(Book):
         self.balance[:, at] += np.where(in_coin, usd / self.settle_now[:, at], 0.0)
 
     def lost_legs(self) -> Bools:
-        """Tell which legs have less left than their maintenance margin."""
+        """Return a mask of legs whose equity is below the maintenance margin."""
         margined = (self.legs >= 0) & ~self.account.owned[self.legs]
         notional = self._notional(np.arange(self.symbol.size))
         coins = notional / np.where(self.mark > 0.0, self.mark, 1.0)
@@ -588,7 +594,7 @@ class CoinBook(Book):
     def _equity(self) -> Floats:
         every = np.arange(self.symbol.size)
         in_coin = self.contracts.in_coin[self.legs]
-        paid = np.where(in_coin, 0.0, self.leg_funding)  # of coin legs the value has it
+        paid = np.where(in_coin, 0.0, self.leg_funding)  # the value of coin legs includes the payments
         return np.asarray(self.margin + self._value(every) + paid)
 
     def open(

@@ -96,7 +96,7 @@ def _number(value: Any, name: str) -> float:
     return number
 
 
-_BOOK_SIDES = ["ask", "bid"]  # effects of a buy and of a sell
+_BOOK_SIDES = ["ask", "bid"]  # sides of the book that a buy and a sell use
 _FILLS = (
     ("long", "entry", "ask", "entry_usd"),
     ("short", "entry", "bid", "entry_usd"),
@@ -137,7 +137,7 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     The same trades at every size: a rule that reads depth might have made others. The capital grows with the
     size. An order walks the book once and the book recovers until the next.
     """
-    # 1. The trades of the backtest, and the sizes to compare.
+    # 1. Read the trades of the backtest and the sizes.
     table = trades(result)
     for name in ("entry_usd", "exit_usd", "funding_usd", "price_usd", "fees_usd"):
         if table[name].dtype.kind not in "fiu":
@@ -155,17 +155,18 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     require(depth, "exchange", "side", "depth_bps", units=USD_UNIT, name="depth")
     require_labels(depth, "depth", "side", ["ask", "bid"])
 
-    # 2. Slippage of the four orders of each trade at each size, NaN where the book is too thin.
+    # 2. Compute the slippage of the four orders of each trade at each size; NaN if the book is too thin.
     grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
     slippage = np.zeros((len(table), sizes.size))
     if len(table):
         for venue, instant, side, notional in _FILLS:
             books = _books(depth, table["symbol"].to_numpy(), table[venue].to_numpy(), table[instant], side)
             bps = slippage_bps(books, grid).transpose("trade", "size_usd").to_numpy()
-            share = table[notional].to_numpy()[:, None] / (2.0 * leg)  # a leg's share of the traded notional
+            # Fraction of the traded notional in this leg.
+            share = table[notional].to_numpy()[:, None] / (2.0 * leg)
             slippage += bps / BPS * share * sizes
 
-    # 3. What remains of funding, price and fees, which scale with the size.
+    # 3. Add funding, price P&L and fees, which are proportional to the size.
     filled = np.isfinite(slippage)
     earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
     net: Floats = np.where(filled, earned - slippage, 0.0).sum(axis=0)
@@ -211,7 +212,7 @@ class Slippage:
         Over (time of depth, side, symbol, venue). NaN before the first book that is deep enough; later an
         insufficient book uses the last value, so that a position can be closed.
     fills
-        Whether the depth of that time fills an order on both sides.
+        Whether the depth at that time fills an order on both sides.
     """
 
     costs: Floats
@@ -267,8 +268,8 @@ class OptionCosts:
     option_fee_bps
         Fee of an option [bps of the underlying].
     option_fee_cap
-        The most that a fee or a delivery fee is [fraction of the option's price, or of its payoff], up to 1;
-        infinite: no cap.
+        Maximum of a fee or delivery fee, as a fraction (up to 1) of the option's price or payoff. Infinite:
+        no cap.
     delivery_fee_bps
         Fee of an option delivered in the money [bps of the underlying]. With None, options that do not expire
         on a Friday pay the venue's fee for daily options.
@@ -348,7 +349,7 @@ class Fees:
         published = fact_value(venue, fact, self._symbol, day)
         if published is not None:
             return published
-        # Before the first recorded fact the oldest value is the best estimate; a notice names its day.
+        # Before the first recorded fact, the oldest value is used, and a notice states its day.
         rows = [row for row in FACTS if row.exchange == venue and row.fact == fact]
         own = [row for row in rows if row.symbol in ("", self._symbol)]
         if not own:
@@ -367,7 +368,7 @@ class Fees:
 
 
 def margin_of_short(side: str, strike: float, spot: float, mark: float) -> float:
-    """Return the initial margin of one short option [USD], as Deribit's standard margin has it.
+    """Return the initial margin of one short option [USD] by the formula of Deribit's standard margin.
 
     ``max(0.15 − OTM/S, 0.1) S + mark``; of a put at least its maintenance margin,
     ``max(0.075 S, 0.075 mark) + mark`` (doc.tslab.pro, "Deribit Margin Requirements Calculation", read

@@ -1,7 +1,7 @@
 """Backtest one rule of carry, or many on the same data.
 
-At each row payments and marks come first, then liquidations, then the rule, then its trades. A sweep
-simulates many rules in one loop and adjusts the best of them for the number of trials.
+Each row is processed in this order: payments and marks, liquidations, the rule, its trades. A sweep simulates
+many rules in one loop and adjusts the Sharpe ratio of the best for the number of trials.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def carry(
 
 
 class Setting(NamedTuple):
-    """Everything that a backtest needs except its rules."""
+    """Inputs of a backtest except its rules."""
 
     market: Market
     account: Account
@@ -185,7 +185,7 @@ class Setting(NamedTuple):
     latency: float
     contracts: Contracts | None
     attrs: dict[str, str]
-    """Source of the data."""
+    """Attributes with the source of the data."""
 
 
 @typed
@@ -302,7 +302,7 @@ class Journal:
         return np.asarray(earned.reshape(self._shape).sum(axis=1))
 
     def add(self, figure: Floats, at: Indices, amounts: Floats) -> None:
-        """Add amounts of some places to one of the figures of this row."""
+        """Add amounts of some places to one of the sums of this row."""
         np.add.at(figure, self._slot[at], amounts)
 
     def rule_of(self, at: Indices) -> Indices:
@@ -310,7 +310,7 @@ class Journal:
         return self._slot[at] // self._shape[1]
 
     def finish(self, row: int, legs: Indices) -> None:
-        """Note the figures of a row, and begin the next one."""
+        """Store the sums of a row, and start the next row."""
         self.earned[row] = self.net()
         self.total_traded += self.traded.reshape(self._shape).sum(axis=1)
         if self.figures is not None and self.legs is not None:
@@ -320,7 +320,7 @@ class Journal:
 
 
 class _Now(NamedTuple):
-    """The row that is simulated."""
+    """The current row of the simulation."""
 
     row: int
     hours: float
@@ -358,23 +358,23 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
     equity = np.full(len(rules), account.capital, dtype=np.float64)
     for row in range(rows):
-        # 1. What can be traded at this row.
+        # 1. Find the venues at which orders can be filled at this row.
         costs, tradable = given.slippage.at(market.times[row])
         if market.prices is not None:
             marks = np.where(market.prices.row(row) > 0.0, market.prices.row(row), np.nan)
             tradable = book.tradable(tradable, marks)
         now = _Now(row, market.since[row], Fills(marks, costs), tradable, knowledge.interval)
 
-        # 2. Payments and marks, then liquidations at these marks.
+        # 2. Apply payments and marks, then liquidate at these marks.
         _earn(book, market, now, accrual, journal)
         if market.prices is not None:
             _close(book, now, book.unmarked_pairs(now.hours), Reason.NO_MARK, journal)
-            lost = book.lost_legs()  # below the maintenance margin: the other leg would be unhedged
+            lost = book.lost_legs()  # both legs are closed, because the other one would be unhedged
             at = np.flatnonzero(lost.any(axis=0))
             _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
             book.transfer(now.hours, float((equity + journal.net())[0]))
 
-        # 3. The rule sees the rows up to now; its trades are filled at this row.
+        # 3. Call the rule with the rows up to now, and fill its trades at this row.
         knowledge.advance(now.hours)
         if row == rows - 1:
             _close(book, now, book.held, Reason.END, journal)
@@ -391,7 +391,7 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
 
 
 def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats], journal: Journal) -> None:
-    """Mark the positions and pay due amounts; an order filled at this row earns from the next one on."""
+    """Mark the positions and pay due amounts. Orders filled at this row earn from the next row on."""
     held = book.held
     row = now.row
     if held.size:
@@ -421,7 +421,7 @@ def _close(
 
 
 def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Journal) -> None:
-    """Trade to the target by descending score, within the capital of each rule."""
+    """Trade to the target in the order of descending score, within the capital of each rule."""
     # 1. Close pairs that the rule dropped.
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
@@ -430,19 +430,20 @@ def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Jour
     if not enters.size:
         return
 
-    # 2. Of the new ones only those that can be filled, by descending score.
+    # 2. Select the new pairs that can be filled, by descending score.
     symbol = book.symbol[enters]
     fills = now.tradable[symbol, wanted[:, enters]].all(axis=0) & book.account.possible(wanted[:, enters])
     filled = enters[fills]
     ranked = filled[np.lexsort((-target.score[filled], journal.rule_of(filled)))]
 
-    # 3. Each rule opens them while its capital lasts.
+    # 3. Open them for each rule while it has capital.
     rules = before.size
     used = np.bincount(journal.rule_of(book.held), book.margin_used()[book.held], minlength=rules)
     free = before + journal.net() - used
     rule = journal.rule_of(ranked)
     needs = _cumulative(book.account.margins(wanted[:, ranked]).sum(axis=0), rule, rules)
-    able = ranked[needs * (1.0 - 1e-9) <= free[rule]]  # rounding of sums must not refuse the last pair
+    # Tolerance, so that rounding of sums does not reject the last pair.
+    able = ranked[needs * (1.0 - 1e-9) <= free[rule]]
     refused = np.bincount(journal.rule_of(enters), minlength=rules)
     journal.refused[now.row] = refused - np.bincount(journal.rule_of(able), minlength=rules)
     if able.size:
@@ -471,7 +472,7 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     held = book.legs[0] >= 0
     _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
 
-    # 2. Trade the pairs that are further from their size than the band allows.
+    # 2. Trade the pairs whose size differs from the target by more than the band.
     held = book.legs[0] >= 0
     present = book.coins * book.mark.mean(axis=0)
     changes = np.flatnonzero(np.abs(wanted - present) > sizes.band * present)
@@ -497,7 +498,7 @@ def _enter(journal: Journal, at: Indices, trade: tuple[Floats, Any, Any]) -> Non
 
 
 _MOST_RULES = 128
-"""Rules that are simulated in one loop: their positions are in the processor's cache."""
+"""Maximum number of rules in one loop, so that their positions fit into the processor's cache."""
 
 
 @typed
@@ -547,7 +548,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     given = setting(panel, costs, **options)
     lines: dict[str, dict[str, Any]] = {}
     returns: dict[str, Floats] = {}
-    # 1. Simulate the rules, as many in one loop as possible.
+    # 1. Simulate the rules, several in one loop.
     for names in _together(rules):
         journal = simulate(given, [rules[name] for name in names])
         trades, liquidations = _trades_of(journal, len(names))
@@ -577,7 +578,10 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
 
 
 def _together(rules: Mapping[str, Any]) -> list[list[str]]:
-    """Return the names of the rules that are simulated in one loop; a `Portfolio` has separate accounts."""
+    """Group the names of rules that are simulated in one loop.
+
+    A `Portfolio` is simulated alone, because it has its own accounts.
+    """
     alone: list[list[str]] = []
     blocks: list[list[str]] = []
     for name, rule in rules.items():
@@ -601,7 +605,7 @@ def _trades_of(journal: Journal, rules: int) -> tuple[Indices, Indices]:
 
 
 def _deflated(sharpe: float, returns: Any, trials: int, variance: float, *, dependent: bool) -> float:
-    from scipy import stats  # slow import that only sweeps need
+    from scipy import stats  # imported here because it is slow and only sweeps need it
 
     if not np.isfinite(sharpe):
         return float("nan")
@@ -687,7 +691,7 @@ def deflated_sharpe_ratio(
         )
     highest = 0.0
     if trials > 1:
-        # The expected maximum of normal trials without skill.
+        # Expected maximum Sharpe ratio of independent trials without skill, assuming normal returns.
         highest = np.sqrt(variance) * (
             (1.0 - np.euler_gamma) * ndtri(1.0 - 1.0 / trials)
             + np.euler_gamma * ndtri(1.0 - 1.0 / (trials * math.e))

@@ -1,4 +1,4 @@
-"""Rates and prices of a backtest as arrays, and the part known at a time."""
+"""Rates and prices of a backtest as arrays, and the part of them that is known at a time."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _READ_ROWS = 256
 
 
 class RowBlocks:
-    """Rows of an array with time innermost; blocks of rows are copied, so that a row is contiguous.
+    """Rows of an array whose last axis is time. Blocks of rows are copied, so that a row is contiguous.
 
-    Two blocks are cached: a backtest reads its current row and one slightly earlier.
+    Two blocks are cached, because a backtest reads the current row and a slightly earlier one.
     """
 
     def __init__(self, array: Floats) -> None:
@@ -51,12 +51,12 @@ class RowBlocks:
         return row
 
     def rows(self, first: int, stop: int) -> Floats:
-        """Return some rows, rows first; one number for all of them is not copied."""
+        """Return some rows with the row axis first. An array with a single number is not copied."""
         rows = self.array[..., first:stop]
         if not any(rows.strides):
             return np.moveaxis(rows, -1, 0)
         result = np.empty((rows.shape[-1], *rows.shape[:-1]))
-        # Symbol by symbol: each transposition fits into the processor's cache, which is three times as fast.
+        # Transposing symbol by symbol fits into the processor's cache, which is three times as fast.
         for symbol, series in enumerate(rows):
             result[:, symbol] = series.T
         return result
@@ -96,7 +96,7 @@ class Market:
 
 
 def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise") -> Market:
-    """Check the panels and put them on one grid: every stamp of a rate, and every price between them."""
+    """Check the panels and put them on one grid: the times of all rates, and of the prices between them."""
     panel = with_symbol(require_rate(panel, "exchange", "time"))
     if not panel.sizes["exchange"]:
         raise ValueError("panel must have at least one venue along exchange to trade")
@@ -116,7 +116,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     ends = np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices, apart)
     since = hours(panel)
-    # A bucket ends at the next stamp of a rate: the rows of prices between do not end it.
+    # A bucket ends at the next time of a rate. Rows of prices in between do not end it.
     bucket = np.searchsorted(own, panel["time"].to_numpy(), side="right") - 1
     known_at = since if settled else ends[bucket]
     return Market(
@@ -182,7 +182,7 @@ class Target(NamedTuple):
 
 
 class Knowledge:
-    """Rates known at the current row, without settlements or buckets that end later."""
+    """Rates that are known at the current row; settlements and buckets that end later are excluded."""
 
     def __init__(self, market: Market, latency: float) -> None:
         shape = (len(market.symbols), len(market.venues))
@@ -210,7 +210,7 @@ class Knowledge:
             self.known += 1
 
     def fresh(self, now: float) -> Floats:
-        """Return the last rate of every series [bps/8h], NaN where it is too old to hold."""
+        """Return the last rate of every series [bps/8h]; NaN if it is too old."""
         limit = LATE * self.interval if self.market.settled else self.market.limit + _ROUNDING
         return np.where(now - self.latency - self.at < limit, self.last, np.nan)
 
@@ -225,7 +225,7 @@ class Knowledge:
         return mean
 
     def _means_of(self, start: int, window: float) -> Floats:
-        """Return the means at the rows of a block, by differences of sums that start a window earlier."""
+        """Return the means at the rows of a block, as differences of sums that start one window earlier."""
         market = self.market
         ends = np.where(np.isfinite(market.known_at), market.known_at, market.since[-1])
         stop = min(start + _BLOCK, ends.size)
@@ -235,7 +235,7 @@ class Knowledge:
         last = np.arange(start, stop) + 1 - begin
         gap = np.minimum((ends - market.since)[begin:stop], market.limit)
         means = np.empty((stop - start, *self.last.shape))
-        # One symbol at a time, in the panels' own order: the sums of one fit into the processor's cache.
+        # Process one symbol at a time, so that its sums fit into the processor's cache.
         for symbol in range(len(market.symbols)):
             rates = market.rates.array[symbol, :, begin:stop]
             hours = gap if market.interval is None else market.interval.array[symbol, :, begin:stop]
@@ -296,7 +296,7 @@ class Past:
         return self._row == 0
 
     def rate(self) -> Floats:
-        """Return the last known rate of each symbol and venue [bps/8h], NaN where it is too old."""
+        """Return the last known rate of each symbol and venue [bps/8h]; NaN if it is too old."""
         return self._knowledge.fresh(float(self._knowledge.market.since[self._row]))
 
     def mean(self, window: str | pd.Timedelta) -> Floats:
@@ -310,8 +310,8 @@ class Past:
     def panel(self) -> xr.DataArray:
         """Return every known rate [bps/8h], dims ``(symbol, exchange, time)``.
 
-        As the panel that the backtest was given, settlements with their ``interval_hours``: what takes a
-        panel takes it.
+        The panel has the form of the backtest's input, and settlements have ``interval_hours``. Functions
+        that accept panels accept it.
         """
         market = self._knowledge.market
         row_count = self._knowledge.known

@@ -1,4 +1,4 @@
-"""Position of an option strategy: legs, cash, hedge, and the result of its steps as a dataset with units."""
+"""Position of an option strategy (legs, cash, hedge), and the result of its steps as a dataset with units."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SIGN = {"call": 1.0, "put": -1.0}
 
 
 class Accounting(NamedTuple):
-    """The currency of the account, and how options and other prices are converted into it."""
+    """Currency of the account, with the conversion of option values and other prices."""
 
     in_coin: bool
 
     @property
     def premium(self) -> str:
-        """Return the premium of the greeks: of the USD value, or of the coin value."""
+        """Return the `premium` argument of the greeks, for values in USD or in coin."""
         return "inverse" if self.in_coin else "linear"
 
     def of_usd(self, spot: float) -> float:
@@ -44,7 +44,7 @@ class Accounting(NamedTuple):
         return self.of_coin(spot) if quoted_in_coin else self.of_usd(spot)
 
     def ratio(self, quoted_in_coin: bool, spot: float, forward: float) -> float:
-        """Return an option's value over Black's value (in coin: that over the forward)."""
+        """Return the ratio of an option's value to Black's value, in coin to that value over the forward."""
         if quoted_in_coin == self.in_coin:
             return 1.0
         return forward / spot if self.in_coin else spot / forward
@@ -78,7 +78,7 @@ def valued(contract: Contract, mark: Mark, spot: float, account: Accounting, quo
 
 
 def payoff(contract: Contract, price: float, account: Accounting) -> Valued:
-    """Value an option that is delivered at a price [USD]; its coins are exchanged at it."""
+    """Value an option that is delivered at a price [USD], at which coins are also converted."""
     paid = max(_SIGN[contract.side] * (price - contract.strike), 0.0)
     mark = Mark(price, 0.0, 0.0, 0.0, True)
     return Valued(mark, paid / price if account.in_coin else paid, 1.0)
@@ -126,7 +126,7 @@ def unit_slope(price: float, spot: float, account: Accounting, inverse: bool) ->
 
 
 class Step(NamedTuple):
-    """One option from one value to the next, for the attribution."""
+    """Two consecutive values of an option, for the attribution."""
 
     row: int
     contract: Contract
@@ -177,7 +177,7 @@ class OptionBook:
     fills: list[Fill] = field(default_factory=list)
 
     def equity(self) -> float:
-        """Return cash and value; futures and perpetuals have their gains in the cash."""
+        """Return cash plus value. The gains of futures and perpetuals are in the cash."""
         options = sum(held.quantity * held.now.value for held in self.options.values())
         spot = 0.0
         for held in self.others.values():
@@ -186,7 +186,7 @@ class OptionBook:
         return self.cash + options + spot
 
     def move_option(self, held: Option, after: Valued, row: int, tally: Tally) -> None:
-        """Value an option again."""
+        """Revalue an option."""
         tally.option_pnl += held.quantity * (after.value - held.now.value)
         self.steps.append(Step(row, held.contract, held.quantity, held.now, after))
         held.now = after
@@ -197,7 +197,7 @@ class OptionBook:
         rows = [(*held.contract, held.quantity, "linear") for held in self.options.values()]
         rows += [(*held.contract, held.quantity, kinds[held.inverse]) for held in self.others.values()]
         table = pd.DataFrame(rows, columns=["expiry", "strike", "side", "quantity", "contract"])
-        # A contract without an expiry or a strike has 0 in its place.
+        # 0 marks a contract without an expiry or strike.
         stamps = table["expiry"].astype(object).where(table["expiry"] != 0, pd.NaT)
         table["expiry"] = pd.to_datetime(stamps, unit="us", utc=True)
         table["strike"] = table["strike"].astype(np.float64).where(table["strike"] != 0.0)
@@ -243,7 +243,7 @@ def greeks_of(held: list[Option], account: Accounting) -> dict[str, Any]:
 
 
 def is_option(contract: Contract) -> bool:
-    """Tell whether a contract is an option."""
+    """Return whether a contract is an option."""
     return contract.side in OPTIONS
 
 
@@ -253,7 +253,7 @@ TERMS = (
     "theta", "delta", "gamma", "speed", "vega", "volga", "vanna", "charm", "veta", "settlement", "carry",
     "residual",
 )  # fmt: skip
-_GAP = 1.5  # of the usual step between two chains
+_GAP = 1.5  # multiple of the usual step between two chains
 
 
 class OptionRow(NamedTuple):
@@ -350,7 +350,7 @@ def _origin(data: tuple[Any, ...]) -> dict[str, str]:
 def _fills(book: OptionBook, times: Any, currency: str, unit: str) -> dict[str, Any]:
     contracts = pd.DataFrame([fill.contract for fill in book.fills], columns=Contract._fields)
     fills = pd.DataFrame(book.fills, columns=Fill._fields)
-    # A contract without an expiry or a strike has 0 in its place.
+    # 0 marks a contract without an expiry or strike.
     expiry = contracts["expiry"].astype(object).where(contracts["expiry"] != 0)
     stamps = pd.to_datetime(expiry, unit="us").to_numpy("datetime64[us]")
     strike = contracts["strike"].astype(np.float64).where(contracts["strike"] != 0.0).to_numpy()
@@ -418,16 +418,16 @@ def _contributions(book: OptionBook, rows: int) -> Any:
 
 
 def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
-    """Divide the P&L of each step of an option by the terms of `derivdata.analysis.position.attribution`.
+    """Split the P&L of each step of an option into the terms of `derivdata.analysis.position.attribution`.
 
-    A value is Black's value times the ratio of currencies R: what moved Black's value counts at R of before,
-    and the change of R at Black's value of after is ``carry``.
+    The value is Black's value times the ratio of currencies R. Changes of Black's value are multiplied by the
+    earlier R. The change of R, multiplied by the later Black's value, is ``carry``.
     """
 
     def over(values: list[Any], kind: Any = np.float64) -> xr.DataArray:
         return xr.DataArray(np.array(values, dtype=kind), dims="leg")
 
-    # 1. The inputs of all steps as arrays, a step each along `leg`.
+    # 1. Collect the inputs of all steps as arrays along `leg`.
     before = [step.before for step in steps]
     after = [step.after for step in steps]
     quantity = over([step.quantity for step in steps])
@@ -457,7 +457,7 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
         entry=over([np.nan] * len(steps)),
     )
 
-    # 2. The terms of Black's value, at the ratio of before.
+    # 2. Compute the terms of Black's value, at the earlier ratio.
     later = legs._replace(year_fraction=years_after)
     move = forward_after - forward
     pnl_terms = leg_terms(legs, later, (iv, iv), (move, move, iv_after - iv), rate, premium)
@@ -465,9 +465,9 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     is_settled = settled.to_numpy()
     for name, values in terms.items():
         terms[name] = np.where(is_settled & np.isnan(values), 0.0, values)
-    del terms["rho"]  # all of a forward's move is in delta
+    del terms["rho"]  # delta includes the full move of the forward
 
-    # 3. What they leave, and the change of the ratio.
+    # 3. Add the residual, and the change of the ratio.
     moved = (quantity * ratio * (base_after - base)).to_numpy()
     rest = moved - sum(terms.values())
     terms["settlement"] = np.where(is_settled, rest, 0.0)

@@ -1,4 +1,4 @@
-"""Chains of a history for a backtest of options: quotes by option, surfaces, index prices, marks."""
+"""Option chains over time for a backtest: quotes by option, surfaces, index prices, marks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Mark(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether the option can be valued."""
+        """Return whether the option can be valued."""
         return self.forward > 0.0 and self.iv > 0.0 and self.years > 0.0
 
 
@@ -73,7 +73,7 @@ class OptionMarket:
         self._side = rows["side"].to_numpy(dtype=object)
         self._bid, self._ask, self._in_coin = _quotes(rows)
         self._require_one_contract()
-        order = np.argsort(self._place, kind="stable")  # rows of each time, in their order
+        order = np.argsort(self._place, kind="stable")  # rows of each time, in their original order
         self._rows = np.split(order, np.searchsorted(self._place[order], np.arange(1, self.times.size)))
         self._rates = _rates(rows)
         if surfaces is None:
@@ -88,8 +88,8 @@ class OptionMarket:
         self._require_units()
 
     def _require_units(self) -> None:
-        """Raise for quotes that are far from the marks of the surfaces, as if in another unit."""
-        # The first chain with quotes near the money decides; far out of it a tick is a large factor.
+        """Raise for quotes that are so far from the marks of the surfaces that their unit must differ."""
+        # Use the first chain with quotes near the money. Far out of the money, a tick is a large factor.
         for row in range(self.times.size):
             table = self.table(row)
             ratio = (table["bid_usd"] + table["ask_usd"]) / (2.0 * table["mark_usd"])
@@ -128,7 +128,7 @@ class OptionMarket:
             )
 
     def _index_prices(self, rows: pd.DataFrame) -> tuple[Floats, str]:
-        """Return the index price at each time, else the nearest forward, and its source."""
+        """Return the index price at each time, otherwise the nearest forward, and the source."""
         if "index_price_usd" in rows and rows["index_price_usd"].notna().any():
             by_time = rows["index_price_usd"].astype(np.float64).groupby(self._place).median()
             spot = by_time.reindex(np.arange(self.times.size)).to_numpy()
@@ -179,7 +179,7 @@ class OptionMarket:
 
     def table(self, row: int) -> pd.DataFrame:
         """Return the quotes of a chain with marks and deltas; see `OptionState.quotes`."""
-        # 1. Forward and volatility of each option from the surface.
+        # 1. Read forward and volatility of each option from the surface.
         at = self._rows[row]
         expiry = self._expiry[at]
         strike = self._strike[at]
@@ -188,7 +188,7 @@ class OptionMarket:
         years = (expiry - self.times[row].astype(np.int64)) / YEAR_US
         rate = np.array([self._rates.get((row, stamp), 0.0) for stamp in expiry.tolist()])
 
-        # 2. Quotes and marks in USD: a coin is worth the index price, not the forward.
+        # 2. Convert quotes and marks to USD: a coin is worth the index price, not the forward.
         spot = self.spot[row]
         in_coin = self._in_coin[at]
         unit = np.where(in_coin, spot, 1.0)
@@ -304,7 +304,7 @@ def _quotes(rows: pd.DataFrame) -> tuple[Floats, Floats, Bools]:
             "the option's currency"
         )
     if not in_usd.any() and in_coin.any():
-        in_coin[:] = True  # rows without any quote are of the same contracts
+        in_coin[:] = True  # rows without quotes belong to the same contracts
     bid = np.where(in_coin, prices["bid_coin"], prices["bid_usd"])
     ask = np.where(in_coin, prices["ask_coin"], prices["ask_usd"])
     bid = np.where(bid > 0.0, bid, np.nan)

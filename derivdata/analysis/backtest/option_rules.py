@@ -37,7 +37,7 @@ class OptionState:
     equity
         Equity, in the currency of the backtest.
     opened
-        When the rule's position was last changed by a trade; None before the first.
+        Time of the last trade of the rule; None before the first.
     selected
         Last time at which the rule returned legs, also unchanged ones; None before the first time, and after
         it returned an empty table.
@@ -68,7 +68,7 @@ class OptionState:
 
     @cached_property
     def quotes(self) -> pd.DataFrame:
-        """Every option with a quote or a mark: one row each.
+        """Options with a quote or a mark, one row each.
 
         ``expiry``, ``strike`` [USD], ``side``, ``bid_usd`` and ``ask_usd`` (NaN without a quote),
         ``mark_usd`` on the surface, ``iv`` [1/√year], ``delta`` (forward delta), ``forward`` [USD] and
@@ -133,8 +133,11 @@ class OptionLeg:
             raise ValueError(f"moneyness must be above 0, got {self.moneyness!r}")
 
     def chosen(self, state: OptionState) -> dict[str, Any]:
-        """Return the leg among the quotes of a time; without expiry or strike where none has a quote."""
-        # 1. The quotes that the leg may use: an option needs the quote that its trade takes.
+        """Select the leg among the quotes of a time.
+
+        Without a usable quote, expiry and strike are missing.
+        """
+        # 1. Select the quotes on the side that the trade takes.
         leg = {"side": self.side, "quantity": self.quantity, "expiry": pd.NaT, "strike": np.nan}
         if self.tenor is None:
             return leg
@@ -146,7 +149,7 @@ class OptionLeg:
         if quotes.empty:
             return leg
 
-        # 2. The nearest expiry, then its nearest strike.
+        # 2. Choose the nearest expiry, then its nearest strike.
         days = length(self.tenor, "tenor") / pd.Timedelta(1, "D")
         off = (quotes["days"] - days).abs()
         leg["expiry"] = quotes.loc[off.idxmin(), "expiry"]
@@ -256,15 +259,15 @@ def _last_month_end(now: pd.Timestamp) -> pd.Timestamp:
 
 _US = 3_600e6
 _LATE = 1.5
-"""Number of intervals to the next payment from which one counts as missing."""
+"""Number of intervals after which a payment counts as missing."""
 
 
 @dataclass(frozen=True)
 class DeltaHedge:
     """Hold a perpetual against the delta of the position.
 
-    The position is hedged after each of its own trades and deliveries, and also at an interval, at a band, or
-    both.
+    The position is hedged after each trade and delivery. In addition it is hedged at an interval, outside a
+    band, or both.
 
     Attributes
     ----------
@@ -331,14 +334,14 @@ class PerpetualPrices:
         self._age = float(max_age / pd.Timedelta(1, "us"))
 
     def at(self, instant: float) -> float:
-        """Return the newest price at a time [µs], NaN where it is too old."""
+        """Return the newest price at a time [µs]; NaN if it is too old."""
         place = int(np.searchsorted(self._times, instant, side="right")) - 1
         if place < 0 or instant - self._times[place] > self._age:
             return float("nan")
         return float(self._values[place])
 
     def newest(self, instant: float) -> float:
-        """Return the newest price at or before a time [µs], however old; NaN before the first."""
+        """Return the newest price at or before a time [µs], of any age; NaN before the first."""
         place = int(np.searchsorted(self._times, instant, side="right")) - 1
         return float("nan") if place < 0 else float(self._values[place])
 
@@ -375,20 +378,21 @@ class Payments:
         return list(zip(self._times[first:last].tolist(), self._share[first:last].tolist(), strict=True))
 
     def missing_hours(self, after: float, until: float) -> float:
-        """Return the hours of a span in which a payment was due and is not in the data."""
+        """Return the hours of a span in which due payments are missing."""
         if not self._times.size:
             return 0.0
-        # 1. The times between payments: before the first, between two, and after the last.
+        # 1. Find the gaps: before the first payment, between payments, and after the last one.
         starts = self._times - self._hours * _US
         begins = np.append(-np.inf, self._times)
         ends = np.append(starts, np.inf)
 
-        # 2. Those that are longer than a late payment explains; the shorter neighbour says what is usual.
+        # 2. Select gaps that are too long for a late payment; the usual gap is the shorter neighbouring
+        # interval.
         shorter = np.minimum(self._hours[:-1], self._hours[1:])
         usual = np.concatenate([self._hours[:1], shorter, self._hours[-1:]]) * _US
         is_gap = ends - begins > (_LATE - 1.0) * usual
 
-        # 3. After the last payment the next one is due an interval later.
+        # 3. After the last payment, missing hours begin one interval later.
         begins[-1] += usual[-1]
         overlap = np.minimum(ends, until) - np.maximum(begins, after)
         return float(np.clip(overlap[is_gap], 0.0, None).sum() / _US)
@@ -401,7 +405,7 @@ def _of(panel: xr.DataArray, argument: str, symbol: str, venue: str) -> xr.DataA
         if name not in series.dims:
             continue
         labels = [str(item) for item in series[name].to_numpy().tolist()]
-        place = 0  # a single series is used if the chains do not name theirs
+        place = 0  # use the only series if the chains do not name a symbol
         if len(labels) > 1 or label:
             if label not in labels:
                 raise ValueError(

@@ -203,7 +203,7 @@ class _Run:
         self.rows: list[OptionRow] = []
 
     def simulate(self) -> list[OptionRow]:
-        """Work through the chains and the deliveries between them."""
+        """Process the chains and the deliveries between them in order."""
         stamps = self.market.times.astype(np.int64)
         for row, stamp in enumerate(stamps.tolist()):
             while (due := self._next_expiry(stamp)) is not None and due < stamp:
@@ -218,7 +218,7 @@ class _Run:
 
     def _work(self, instant: int, row: int | None) -> None:
         """Process one time: a chain, or a delivery between two chains."""
-        # 1. Settlements, gains and deliveries up to now.
+        # 1. Book settlements, gains and deliveries up to now.
         tally = Tally()
         place = len(self.rows)
         day = str(np.datetime64(instant, "us").astype("datetime64[D]"))
@@ -228,13 +228,13 @@ class _Run:
         self._move_others(instant, row, tally)
         changed = self._deliver(instant, place, day, tally)
 
-        # 2. At a chain the options are marked and the rule trades; the last chain only marks.
+        # 2. At a chain, mark the options and call the rule; the last chain is only marked.
         if row is not None:
             self._mark_options(row, place, tally)
             if row < self.market.times.size - 1:
                 changed |= self._follow(row, place, day, tally)
 
-        # 3. The hedge, after the position has changed.
+        # 3. Hedge the changed position.
         sensitivities = self.book.sensitivities(self.spot)
         sensitivities = self._hedge(instant, day, changed, sensitivities, tally)
         self.rows.append(self._recorded(instant, row, sensitivities, tally))
@@ -272,13 +272,13 @@ class _Run:
         """Book the gains of futures, perpetuals, spot and the hedge."""
         for (contract, _), held in self.book.others.items():
             if contract.side == "future" and contract.expiry <= instant:
-                continue  # it is settled at the delivery price
+                continue  # settled at the delivery price
             price = self._price_of(contract, instant, row)
             if np.isfinite(price):
                 gain = held.gain(price, self.spot, self.account)
                 tally.underlying_pnl += gain
                 held.price = price
-                if contract.side != "spot":  # the gain of spot is in its value
+                if contract.side != "spot":  # spot is part of the value, so its gain is not cash
                     self.book.cash += gain
             elif row is not None:
                 tally.unmarked += 1
@@ -461,7 +461,7 @@ class _Run:
             return now
         price = self.prices.at(float(instant))
         inverse = rule.contract == "inverse"
-        # Whether a hedge is due is decided at an older price too; a trade needs a fresh one.
+        # An older price may show that a hedge is due, but the trade needs a current price.
         level = price if np.isfinite(price) else self.prices.newest(float(instant))
         net = now["slope"] / unit_slope(level, self.spot, self.account, inverse=False)
         hours = (instant - self.hedged_at) / _HOUR_US
@@ -534,7 +534,7 @@ class _Run:
 
 
 def _wanted(target: pd.DataFrame) -> dict[tuple[Contract, bool], float] | None:
-    """Return the quantities of the legs of a table; None if an option has no expiry or strike."""
+    """Return the quantities of the legs of a table; None if an option lacks its expiry or strike."""
     if target.empty:
         return {}
     if {"side", "expiry", "strike"} <= set(target.columns):

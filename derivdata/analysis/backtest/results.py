@@ -34,13 +34,13 @@ _BY_TRADE = (
     "missing_hours", "unmarked_hours",
 )  # fmt: skip
 _IN_COIN = ("long_coin", "short_coin")
-"""P&L of the legs that are settled in a coin, where a backtest has any."""
+"""P&L of coin-settled legs, if the backtest has any."""
 _OF_TRADES = ("symbol", "long", "short", "entry", "exit", *_BY_TRADE, "reason")
 """Columns of the table of trades, variables of a result after ``trade_``."""
 
 
 class Reason(IntEnum):
-    """Why a position was closed."""
+    """Reason for closing a position."""
 
     RULE = 0
     """The rule closed the pair or selected another one."""
@@ -49,7 +49,8 @@ class Reason(IntEnum):
     END = 2
     """The data ended."""
     NO_MARK = 3
-    """The legs lacked a common mark for too long, as after a delisting; both were closed at the last one."""
+    """The legs lacked a common mark for too long, as after a delisting. Both were closed at the last common
+    mark."""
 
 
 def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
@@ -66,17 +67,18 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         name: (("symbol", "time"), values.T, {"units": USD_UNIT, "long_name": words})
         for (name, words), values in zip(FIGURES.items(), figures, strict=True)
     }
-    # 1. Figures over time.
+    # 1. Compute the variables over time.
     equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
     held = {"long_name": "venue, empty text without a pair"}
-    names = np.array([*market.venues, ""], dtype=object)  # the last one is for the place −1
+    # Index −1 means no position and gives the empty name.
+    names = np.array([*market.venues, ""], dtype=object)
     variables |= {
         "equity_usd": ("time", equity, {"units": USD_UNIT}),
         "drawdown": ("time", drawdown, {"units": "fraction"}),
         "refused_entries": ("time", journal.refused[:, 0], {"units": "count"}),
     }
 
-    # 2. Trades, and how the result was made.
+    # 2. Add trades, and the arguments of the backtest.
     labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "time": market.times}
     result = xr.Dataset(variables, labels, attrs).assign(_trade_variables(market, journal.closed))
     result.attrs |= {
@@ -89,21 +91,22 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         for place, name in enumerate(("long_venue", "short_venue")):
             result[name] = (("symbol", "time"), names[journal.legs[:, place].T], held)
 
-    # 3. Scalars, from the figures above.
+    # 3. Add scalars computed from these variables.
     return result.assign(_totals(result, market))
 
 
 def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the columns of the closed positions over ``trade``, by entry and then by symbol."""
-    # 1. The positions of all rows in one table.
+    # 1. Join the positions of all rows.
     frame = pd.DataFrame(columns=["symbol", "long", "short", "entry_row", "exit_row", "reason", *_BY_TRADE])
     if closed:
-        # One array per column: a frame per closing would take longer than the simulation.
+        # Concatenate arrays by column, because a frame for each closing would take longer than the
+        # simulation.
         frame = pd.DataFrame({name: np.concatenate([row[name] for row in closed]) for name in closed[0]})
     frame["net_usd"] = frame["funding_usd"] + frame["price_usd"] - frame["fees_usd"] - frame["slippage_usd"]
     frame = frame.sort_values(["entry_row", "symbol"], kind="stable")
 
-    # 2. Labels for places, then amounts with their units.
+    # 2. Replace indices by labels, and add units to amounts.
     symbols = np.asarray(market.symbols, dtype=str)
     venues = np.asarray(market.venues, dtype=str)
     variables: dict[str, Any] = {}
@@ -122,14 +125,14 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
 
 
 def equity_of(earned: Floats, capital: float) -> tuple[Floats, Floats]:
-    """Return the equity after each row [USD], and how far it is below its peak, as a fraction of that."""
+    """Return the equity after each row [USD], and the drawdown as a fraction of the peak."""
     equity = capital + np.cumsum(earned)
     peak = np.maximum.accumulate(np.maximum(equity, capital))
     return equity, 1.0 - equity / peak
 
 
 class Totals(NamedTuple):
-    """Figures of a whole backtest; see `derivdata.analysis.backtest.carry`."""
+    """Totals of a backtest; see `derivdata.analysis.backtest.carry`."""
 
     net_usd: float
     apr: float
@@ -143,7 +146,7 @@ class Totals(NamedTuple):
 def totals_of(
     market: Market, equity: Floats, drawdown: Floats, capital: float, traded: float, liquidations: int
 ) -> Totals:
-    """Return the figures of a whole backtest from its equity, and from the notional of all its trades."""
+    """Compute the totals of a backtest from its equity and the notional of its trades."""
     years = float(market.since[-1]) / HOURS_PER_YEAR or np.nan
     net = float(equity[-1]) - capital
     returns = returns_by_day(market.times, equity, capital)
@@ -184,14 +187,14 @@ def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
 def daily_returns(result: xr.Dataset) -> Floats:
     """Return the change of the equity in each whole UTC day, as a fraction of the capital.
 
-    A day is whole unless its rows begin or end more than the usual step within it.
+    A day counts if its rows reach within one usual step of its start and end.
     """
     capital = float(result.attrs["capital_usd"])
     return returns_by_day(result["time"].to_numpy(), result["equity_usd"].to_numpy(), capital)
 
 
 def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
-    """Return the same as `daily_returns`, from the times of the rows and the equity after each."""
+    """Return daily returns as `daily_returns` does, from the times of rows and the equity after each."""
     if times.size < 2:
         return np.empty(0)
     step = np.median(np.diff(times))
@@ -199,7 +202,7 @@ def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
     first = (times[0] - step).astype("datetime64[D]") + day
     stop = (times[-1] + step).astype("datetime64[D]")
     midnights = np.arange(first, stop + day, day)
-    before = np.searchsorted(times, midnights, side="left")  # rows before each midnight
+    before = np.searchsorted(times, midnights, side="left")  # number of rows before each midnight
     levels = np.append(capital, equity)[before]
     return np.asarray(np.diff(levels) / capital)
 
@@ -207,9 +210,9 @@ def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
 def long_run_ratio(returns: Floats) -> tuple[float, int]:
     """Return the long-run variance of returns over their variance, and the degrees of freedom of the former.
 
-    1 where days are independent. Sums over q days vary by q times as much as a day, times this ratio, so that
-    a Sharpe ratio over many days is the daily one over its root (Lo 2002, Financial Analysts Journal 58(4)).
-    NaN below four returns, or where they do not vary.
+    The ratio is 1 for independent days. The variance of sums over q days is q times the daily variance times
+    this ratio, so the Sharpe ratio over many days is the daily one divided by the root of the ratio (Lo 2002,
+    Financial Analysts Journal 58(4)). NaN for fewer than four returns or constant returns.
 
     Notes
     -----
@@ -218,7 +221,7 @@ def long_run_ratio(returns: Floats) -> tuple[float, int]:
     36(4)), of returns freed of an autoregression (Andrews and Monahan 1992, Econometrica 60(4)) whose slope
     is corrected for its bias.
     """
-    # 1. Variance of a day.
+    # 1. Compute the daily variance.
     size = returns.size
     away = returns - returns.mean() if size else returns
     waves = min(_WAVES, size // 4)
@@ -226,12 +229,12 @@ def long_run_ratio(returns: Floats) -> tuple[float, int]:
     if not waves or not variance > 0.0:
         return float("nan"), 0
 
-    # 2. Remove an autoregression; its slope is corrected for its bias, and stays below 1.
+    # 2. Remove an autoregression, with a slope that is corrected for bias and below 1.
     slope = float((away[1:] * away[:-1]).sum() / (away**2).sum())
     slope = min(max((size * slope + 1.0) / max(size - 4.0, 1.0), 0.0), _STEEPEST)
     shocks = away[1:] - slope * away[:-1]
 
-    # 3. Power of the lowest frequencies of the rest, and the autoregression put back.
+    # 3. Compute the power at the lowest frequencies of the residuals, and restore the autoregression.
     phases = np.pi / shocks.size * np.outer(np.arange(1, waves + 1), np.arange(shocks.size) + 0.5)
     squares = (np.cos(phases) @ shocks) ** 2 * 2.0 / shocks.size
     return float(squares.mean() / (1.0 - slope) ** 2 / variance), waves

@@ -3,7 +3,7 @@
 A custom rule is any callable that takes a `Past` and returns a `Target`, or a mapping of symbols to ``(long,
 short)`` by descending priority; other symbols are closed.
 
-Call several rules at once: rules that differ only in their numbers are one rule with arrays of numbers.
+Rules that differ only in their numbers are combined into one rule with arrays of numbers.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _EPOCH = np.datetime64(0, "us")
 
 @dataclass(frozen=True)
 class SpreadThreshold:
-    """Hold the pair with the widest spread while it is wide enough.
+    """Hold the pair with the widest spread of each symbol while the spread exceeds a threshold.
 
     Attributes
     ----------
     enter_bps_8h
-        Spread [bps/8h] from which a pair is entered.
+        Minimum spread [bps/8h] to enter a pair.
     exit_bps_8h
-        Spread below which a pair is closed, also if the spread is unknown.
+        Spread [bps/8h] below which a pair is closed. An unknown spread also closes it.
     switch_bps_8h
-        A held pair is exchanged for the widest one where that is wider by this much; infinite: never.
+        A held pair is replaced by the widest pair if that is wider by this amount [bps/8h]; infinite: never.
     window
         Averaging window of the rates, such as ``"3d"``; None uses the last rates.
     """
@@ -58,7 +58,7 @@ class SpreadThreshold:
 
 @dataclass(frozen=True, eq=False)
 class ForecastThreshold:
-    """Hold the pair with the highest forecast while it is high enough.
+    """Hold the pair with the highest forecast of each symbol while the forecast exceeds a threshold.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class ForecastThreshold:
     enter, exit, switch
         In the forecast's unit, as in `SpreadThreshold`.
     max_age
-        The oldest forecast that counts.
+        Maximum age of a forecast.
     """
 
     forecast: xr.DataArray = field(repr=False)
@@ -99,13 +99,13 @@ class ForecastThreshold:
             held = _spread_of(values, past.long, past.short)
             return _thresholded(past, best, held, self.enter, self.exit, self.switch)
 
-        # 1. The pairs of the forecast by the places of the market's venues, −1 for a venue that is not there.
+        # 1. Map the pairs of the forecast to the venues of the market, −1 for a missing venue.
         place = {name: at for at, name in enumerate(past.venues)}
         long, short = (
             np.array([place.get(name, -1) for name in names], dtype=np.intp) for names in self._parts.venues
         )
 
-        # 2. The best pair of each symbol among those that can be traded now.
+        # 2. Find the best pair of each symbol that can be traded now.
         symbols = np.arange(len(past.symbols))
         open_now = past.tradable[:, long] & past.tradable[:, short] & (long >= 0) & (short >= 0)
         wanted = np.where(open_now & np.isfinite(values), values, -np.inf)
@@ -119,7 +119,7 @@ class ForecastThreshold:
         some = np.isfinite(score)
         best = Target(np.where(some, long[at], -1), np.where(some, short[at], -1), score)
 
-        # 3. The forecast of the pair that is held, and the thresholds.
+        # 3. Apply the thresholds, with the forecast of the held pair.
         same = (long == past.long[..., None]) & (short == past.short[..., None])
         held = np.where(same.any(-1), values[symbols, np.argmax(same, axis=-1)], np.nan)
         return _thresholded(past, best, held, self.enter, self.exit, self.switch)
@@ -162,16 +162,16 @@ class _Forecast(NamedTuple):
 
 @dataclass(frozen=True)
 class Rotation:
-    """Hold the widest pairs, chosen again after every span of time.
+    """Hold the pair with the widest spread of each symbol, selected again at fixed intervals.
 
     Attributes
     ----------
     every
-        Time between choices, such as ``"8h"``, counted from 00:00 UTC (1970-01-01).
+        Interval between selections, such as ``"8h"``, aligned to 00:00 UTC.
     top
-        Number of symbols, with the widest pairs; None selects all.
+        Number of symbols to hold, those with the widest pairs. None holds all symbols.
     min_bps_8h
-        Spread [bps/8h] that a pair needs.
+        Minimum spread [bps/8h] of a pair.
     window
         As in `SpreadThreshold`.
     """
@@ -199,7 +199,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class HoldPair:
-    """Hold one pair of a symbol from a start to an end, whatever it pays: its price P&L and its funding.
+    """Hold one pair of a symbol from a start to an end, regardless of its rates.
 
     Attributes
     ----------
@@ -272,8 +272,8 @@ class VenueLimit:
     rule
         The other rule.
     limit_usd
-        The most notional at entry [USD] on any venue, or a mapping of venues to theirs: 0 keeps the rule
-        away from a venue, and a venue that is not named has no limit.
+        Maximum notional at entry [USD] on each venue, or a mapping from venues to limits. A limit of 0
+        excludes a venue, and venues without a limit are unrestricted.
     """
 
     rule: Callable[[Past], Any]
@@ -288,12 +288,12 @@ class VenueLimit:
         else:
             room[:] = self.limit_usd
 
-        # 1. Pairs that stay use their venues' limits first.
+        # 1. Pairs that stay open count against the limits first.
         stays = (wanted.long >= 0) & (wanted.long == past.long) & (wanted.short == past.short)
         for legs in (wanted.long[stays], wanted.short[stays]):
             np.subtract.at(room, legs, past.leg_usd)
 
-        # 2. New pairs by descending score, while both of their venues have room.
+        # 2. Add new pairs by descending score, while both venues are below their limits.
         allowed = stays.copy()
         new = np.flatnonzero((wanted.long >= 0) & ~stays)
         for place in new[np.argsort(-wanted.score[new], kind="stable")]:
@@ -317,7 +317,7 @@ def _widest(signal: Floats, past: Past) -> Target:
     high = np.where(usable, signal, -np.inf)
     long = np.argmin(low, axis=-1)
     short = np.argmax(high, axis=-1)
-    some = long != short  # both are 0 where nothing is usable
+    some = long != short  # both indices are 0 if no signal is usable
     score = np.where(some, high[symbols, short] - low[symbols, long], -np.inf)
     return Target(np.where(some, long, -1), np.where(some, short, -1), score)
 
@@ -345,7 +345,7 @@ def _where(chosen: Bools, target: Target) -> Target:
 
 
 class RuleStack:
-    """Rules that are called at every row, each with its own positions.
+    """Rules that are called at every row, with separate positions.
 
     Rules of one kind with the same signal share one call, with positions over (rule, symbol) and
     thresholds over (rule, 1). All others, such as functions, are called one by one.
@@ -367,7 +367,7 @@ class RuleStack:
     def targets(
         self, knowledge: Knowledge, row: int, legs: Indices, opened: Floats, tradable: Bools, leg_usd: float
     ) -> Target:
-        """Return the pairs that the rules want, one rule after the other.
+        """Return the target pairs of all rules, one rule after the other.
 
         `legs` are the positions (leg, place) and `opened` the hours of their entry by place; a place is of
         one rule and one symbol.

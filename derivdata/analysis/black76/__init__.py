@@ -38,7 +38,7 @@ __dir__ = __all__.copy
 
 
 class ImpliedVol(NamedTuple):
-    """Implied volatility and its status, arrays of the kind that was given.
+    """Implied volatility and its status, as arrays of the input's type.
 
     ``iv`` [1/√year] is NaN wherever ``status`` (int32, sum of `derivdata.analysis.status.Status` bits) is
     not 0.
@@ -193,7 +193,7 @@ def implied_vol(
     >>> dd.analysis.black76.implied_vol(7.965567455405798, 100.0, 100.0, 1.0, "call").iv.round(12).item()
     0.2
     """
-    # Forwards and strikes in float32 make the intrinsic value as uncertain as they are.
+    # The rounding of forwards and strikes in float32 also applies to the intrinsic value.
     coarse = epsilon_of(forward, strike)
     if coarse <= np.finfo(np.float64).eps:
         coarse = 0.0

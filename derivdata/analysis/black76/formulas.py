@@ -1,7 +1,7 @@
-"""Prices and greeks of arrays of any kind, computed in blocks that fit into the cache of a core.
+"""Prices and greeks of arrays of any type, computed in blocks that fit into a core's cache.
 
-Volatilities are not checked for size: the wings of a smile may have values that the public functions would
-take for percent.
+Volatilities are not checked for size, because the wings of a smile may exceed the limit at which the public
+functions assume percent.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import require_together
 from derivdata.support.arrays import Floats
 
-_BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core
+_BLOCK = 16384  # a dozen arrays of this length fit into a core's cache
 
 
 def sign(side: Any) -> Any:
-    """+1.0 for ``"call"``, -1.0 for ``"put"``, NaN where missing, in an array of the kind of `side`."""
+    """Return +1.0 for calls, −1.0 for puts and NaN if missing, in an array of the type of `side`."""
     if isinstance(side, xr.DataArray):
         return applied(_signs, side)
     if _is_dask(side) and hasattr(side, "dtype"):
@@ -33,10 +33,11 @@ def sign(side: Any) -> Any:
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
         values = pd.Categorical(side)
         rows = np.bincount(values.codes + 1, minlength=len(values.categories) + 1)[1:]
-        signs = np.full(len(rows) + 1, np.nan)  # the last for missing values, code -1
+        # The last element is for missing values, which have the code -1.
+        signs = np.full(len(rows) + 1, np.nan)
         signs[:-1][rows > 0] = _signs(values.categories.to_numpy()[rows > 0])
         return signs[values.codes]
-    # Columns of pandas come as Series, Index, or as the arrays behind them (``df["side"].values``).
+    # pandas columns may be Series, Index or extension arrays (``df["side"].values``).
     extension = pd.api.extensions.ExtensionArray
     if isinstance(side, np.ndarray):
         return _signs(side)
@@ -66,18 +67,20 @@ def _signs(side: npt.NDArray[Any]) -> Floats:
 
 
 def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
-    """Return outputs of an elementwise kernel over broadcast arrays, one per dtype, in their kind.
+    """Apply an elementwise kernel to broadcast arrays.
+
+    Returns one output per dtype, in the type of the inputs.
 
     Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes all
     outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
     """
     labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
-    # 1. Labelled arrays, whose dims are broadcast by name.
+    # 1. Broadcast labelled arrays by dim.
     if labelled:
         order = max(labelled, key=lambda array: array.ndim).dims
         return [output.transpose(*order, ...) for output in _under_labels(kernel, arrays, dtypes)]
 
-    # 2. Lazy arrays without labels are wrapped in labelled ones, which xarray computes lazily.
+    # 2. Wrap lazy arrays without labels in labelled ones, which xarray computes lazily.
     if any(map(_is_dask, arrays)):
         shape = np.broadcast_shapes(*map(np.shape, arrays))
         dims = [f"axis_{i}" for i in range(len(shape))]
@@ -87,7 +90,7 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
             wrapped.append(xr.DataArray(np.broadcast_to(whole, shape), dims=dims))
         return [output.data for output in _under_labels(kernel, wrapped, dtypes)]
 
-    # 3. All others as ndarrays; ``[()]`` makes a numpy scalar of an array without dims.
+    # 3. Convert all others to ndarrays; ``[()]`` turns a 0-d array into a numpy scalar.
     return [output[()] for output in _blocked(kernel, dtypes, *arrays)]
 
 
@@ -109,7 +112,7 @@ def _under_labels(
 def _blocked(
     kernel: Callable[..., tuple[Any, ...]], dtypes: Sequence[Any], *arrays: Any
 ) -> tuple[npt.NDArray[Any], ...]:
-    # 1. Flat arrays; a single number fills one block.
+    # 1. Flatten the arrays; a single number fills one block.
     values = [np.asarray(array, dtype=np.float64) for array in arrays]
     shape = np.broadcast_shapes(*(array.shape for array in values))
     size = int(np.prod(shape))
@@ -120,7 +123,7 @@ def _blocked(
         else:
             flat.append(np.broadcast_to(array, shape).ravel())
 
-    # 2. The kernel on blocks that stay in the processor's cache.
+    # 2. Apply the kernel to blocks that fit into the processor's cache.
     outputs = tuple(np.empty(size, dtype=dtype) for dtype in dtypes)
     with np.errstate(all="ignore"):
         for start in range(0, size, _BLOCK):
@@ -180,7 +183,7 @@ def greeks(
 
 
 def fitting(*values: Any, names: tuple[str, ...] = ("forward", "strike", "year_fraction", "iv")) -> list[Any]:
-    """Return the numbers, the side as a sign and the rate, checked to fit each other."""
+    """Return numbers, sign of the side and rate, after checking that they match."""
     *numbers, side, rate = values
     arrays = dict(zip(names, numbers, strict=True)) | {"side": sign(side), "interest_rate": rate}
     require_together(**arrays)

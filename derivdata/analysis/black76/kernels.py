@@ -1,8 +1,8 @@
 """Price, implied volatility and greeks of one block of options, on ndarrays of one shape.
 
-The side is a sign, +1 for a call and -1 for a put. A rate discounts what `price` gives and what
-`implied_volatility` takes; ``inverse`` premiums are in coin, ``B/F``. Greeks are closed forms of the linear
-value B, with coin and discount on top.
+The side is a sign, +1 for a call and -1 for a put. A rate discounts the result of `price` and the argument of
+`implied_volatility`; ``inverse`` premiums are in coin, ``B/F``. Greeks are closed forms of the linear value
+B, with coin and discount on top.
 
 The formula is evaluated and inverted in normalised units, in which an out-of-the-money option is worth
 ``√(FK) · b(x, s)`` undiscounted, for calls and puts, with ``x = |ln(F/K)|`` and the deviation ``s = iv √T``.
@@ -30,11 +30,11 @@ from derivdata.support.arrays import Floats
 _SQRT_TAU = np.sqrt(2.0 * np.pi)
 _SERIES_BELOW = 0.21  # t
 _MILLS_BELOW = 10.0  # h + t
-_COMPLEMENT_ABOVE = 0.7  # t - h: there the bound less the shortfall has more digits than b
-_UNDERFLOW_H, _SATURATED_S = 40.0, 60.0  # beyond: b is 0; b is its limit e^(-x/2)
+_COMPLEMENT_ABOVE = 0.7  # t - h: above it, the bound minus the shortfall is more accurate than b
+_UNDERFLOW_H, _SATURATED_S = 40.0, 60.0  # beyond these b is 0, or equal to its limit e^(-x/2)
 
-# Rational least-squares fit of Mills' ratio on [0, 10], made in 60 digits: relative error 2.6e-17.
-# All coefficients are positive, so Horner's rule loses nothing.
+# Rational least-squares fit of Mills' ratio on [0, 10], computed with 60 digits: relative error 2.6e-17. All
+# coefficients are positive, so Horner's rule does not cancel digits.
 _MILLS = (
     (1.253314137315500282, 1.678924594026427093, 1.119750527810669147, 0.4689877276094443008,
      0.1331746554838814148, 0.02611183103219684187, 0.003451243209755607056, 0.0002822913923507909628,
@@ -46,7 +46,7 @@ _MILLS = (
 
 
 def polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
-    """Polynomial with coefficients in rising order, by Horner's rule."""
+    """Evaluate a polynomial with coefficients in ascending order by Horner's rule."""
     value: Floats = coefficients[-1] * x
     for coefficient in coefficients[-2:0:-1]:
         value += coefficient
@@ -86,7 +86,7 @@ def shortfall_over_vega(h: Floats, t: Floats) -> Floats:
 
 
 def value_over_vega(h: Floats, t: Floats) -> Floats:
-    """``b/b' = M(h - t) - M(h + t)``, each region by the form that keeps its digits.
+    """Return ``b/b' = M(h - t) - M(h + t)``, computed in each region by an accurate form.
 
     For small t the two Mills' ratios are nearly equal, and their difference would lose all digits, so it is
     summed as a series in t, in powers of h up to h = 10, in 1/h beyond. For t ≥ 0.21 the difference is
@@ -174,11 +174,12 @@ def _mills_fit(z: Floats) -> Floats:
 
 
 _STEPS = 6
-_HIGH = 0.7  # of the upper bound; above it the distance to the bound is inverted instead
+# Fraction of the upper bound above which the distance to the bound is inverted instead of the price.
+_HIGH = 0.7
 _SETTLED = 2e-3  # a step this small, in units of 1/(1 + h² + t²), leaves a fifth-order error below 1 ulp
 
-# Least-squares fits that are accurate enough for a start. Moneyness h of the normal (Bachelier) model from v
-# = ln(1 + x/b), over v, for h to 38: 2e-5. The curvature factor 1 - h² + h³ M(h) for h to 40: 3e-4.
+# Least-squares fits for starting values. Moneyness h of the normal (Bachelier) model from v = ln(1 + x/b),
+# over v, for h to 38: 2e-5. The curvature factor 1 - h² + h³ M(h) for h to 40: 3e-4.
 _NORMAL = (
     (3.98950522e-01, 5.21155098e-02, 7.99864175e-03, 1.36918907e-04, 3.15779931e-07, 5.27788050e-11),
     (1.0, 1.30828669e-01, 2.35208958e-02, 9.83976564e-04, 6.06682757e-06, 4.47937712e-09),
@@ -283,12 +284,13 @@ def _fifth_order(newton: Floats, slope: Floats, h2: Floats, t2: Floats) -> Float
 
 
 _EPSILON = float(np.finfo(np.float64).eps)
-# A price this close to intrinsic or to its upper bound, in units of its rounding, has no other information.
+# A price closer than this to intrinsic or to its upper bound, in units of its rounding, does not determine a
+# volatility.
 _ROUNDING = 4.0
 
 
 def priceable(forward: Floats, strike: Floats, years: Floats, iv: Floats) -> npt.NDArray[np.bool_]:
-    """Tell where the formula has a value: a strike, a time or a volatility of zero is a limit that it has."""
+    """Return where the formula is defined, including its limits at a strike, time or volatility of zero."""
     top = forward + strike + years + iv
     return (forward > 0) & (strike >= 0) & (years >= 0) & (iv >= 0) & (top < np.inf)
 
@@ -335,7 +337,7 @@ def implied_volatility(
 
     `precision` is the relative rounding of the prices, and of forwards and strikes.
     """
-    # 1. The undiscounted excess over intrinsic, and how much of it is rounding.
+    # 1. Compute the undiscounted excess over intrinsic and its rounding error.
     if rate.any():
         value = value * np.exp(rate * years)
     unit = forward if inverse else 1.0
@@ -344,11 +346,11 @@ def implied_volatility(
     bound = np.minimum(forward, strike) / unit
     noise = _ROUNDING * precision[0] * intrinsic
     if precision[1]:
-        # The excess of an in-the-money option over intrinsic moves with the forward and the strike.
+        # For in-the-money options, rounding of the forward and the strike also changes the excess.
         noise = np.where(intrinsic > 0.0, noise + precision[1] * (forward + strike) / unit, noise)
     top = (1.0 - _ROUNDING * precision[0]) * bound
 
-    # 2. Invert it where a volatility is implied.
+    # 2. Invert it if a volatility is implied.
     status = _status(excess, noise, top, forward, strike, years)
     iv = np.full(value.shape, np.nan)
     at: Any = slice(None)
@@ -368,12 +370,12 @@ def implied_volatility(
 def _status(
     excess: Floats, noise: Floats, top: Floats, forward: Floats, strike: Floats, years: Floats
 ) -> npt.NDArray[np.int32]:
-    """Return 0 if a volatility is implied, else the first applicable reason."""
+    """Return 0 if a volatility is implied, otherwise the first applicable reason."""
     good = (excess > noise) & (excess < top) & (years > 0) & (top > 0) & (forward + strike < np.inf)
     if good.all():
         return np.zeros(excess.shape, dtype=np.int32)
     readable = (forward > 0) & (strike > 0) & (forward + strike < np.inf) & np.isfinite(excess + years)
-    # The first that applies is the reason.
+    # np.select returns the first condition that applies.
     conditions = [~readable, years <= 0, excess < -noise, excess <= noise, excess >= top]
     reasons = [
         Status.BAD_INPUT,
@@ -390,7 +392,7 @@ Greek = Literal["delta", "gamma", "vega", "theta", "vanna", "volga", "rho", "cha
 
 
 class Terms(NamedTuple):
-    """One block: the inputs, and the parts that several greeks share."""
+    """Inputs of one block, and terms that several greeks share."""
 
     forward: Floats
     strike: Floats
