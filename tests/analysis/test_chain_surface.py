@@ -205,7 +205,8 @@ def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
     """The second of four expiries has stale marks from before a jump, so its variance is below the first
     one's.
     """
-    levels = {1.25: 0.6, 4.25: 0.25, 30.25: 0.6, 90.25: 0.6}
+    # At 0.25 the search ends on some processors only, and eSSVI replaces it on the others.
+    levels = {1.25: 0.6, 4.25: 0.2, 30.25: 0.6, 90.25: 0.6}
     parts = [options(days=(days,), iv=iv, spread=0.002 if priced else None) for days, iv in levels.items()]
     fitted = surface.from_chain(pd.concat(parts, ignore_index=True))
     off = (fitted["status"] & np.int32(Status.OFF_QUOTES)) != 0
