@@ -205,14 +205,25 @@ def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
     """The second of four expiries has stale marks from before a jump, so its variance is below the first
     one's.
     """
-    # At 0.25 the search ends on some processors only, and eSSVI replaces it on the others.
-    levels = {1.25: 0.6, 4.25: 0.2, 30.25: 0.6, 90.25: 0.6}
+    levels = {1.25: 0.6, 4.25: 0.25, 30.25: 0.6, 90.25: 0.6}
     parts = [options(days=(days,), iv=iv, spread=0.002 if priced else None) for days, iv in levels.items()]
     fitted = surface.from_chain(pd.concat(parts, ignore_index=True))
     off = (fitted["status"] & np.int32(Status.OFF_QUOTES)) != 0
     # Least squares share the contradiction out; with bid and ask most quotes are met, those of the jump not.
     assert off.to_numpy().tolist() == [not priced, True, False, False]
     assert (abs(fitted["atm_error_vol"]) > 0.01).to_numpy().tolist() == [not priced, True, False, False]
+
+
+@pytest.mark.parametrize("stale", [0.22, 0.24, 0.26, 0.28, 0.3])
+def test_a_search_that_ends_without_a_free_surface_is_repeated_with_more_force(stale):
+    """With two searches the third of these fell back to eSSVI on some processors, and the fourth on all."""
+    levels = {1.25: 0.6, 4.25: stale, 30.25: 0.6, 90.25: 0.6}
+    chains = [options(days=(days,), iv=iv, spread=0.002) for days, iv in levels.items()]
+    fitted = surface.from_chain(pd.concat(chains, ignore_index=True))
+    assert (fitted["status"].to_numpy() & Status.FALLBACK_USED == 0).all()
+    errors = abs(fitted["atm_error_vol"]).to_numpy()
+    assert errors[1] == errors.max() > 0.02
+    assert errors[[2, 3]].max() < 0.002
 
 
 def test_marks_away_from_their_own_bid_and_ask_are_off_at_the_money():

@@ -52,7 +52,7 @@ _ROUNDS = 14
 _FIRST_STEPS = 25
 _STEPS = 12
 _TOLERANCE = 1e-6
-_FIRMNESS = (1.0, 30.0)  # factors of force and margins; unproved surfaces start again with the next
+_FIRMNESS = (1.0, 30.0, 300.0)  # factors of force and margins; unproved surfaces start again with the next
 
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
