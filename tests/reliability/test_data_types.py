@@ -189,7 +189,7 @@ def _takes_times(name: str) -> bool:
 
 
 def _chosen(changes: Sequence[str], name: str, step: int, count: int) -> list[str]:
-    """Return the changes that a function meets in the gate: other ones than the next function; all in the soak.
+    """Return the changes that a function meets: in the soak all, in the gate other ones than its neighbours.
 
     A figure is drawn once: all figures read their data through the same functions.
     """
