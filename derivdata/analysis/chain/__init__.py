@@ -78,7 +78,7 @@ def greeks(
     venue_units: Mapping[str, GreekUnit] | None = None,
     interest_rate: float | None = None,
 ) -> pd.DataFrame:
-    """Compute the greeks of each option in one unit, next to the venue's own and these in that unit.
+    """Compute the greeks of each option in one unit, next to the venue's own greeks, original and converted.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def greeks(
     >>> float((table["delta"] - table["delta_converted"]).abs().max()) < 0.01
     True
     """
-    # 1. Black-76 greeks of an option on one coin.
+    # 1. Compute Black-76 greeks of an option on one coin.
     prepared = with_volatilities(prepare(chain, at=at, interest_rate=interest_rate))
     rows = prepared.rows
     forward = row_terms(prepared).forward.to_numpy(np.float64)
@@ -140,7 +140,7 @@ def greeks(
     values = formulas.greeks(forward, strike, years, iv, side, which=GREEKS, interest_rate=rate)
     premium = formulas.price(forward, strike, years, iv, side, interest_rate=rate, premium="inverse")
 
-    # 2. The same next to the venue's own, and these in the same unit.
+    # 2. Add the venue's own greeks, and convert them to the same unit.
     units = _units(rows, venue_units or {})
     names = [*keys_of(rows), *(name for name in _PLACE if name in rows)]
     table = rows[names].assign(forward=forward)

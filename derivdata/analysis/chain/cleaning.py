@@ -1,4 +1,4 @@
-"""Cleaning of a chain, with the reason of each exclusion, and one volatility per strike, ready for a fit."""
+"""Clean a chain with a reason for each exclusion, and select one volatility per strike for a fit."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ from derivdata.support.arrays import epsilon_in
 from derivdata.support.text import warn_caller
 from derivdata.tables.panels import provenance
 
-_OUTLIER_FLOOR = 1e-3  # volatility; the spread of quotes rounded to a tick is uninformative
+# Minimum volatility step, because the spread of quotes rounded to a tick is uninformative.
+_OUTLIER_FLOOR = 1e-3
 _NORMAL_MAD = 1.4826
 _IV_MAX = 15.0
 _MAD = 5.0
-_GONE = ("expired", "strike", "duplicate")  # options without open interest, or counted by another row
+# Options without open interest, or whose open interest is in another row.
+_GONE = ("expired", "strike", "duplicate")
 
 
 @typed
@@ -144,7 +146,7 @@ def usable(
 ) -> PreparedChain:
     """Return the options of a table that can be used, as `clean` does.
 
-    Live options that are dropped for their volatility or price are appended to `left_out`.
+    Unexpired options that are dropped for their volatility or price are appended to `left_out`.
     """
     require_price_units(chain)
     chain = with_volatilities(chain)
@@ -209,7 +211,10 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
 
 
 def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any]]:
-    """Return the tests that drop an option, in order; each applies to options that passed earlier ones."""
+    """Return the tests that drop an option, in order.
+
+    Each test applies to options that passed the earlier ones.
+    """
     return {
         "expired": lambda o: ~(o.rows["year_fraction"] > 0),
         "strike": lambda o: ~(o.rows["strike"] > 0),
@@ -244,7 +249,7 @@ def _repeated(chain: PreparedChain) -> Any:
 
 
 class _LeftOut(dict[str, list[Any]]):
-    """Columns of options that went. pandas copies attributes with every step, and need not copy these."""
+    """Columns of dropped options, in an object that pandas does not copy at every step."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _LeftOut:
         return self
@@ -277,7 +282,7 @@ def _without_time_value(chain: PreparedChain) -> Any:
 
 
 def _far_out(chain: PreparedChain, mad: float) -> Any:
-    # 1. The options of each smile (slice and side) by strike.
+    # 1. Sort the options of each smile (slice and side) by strike.
     options = chain.rows
     smile = 2 * chain.place + (options["side"] == "call").to_numpy()
     _, smiles = np.unique(smile, return_inverse=True)
@@ -285,12 +290,13 @@ def _far_out(chain: PreparedChain, mad: float) -> Any:
     own = smiles[order]
     iv = options["iv"].to_numpy()[order]
 
-    # 2. The usual step between neighbours sets the limit.
+    # 2. Derive the limit from the usual step between neighbours.
     step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)
     usual = pd.Series(step).groupby(own[1:]).median().reindex(np.unique(own)).to_numpy()
     limit = np.maximum(mad * _NORMAL_MAD * usual, _OUTLIER_FLOOR)[own[1:-1]]
 
-    # 3. Off the middle of three by the lesser of its steps to the two others, where both go the same way.
+    # 3. An option is an outlier by the smaller of its steps to both neighbours, if both have the same
+    # direction.
     before = iv[1:-1] - iv[:-2]
     after = iv[1:-1] - iv[2:]
     off = np.where(before * after > 0.0, np.minimum(np.abs(before), np.abs(after)), 0.0)
@@ -300,7 +306,7 @@ def _far_out(chain: PreparedChain, mad: float) -> Any:
 
 
 def flags(chain: PreparedChain, min_time: str | pd.Timedelta | None = None) -> Any:
-    """Return the status that time to expiry and quotes give to each option."""
+    """Return the status of each option from its time to expiry and its quotes."""
     least = times.length("1h" if min_time is None else min_time, "min_time")
     near = chain.rows["year_fraction"] < least / pd.Timedelta(365, "D")
     status = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
@@ -312,11 +318,11 @@ def flags(chain: PreparedChain, min_time: str | pd.Timedelta | None = None) -> A
 
 _AT_THE_MONEY = 1e-4
 _TOLERANCE = 1e-9
-_STEP = 1e-4  # of volatilities; Deribit's are written as 55.25
+_STEP = 1e-4  # resolution of published volatilities: Deribit's have two decimals in percent
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
 _NUMBERS = ("strike", "iv", "open_interest", "underlying_price", "year_fraction", "status")
 _UNITS = {
-    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), "1/√year"),  # so their unit is not guessed
+    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), "1/√year"),  # states the unit, so that it is not inferred
     "log_moneyness": "1",
     "open_interest": "contracts",
     "forward": "USD",
@@ -371,7 +377,7 @@ def smiles(
 
 
 def prepare_cleaned(options: pd.DataFrame, interest_rate: float | None) -> PreparedChain:
-    """Prepare what `clean` made."""
+    """Prepare a result of `clean`."""
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("options must be clean: pass chain.clean(options)")
     prices = [name for name in PRICES if name in options]
@@ -392,7 +398,7 @@ def smiles_of(
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | Literal["fit"] = 1.0,
 ) -> xr.Dataset:
-    """Return what `smiles` does of options that can be used, whose table had the attributes `attrs`."""
+    """Return the smiles of usable options; `attrs` are the attributes of their table."""
     table = slice_forwards(chain, given=given, spot=spot, methods=methods, discount=discount)
     main = main_contracts(table)
     quotes, dropped = _fittable(chain, table)
@@ -409,7 +415,7 @@ def smiles_of(
 
 
 def _fittable(chain: PreparedChain, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Select options far enough from expiry, with their slice's forward; count the others."""
+    """Select the options that are far enough from expiry and have a forward, and count the others."""
     by_slice = {name: table[name].to_numpy()[chain.place] for name in _PER_SLICE}
     quotes = chain.rows.assign(**by_slice)
     near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0
@@ -439,12 +445,12 @@ def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, main: pd.DataFrame
 
 
 def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
-    # 1. The option out of the money at each strike, or both at the money.
+    # 1. Select the out-of-the-money option at each strike, or both at the money.
     k = quotes["log_moneyness"]
     both = k.abs() <= _AT_THE_MONEY
     used = quotes[both | ((quotes["side"] == "call") == (k > 0))]
 
-    # 2. The mean of both; groups are slow, so strikes of one option are left as they are.
+    # 2. Average the two, only at strikes with both, because grouping is slow.
     names = [*keys_of(used), "expiry", "strike"]
     if not bool(used.loc[both].duplicated(names).any()):
         return used
@@ -481,7 +487,7 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     always are.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
-    # 1. The quotes as rows, chunk by chunk: a long history has an almost empty grid.
+    # 1. Convert quotes to rows chunk by chunk, because the grid of a long history is almost empty.
     blocks = [quotes]
     if sizes := quotes.chunksizes.get("time", ()):
         cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
@@ -491,9 +497,9 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
 
-    # 2. Undiscounted calls, and how much each may be off by the rounding of its volatility.
+    # 2. Compute undiscounted calls, and the error of each from the rounding of its volatility.
     frame["call"] = formulas.price(forward, strike, years, frame["iv"], "call")
-    steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put is on half a step
+    steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put is rounded to half a step
     epsilon = epsilon_in(frame["iv"])
     rounded = ((steps - steps.round()).abs() < 1e-5 + epsilon * steps).groupby(
         [frame[name] for name in labels]
@@ -502,7 +508,7 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     doubt = formulas.price(forward, strike, years, frame["iv"] + half, "call")
     frame["doubt"] = doubt - frame["call"] + _TOLERANCE * forward
 
-    # 3. Each call against its neighbours in strike.
+    # 3. Compare each call with its neighbours in strike.
     groups = frame.groupby(labels, observed=True)[["strike", "call", "doubt"]]
     below = groups.shift(1)
     above = groups.shift(-1)

@@ -1,4 +1,4 @@
-"""Forward of each expiry and contract of a chain, by the first of five ways that its rows allow; its basis.
+"""Forward and basis of each expiry and contract of a chain, by the first applicable of five methods.
 
 Each method gives a table by expiry and contract, NaN if the chain lacks its inputs.
 """
@@ -36,7 +36,7 @@ ForwardMethod = Literal["given", "parity", "underlying", "delta", "spot"]
 
 _FIT_STRIKES = 5
 _DISCOUNTS = (0.5, 1.05)
-_SAME_IV = 1.5e-4  # a tick and a half: calls and puts that agree so far were made from one volatility
+_SAME_IV = 1.5e-4  # 1.5 ticks: calls and puts that agree within it were computed from one volatility
 _SAME_UNDERLYING = 1e-6
 _DELTAS = (0.1, 0.9)
 _TEXTS = ("symbol", "exchange")
@@ -46,7 +46,7 @@ _DISCOUNT_RATE = 0.10
 
 
 class Evidence(NamedTuple):
-    """Rows of options, their rows in `table`, and the caller's values.
+    """Rows of options, their positions in `table`, and values from the caller.
 
     `discount` is ``"fit"`` or a factor for each row of `table`.
     """
@@ -63,8 +63,8 @@ class Evidence(NamedTuple):
 def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) -> Any:
     """Return the forward [USD] at which options have the forward delta ``±N(±d1)``.
 
-    ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option
-    of that side has.
+    ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that is impossible
+    for its side.
     """
     probability = np.where(sign(side) < 0.0, 1.0, 0.0) + delta
     probability = np.where((probability > 0) & (probability < 1), probability, np.nan)
@@ -74,12 +74,12 @@ def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) 
 
 
 def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
-    """Spread a number, a mapping by expiry, or a labelled Series or DataArray over the rows of `table`."""
+    """Broadcast a number, a mapping by expiry, or a labelled Series or DataArray to the rows of `table`."""
     if value is None or isinstance(value, int | float | np.number):
         return pd.Series(np.nan if value is None else float(value), index=table.index)
     if getattr(value, "ndim", 1) == 0:
         return joined(table, value.item(), argument)
-    # 1. The value as a column with its labels; a single unnamed level is the expiry.
+    # 1. Convert the value to a column with labels; a single unnamed level is the expiry.
     series = _series(value, argument)
     if series.index.nlevels == 1 and series.index.name is None:
         series.index.name = "expiry"
@@ -102,13 +102,13 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
             f"{labels.loc[labels.duplicated(names), names[0]].iloc[0]}"
         )
 
-    # 2. Its rows next to those of the table, in their order.
+    # 2. Join it with the rows of the table, in their order.
     keys = table[names].astype({name: object for name in names if name in _TEXTS})
     return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
 
 
 def by_listed_expiry(value: Any, rows: pd.DataFrame, argument: str) -> Any:
-    """Return values by expiry under the timestamps in the rows; raise for an expiry that is not listed.
+    """Return values by expiry with the timestamps of the rows as keys; raise for an unlisted expiry.
 
     A number, and values without an expiry, are returned unchanged.
     """
@@ -128,7 +128,7 @@ def by_listed_expiry(value: Any, rows: pd.DataFrame, argument: str) -> Any:
 
 
 def of_expiries(value: Any, rows: pd.DataFrame) -> Any:
-    """Return what `by_listed_expiry` returned, for the expiries of some rows only."""
+    """Restrict a result of `by_listed_expiry` to the expiries of some rows."""
     if not isinstance(value, pd.Series) or "expiry" not in value.index.names:
         return value
     return value[value.index.get_level_values("expiry").isin(rows["expiry"].unique())]
@@ -222,7 +222,8 @@ def _parity_of(evidence: Evidence) -> pd.DataFrame:
     pairs = _pairs(evidence)
     if isinstance(evidence.discount, str):
         return _fitted(pairs).reindex(evidence.table.index)
-    # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
+    # Gaps in coin and in USD cannot be compared, so the nearest strikes are selected separately for each
+    # currency.
     near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
     used = pairs[near <= _PARITY_STRIKES]
     strike = used["strike"]
@@ -234,8 +235,8 @@ def _parity_of(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pairs(evidence: Evidence) -> pd.DataFrame:
-    """Pair calls with puts: by quotes, by marks for a venue without quotes, by volatilities without both."""
-    # 1. The price of each option: a kind that its chain has.
+    """Pair calls with puts: by quotes, otherwise by marks, otherwise by volatilities."""
+    # 1. Choose the kind of price that the chain has.
     options = evidence.options
     prices = evidence.prices
     place = evidence.place
@@ -251,14 +252,14 @@ def _pairs(evidence: Evidence) -> pd.DataFrame:
         frame.loc[frame["rebuilt"], "price"] = black(options[frame["rebuilt"]])
     frame = frame.dropna(subset=None if frame["iv"].notna().any() else ["place", "strike", "price", "spread"])
 
-    # 2. Calls and puts of one strike. Equal volatilities come from one fit and carry no information.
+    # 2. Pair calls and puts of one strike. Equal volatilities come from one fit and are uninformative.
     is_call = options["side"].loc[frame.index] == "call"
     keys = ["place", "strike", "inverse", "rebuilt"]
     pairs = frame[is_call].merge(frame[~is_call], on=keys, suffixes=("_call", "_put"))
     apart = (pairs["iv_call"] - pairs["iv_put"]).abs().groupby(pairs["place"]).transform("median")
     pairs = pairs[~pairs["rebuilt"] | (apart > _SAME_IV)]
 
-    # 3. The gap of each pair, and its weight.
+    # 3. Compute the gap and the weight of each pair.
     pairs["gap"] = pairs["price_call"] - pairs["price_put"]
     pairs["weight"] = (pairs["spread_call"] + pairs["spread_put"]) ** -2.0
     return pairs[np.isfinite(pairs["weight"])]
@@ -276,7 +277,7 @@ def _chains_with(price: pd.Series, evidence: Evidence) -> Bools:
 
 def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return forward and discount by the weighted regression of ``gap`` on strike that fits most strikes."""
-    # 1. Sums about the weighted means: strikes are large against their differences.
+    # 1. Sum deviations from the weighted means, because strikes are large relative to their differences.
     keys = [pairs["place"], pairs["inverse"]]
     weight = pairs["weight"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
@@ -286,7 +287,7 @@ def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     line = pd.DataFrame({"xx": weight * dx * dx, "xy": weight * dx * dy}).groupby(keys).sum()
     mean = (total[["x", "y"]].div(total["weight"], axis=0)).groupby(keys).first()
 
-    # 2. The line of each slice and currency: its slope is −D, or in coin −D/F with the intercept D.
+    # 2. Fit a line by slice and currency: its slope is −D, or in coin −D/F with the intercept D.
     slope = line["xy"] / line["xx"]
     intercept = mean["y"] - slope * mean["x"]
     discount = intercept.where(slope.index.get_level_values("inverse"), -slope)
@@ -315,8 +316,8 @@ def slice_forwards(
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | Literal["fit"] = 1.0,
 ) -> pd.DataFrame:
-    """Return what `derivdata.analysis.chain.forwards` returns, for each of a prepared chain's labels."""
-    # 1. The discount factor of each slice: from the rate, as given, or fitted with the forward.
+    """Return the forwards of `derivdata.analysis.chain.forwards` by label of a prepared chain."""
+    # 1. Choose the discount factor of each slice: from the rate, as given, or fitted with the forward.
     options = chain.rows
     table = _slices(chain)
     place = pd.Series(chain.place, index=options.index)
@@ -328,16 +329,17 @@ def slice_forwards(
     elif not isinstance(discount, str):
         factor = pd.Series(float(discount), index=table.index)
 
-    # 2. The forward by the first method that gives one.
+    # 2. Use the forward of the first method that has a result.
     table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(options, chain.prices, place, table, given, spot, factor)
     for name in methods:
-        # The caller's values are read in any case, so that a wrong label raises.
+        # The caller's values are always read, so that a wrong label raises.
         if name not in ("given", "spot") and bool(table["forward"].notna().all()):
             continue
         estimate = ESTIMATES[name](evidence)
-        taken = table["forward"].isna() & (estimate["forward"] > 0.0)  # parity of wrong prices can be below 0
+        # Wrong prices may give a negative forward.
+        taken = table["forward"].isna() & (estimate["forward"] > 0.0)
         table["forward"] = table["forward"].mask(taken, estimate["forward"])
         table["discount"] = table["discount"].mask(taken, estimate["discount"])
         table["forward_source"] = table["forward_source"].mask(taken, name)
@@ -354,7 +356,7 @@ def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[A
     status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
     size = np.log(table["discount"]).abs()
     far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"]) & (not by_rate)
-    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # 1, as none could be fitted
+    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # a discount that could not be fitted is 1
     status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
     status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
     return status.astype(np.int32)
@@ -372,11 +374,11 @@ def _slices(chain: PreparedChain) -> pd.DataFrame:
 
 
 def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
-    """Return the spot price [USD] of each chain: `spot`, or its index price; None where no chain has one."""
+    """Return the spot price [USD] of each chain, from `spot` or the index price; None if no chain has one."""
     options = chain.rows
     if spot is None and "index_price_usd" not in options:
         return None
-    # 1. The index price of the chain's rows.
+    # 1. Read the index price of the chain's rows.
     names = keys_of(options)
     if spot is None:
         price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
@@ -387,7 +389,7 @@ def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
         table = chain.labels[names].drop_duplicates(ignore_index=True).assign(spot=by_chain)
         return table.dropna(subset=names, ignore_index=True)
 
-    # 2. The caller's spot, which may have labels.
+    # 2. Use the caller's spot, which may have labels.
     slices = _slices(chain)
     table = slices[names].assign(spot=joined(slices, spot, "spot"))
     if not names:
@@ -396,9 +398,9 @@ def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
 
 
 def main_contracts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row of `slice_forwards` for each expiry: of the contract with the most open interest.
+    """Return the row of `slice_forwards` with the most open interest for each expiry.
 
-    A contract whose forward is only spot comes after the others.
+    Contracts whose forward is spot are used last.
     """
     ranked = table.assign(weak=table["forward_source"].isin(["spot", ""]))
     ranked = ranked.sort_values(["weak", "open_interest", "contract"], ascending=[True, False, True])
@@ -414,7 +416,7 @@ class RowTerms(NamedTuple):
 
 
 def row_terms(chain: PreparedChain) -> RowTerms:
-    """Return forward and discount of every option: the venue's own forward where the venue quotes one."""
+    """Return forward and discount of every option, with the venue's own forward if it is quoted."""
     options = chain.rows
     table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
     place = pd.Series(chain.place, index=options.index)
@@ -548,7 +550,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
 
 
 def _growth(level: Floats, years: Floats, start: Floats) -> Floats:
-    """Return the slope of `level` along the last axis since the previous known one, or the start."""
+    """Return the slope of `level` along the last axis since the previous known value or the start."""
     level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
     at = previous(years, np.isfinite(level))
     place = np.maximum(at, 0)

@@ -1,7 +1,7 @@
-"""One record of a chain that every function of options takes: rows, prices, contracts, expiries.
+"""A prepared chain, the common input of the option functions: rows, prices, contracts, expiries.
 
-`prepare` creates it from a table or a surface. A row is one option with its time to expiry, in one form, with
-its status. Prices are in the currency in which each row is paid.
+`prepare` creates it from a table or a surface. A row is one option with its time to expiry and status. Prices
+are in the currency in which the option is paid.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _CURRENCIES = ("coin", "usd")
 _SIDES = ("bid", "ask", "mark")
 _VENUE = ("symbol", "exchange")
 
-# Logs: a median price this far off in the unit of its name, and this close in the other, is in the other.
+# Log ratios: a median price that is this far off in the stated unit, and this close in the other, has the
+# other unit.
 _FAR = np.log(3.0)
 _NEAR = np.log(1.5)
 _LEAST_PRICES = 3
-_IN_THE_MONEY = 0.01  # intrinsic value, relative to the forward, from which a price shows its unit
+_IN_THE_MONEY = 0.01  # minimum intrinsic value relative to the forward at which a price determines its unit
 _FAR_LIMIT = 2.0
 _NEAR_LIMIT = 1.1
 _REQUIRED = (*_PLACE, "iv")
@@ -71,7 +72,7 @@ class Quoted(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Tell whether any option has a price."""
+        """Return whether any option has a price."""
         return any(bool(price.notna().any()) for price in (self.bid, self.ask, self.mark))
 
     @property
@@ -81,11 +82,11 @@ class Quoted(NamedTuple):
 
 
 class PreparedChain(NamedTuple):
-    """Options in one form, with what every function needs of them.
+    """Options in a common form, with the inputs that option functions share.
 
-    `rows` is what `option_rows` returns, with its flags in ``status``. `prices` belong to the same rows.
-    `labels` has a row for each chain, expiry and ``contract``, which a forward is of, and `place` has the
-    number of that row for each option.
+    `rows` is the result of `option_rows`, with its flags in ``status``. `prices` belong to the same rows.
+    `labels` has a row for each forward, that is for each chain, expiry and ``contract``. `place` is the index
+    of this row for each option.
     """
 
     rows: pd.DataFrame
@@ -94,7 +95,7 @@ class PreparedChain(NamedTuple):
     place: Indices
 
     def numbers(self, names: Sequence[str]) -> Indices:
-        """Return a number for each option that is the same for options with the same labels `names`."""
+        """Return group numbers: options with the same labels `names` have the same number."""
         if not names:
             return np.zeros(len(self.rows), dtype=np.intp)
         groups = self.labels.groupby(list(names), observed=True, sort=False, dropna=False)
@@ -123,7 +124,7 @@ def prepare(
 
 
 def arranged(rows: pd.DataFrame) -> PreparedChain:
-    """Prepare rows that `option_rows` or `derivdata.analysis.chain.clean` made."""
+    """Prepare the rows of `option_rows` or `derivdata.analysis.chain.clean`."""
     labelled = rows.assign(contract=contracts(rows))  # a forward is of one contract
     names = [*keys_of(rows), "expiry", "contract"]
     groups = labelled[names].groupby(names, observed=True, sort=True, dropna=False)
@@ -157,7 +158,7 @@ def option_rows(
 
     # 2. Numbers as floats, volatilities as decimals.
     for name in frame.columns.intersection(PRICES):
-        with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
+        with suppress(TypeError, ValueError):  # object columns, with None for missing quotes
             frame[name] = frame[name].astype(np.float64)
     require_columns(frame, "chain", list(frame.columns.intersection(_FIGURES)))
     unknown = frame["side"][~frame["side"].isin(("call", "put"))]
@@ -169,7 +170,7 @@ def option_rows(
     frame = _with_numbers(frame)
     frame["iv"] = _decimal(frame, iv_unit)
 
-    # 3. What `clean` and a surface have already.
+    # 3. Compute the columns that cleaned chains and surfaces already have.
     frame = with_rate(frame, interest_rate)
     if "year_fraction" not in frame:
         frame = _timed(frame, at, dates)
@@ -219,7 +220,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
         return iv
     units: Mapping[str, str] = {} if unit is None else unit  # type: ignore[assignment]
     iv = _of_venues_in_percent(iv, frame, units)
-    # Each venue separately, so that percentages of one are not hidden among the others.
+    # Check venues separately, so that percentages of one venue are not hidden among the others.
     venue = [name for name in _VENUE if name in frame]
     keys = [frame[name] for name in venue] or [pd.Series("", index=frame.index)]
     for labels, group in iv.groupby(keys, observed=True):
@@ -231,7 +232,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
 
 
 def _of_venues_in_percent(iv: pd.Series, frame: pd.DataFrame, units: Mapping[str, str]) -> pd.Series:
-    """Return volatilities with those of the venues in percent divided by 100."""
+    """Return volatilities as decimals: those of venues in percent are divided by 100."""
     if not units:
         return iv
     for name, word in units.items():
@@ -276,24 +277,25 @@ def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:
 
 
 def is_cleaned(chain: pd.DataFrame | xr.Dataset) -> bool:
-    """Tell whether `clean` made this: it adds the columns ``year_fraction`` and ``status``."""
+    """Return whether the table has the columns ``year_fraction`` and ``status``, which `clean` adds."""
     return isinstance(chain, pd.DataFrame) and {"year_fraction", "status"} <= set(chain.columns)
 
 
 def contracts(frame: pd.DataFrame) -> pd.Series:
-    """Return which contract each option is of: its name without expiry, strike and side.
+    """Return the contract of each option: its name without expiry, strike and side.
 
     ``BTC-27MAR26-90000-C`` and ``BTC_USDC-27MAR26-90000-C`` are two contracts at one place, of two indices.
-    Options without such a name are divided by the currency of their prices.
+    Options without such a name are grouped by the currency of their prices.
     """
     priced = frame[frame.columns.intersection(PRICES)].notna()
     in_coin, in_usd = (priced.filter(like=f"_{unit}").any(axis=1) for unit in _CURRENCIES)
     currency = np.select([in_coin, in_usd], _CURRENCIES, default="")
     if "instrument_name" not in frame:
         return pd.Series(currency, index=frame.index)
-    # Each name is parsed once; a history has it in many rows.
+    # Parse each name once, because a history has it in many rows.
     codes, names = pd.factorize(frame["instrument_name"])
-    family = np.full(len(names) + 1, None, dtype=object)  # the last is that of rows without a name, code −1
+    # The last element is for rows without a name, which have the code −1.
+    family = np.full(len(names) + 1, None, dtype=object)
     for place, name in enumerate(names):
         if match := _NAME.fullmatch(str(name)):
             family[place] = match["head"] + match["tail"]
@@ -314,7 +316,7 @@ def quoted(frame: pd.DataFrame) -> Quoted:
             f"the unit of column {bare[0]} is unknown: rename it to {bare[0]}_coin or {bare[0]}_usd"
         )
 
-    # 1. The prices in each currency; a row has them in one.
+    # 1. Read the prices in each currency; each row has only one.
     prices = frame.reindex(columns=PRICES).astype(np.float64)
     in_coin = prices[[f"{name}_coin" for name in _SIDES]]
     in_usd = prices[[f"{name}_usd" for name in _SIDES]]
@@ -326,18 +328,19 @@ def quoted(frame: pd.DataFrame) -> Quoted:
             "columns of the currency in which the option is paid"
         )
 
-    # 2. Each row in the currency in which it is paid.
+    # 2. Select the currency in which each row is paid.
     bid, ask, mark = (prices[f"{name}_usd"].mask(coin, prices[f"{name}_coin"]) for name in _SIDES)
     return Quoted(bid, ask, mark, coin)
 
 
 def best_first(options: pd.DataFrame, prices: Quoted) -> pd.DataFrame:
-    """Sort options by how well they represent their place, whatever the order of the rows.
+    """Sort options at one place by preference, independently of the order of the rows.
 
-    More open interest comes first, of equal ones the tighter quote, then the lower volatility, then the name.
+    Options are sorted by larger open interest, then tighter quote, lower volatility and name.
     """
     width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
-    ranked = options.assign(wide=width.where(prices.ask >= prices.bid))  # a crossed quote is not a tight one
+    # Crossed quotes do not count as tight.
+    ranked = options.assign(wide=width.where(prices.ask >= prices.bid))
     columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
     ascending = [name != "open_interest" for name in columns]
     return ranked.sort_values(columns, ascending=ascending, na_position="last", kind="stable")
@@ -376,11 +379,11 @@ def implied(
 def require_price_units(chain: PreparedChain) -> None:
     """Raise if prices are in another unit than their name states.
 
-    Options with a volatility show it by Black's price: prices are more than three times off in the stated
-    unit, and near in the other. Without volatilities the limits of the price of an option in the money show
-    it. Prices in coin are those in USD divided by the forward.
+    With volatilities, prices are compared with Black's price: they are in the other unit if they are off by
+    more than a factor of three in the stated unit and close in the other. Without volatilities, prices are
+    compared with the bounds of options in the money. Prices in coin are those in USD divided by the forward.
     """
-    # 1. Options with a volatility: how far prices are from Black's in both units.
+    # 1. Compare prices with Black's in both units, for options with a volatility.
     options = chain.rows
     prices = chain.prices
     forward = options["underlying_price"]
@@ -403,7 +406,7 @@ def require_price_units(chain: PreparedChain) -> None:
     possible = (in_other > intrinsic / _NEAR_LIMIT) & (in_other < _NEAR_LIMIT * ceiling)
     is_swapped = (impossible & possible).to_numpy(dtype=bool)
 
-    # 3. The verdict on each venue and currency.
+    # 3. Decide by venue and currency.
     venue = chain.numbers([name for name in _VENUE if name in options])
     for number, inverse in itertools.product(np.unique(venue), (False, True)):
         rows = np.flatnonzero((venue == number) & (prices.inverse == inverse))

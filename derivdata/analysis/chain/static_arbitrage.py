@@ -1,4 +1,4 @@
-"""Tradable static arbitrage: at bid and ask, with size, net of fees, also across expiries."""
+"""Tradable static arbitrage at bid and ask, with sizes and net of fees, including across expiries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import BPS
 
-_LEAST_PROFIT = 1e-7  # of the forward; less is rounding
+_LEAST_PROFIT = 1e-7  # minimum profit as a fraction of the forward, above rounding errors
 _NOTHING = 1e-9  # coins of a leg
 
 
@@ -43,7 +43,7 @@ class QuotedExpiry(NamedTuple):
 
 
 class Trade(NamedTuple):
-    """One leg: how much is bought (negative: sold), of what, at which price [currency of the option]."""
+    """One leg: bought quantity (negative: sold), option, and price [currency of the option]."""
 
     quantity: float
     of: QuotedExpiry
@@ -64,7 +64,7 @@ class Future(NamedTuple):
 
 
 class Hedge(NamedTuple):
-    """A future that is bought or sold: how much is in USD where options are paid in coin, else in coins."""
+    """A bought or sold future. The quantity is in USD if options are paid in coin, otherwise in coins."""
 
     verb: str
     price: float
@@ -72,7 +72,7 @@ class Hedge(NamedTuple):
 
 
 class Portfolio(NamedTuple):
-    """Trades that cannot lose, the future, and the profit in the unit of the prices."""
+    """Trades without a possible loss, the future, and the profit in the unit of the prices."""
 
     trades: list[Trade]
     hedge: Hedge | None
@@ -80,7 +80,7 @@ class Portfolio(NamedTuple):
 
 
 def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
-    """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart."""
+    """Yield the quotes of each expiry of each chain in chronological order, separately for coin and USD."""
     rows = chain.rows
     prices = chain.prices
     if not prices.known:
@@ -94,7 +94,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
         frame[size] = frame[size].astype(np.float64) if size in frame else np.nan
     frame = frame[(frame["year_fraction"] > 0.0) & frame[["bid", "ask"]].notna().any(axis=1)]
     labels = keys_of(rows)
-    # By time, and rows of one place by price: the result does not depend on the order of the rows.
+    # Sorted by time, place and price, so that the result does not depend on the order of the rows.
     frame = frame.sort_values(["place", "strike", "side", "ask", "bid"], ascending=[True] * 4 + [False])
     for at, group in frame.groupby("place", sort=True):
         forward = float(table["forward"].loc[at])
@@ -123,7 +123,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
 
 
 def verticals(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
-    """For every option that can be sold, the cheapest that pays no less everywhere."""
+    """Find the cheapest option with at least the same payoff everywhere, for every option with a bid."""
     for side, step in (("call", 1), ("put", -1)):
         bid = quotes.price[side, "bid"][::step]
         ask = quotes.price[side, "ask"][::step]
@@ -139,7 +139,7 @@ def verticals(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
 
 
 def butterflies(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
-    """For every option that can be sold, the cheapest mix of a lower and a higher strike."""
+    """Find the cheapest mix of a lower and a higher strike, for every option with a bid."""
     strike = quotes.strike
     for side in ("call", "put"):
         bid = quotes.price[side, "bid"]
@@ -161,11 +161,11 @@ def butterflies(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
 
 
 def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:
-    """For every option of the near expiry that can be sold, the cheapest far one of no worse moneyness.
+    """Find the cheapest far option of at least the same moneyness, for every near option with a bid.
 
     With F₂ = R F₁ fixed, 1/R calls of strike K₂ ≤ R K₁ are worth at least ``(S − K₂/R)⁺ ≥ (S − K₁)⁺`` when
-    the near one expires; paid in coin it is one of them. With an interest rate the payoff of the far one is
-    discounted to that time, so more of them are needed.
+    the near one expires; options paid in coin need a quantity of one. With an interest rate, the payoff of
+    the far options is discounted to that time, so more of them are needed.
     """
     ratio = far.forward / near.forward
     if near.inverse != far.inverse or not np.isfinite(ratio):
@@ -275,25 +275,26 @@ def executable(
 
 
 def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
-    """Find the most profitable trades of at most 1 coin a quote that can lose nothing at expiry.
+    """Find the most profitable trades of at most 1 coin per quote that cannot lose at expiry.
 
     A linear programme maximises sales minus purchases minus the cash ``c`` that covers the worst payoff,
     under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are multiplied by S, so that
     payoffs are linear between strikes in either case. They are checked at 0, at the strikes, and in their
     slope beyond the last one. Premiums count with interest. Return None without a profit.
     """
-    # 1. Strikes near 1, since the tolerances of the programme are absolute.
+    # 1. Scale strikes to about 1, because the tolerances of the programme are absolute.
     scale = float(np.median(quotes.strike))
     corners = np.concatenate([[0.0], quotes.strike / scale])
     unit = 1.0 if quotes.inverse else scale
 
-    # 2. Columns of the quotes, of the future and of cash.
+    # 2. Add a column for each quote, for the future and for cash.
     programme = _programme(quotes, corners, unit)
     count = len(programme.legs)
     if not count:
         return None
     if future is not None:
-        # A forward of 1 coin at its price; in coin one of `price` USD, which pays S less that, times 1/S.
+        # The forward is for 1 coin. If options are paid in coin, it is for `price` USD and pays (S −
+        # price)/S.
         for direction, price in ((1.0, future.ask / scale), (-1.0, future.bid / scale)):
             payoff = direction * np.append(corners - price, 1.0)
             programme.payoffs.append(payoff if np.isfinite(price) else np.zeros_like(payoff))
@@ -303,7 +304,8 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     highest = np.where(np.arange(len(programme.costs)) < count, 1.0, float(count))
     if future is not None:
         highest[-2:][~np.isfinite([future.ask, future.bid])] = 0.0
-    limits = [*zip(np.zeros_like(highest), highest, strict=True), (None, None)]  # cash may have any sign
+    # Cash may be positive or negative.
+    limits = [*zip(np.zeros_like(highest), highest, strict=True), (None, None)]
 
     # 3. Solve, and compute the profit without the tolerances of the programme.
     solved = linprog(
@@ -320,7 +322,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     if not profit > _LEAST_PROFIT:
         return None
 
-    # 4. The trades, so that the largest is of 1 coin.
+    # 4. Scale the trades so that the largest is 1 coin.
     most = float(np.max(quantity[:count]))
     trades = [
         programme.legs[i]._replace(quantity=programme.legs[i].quantity * float(quantity[i]) / most)
@@ -334,7 +336,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
 
 
 class _Programme(NamedTuple):
-    """Columns of a linear programme: trades, their costs, and their payoffs at each corner and beyond."""
+    """Columns of a linear programme: trades with costs, and payoffs at each corner and beyond."""
 
     legs: list[Trade]
     costs: list[float]
@@ -367,7 +369,7 @@ def _hedge(future: Future, net: float, *, inverse: bool) -> Hedge | None:
 
 
 def _riskless(payoff: Floats, cash: Floats) -> float:
-    """Return the maximum cash that can be withdrawn at once while payoffs cover it everywhere."""
+    """Return the maximum cash that can be withdrawn immediately and is covered by the payoffs everywhere."""
     covered = cash > 0.0
     if (payoff[~covered] < -_NOTHING).any():
         return -np.inf
@@ -385,7 +387,8 @@ def _violations(
         rows += _forwards(quotes, future, fees)
         rows = [row for row in rows if row["gross_usd"] > _LEAST_PROFIT * quotes.forward]
         yield from rows
-        # The programme finds every arbitrage, but the simpler kinds name it: it runs where they find none.
+        # The programme finds every arbitrage but does not classify it, so it runs only if the simpler kinds
+        # find none.
         best = None if rows else portfolio(quotes, future)
         if best is not None:
             gross = best.profit * quotes.unit
@@ -403,7 +406,7 @@ class _Fees(NamedTuple):
 
 
 def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
-    """Return the given fees, and else the fees of the chain's venue, or Deribit's."""
+    """Return the given fees, otherwise the fees of the chain's venue, otherwise Deribit's."""
     facts = ("option_taker_fee_bps", "option_fee_cap", "taker_fee_bps")
     whose = str(labels.get("exchange", ""))
     published = [fact_value(whose, fact, str(labels.get("symbol", ""))) for fact in facts]
@@ -421,7 +424,7 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
 
 
 def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:
-    """Compare the forwards locked in by call minus put, with each other and with the future.
+    """Compare the forwards that call minus put locks in, with each other and with the future.
 
     Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
     where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``. Premiums are at expiry, with interest.
@@ -440,7 +443,8 @@ def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Itera
     low = int(np.nanargmin(bought))
     high = int(np.nanargmax(sold))
     if sold[high] > bought[low]:
-        # Paid in coin, call less put of strike K pays 1 − K/S: the parts in 1/S cancel at quantities as 1/K.
+        # In coin, call minus put of strike K pays 1 − K/S. The terms in 1/S cancel if quantities are
+        # proportional to 1/K.
         other = strike[low] / strike[high] if quotes.inverse else 1.0
         trades = [*_synthetic(quotes, 1.0, low), *_synthetic(quotes, -other, high)]
         yield _row("box", trades, fees, gross=_locked(quotes, strike[low], bought[low], sold[high]))
@@ -457,17 +461,17 @@ def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Itera
 
 
 def _synthetic(quotes: QuotedExpiry, quantity: float, at: int) -> list[Trade]:
-    """Return a forward of one strike: calls bought and puts sold."""
+    """Return the synthetic forward of one strike: long calls and short puts."""
     return [Trade(quantity, quotes, "call", at), Trade(-quantity, quotes, "put", at)]
 
 
 def _parity_hedge(verb: str, price: float, quotes: QuotedExpiry, at: int) -> Hedge:
-    """Return the future against one synthetic forward: as many USD as its strike in coin, else one coin."""
+    """Return the future that hedges one synthetic forward: in coin its strike in USD, otherwise one coin."""
     return Hedge(verb, price, float(quotes.strike[at]) if quotes.inverse else 1.0)
 
 
 def _locked(quotes: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
-    """Return the profit of a forward bought and sold [USD now]: in coin for `strike` USD, else for a coin."""
+    """Return the present profit [USD] of a forward bought and sold, per coin or per `strike` USD."""
     later = quotes.forward * strike * (1.0 / bought - 1.0 / sold) if quotes.inverse else sold - bought
     return float(quotes.discount * later)
 
@@ -502,7 +506,7 @@ def _row(
     sizes = []
     for trade in trades:
         quantity, of, side, at = trade
-        # Coin is coin: a far option's price is valued at the same rate as the near one's.
+        # Prices in coin of both expiries are valued at the same rate.
         price = of.price[trade.key][at]
         unit = first.unit
         paid -= quantity * price * unit

@@ -1,4 +1,4 @@
-"""Funding rates: spreads between venues, what positions accrue, how unusual and how lasting rates are.
+"""Funding rates: spreads between venues, accrual of positions, z-scores, persistence and forecasts.
 
 Panels are DataArrays with some of the dims ``(symbol, exchange, time)``, in bps per 8 hours, with a ``kind``:
 sampled rates are integrated over time, settlements are added. Positive rates: longs pay shorts. Missing

@@ -1,4 +1,4 @@
-"""Funding that a position accrues: row by row, over spans of time, and over the periods of a history."""
+"""Funding accrual of a position: by row, over spans of time, and over the periods of a history."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST = 10_000_000
 
 
 class PreparedPanel(NamedTuple):
-    """A funding panel made ready for a kernel: its arrays, and how their rows become a `Ledger`."""
+    """A funding panel prepared for a kernel: its arrays, and the conversion of their rows to a `Ledger`."""
 
     arrays: tuple[xr.DataArray, ...]
     """The rates, and for settlements their intervals; time in one chunk."""
@@ -69,7 +69,7 @@ def prepare(
     step: str | pd.Timedelta | None = None,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> PreparedPanel:
-    """Check a funding panel and what belongs to its kind; see `cumulative` for the arguments."""
+    """Check a funding panel and the options of its kind; see `cumulative` for the arguments."""
     panel = require_rate(panel, "time")
     since = hours(panel)
     if kind_of(panel) == "settled":
@@ -185,7 +185,7 @@ def _cumulative(
 
 
 def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:
-    """Return bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
+    """Return the earnings of each series [bps] over spans ``(start, end]``, given in hours since `origin`.
 
     ``amount`` [bps of notional, paid by a long] of known rows, NaN if they cover less than `min_cover` of the
     span; ``filled``, the hours in it whose rate was carried over missing samples; ``coverage``, the paid
@@ -252,7 +252,10 @@ def require_cover(min_cover: float) -> None:
 
 
 def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 1.0) -> xr.Dataset:
-    """Return `earned` over each whole period from 00:00 UTC on; NaN if a payment covers more than it."""
+    """Return `earned` over each whole period from 00:00 UTC on.
+
+    NaN if a payment covers more than the period.
+    """
     ends = _period_ends(prepared, period_hours)
     closes = hours_at(ends, prepared.origin)
     if prepared.settled:
@@ -287,12 +290,12 @@ def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.dat
 _SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
 _MEMORY_HOURS = 365.0 * 24.0
 OWN_HOURS = 14.0 * 24.0
-"""Half-life of the weight of a pair's own errors in the size of its next one."""
-_LEAST = 30  # periods of history
+"""Half-life of the weight of a pair's own errors in the size of its next error."""
+_LEAST = 30  # minimum number of periods of history
 
 
 class History(NamedTuple):
-    """A panel summed over periods, and how the regression divides them."""
+    """A panel summed over periods, with the lengths that the regression uses."""
 
     amounts: xr.DataArray
     """[bps] that a long pays over each period; ``time`` is the ends of periods."""
@@ -321,7 +324,7 @@ def summed_history(
     if np.unique(names).size < names.size:
         raise ValueError("panel must have each venue once: remove duplicates")
 
-    # 1. The amounts of each period.
+    # 1. Sum the amounts of each period.
     length = hours_of(period, "period")
     if length > 24.0:
         raise ValueError(
@@ -331,7 +334,7 @@ def summed_history(
     amounts = whole(sums_of(prepare(panel, overlap=overlap), length)["amount"], "exchange", "time")
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
 
-    # 2. The lengths of the regression in periods; decisions are at whole strides since 1970.
+    # 2. Convert the lengths of the regression to periods; decisions are at whole strides since 1970.
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
     memory = _MEMORY_HOURS / length
@@ -355,10 +358,10 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
 def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     """Return the logarithms of marks at the ends of periods [−bps: payments of a long when they rise].
 
-    For each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
+    Each series uses its newest mark that is no older than the usual step of the prices. A mark up to a minute
     after a whole hour counts at that hour, like a settlement.
     """
-    # 1. The marks of the panel's symbol.
+    # 1. Select the marks of the panel's symbol.
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
     marks = of_one_coin(marks, "prices", apart)
     if "symbol" in marks.dims and "symbol" not in amounts.dims:
@@ -371,7 +374,7 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
         require_labels(marks, "prices", "symbol", [symbol])
         marks = marks.sel(symbol=symbol, drop=True)
 
-    # 2. The newest of each at the ends of periods.
+    # 2. Find the newest mark of each series at the ends of periods.
     hours(marks, name="prices")
     marks = newest_due(marks.where(marks > 0.0))
     step = pd.Timedelta(usual_step(hours(marks, name="prices")), "h")

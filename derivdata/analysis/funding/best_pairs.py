@@ -1,4 +1,4 @@
-"""Select the pair of venues with the highest carry at each time; report past outcomes of selections."""
+"""Select the pair of venues with the highest carry at each time, and report outcomes of past selections."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, USD_UNIT
 
-_BLOCK = 16_384  # elements of one block: the running figures stay in the second-level cache
+_BLOCK = 16_384  # elements of one block, whose running values fit into the second-level cache
 
 
 class Extremes(NamedTuple):
-    """Spread between the highest and the lowest rate, and where they are."""
+    """Spread between the highest and the lowest rate, and their positions."""
 
     spread: Floats
     lowest: NDArray[np.int16]
@@ -179,12 +179,13 @@ def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.Dat
 
 
 def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
-    """Return the largest difference along the last axis and the places of its ends, ignoring NaN.
+    """Return the largest difference along the last axis and the positions of both rates, ignoring NaN.
 
-    `order` are the venues by preference among equal rates. Places are indices into the last axis, −1 without
-    a pair: fewer than two rates (the spread is NaN), or all equal.
+    `order` lists the venues by preference among equal rates. Positions are indices into the last axis. They
+    are −1 if there is no pair, because there are fewer than two rates (the spread is NaN) or all rates are
+    equal.
     """
-    # Venues first, in blocks that stay in the processor's cache.
+    # Put the venue axis first, in blocks that fit into the processor's cache.
     shape = (math.prod(rates.shape[:-2]), math.prod(rates.shape[-2:-1]))
     grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)
     result = Extremes(np.empty(shape), *np.empty((3, *shape), np.int16))
@@ -215,7 +216,7 @@ def _scan(block: Floats, order: Any, into: Extremes) -> None:
     lowest, highest, count = ranks
     scratch = np.empty_like(lowest)
     beyond = np.empty(shape, dtype=bool)
-    # The booleans seen as bytes 0 and 1: a product with a rank is then one pass without a branch.
+    # View booleans as bytes 0 and 1, so that a product with a rank is one pass without a branch.
     mask = beyond.view(np.uint8)
     for rank, venue in enumerate(order):
         rate = block[venue]
@@ -251,7 +252,7 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     The short leg earns its rate minus its fee, and the long leg pays its rate plus its fee. The best short
     and the best long are found separately. If one venue is both, one leg uses its second best.
     """
-    # 1. The best and the second best of each leg after its fee.
+    # 1. Find the best and the second-best venue of each leg after its fee.
     order = np.argsort(names, kind="stable")
     ranked = rates[..., order]
     fees = fees_8h[order]
@@ -264,13 +265,13 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     second_short = _without(earned, short, -np.inf).argmax(-1)
     second_long = _without(paid, long, np.inf).argmin(-1)
 
-    # 2. If one venue is both, the leg changes that loses less.
+    # 2. If one venue is best for both legs, use the second-best venue for the leg that loses less by it.
     clash = short == long
     change_long = _at(earned, short) - _at(paid, second_long) >= _at(earned, second_short) - _at(paid, long)
     long = np.where(clash & change_long, second_long, long)
     short = np.where(clash & ~change_long, second_short, short)
 
-    # 3. No pair with fewer than two rates, or if all are equal.
+    # 3. There is no pair with fewer than two rates, or if all rates are equal.
     count = finite.sum(axis=-1)
     spread = _at(ranked, short) - _at(ranked, long)
     no_pair = (count < 2) | ~(spread > 0.0)
@@ -282,18 +283,18 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
 
 
 def _at(values: Floats, place: NDArray[Any]) -> Floats:
-    """Return the value at a place of the last axis."""
+    """Return the value at a position of the last axis."""
     return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]
 
 
 def _without(values: Floats, place: NDArray[Any], filler: float) -> Floats:
-    """Return a copy with another value at a place of the last axis."""
+    """Return a copy with another value at a position of the last axis."""
     others = values.copy()
     np.put_along_axis(others, place[..., None], filler, axis=-1)
     return others
 
 
-_LEAST_DECISIONS = 10  # below, so few blocks are drawn that the interval is far too narrow
+_LEAST_DECISIONS = 10  # with fewer decisions, too few blocks are drawn and the interval is far too narrow
 _FIGURES = {
     "predicted_net_bps": "mean outcome after cost, as forecast at the decision",
     "predicted_low_bps": "low end of the outcome after cost, as forecast",
@@ -350,7 +351,7 @@ def pick_record(
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
 
-    # 1. The forecasts of all pairs at the decisions.
+    # 1. Forecast all pairs at the decisions.
     plan = history.plan
     last = history.amounts.sizes["time"]
     decisions = np.arange(-history.first % plan.hold, last, plan.hold)
@@ -358,7 +359,7 @@ def pick_record(
     net = forecasts["net_bps"]
     ends = [net, forecasts["net_low_bps"], forecasts["net_high_bps"]]
 
-    # 2. For another rule the spread of its means in place of the forecast.
+    # 2. For other rules, replace the forecast by the spread of the rule's means.
     if rule != "forecast":
         span = 1 if rule == "last" else plan.spans[3]
         means = figures_of(
@@ -370,7 +371,7 @@ def pick_record(
         expected = plan.hold * (short - long) - forecasts["cost_bps"]
         ends = [expected.where(net.notnull()), xr.full_like(net, np.nan), xr.full_like(net, np.nan)]
 
-    # 3. The pair with the highest value at each decision, and its outcome.
+    # 3. Select the pair with the highest value at each decision, and its outcome.
     text = labels_of(panel, "exchange").dtype
     units = {"long": text, "short": text, **dict.fromkeys(_FIGURES, BPS_UNIT), "status": FundingStatus}
     record = figures_of(
@@ -389,7 +390,7 @@ def pick_record(
 
 
 def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
-    """Return the venues and the values of the pair with the highest first value, or the reason for none."""
+    """Return venues and values of the pair with the highest first value, or the reason if there is none."""
     net, low, high, realised, cost, status, over = figures
     some = np.isfinite(net)
     at = np.argmax(np.where(some, net, -np.inf), axis=-1)[..., None]
@@ -447,9 +448,9 @@ def pick_summary(
     require_level(level)
     require_draws(resamples)
 
-    # 1. The selections that count, over decisions and the rest.
+    # 1. Select the counted selections, with decisions as first axis.
     tables = [record[name].transpose("time", ...).to_numpy() for name in names]
-    # Not "-1" for the number of columns: a record without decisions has no elements to divide by.
+    # The number of columns is explicit, because reshape cannot infer it for a record without decisions.
     predicted, low, high, realised = (
         table.reshape(len(table), math.prod(table.shape[1:])) for table in tables
     )
@@ -457,7 +458,7 @@ def pick_summary(
     if min_predicted_bps is not None:
         counted &= predicted > min_predicted_bps
 
-    # 2. Sums of each figure by decision, whose selections are drawn together.
+    # 2. Sum each value by decision, because selections of one decision are drawn together.
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)
     figures = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
     made = counted.any(axis=-1)
@@ -465,7 +466,7 @@ def pick_summary(
     sums = np.where(has_figure, figures, 0.0).sum(axis=-1)[:, made]
     number = has_figure.sum(axis=-1)[:, made]
 
-    # 3. Means and the ends of their intervals.
+    # 3. Compute means and their intervals.
     summary = xr.Dataset({"picks": int(counted.sum()), "decisions": int(made.sum())})
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum(axis=-1)

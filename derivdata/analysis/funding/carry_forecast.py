@@ -1,4 +1,4 @@
-"""Forecasts of carry for each pair, with intervals, within the caps and floors of venues; and as tables."""
+"""Carry forecasts of pairs with intervals, bounded by the caps and floors of venues, also as tables."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _DAYS = sorted({row.as_of for row in FACTS if row.fact in {*_BOUNDS, "interval_h
 def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) -> list[xr.DataArray]:
     """Return the minimum and maximum [bps] that a long pays in each period of `length` hours.
 
-    For each period the newest facts that were valid at its end; infinite if a venue publishes none, or its
-    interval is unknown.
+    Each period uses the newest facts that were valid at its end. Bounds are infinite if a venue does not
+    publish a cap or its interval is unknown.
     """
-    # 1. The day of the newest facts at each period, 0 before the first.
+    # 1. Find the day of the newest facts at each period, 0 before the first.
     times = amounts["time"].to_numpy()
     place = np.searchsorted(
         np.array(_DAYS, dtype="datetime64[D]"), times.astype("datetime64[D]"), side="right"
@@ -54,7 +54,7 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
     venues = labels_of(amounts, "exchange")
     stated = _shortest_intervals(panel)
 
-    # 2. The bounds of each symbol and venue while a day's facts were the newest.
+    # 2. Fill in the bounds of each symbol and venue for the periods of each day's facts.
     shape = (len(symbols), venues.size, times.size)
     bounds = np.stack([np.full(shape, none) for none in _BOUNDS.values()])
     for column, venue in enumerate(venues.tolist()):
@@ -85,7 +85,7 @@ def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
 
 
 def widened(amounts: Floats, floor: Floats, cap: Floats) -> tuple[Floats, Floats]:
-    """Return bounds (venue, period) that contain all that was paid so far: facts may be behind."""
+    """Return bounds (venue, period) that contain all past payments, because the facts may be outdated."""
     finite = np.isfinite(amounts)
     least = np.minimum.accumulate(np.where(finite, amounts, np.inf), axis=-1)
     most = np.maximum.accumulate(np.where(finite, amounts, -np.inf), axis=-1)
@@ -100,7 +100,7 @@ def pair_bounds(
 
 
 DECISIONS = 10
-"""Past decisions with a known outcome that a distribution needs."""
+"""Minimum number of past decisions with a known outcome for a distribution."""
 _WORTH = 8.0
 """Minimum number of independent decisions for a forecast without a status; with fewer it has little skill."""
 NET = (
@@ -146,14 +146,14 @@ def forecast_pairs(
     at: Indices,
     names: tuple[str, ...],
 ) -> tuple[Any, ...]:
-    """Return the figures of these names, of `NET`, `PARTS` and `ENDS`, and the status: (series, pair, at).
+    """Return the variables of `NET`, `PARTS` and `ENDS`, and the status: (series, pair, at).
 
     `amounts`, `floor` and `cap` (series, venue, period) are the payments of a long and the published minimum
     and maximum [bps].
     """
     results = np.empty((len(names) + 1, *amounts.shape[:-2], long.size, at.size))
     for series in np.ndindex(amounts.shape[:-2]):
-        # The regressions of a symbol are walked through time once, for all periods.
+        # The regressions of a symbol pass through time once, for all periods.
         own_levels = None if levels is None else levels[series]
         walks = walks_of(amounts[series], own_levels, plan, at, ends=ENDS[0] in names)
         counts = np.cumsum(np.isfinite(amounts[series]), axis=-1)
@@ -175,12 +175,12 @@ def _of_pairs(
     level: float,
     bounds: tuple[Floats, Floats],
 ) -> Floats:
-    """Return the figures of each pair and its status (figure, pair) at one period.
+    """Return the values of each pair and its status (variable, pair) at one period.
 
-    `walks` are of all that a pair earns, and with the intervals of its components of funding and of prices
-    alone. `known` counts the known periods of each venue, and `bounds` are of funding.
+    `walks` are of the total earnings of pairs, and with intervals also of funding and of prices separately.
+    `known` counts the known periods of each venue, and `bounds` are of funding.
     """
-    # 1. The mean of each pair, of all and of each component, NaN after too few decisions.
+    # 1. Compute the mean of each pair, in total and by component; NaN after too few decisions.
     distributions = [pair_distribution(walk, at) for walk in walks]
     total = distributions[0]
     components = walks[0].parts if len(walks[0].parts) > 1 else ()
@@ -192,7 +192,7 @@ def _of_pairs(
     for mean, is_unknown in zip(expected, has_few, strict=True):
         means.append(np.where(is_unknown, np.nan, mean[long, short]))
 
-    # 2. The published caps bound funding, and by it the total.
+    # 2. Apply the published caps to funding and thereby to the total.
     funding = min(1, len(components))
     moved = np.clip(means[funding], *bounds) - means[funding]
     means[: funding + 1] = [mean + moved for mean in means[: funding + 1]]
@@ -203,7 +203,7 @@ def _of_pairs(
         outcome = outcome_figures(means[place], scale, distribution.errors, distribution.weight, paid, level)
         ends.append(_within(bounds, paid, *outcome) if place == funding else outcome)
 
-    # 3. The outcome, and flags of the forecast.
+    # 3. Compute the outcome and the status flags.
     low, middle, high, above = ends[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
     worth = np.full(realised.shape, walks[0].worth[at])
@@ -387,7 +387,7 @@ def forecasts_at(
     ends: bool,
 ) -> xr.Dataset:
     """Return the forecasts at some periods of a history, with `ends` also the intervals of their parts."""
-    # 1. The pairs and what the kernel needs of them.
+    # 1. Prepare the pairs for the kernel.
     require_level(level)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
@@ -400,7 +400,7 @@ def forecasts_at(
     units: dict[str, Any] = dict.fromkeys(figures, BPS_UNIT)
     units |= {"probability_net_positive": "1", "decisions": "1", "status": FundingStatus}
 
-    # 2. The forecasts, with labels and descriptions.
+    # 2. Forecast, and add labels and descriptions.
     result = figures_of(
         forecast_pairs,
         *(array.drop_vars("time") for array in arrays),
@@ -448,7 +448,7 @@ _LONG_NAMES = {
 
 
 def of_what(forecast: xr.Dataset) -> str:
-    """Return the content of a forecast's outcomes for labels."""
+    """Return a description of the forecast outcomes for labels."""
     return "funding and prices" if "price_bps" in forecast else "funding only"
 
 
@@ -482,7 +482,7 @@ _APR = {"net_apr": "net_bps", "net_low_apr": "net_low_bps", "net_high_apr": "net
 
 @typed
 def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
-    """Return a forecast of carry as a table: pairs, net APR with its interval, and the chance to earn at all.
+    """Return a carry forecast as a table: pairs, net APR with its interval, and the probability of a profit.
 
     Parameters
     ----------
@@ -514,7 +514,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     >>> table.columns[:3].tolist(), len(table)
     (['symbol', 'long', 'short'], 6)
     """
-    # 1. One row per pair.
+    # 1. Make one row per pair.
     numbers = [*_APR.values(), "probability_net_positive", "cost_bps", "hold_hours", "status"]
     require_variables(forecast, "forecast", numbers)
     if "time" in forecast.dims:
@@ -528,7 +528,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     require_columns(frame, "forecast", others=("long", "short"))
     frame = frame.reset_index().rename(columns={"probability_net_positive": "chance"})
 
-    # 2. Rates of a year, and the names of the reasons.
+    # 2. Convert to annual rates, and decode the status.
     years = frame["hold_hours"] / HOURS_PER_YEAR
     for name, source in _APR.items():
         frame[name] = frame[source] / BPS / years
@@ -536,7 +536,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     columns = ["long", "short", *_APR, "chance", "net_bps", "cost_bps", "hold_hours", "status"]
     columns = [name for name in frame if name not in {*columns, *_APR.values(), "pair"}] + columns
 
-    # 3. The highest rate first; NaN comes last.
+    # 3. Sort by descending rate, NaN last.
     order = np.lexsort((frame["short"], frame["long"], -frame["net_apr"]))
     table = frame.iloc[order][columns].reset_index(drop=True)
     table.attrs = labelling.origin_attrs(forecast)

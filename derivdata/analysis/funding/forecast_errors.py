@@ -1,4 +1,4 @@
-"""Errors of past forecasts of pairs, and the distribution of outcomes that they make.
+"""Errors of past pair forecasts, and the distribution of outcomes derived from them.
 
 Arrays come from `derivdata.analysis.funding.pooled_regression`. Every value of a period depends on that
 period and earlier ones.
@@ -26,22 +26,23 @@ from derivdata.analysis.funding.pooled_regression import (
 from derivdata.support.arrays import Bools, Floats, Indices
 
 _SIZE_PENALTY = 0.02
-_SIZE_PRIOR = 0.25  # slope on each of the four causes: together 1, so that sizes grow with the rates
-_ENOUGH_ERRORS = 30  # from which the slopes of sizes are fitted, and an error's own size is trusted
-_OWN_SHARE = 0.5  # of a pair's own past errors: no size is smaller
-_RESTLESS_WEIGHT = 10.0  # decisions that its restlessness counts for, next to them
-_OWN_WEIGHT = 5.0  # decisions that the pooled size counts for, next to the pair's own recent errors
-_LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs by itself
-_FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
+# Prior slope on each of the four predictors: they add up to 1, so that sizes scale with the rates.
+_SIZE_PRIOR = 0.25
+_ENOUGH_ERRORS = 30  # minimum number of errors to fit the slopes of sizes, and to use an error's own size
+_OWN_SHARE = 0.5  # minimum size as a fraction of the pair's own past errors
+_RESTLESS_WEIGHT = 10.0  # weight of the pair's variability, in decisions
+_OWN_WEIGHT = 5.0  # weight of the pooled size relative to the pair's own recent errors, in decisions
+_LARGEST = 10.0  # limit of an error in units of its size: a larger one would move the quantiles of all pairs
+_FLOOR = 0.05  # fraction of the market's variability that keeps the logarithm of a pinned spread finite
 _MOST_ERRORS = 200_000
-_WIDEST = 20.0  # standard deviations of past outcomes that an interval of nearly all outcomes may be wide
+_WIDEST = 20.0  # maximum width of an interval, in standard deviations of past outcomes
 _OWN_OUTCOMES = 1.0
 """Effective number of own decisions that a pair needs for an interval.
 
 Outcomes that span less than a holding time overlap: their deviation is a fraction of that of independent
 ones, and intervals bounded by it contain too few outcomes.
 """
-_PINNED = 1e-12  # of the mean square: a variance below it is rounding
+_PINNED = 1e-12  # fraction of the mean square below which a variance is rounding error
 _RARE = 0.005
 _LEAST_FREEDOM = 2.0
 _FREEDOM = 0.25
@@ -53,17 +54,17 @@ class Walk(NamedTuple):
 
     parts: tuple[Means, ...]
     outcomes: Floats
-    """(venue, period) bps that a long paid over the holding time, NaN where that is not known."""
+    """(venue, period) payments of a long over the holding time [bps], NaN if unknown."""
     worth: Floats
     """(period) effective number of known decisions: see `Means`."""
     usual: Floats
     """(period) bps: standard deviation of the known outcomes of all pairs."""
     own: Floats
-    """(pair, column) bps: standard deviation of the pair's own known outcomes; NaN where too few."""
+    """(pair, column) bps: standard deviation of the pair's own known outcomes; NaN with too few."""
     columns: Indices
     """Periods of `own` and `scale`."""
     scale: Floats
-    """(pair, column) bps: size of the error to be expected."""
+    """(pair, column) bps: expected size of the error."""
     past: PastErrors
     long: Indices
     short: Indices
@@ -76,18 +77,18 @@ class Walk(NamedTuple):
 
 
 def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
-    """Add up what regressions expect of pairs, and find the sizes of the errors that this has.
+    """Sum the forecasts of regressions by pair, and estimate the sizes of their errors.
 
     `amounts` (venue, period) [bps] are the payments of a long, over all parts: the variation of a pair.
     """
-    # 1. The pairs of venues that pay at all.
+    # 1. Select the pairs of venues with payments.
     has_payments: Any = np.isfinite(amounts).any(axis=1)
     long, short = pair_places(len(amounts))
     is_pair = has_payments[long] & has_payments[short]
     long = long[is_pair]
     short = short[is_pair]
 
-    # 2. Forecasts, outcomes and errors of all components together.
+    # 2. Sum forecasts, outcomes and errors over the components.
     predicted = np.asarray(sum(component.predicted for component in components))[is_pair]
     realised = np.asarray(sum(component.realised for component in components))[is_pair]
     outcomes = np.asarray(sum(component.outcomes for component in components))
@@ -95,7 +96,7 @@ def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     missed = realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
 
-    # 3. What the sizes of later errors are measured against.
+    # 3. Compute the reference sizes for later errors.
     worth = np.min(np.stack([component.worth for component in components]), axis=0)
     usual = usual_outcome(outcomes, plan)
     own = _own_deviation(outcomes, long, short, columns, plan)
@@ -163,7 +164,7 @@ def outcome_figures(
     bottom, centre, top, above = (np.full(mean.shape, np.nan) for _ in range(4))
     for sign in np.unique(toward[np.isfinite(toward)]):
         low, middle, high = _quantiles(sign, tails, errors, weight)
-        # The outcome is above 0 where the error is above −net in units of its size.
+        # The outcome is above 0 if the error exceeds −net, in units of its size.
         chance = 1.0 - _share_below(sign, -net / size, errors, weight)
         figures = (net + size * low, net + size * middle, net + size * high, chance)
         for figure, of_sign in zip((bottom, centre, top, above), figures, strict=True):
@@ -172,13 +173,14 @@ def outcome_figures(
 
 
 def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> Floats:
-    """Return quantiles of sorted errors: as they are, reversed, or for 0 half of each."""
+    """Return quantiles of sorted errors: unchanged for sign 1, reversed for −1, and half of each for 0."""
     if sign > 0.0:
         return np.asarray(np.interp(shares, weight, errors))
     if sign < 0.0:
         return np.asarray(-np.interp(1.0 - shares, weight, errors))
-    grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")  # which merges sorted arrays
-    # The weight below rises along the grid: it is computed only where the search looks.
+    # A stable sort merges two sorted arrays.
+    grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")
+    # The weight increases along the grid, so a binary search evaluates it only where needed.
     first = np.zeros(shares.shape, dtype=np.intp)
     last = np.full(shares.shape, max(grid.size - 1, 0))
     while (last - first > 1).any():
@@ -192,7 +194,7 @@ def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> F
 
 
 def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) -> Floats:
-    """Return the weight of errors below some values: as they are, reversed, or for 0 half of each."""
+    """Return the weight of errors below some values: unchanged, reversed, or half of each for 0."""
     if sign > 0.0:
         return np.asarray(np.interp(values, errors, weight, left=0.0, right=1.0))
     if sign < 0.0:
@@ -203,21 +205,21 @@ def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) ->
 
 
 class _Sizes(NamedTuple):
-    """Sizes of errors as a log-linear function of causes, fitted at each column to the errors known there."""
+    """Sizes of errors as a log-linear function of predictors, fitted at each column to known errors."""
 
     logs: Floats
-    """(cause, pair, column)."""
+    """(predictor, pair, column)."""
     level: Floats
     slopes: Floats
-    """(column, cause)."""
+    """(column, predictor)."""
     number: Floats
     """Weight of the errors in each column's fit."""
     low: Floats
     high: Floats
-    """(column, cause): range of the causes of these errors."""
+    """(column, predictor): range of the predictors of these errors."""
 
     def made(self, column: int, of: Indices) -> Floats:
-        """Return the sizes (pair, of) that one column's fit gives the causes at some columns."""
+        """Return the sizes (pair, of) that the fit of one column gives for the predictors at some columns."""
         bounds = (bound[column][:, None, None] for bound in (self.low, self.high))
         inside = np.clip(self.logs[:, :, of], *bounds)
         return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], inside)))
@@ -254,7 +256,8 @@ class PastErrors:
         columns: Indices,
         plan: Plan,
     ) -> None:
-        # Columns without an error are periods that only needed a forecast: they would push others out.
+        # Columns without an error are periods that needed only a forecast. They must not displace columns
+        # with errors.
         self._with_errors = np.flatnonzero(np.isfinite(missed).any(axis=0))
         self._periods = columns[self._with_errors]
         self._doubtful = sizes.number[self._with_errors] < _ENOUGH_ERRORS
@@ -277,12 +280,12 @@ class PastErrors:
         self._column: NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
     def known_at(self, at: int) -> tuple[Floats, Floats, int]:
-        """Return the errors known at a period in order, the weight up to each, and how many decisions.
+        """Return the sorted errors known at a period, the weight up to each, and the number of decisions.
 
-        Errors are in units of the size that was expected of them. Where that rested on too few errors, it is
-        the size that the regression gives now: a size made of one lucky error would make a quantile of it.
+        Errors are in units of their expected size. If that size was based on too few errors, the size by the
+        current regression is used, because a size from one lucky error would distort the quantiles.
         """
-        # 1. The decisions whose outcome is known, at most so many of the newest.
+        # 1. Select the newest decisions with a known outcome, up to a maximum number.
         end = int(np.searchsorted(self._periods, at - self._plan.hold, side="right"))
         start = max(0, end - self._most)
         if end < self._end:
@@ -296,7 +299,7 @@ class PastErrors:
         self._start = start
         self._end = end
 
-        # 2. Errors of provisional size are sized and merged again each time.
+        # 2. Recompute and merge the errors whose size is provisional.
         errors = self._errors
         weights = self._weights
         unsettled = start + np.flatnonzero(self._doubtful[start:end])
@@ -305,7 +308,8 @@ class PastErrors:
             size = self._sizes.made(now, self._with_errors[unsettled])
             errors, weights = _merged((errors, weights), self._weighted(unsettled, size)[:2])
 
-        # 3. The weight up to the middle of each error: seen from above, the distribution is the same.
+        # 3. Compute the weight up to the middle of each error, so that the distribution is symmetric under
+        # reversal.
         up_to = np.cumsum(weights)
         total = float(up_to[-1]) if up_to.size else 0.0
         up_to -= 0.5 * weights
@@ -327,7 +331,7 @@ class PastErrors:
         An error counts in the direction of the forecast. Without a direction, half of it counts in each, so
         that the order of venues in the panel does not matter.
         """
-        # 1. The errors in units of their size, and the weight of each.
+        # 1. Divide the errors by their size, and compute their weights.
         columns = self._with_errors[places]
         errors = np.clip(self._missed[:, columns] / size, -_LARGEST, _LARGEST)
         finite = np.isfinite(errors)
@@ -336,7 +340,7 @@ class PastErrors:
         weights = np.broadcast_to(fresh, errors.shape)[finite]
         column = np.broadcast_to(places.astype(np.int32), errors.shape)[finite]
 
-        # 2. Each as it is and reversed, by the direction of its forecast.
+        # 2. Count each error unchanged or reversed, by the direction of its forecast.
         errors = np.concatenate([errors[finite], -errors[finite]])
         weights = np.concatenate([weights * 0.5 * (1.0 + toward), weights * 0.5 * (1.0 - toward)])
         column = np.concatenate([column, column])
@@ -357,7 +361,8 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
     earned = outcomes[short] - outcomes[long]
     finite = np.isfinite(earned)
     first = np.argmax(finite, axis=1)
-    # About the first known outcome: squares of a level that is large against its moves would cancel.
+    # Subtract the first known outcome, because squares of a level that is large relative to its moves would
+    # cancel.
     centred = np.where(finite, earned - earned[np.arange(long.size), first][:, None], 0.0)
     count = np.zeros(long.size)
     total = np.zeros(long.size)
@@ -404,7 +409,7 @@ def _scales(
     observed range, and the pair's own recent errors take precedence. So few errors cannot give an arbitrarily
     wide interval.
     """
-    # 1. The causes and the errors, as logarithms.
+    # 1. Take logarithms of the predictors and the errors.
     week, lasting = plan.spans[-2:]
     away = np.abs(spread - trailing_mean(spread, week, 1.0))
     recent = np.sqrt(plan.hold) * trailing_mean(away, week, 1.0)[:, columns]
@@ -417,7 +422,7 @@ def _scales(
     missing = np.log(np.abs(missed) + floor)
     finite = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
 
-    # 2. The regression at each column, from the errors known there.
+    # 2. Fit the regression at each column to the errors known there.
     logs_known = np.where(finite, np.concatenate([logs, missing[None]]), 0.0)
     summands = np.concatenate([finite[None].astype(np.float64), logs_known])
     sums = remembered(np.moveaxis(np.einsum("kpc,lpc->klc", summands, summands), -1, 0), columns, plan)
@@ -430,21 +435,22 @@ def _scales(
     slopes = np.where((number >= _ENOUGH_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
     level = np.where(number > 0.0, mean[:, 0, -1] - (slopes * mean[:, 0, :-1]).sum(axis=1), 0.0)
 
-    # 3. The sizes that it gives within the range of its causes.
+    # 3. Compute sizes within the range of the predictors.
     low, high = _seen(np.where(finite, logs, np.nan), columns, plan)
     sizes = _Sizes(logs, level, slopes, number, low, high)
     inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
     pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
 
-    # 4. Prior: the usual error times the pair's relative variation, for pairs with few errors.
+    # 4. Use a prior for pairs with few errors: the usual error times the pair's relative variation.
     restless = np.exp(mean[:, 0, -1] + 0.5 * (logs[:2] - mean[:, 0, :2].T[:, None]).sum(axis=0))
     restless = np.where(number > 0.0, np.maximum(restless, pooled), pooled)
     return _own_first(pooled, restless, missed, columns, plan), sizes
 
 
 def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
-    """Return the minimum and maximum of each cause (column, cause) among the errors known at each column."""
-    latest = np.searchsorted(columns, columns - plan.hold, side="right")  # errors before this place are known
+    """Return the range of each predictor (column, predictor) over the errors known at each column."""
+    # Errors before this position are known.
+    latest = np.searchsorted(columns, columns - plan.hold, side="right")
     ends = []
     for sign in (1.0, -1.0):
         least = np.nanmin(np.append(sign * logs, np.full((len(logs), 1, logs.shape[2]), np.inf), 1), axis=1)
@@ -462,7 +468,7 @@ def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indice
     (in logarithms), all of it for a new pair. Never below half of the usual (geometric mean) error of the
     pair itself.
     """
-    # 1. Squared errors in units of their pooled size, recent ones and all.
+    # 1. Average squared errors in units of their pooled size, recent ones and all.
     finite = np.isfinite(missed) & np.isfinite(pooled)
     squares = np.where(finite, missed / np.where(finite, pooled, 1.0), 0.0) ** 2
     ratios = np.stack([finite.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1).swapaxes(0, 1)
@@ -470,12 +476,12 @@ def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indice
     lasting = remembered(ratios.sum(axis=1), columns, plan)[:, None]
     usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), TINY)
 
-    # 2. The factor of the pair's own errors, and the excess of a pair that varies more than the pool.
+    # 2. Compute the factor of the pair's own errors, and the excess of pairs that vary more than the pool.
     factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
     new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
     moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
 
-    # 3. The floor: half of the pair's geometric mean error.
+    # 3. Apply the floor: half of the pair's geometric mean error.
     sizes = np.where(finite, np.log(np.abs(np.where(finite, missed, 1.0)) + TINY), 0.0)
     own = remembered(np.stack([ratios[..., 0], sizes.T], axis=-1), columns, plan)
     least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)

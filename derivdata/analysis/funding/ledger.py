@@ -27,14 +27,14 @@ from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT, convert
 
 LATE = 1.5
-"""Intervals without a settlement after which one is missing: halfway to the second."""
+"""Number of intervals without a settlement after which one counts as missing."""
 _ROUNDING = 1e-6  # hours
-_PUNCTUAL = 1 / 60  # hours before its due time from which a settlement that is not there counts as missing
-_INCOMPLETE = float(np.nextafter(1.0, 0.0))  # the most coverage that a span with something missing can have
+_PUNCTUAL = 1 / 60  # hours before the due time from which an absent settlement counts as missing
+_INCOMPLETE = float(np.nextafter(1.0, 0.0))  # maximum coverage of a span with a missing part
 
 
 class Ledger(NamedTuple):
-    """Rows of amounts; 0 in a row that pays nothing, never because something is unknown."""
+    """Rows of amounts. An amount of 0 means that the row does not pay; unknown amounts are never 0."""
 
     amount: Floats
     """Bps of notional that the row adds."""
@@ -71,7 +71,7 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     A settlement whose interval is not known is missing. So is the time before a settlement's own interval if
     it is more than half an interval, of the settlement or of the one before where that is shorter.
     """
-    # 1. The hours that each settlement covers, and the gap before it.
+    # 1. Compute the hours that each settlement covers, and the gap before it.
     there = np.isfinite(rates)
     has_interval = there & (interval > 0.0) & np.isfinite(interval)
     covered = np.where(has_interval, interval, 0.0)
@@ -79,7 +79,7 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
     before = np.take_along_axis(covered, np.maximum(earlier, 0), axis=-1)
 
-    # 2. Missing time: the gap beyond the interval, or the whole gap if the interval is unknown.
+    # 2. Compute missing hours: the gap beyond the interval, or the whole gap if the interval is unknown.
     step = np.where(before > 0.0, np.minimum(before, covered), covered)
     late = has_interval & (gap - covered > (LATE - 1.0) * step)
     started = last_valid(has_interval) >= 0
@@ -115,14 +115,15 @@ def earned_between(
 
 
 def _added(values: Floats, first: Indices, last: Indices) -> Floats:
-    # Not as a difference of running sums: equal payments must stay equal to the last bit.
+    # Sum directly instead of subtracting running sums, so that equal payments give equal results to the last
+    # bit.
     padded = np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
     bounds = np.stack([first, last], axis=-1).ravel()
     return np.where(last > first, np.add.reduceat(padded, bounds, axis=-1)[..., ::2], 0.0)
 
 
 def _integral(values: Floats, covered: Floats, since: Floats, starts: Floats, ends: Floats) -> Floats:
-    """Return integrals over spans: whole rows, less the head of the first, plus that of the last."""
+    """Return integrals over spans: whole rows, minus the head of the first, plus the head of the last."""
     first = np.maximum(np.searchsorted(since, starts, side="right") - 1, 0)
     last = np.maximum(np.searchsorted(since, ends, side="right") - 1, 0)
 
@@ -143,13 +144,13 @@ class _Place(NamedTuple):
     after: Indices
     """The first settlement after it, the number of rows for none."""
     missing: Floats
-    """Hours missing by then, including a gap that ended before the next settlement's interval."""
+    """Missing hours up to this time, including a gap that ended before the next settlement's interval."""
     reached: Floats
-    """Hours missing by the next settlement."""
+    """Missing hours up to the next settlement."""
 
 
 def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
-    # 1. The settlements before and after each time.
+    # 1. Find the settlements before and after each time.
     index = np.searchsorted(since, instants, side="right")
     size = since.size
     paid = ledger.covered > 0.0
@@ -160,7 +161,7 @@ def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
     none = np.full((*following.shape[:-1], 1), size)
     after = np.concatenate([following, none], axis=-1)[..., index]
 
-    # 2. The hours missing by then; a gap ends where the next settlement's interval starts.
+    # 2. Count the missing hours up to each time; a gap ends where the next settlement's interval starts.
     at = np.minimum(after, size - 1)
     opens = since[at] - np.take_along_axis(ledger.covered, at, axis=-1)
     reached = np.take_along_axis(missing, np.minimum(after + 1, size), axis=-1)
@@ -177,7 +178,7 @@ def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) 
     end no settlement is overdue: either the next one is not due yet (`waiting`), or it came and no gap
     precedes it (`unbroken`).
     """
-    # 1. The conditions (a) to (c).
+    # 1. Test the conditions (a) to (c).
     opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]
     begins = since[opening] - np.take_along_axis(ledger.covered, opening, axis=-1)
     start = _place(ledger, since, starts)
@@ -188,7 +189,7 @@ def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) 
     unbroken = (end.after < since.size) & (end.reached == end.missing)
     inside = (starts >= begins - _ROUNDING) & (start.missing == end.missing)
 
-    # 2. The hours missing at both ends of the span.
+    # 2. Count the missing hours at both ends of the span.
     interval = np.where(end.before >= 0, np.take_along_axis(ledger.covered, at, axis=-1), 0.0)
     overdue = np.floor((ends - since[at] + _PUNCTUAL) / np.where(interval > 0.0, interval, np.inf)) * interval
     tail = np.where(waiting | unbroken, 0.0, overdue)
@@ -206,7 +207,7 @@ def _shifted(rows: Indices) -> Indices:
     return np.concatenate([before, rows[..., :-1]], axis=-1)
 
 
-_TOLERANCE = 0.05  # of an interval: stamps are late by milliseconds to minutes
+_TOLERANCE = 0.05  # fraction of an interval, because timestamps are late by milliseconds to minutes
 _GRACE = 1 / 60  # hours after the due time until which a payment may be missing in the table
 
 
@@ -285,7 +286,7 @@ def _infer(
             continue
         gaps = np.diff(since[rows])
 
-        # 1. Rows known at each time: an interval counts from the gap that confirms it.
+        # 1. Without backdating, an interval applies from the gap that confirms it.
         if not backdate:
             current, first = _believed(gaps, candidates, confirm)
             multiples = _multiples(gaps, current)
@@ -295,7 +296,7 @@ def _infer(
             missing[series][rows[1:]] = np.maximum(multiples - 1, 0)
             continue
 
-        # 2. Backdated: as an archive assigns intervals.
+        # 2. With backdating, assign intervals as an archive does.
         before_each = np.append(np.nan, _snapped(gaps, candidates))
         assigned = intervals_of_gaps(before_each, candidates=candidates.tolist(), confirm=confirm)
         interval[series][rows] = assigned
@@ -303,7 +304,8 @@ def _infer(
         first = assigned_rows[1:][assigned[assigned_rows[1:]] != assigned[assigned_rows[:-1]]]
         changed[series][rows[first]] = True
 
-        # 3. Payments missing before each; before the first of a new interval also those of the old one.
+        # 3. Count missing payments before each row; before the first row of a new interval also those of the
+        # old one.
         missing[series][rows[1:]] = np.maximum(_multiples(gaps, assigned[1:]) - 1, 0)
         for place in first[first > 0].tolist():
             before = assigned[place - 1]
@@ -340,8 +342,8 @@ def _believed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, B
 def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
     """Return the number of intervals in each gap, 0 if it is not a multiple.
 
-    A settlement that is late by less than half an interval ends one interval, and so does the next if its
-    gap is shorter by as much.
+    If a settlement is late by less than half an interval, its gap and the shorter one after it count as one
+    interval each.
     """
     ratio = np.where(np.isfinite(interval), gaps / interval, 0.0)
     count = np.rint(ratio)
@@ -401,7 +403,7 @@ def next_settlements(
     """
     require_columns(settlements, "settlements", ("interval_hours",), others=("symbol", "exchange", "time"))
 
-    # 1. The last payment of each pair, and the next one by its interval.
+    # 1. Find the last payment of each pair, and compute the next one from its interval.
     now = instant(at, "at")
     due = pd.DatetimeIndex(scheduled(naive_utc(settlements["time"]).to_numpy())).tz_localize("UTC")
     rows = settlements.assign(time=due.as_unit("us"), row=np.arange(len(settlements)))
@@ -411,14 +413,14 @@ def next_settlements(
     for row in last.itertuples():
         by_pair[str(row.symbol), str(row.exchange)] = _after(row.time, float(row.interval_hours), now)
 
-    # 2. Pairs without payments in the table: of the requested names, or of those in the table.
+    # 2. Add pairs without payments in the table, for the requested names or those in the table.
     if symbols is not None or venues is not None:
         named = sorted({symbol for symbol, _ in by_pair}) if symbols is None else symbols
         listed = sorted({exchange for _, exchange in by_pair}) if venues is None else venues
         for pair in itertools.product(named, listed):
             by_pair.setdefault(pair, _assumed(*pair, now))
 
-    # 3. The table, the next payment first.
+    # 3. Sort by the time of the next payment.
     rows_of_pairs = [
         {"symbol": symbol, "exchange": exchange, **payment} for (symbol, exchange), payment in by_pair.items()
     ]

@@ -1,7 +1,7 @@
-"""Pairs of venues: their index, and cost and payments of positions, also of spot legs and inverse contracts.
+"""Pairs of venues: index, costs and payments of positions, including spot legs and inverse contracts.
 
-The formulas of coin-settled legs are in `derivdata.analysis.backtest.book`: the coins of a leg stay
-until the exit and are valued at their price then.
+The formulas of coin-settled legs are in `derivdata.analysis.backtest.book`: the coins of a leg are kept until
+the exit and valued at the exit price.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def earned_by_legs(
 
     `rates` and `interval` are of `derivdata.analysis.settlements.due_settlements`.
     """
-    # 1. The marks at the start, the end and each payment.
+    # 1. Read the marks at the start, the end and each payment.
     rates = with_symbol(rates)
     interval = with_symbol(interval)
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
@@ -93,7 +93,7 @@ def earned_by_legs(
     symbols = [str(symbol) for symbol in rates["symbol"].to_numpy()]
     require_labels(marks, "prices", "symbol", [*symbols, *(leg.settle for leg in legs if leg.settle)])
 
-    # 2. Each leg in its settlement coin, and at the last price of that coin.
+    # 2. Compute each leg in its settlement coin, and in USD at the last price of that coin.
     result = xr.Dataset(coords={"symbol": symbols})
     for leg, unit in itertools.product(legs, (("coin", "coin"), ("usd", USD_UNIT))):
         values = np.full(len(symbols), np.nan)
@@ -142,7 +142,7 @@ def _of_leg(
 
 OWNED = "spot"
 BORROWED = "borrowed"
-"""Venues whose legs are coins: those of the first are bought, those of the second borrowed and sold."""
+"""Names of venues whose legs are coins: the first are bought, the second are borrowed and sold."""
 
 
 @typed
@@ -154,7 +154,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     panel
         Funding rates [bps/8h], dims ``exchange`` and ``time``, others allowed.
     borrow_apr
-        What borrowed coins cost [fraction per year].
+        Cost of borrowed coins [fraction per year].
 
     Returns
     -------
@@ -277,7 +277,7 @@ def realised_carry(
     require_venues(panel, long=long, short=short)
     require_cover(min_cover)
 
-    # 1. The payments of both legs within the span.
+    # 1. Sum the payments of both legs within the span.
     cost = float(pair_costs(fee_bps, [long, short])[0, 1])
     prepared = prepare(panel, overlap=overlap)
     stamps = [naive_utc(stamp).to_datetime64() for stamp in (opened, closed)]
@@ -286,7 +286,7 @@ def realised_carry(
     rates = prepared.arrays[0]
     inside = rates.where((rates["time"] > stamps[0]) & (rates["time"] <= stamps[1])).count("time")
 
-    # 2. The sums of the pair: a long pays what the rate says, a short receives it.
+    # 2. Sum the pair: a long pays the rate, and a short receives it.
     amount = carry["amount"]
     venues = {"long": long, "short": short}
     received = {
@@ -303,12 +303,12 @@ def realised_carry(
     result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
     result["status"].attrs = flag_attrs(FundingStatus)
 
-    # 3. With prices also the price P&L and the fees, in USD and in each leg's settlement coin.
+    # 3. With prices, add price P&L and fees, in USD and in each leg's settlement coin.
     if prices is not None:
         due = prepared.arrays
         in_coin = _settled_in_coin(due[0], due[1], prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
         for leg in venues:
-            is_known = result[f"{leg}_bps"].notnull()  # too few payments leave both unknown
+            is_known = result[f"{leg}_bps"].notnull()  # with too few payments both are unknown
             for name in (f"{leg}_coin", f"{leg}_usd"):
                 in_coin[name] = in_coin[name].where(is_known)
         in_coin["net_usd"] = (in_coin["long_usd"] + in_coin["short_usd"]).assign_attrs(units=USD_UNIT)
@@ -383,7 +383,7 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
 
 
 def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
-    # 1. The part of the order that each distance adds, and how far into it the order reaches.
+    # 1. Compute the part of the order that each distance band fills, and how far the order reaches into it.
     size = np.asarray(size, dtype=np.float64)[..., None]
     outer = np.minimum(depth, size)
     inner = np.concatenate([np.zeros_like(outer[..., :1]), np.minimum(depth[..., :-1], size)], axis=-1)
@@ -391,7 +391,7 @@ def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
     width = np.diff(distance, prepend=0.0)
     share = np.where(depth > previous, (outer - previous) / (depth - previous), 0.0)
 
-    # 2. Each part at the middle of the distances that it takes.
+    # 2. Price each part at the middle of the distances that it uses.
     filled = np.maximum(outer - inner, 0.0)
     near = distance - width
     cost = (filled * (near + 0.5 * width * np.clip(share, 0.0, 1.0))).sum(axis=-1) / size[..., 0]
@@ -453,7 +453,7 @@ class PairIndex(xr.Index):
         return type(self)({leg: venues[places] for leg, venues in self.legs.items()}, self.dim)
 
     def sel(self, labels: dict[Any, Any], **_: Any) -> IndexSelResult:
-        """Return the place of a pair, or the places of all pairs with one leg or one of several legs."""
+        """Return the position of a pair, or the positions of all pairs with one of the given legs."""
         chosen = np.ones(len(self._pairs()), dtype=bool)
         for leg, label in labels.items():
             if isinstance(label, slice):
@@ -477,7 +477,7 @@ class PairIndex(xr.Index):
         return type(self)({leg: joined.get_level_values(leg) for leg in self.legs}, self.dim)
 
     def reindex_like(self, other: PairIndex) -> dict[Hashable, Any]:
-        """Return where the pairs of another index are in this one, −1 for a pair that is not in it."""
+        """Return the positions of another index's pairs in this one, −1 for a missing pair."""
         return {self.dim: self._pairs().get_indexer(other._pairs())}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Persistence of a rate or a spread: half-life of its return to the mean, and when a pair has paid its cost.
+"""Persistence of a rate or a spread: half-life of mean reversion, and break-even time of a pair.
 
 A component model separates noise from the persistent part. Noise lowers the autocorrelation from lag 0 to
 lag 1 and not from one later lag to the next, so the lags from 1 on identify φ. The interval is simulated: a φ
@@ -48,14 +48,14 @@ from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, REFERENCE_HOURS, con
 _LAGS = 8
 _POINTS = 24
 _SHORTEST = 0.3  # steps
-_ATOM = 0.03  # share of values at an extreme from which it is a floor or a cap
+_ATOM = 0.03  # minimum share of values at an extreme for it to count as a floor or cap
 _PINNED = 0.1  # minimum share of values at a level in between for it to count as pinned
 _WIDER = 0.5
-"""Fraction of the nominal tails: the noise is fitted to the data's first autocorrelation, which makes the
-simulations too similar if that is high by chance. With full tails a nominal 90 % covers 77 to 85 % at a
-half-life of a thirtieth of the data; see the table in docs/methods/carry.md.
+"""Fraction of the nominal tails that is used. The noise is fitted to the data's first autocorrelation, so
+simulations are too similar to the data if that is high by chance. With full tails a nominal 90 % covers 77 to
+85 % at a half-life of a thirtieth of the data; see the table in docs/methods/carry.md.
 """
-_ALTERNATES = 3.0  # standard errors by which a first autocorrelation is below zero
+_ALTERNATES = 3.0  # standard errors below zero from which a first autocorrelation counts as negative
 _LARGEST = 0.999
 _TINY = 1e-300
 _NODES = 4000
@@ -64,7 +64,7 @@ _BLOCK = 4_000_000  # simulated values per batch
 
 
 class PersistentPart(NamedTuple):
-    """Half-life [steps] of what decays slowest, and how much of the variance that is."""
+    """Half-life [steps] of the slowest component, and its share of the variance."""
 
     half_life: float
     """Median-unbiased; 0 if everything decays within a third of a step, inf if nothing decays; 0 with NaN
@@ -85,7 +85,7 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     wide intervals rather than wrong ones, because the moments themselves are tested instead of an estimate
     (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """
-    # 1. The statistic of the data at each half-life of a grid.
+    # 1. Compute the statistic of the data at each half-life of a grid.
     finite = np.isfinite(series)
     lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(finite.sum()), 2)), _POINTS))
     phis = 0.5 ** (1.0 / lives)
@@ -93,10 +93,10 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     observed = _statistics(own, phis[:, None])[:, 0]
     first = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY))
     atoms = _atoms(series[finite])
-    if first < -_ALTERNATES / np.sqrt(finite.sum()):  # no share of any persistent part makes it negative
+    if first < -_ALTERNATES / np.sqrt(finite.sum()):  # a persistent part of any share cannot make it negative
         return PersistentPart(0.0, np.nan, np.nan, 0.0)
 
-    # 2. Quantiles of the statistic of simulated series with that half-life.
+    # 2. Compute quantiles of the statistic for simulated series with this half-life.
     tail = 0.5 * _WIDER * (1.0 - level)
     uncut = _uncut(first, atoms)
     ends = np.empty((3, _POINTS))
@@ -108,7 +108,7 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
         statistics = _statistics(_autocovariances(simulated, finite, slots), phis[block, None])
         ends[:, block] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
 
-    # 3. The half-lives at which the data's statistic is the median and the ends.
+    # 3. Find the half-lives at which the data's statistic equals the median and the interval ends.
     high, half_life, low = (_crossing(lives, observed - end) for end in ends)
     share = 0.0
     if half_life > 0.0:
@@ -160,7 +160,7 @@ def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) ->
     theta = _moving_average(phi, first)[:, None]
     slope = phi[:, None]
     noise = rng.standard_normal((size + 1, samples))
-    # The start has its own shock once, and older ones with the remaining stationary variance.
+    # The first value is one shock of its own plus older shocks with the remaining stationary variance.
     left = (1.0 + 2.0 * slope * theta + theta**2) / (1.0 - slope**2) - 1.0
     value = noise[0] + np.sqrt(np.maximum(left, 0.0)) * rng.standard_normal(samples)
     result = np.empty((size, phi.size, samples))
@@ -171,7 +171,7 @@ def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) ->
 
 
 class _Atoms(NamedTuple):
-    """Shares of values at the lowest and the highest; at a level between them, and below that one."""
+    """Shares of values at the minimum, at the maximum, at a level between them, and below that level."""
 
     low: float
     high: float
@@ -191,7 +191,7 @@ def _atoms(values: Floats) -> _Atoms:
     inner = runs[place] / ordered.size
     below = edges[place] / ordered.size
     pinned = inner > _PINNED and 0 < place < runs.size - 1
-    # A share that chance explains is not an atom.
+    # small shares may be chance and do not count
     return _Atoms(low * (low > _ATOM), high * (high > _ATOM), inner * pinned, below)
 
 
@@ -238,9 +238,9 @@ def _crossing(lives: Floats, apart: Floats) -> float:
 
 _LEAST = 30
 _USUAL_LEVEL = 0.9
-_TOLERANCE = 0.05  # of a step
+_TOLERANCE = 0.05  # fraction of a step
 _MINUTE = 1 / 60
-_MOST = 10_000_000  # steps of one series
+_MOST = 10_000_000  # maximum number of steps of one series
 
 _UNITS = {
     "half_life_hours": HOUR_UNIT,
@@ -335,7 +335,7 @@ def half_life(
     require_draws(resamples, least=99)
     since = hours(panel)
     settled = kind_of(panel) == "settled"
-    step = np.nan if settled else 8.0  # of settlements the commonest gap of each series
+    step = np.nan if settled else 8.0  # settlements use the most frequent gap of each series
     if period is not None:
         step = hours_of(period, "period")
     if not settled:
@@ -371,7 +371,7 @@ def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
 
 def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> tuple[float, ...]:
     """Return the parameters of the persistent part; this model has no noise variance."""
-    # The weekly cycle with ten weeks of data, else the daily cycle with ten days.
+    # Remove the weekly cycle with ten weeks of data or more, otherwise the daily cycle with ten days or more.
     slots = 1
     for length in (24.0, 168.0):
         steps = round(length / step)
@@ -413,8 +413,8 @@ def _fit_squares(series: Floats) -> _Fit:
     x = series[:-1][both]
     y = series[1:][both]
     n = int(both.sum())
-    # Both sides about their own means: with a level that is large against its moves (a rate at its floor),
-    # products with the level itself would leave nothing but rounding of the slope.
+    # Subtract the means of both sides first. If the level is large relative to its moves (a rate at its
+    # floor), products with the level would lose the slope to rounding.
     if n < 3:
         return _Fit(n, *[np.nan] * 3)
     around = x - x.mean()
@@ -528,7 +528,7 @@ def breakeven(
     panel = require_rate(panel, "exchange", "time")
     require_venues(panel, long=long, short=short)
 
-    # 1. The cost, and the spread of each period.
+    # 1. Compute the cost, and the spread of each period.
     cost = pair_costs(fee_bps, [long, short])[0, 1]
     slipped = _slipped(depth_usd, size_usd, long, short)
     sums = period_sums(panel.sel(exchange=[long, short]), period, overlap=overlap)["funding_bps"]
@@ -536,10 +536,10 @@ def breakeven(
     hours = hours_of(period, "period")
     spread = convert(earned, "bps", "bps_8h", hours=hours).assign_attrs(units=RATE_UNIT, kind="settled")
 
-    # 2. The persistent part of the last spread, and how long it takes to pay the cost.
+    # 2. Estimate the persistent part of the last spread, and the time in which it pays the cost.
     life = half_life(spread, period=period, resamples=199)
     last = spread.isel(time=-1, drop=True)
-    pinned = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0  # stays where it is
+    pinned = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0  # constant spread
     mean = life["mean_bps_8h"].where(~pinned, last)
     lasts = life["half_life_hours"].where(~pinned, np.inf)
     start = mean + life["persistent_share"].where(~pinned, 1.0) * (last - mean)
@@ -560,7 +560,7 @@ def breakeven(
     for name, (values, unit) in figures.items():
         result[name] = values.drop_attrs(deep=False).assign_attrs(units=unit)
 
-    # 3. Reasons for NaN and infinity.
+    # 3. Add the reasons for NaN and infinity.
     status = life["status"].astype(np.int32) | last.isnull() * np.int32(FundingStatus.GAP)
     status = status | np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
     status = status | slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
@@ -587,7 +587,7 @@ def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: s
 def reverting_carry(spread: Any, mean: Any, half_life: Any, hold: Any) -> Floats:
     """Carry [bps] expected over `hold` hours of a spread [bps/8h] that decays to its mean; plain numpy.
 
-    A half-life of 0 starts at the mean, one of inf stays where it is.
+    With a half-life of 0 the spread starts at the mean; with inf it stays constant.
     """
     spread, mean, half_life, hold = np.broadcast_arrays(spread, mean, half_life, hold)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -619,7 +619,8 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
 
 def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> tuple[Floats, Floats, Any]:
     """Return the hours between which the carry first exceeds the cost, and whether it ever does."""
-    # 1. Where the carry turns, and bounds by the mean alone and by the decaying spread alone.
+    # 1. Find the turning point of the carry, and bounds from the mean and from the decaying spread
+    # separately.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scale = half_life / np.log(2.0)
         away = spread - mean
@@ -628,7 +629,7 @@ def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> t
         by_spread = -scale * np.log1p(-REFERENCE_HOURS * cost / (spread * scale))
         steady = REFERENCE_HOURS * cost / spread
 
-    # 2. The tightest of them; a spread that does not move pays evenly.
+    # 2. Use the tightest bound. A constant spread pays evenly.
     still = np.isinf(half_life) | (away == 0.0)
     low = np.where((mean > 0.0) & (spread < 0.0) & ~still, turn, 0.0)
     # A mean at or above 0 only adds to the earnings of the spread while it decays to 0.

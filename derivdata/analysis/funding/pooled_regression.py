@@ -1,4 +1,4 @@
-"""Pooled regression of the next earnings of pairs on their recent ones, walked forward through time.
+"""Walk-forward pooled regression of the next earnings of pairs on their recent earnings.
 
 Every value of a period depends on that period and earlier ones: an outcome is used once its holding time is
 over. Arrays are ``(venue, period)``, in bps that a long pays over each period; pairs are those of
@@ -14,22 +14,23 @@ import numpy as np
 from derivdata.analysis.funding.rolling import sliding
 from derivdata.support.arrays import Bools, Floats, Indices
 
-_PENALTY = 0.1  # of the mean diagonal of the normal equations
-_PRIOR = 0.5  # prior share of the trailing means that is earned, before any outcome is known
-_SCEPTICAL = 2.0  # decisions in favour of zero carry: a slope of few outcomes is mostly luck
+_PENALTY = 0.1  # penalty as a fraction of the mean diagonal of the normal equations
+_PRIOR = 0.5  # prior fraction of the trailing means that is earned, used before an outcome is known
+_SCEPTICAL = 2.0  # weight of zero carry in decisions, because a slope from few outcomes is mostly chance
 
 _BORNE = 8.0
-"""Independent decisions times the root of the number of pairs from which on a forecast may be as large as the
-usual outcome: with one pair and two weeks, the largest fitted value is luck.
+"""Independent decisions times the root of the number of pairs, from which a forecast may be as large as the
+usual outcome. With one pair and two weeks, the largest fitted value is chance.
 """
 
-_TRUSTED = 8.0  # decisions for which forecasts of a size count next to their outcomes
-_GRID_STEPS = 2  # an octave
+_TRUSTED = 8.0  # weight of the forecasts of a size relative to their outcomes, in decisions
+_GRID_STEPS = 2  # steps per octave
 _GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
-"""Sizes of forecasts [bps] that are distinguished."""
+"""Grid of forecast sizes [bps]."""
 
 _GROUPS = np.append(np.arange(1, 10) / 10.0, [0.97, 0.99, 0.997])
-"""Shares of past forecasts below each group of sizes: the few largest are the traded ones."""
+"""Quantiles of past forecasts that bound the groups of sizes. The top is finer, because the largest forecasts
+are the ones that are traded."""
 
 TINY = 1e-9  # bps
 _COVER = 0.9
@@ -42,36 +43,36 @@ class Plan(NamedTuple):
     spans: tuple[int, ...]
     """Spans of the trailing means, the shortest first: a period, a day, three, seven, and the longest."""
     stride: int
-    """Spacing of the decisions whose errors are stored: those in between are nearly the same."""
+    """Spacing of the decisions whose errors are stored; decisions in between are nearly identical."""
     phase: int
     """Periods from the first one to the first such decision."""
     memory: float
     """Half-life of the weight of a past decision."""
     least: int
-    """Known periods that the longest mean needs."""
+    """Minimum number of known periods in the longest mean."""
     recent: float
-    """Half-life of the weight of a pair's own errors in its size."""
+    """Half-life of the weight of a pair's own errors in the size of its next error."""
 
 
 class Means(NamedTuple):
     """Expectations of a regression for a panel at each of its periods, and their outcomes."""
 
     expected: Floats
-    """(venue, period) bps that a long on the venue is expected to pay over the holding time, by the
-    regression only: `pair_expectations` shrinks a pair's difference by past forecasts.
+    """(venue, period) payments that the regression forecasts for a long on the venue over the holding time
+    [bps]; `pair_expectations` shrinks a pair's difference by past forecasts.
     """
     outcomes: Floats
-    """(venue, period) bps that it paid, NaN where that is not known."""
+    """(venue, period) payments in bps, NaN if unknown."""
     worth: Floats
     """(period) effective number of decisions with known outcome: overlapping ones add up to the time that
     their outcomes span over the holding time.
     """
     columns: Indices
-    """Periods of the next three."""
+    """Periods of `predicted`, `realised` and `left`."""
     predicted: Floats
-    """(pair, column) bps that a pair is expected to earn, as `pair_places` orders it."""
+    """(pair, column) forecast earnings of pairs [bps], in the order of `pair_places`."""
     realised: Floats
-    """(pair, column) bps that it earned; NaN where that is not known and at columns that are not kept."""
+    """(pair, column) earnings [bps]; NaN if unknown, and at columns whose errors are not stored."""
     left: Floats
     """(column, `_GRID`): realised share of past forecasts of that size."""
     most: Floats
@@ -87,7 +88,7 @@ class Means(NamedTuple):
 
 
 def pair_places(venues: int) -> tuple[Indices, Indices]:
-    """Return the places of the long and of the short venue of every pair, each pair in one direction."""
+    """Return the positions of the long and the short venue of every pair, each pair in one direction."""
     long, short = np.triu_indices(venues, 1)
     return long.astype(np.intp), short.astype(np.intp)
 
@@ -102,7 +103,7 @@ def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
     """Forecast the moves of price levels (venue, period) over the holding time.
 
     From the last move, and the distance of the level from its means over a day, three, seven and sixty days,
-    all relative to the median of the venues. Nothing is forecast before outcomes are known.
+    all relative to the median of the venues. The forecast is zero until outcomes are known.
     """
     level = relative_levels(levels)
     last = level - np.pad(level, [(0, 0), (1, 0)], constant_values=np.nan)[:, :-1]
@@ -116,7 +117,7 @@ def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
 
 
 def relative_levels(levels: Floats) -> Floats:
-    """Return levels less their median over venues, NaN where fewer than two venues have one."""
+    """Return levels minus their median over venues; NaN with fewer than two venues."""
     several = np.isfinite(levels).sum(axis=0) > 1
     middle = np.full(levels.shape[1], np.nan)
     middle[several] = np.nanmedian(levels[:, several], axis=0)
@@ -151,9 +152,11 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
     expected = np.einsum("tk,ket->et", coefficients, features)
     decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
     settled = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
-    worth = settled / plan.hold  # the independent decisions that the outcomes known at each period are worth
+    # Number of independent decisions equivalent to the outcomes known at each period.
+    worth = settled / plan.hold
     own, joint = np.moveaxis(_sums_over_pairs(expected[None], outcomes, weight, plan)[:, 0], -1, 0)
-    slope = np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0)  # of outcomes on expectations
+    # Slope of outcomes on expectations.
+    slope = np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0)
     expected *= np.clip(slope, 0.0, 1.0) * worth / (worth + _SCEPTICAL)
     long, short = pair_places(len(outcomes))
     decisions = np.arange(plan.phase, outcomes.shape[1], plan.stride)
@@ -181,7 +184,7 @@ def usual_outcome(outcomes: Floats, plan: Plan) -> Floats:
 
 
 def direction_of(expected: Floats) -> Floats:
-    """Return 1 where a pair is expected to earn, −1 where its reverse is, and 0 where neither is.
+    """Return the sign of each pair's expected earnings: 1, −1 for a loss, and 0 for none.
 
     An expectation within rounding error is zero.
     """
@@ -189,11 +192,11 @@ def direction_of(expected: Floats) -> Floats:
 
 
 def trailing_mean(values: Floats, span: int, least: float) -> Floats:
-    """Return the mean of the `span` values up to each on the last axis, NaN with fewer than `least` known."""
+    """Return trailing means of `span` values on the last axis; NaN with fewer than `least` known values."""
     finite = np.isfinite(values)
     before = [(0, 0)] * (values.ndim - 1) + [(span - 1, 0)]
     total = sliding(np.add, np.pad(np.where(finite, values, 0.0), before), span)
-    count = np.cumsum(finite, axis=-1, dtype=np.float64)  # of whole numbers, whose differences are exact
+    count = np.cumsum(finite, axis=-1, dtype=np.float64)  # integers, so that differences are exact
     count[..., span:] -= count[..., :-span].copy()
     return np.where(count >= least, total / np.maximum(count, 1.0), np.nan)
 
@@ -201,7 +204,7 @@ def trailing_mean(values: Floats, span: int, least: float) -> Floats:
 def future_sums(amounts: Floats, hold: int) -> Floats:
     """Return the sum of the `hold` periods after each, with the mean of known ones for missing ones.
 
-    NaN where less than nine tenths are there, and where the panel ends before.
+    NaN if less than nine tenths of the periods are known, or if the panel ends before.
     """
     sums = np.full(amounts.shape, np.nan)
     if hold < amounts.shape[-1]:
@@ -212,7 +215,7 @@ def future_sums(amounts: Floats, hold: int) -> Floats:
 def _features(amounts: Floats, plan: Plan) -> Floats:
     """Return trailing means (mean, venue, period); NaN in all of them if one is NaN."""
     latest = amounts.copy()
-    for back in range(1, plan.spans[1]):  # the newest period known within a day
+    for back in range(1, plan.spans[1]):  # use the newest known period within a day
         earlier = np.pad(amounts, [(0, 0), (back, 0)], constant_values=np.nan)[:, : amounts.shape[1]]
         latest = np.where(np.isfinite(latest), latest, earlier)
     middle = [trailing_mean(amounts, span, 2.0 / 3.0 * span) for span in plan.spans[1:-1]]
@@ -224,7 +227,7 @@ def _features(amounts: Floats, plan: Plan) -> Floats:
 def _weights(features: Floats) -> Floats:
     """Return the weight of each period: the inverse square of the distance between its venues.
 
-    The geometric mean of the past is added to it, so that a quiet period has a bounded weight.
+    The geometric mean of the past is added to the squares, so that a quiet period has a bounded weight.
     """
     finite = np.isfinite(features[0])
     count = finite.sum(axis=0)
@@ -307,9 +310,9 @@ def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indi
 
 
 def _falling(above: Floats, below: Floats) -> Floats:
-    """Return the ratio above / below of each row as a falling step function: weighted isotonic regression.
+    """Return the ratio of two rows as a non-increasing step function, by weighted isotonic regression.
 
-    The minimum over starts up to a place of the maximum mean from there to any end from it on.
+    The value at a position is the minimum over all starts up to it of the maximum mean to any end from it on.
     """
     sums = [np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0))) for values in (above, below)]
     size = above.shape[1]

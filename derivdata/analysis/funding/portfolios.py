@@ -1,4 +1,4 @@
-"""Portfolio of pairs: sizes from forecasts, capital by venue, and how likely an account is liquidated.
+"""Portfolio of pairs: sizes from forecasts, capital by venue, and the probability of liquidation.
 
 The sizes solve a convex problem at each time. The margin of an account follows from the moves of prices.
 """
@@ -59,7 +59,7 @@ def portfolio(
     start: Instant | None = None,
     apart: Apart = "raise",
 ) -> xr.Dataset:
-    """Find the sizes of pairs that earn most for their risk, with the collateral that each venue needs.
+    """Compute risk-adjusted sizes of pairs from forecasts, with the collateral on each venue.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def portfolio(
         if not 0.0 < share <= 1.0 or (name == "max_liquidation" and share == 1.0):
             raise ValueError(f"{name} must be a fraction above 0, such as 0.3, got {share}")
 
-    # 1. Pairs and limits, as parts of the capital.
+    # 1. Express pairs and limits as fractions of the capital.
     pairs = _pairs_of(forecasts)
     owned = pairs.venues == OWNED
     if isinstance(maintenance, pd.DataFrame):
@@ -159,7 +159,7 @@ def portfolio(
         np.where(owned, 0.0, 1.0),
     )
 
-    # 2. Sizes at each time from the start on, each from those before.
+    # 2. Compute sizes at each time, starting from the previous ones.
     first = pairs.times.size - 1
     if start is not None:
         stamp = naive_utc(instant(start, "start")).to_datetime64()
@@ -172,7 +172,7 @@ def portfolio(
 
 
 class _Pairs(NamedTuple):
-    """Forecasts of the pairs of all symbols, over (pair, time); parts of a leg's notional."""
+    """Forecasts of the pairs of all symbols over (pair, time), as fractions of a leg's notional."""
 
     symbols: Any
     venues: Any
@@ -209,7 +209,7 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     symbols = labels_of(whole["net_bps"], "symbol")
     times = whole["time"].to_numpy()
 
-    # 1. Where each pair is long and short: pairs of all symbols in one row.
+    # 1. Find the long and the short venue of each pair, with pairs of all symbols on one axis.
     legs = np.stack([forecasts[leg].to_numpy().astype(str) for leg in ("long", "short")])
     venues = np.unique(legs)
     places = np.searchsorted(venues, legs)
@@ -220,10 +220,12 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     for sign, leg in ((1.0, 0), (-1.0, 1)):
         signed[places[leg][pair], symbol, np.arange(symbol.size)] = sign
 
-    # 2. The figures in that order; the interval gives the deviation of a normal distribution.
+    # 2. Arrange the values in this order, and derive the deviation from the interval as for a normal
+    # distribution.
     whole = whole.broadcast_like(whole["net_bps"]).transpose("symbol", "pair", "time")
     figures = {name: whole[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
-    impossible = (legs[0] == BORROWED) | (legs[1] == OWNED)  # coins that are owned can not be short
+    # Owned coins cannot be short, and borrowed coins cannot be long.
+    impossible = (legs[0] == BORROWED) | (legs[1] == OWNED)
     figures["net_bps"] = np.where(impossible[pair][:, None], np.nan, figures["net_bps"])
     apart = 2.0 * ndtri(0.5 * (1.0 + float(forecasts.attrs["level"])))
     deviation = (figures["net_high_bps"] - figures["net_low_bps"]) / apart
@@ -274,13 +276,13 @@ def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) 
     marks = of_one_coin(marks, "prices", apart)
     step = usual_step(hours(marks, name="prices"))
     middle: Any = marks.where(marks > 0.0).median("exchange").transpose("time", "symbol").to_pandas()
-    levels = np.log(middle.ffill().to_numpy().T)  # what prices do over a gap counts at its end
+    levels = np.log(middle.ffill().to_numpy().T)  # a price move over a gap counts at its end
     at = np.searchsorted(marks["time"].to_numpy(), pairs.times[first:], side="right") - 1
     return moves_of(levels, step, span, np.maximum(at, 0))
 
 
 def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floats, Floats, Floats]:
-    """Return sizes (pair, time), accounts (figure, venue, time) and totals (figure, time) of the walk."""
+    """Return sizes (pair, time), accounts (variable, venue, time) and totals (variable, time)."""
     number = pairs.net.shape[0]
     count = pairs.times.size - first
     sizes = np.zeros((number, count))
@@ -288,7 +290,7 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
     accounts = np.zeros((3, pairs.venues.size, count))
     totals = np.full((2, count), np.nan)
     for column, at in enumerate(range(first, pairs.times.size)):
-        # 1. The pairs that have a forecast and marks, and among them the best for their risk.
+        # 1. Select pairs with a forecast and marks, and among them those with the best ratio to risk.
         covariance = moves.covariance[column]
         marked = np.repeat(np.isfinite(np.diag(covariance)), number // len(covariance))
         is_forecast = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
@@ -299,7 +301,7 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
         if not is_forecast.any() or not np.isfinite(moves.tail[column]):
             continue
 
-        # 2. The sizes, with the correlation of the errors known by now.
+        # 2. Solve for the sizes, with the correlation of the errors known so far.
         over = pairs.times + pairs.hold <= pairs.times[at]
         decisions = float(pairs.decisions[chosen, at].max(initial=1.0))
         together = correlation(pairs.errors[chosen][:, over].T, decisions)
@@ -310,7 +312,7 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
             risk[:, None] * together * risk[None, :],
             before[chosen],
             pairs.signed[:, :, chosen],
-            np.nan_to_num(covariance),  # of symbols without marks no pair takes part
+            np.nan_to_num(covariance),  # pairs of symbols without marks are excluded
             moves.deviations(column, limits.liquidation),
             limits,
         )
@@ -318,7 +320,7 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
             held[chosen] = solve(problem)
         sizes[:, column] = held
 
-        # 3. What they need and expect.
+        # 3. Compute their collateral and expected outcome.
         notional, deviation = problem.exposures(held[chosen])
         collateral = problem.collateral(held[chosen])
         spare = collateral * limits.counted - limits.maintenance * notional
@@ -366,7 +368,7 @@ _LEAST = 1e-4  # fraction of the capital below which a size is rounding error
 
 
 class Limits(NamedTuple):
-    """Limits of a portfolio; amounts are parts of the capital, those by venue are arrays."""
+    """Limits of a portfolio, as fractions of the capital; limits by venue are arrays."""
 
     most: float
     """Largest size of a pair."""
@@ -381,7 +383,7 @@ class Limits(NamedTuple):
     initial: Floats | float
     """Minimum collateral as a fraction of the legs' notional."""
     aversion: float
-    """Variance of the outcome."""
+    """Weight of the variance of the outcome (risk aversion)."""
     bears: Floats | float = 1.0
     """1 if the account covers the gains and losses of its legs, 0 for owned coins."""
 
@@ -420,14 +422,14 @@ class Problem(NamedTuple):
 
 
 def solve(problem: Problem) -> Floats:
-    """Return the sizes that have the highest mean outcome less half the aversion times its variance.
+    """Return the sizes with the highest mean outcome minus half the aversion times its variance.
 
-    Keeping a pair has no cost, adding to it has. Mean and limits scale with the sizes, so a solution that
-    exceeds a limit by rounding is scaled down.
+    Keeping a pair is free, and additions have a cost. Mean and limits scale with the sizes, so a solution
+    that exceeds a limit by rounding is scaled down.
     """
-    from scipy.optimize import Bounds, NonlinearConstraint, minimize  # takes long to import
+    from scipy.optimize import Bounds, NonlinearConstraint, minimize  # imported here because it is slow
 
-    # 1. Variables: the kept part of each pair, the added part, and the collateral on each venue.
+    # 1. The variables are the kept and the added part of each pair, and the collateral on each venue.
     limits = problem.limits
     pairs = problem.gross.size
     venues = len(problem.signed)
@@ -437,7 +439,7 @@ def solve(problem: Problem) -> Floats:
     bears, initial = (np.reshape(values, (-1, 1)) for values in (limits.bears, limits.initial))
     joint = np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed) * bears[..., None]
 
-    # 2. The objective, the spare of each limit, and the slopes of both.
+    # 2. Define the objective, the slack of each limit, and their derivatives.
     def loss(x: Floats) -> tuple[float, Floats]:
         sizes = both @ x[: 2 * pairs]
         risk = limits.aversion * problem.covariance @ sizes
@@ -463,8 +465,8 @@ def solve(problem: Problem) -> Floats:
         own = np.diag(limits.counted)
         return np.hstack([-of_sizes, np.vstack([own, own, -np.ones((1, venues))])])
 
-    # 3. The search begins with the current sizes.
-    more = np.maximum(limits.most - problem.held, 0.0)  # added if all of the current size is kept
+    # 3. Start the search at the current sizes.
+    more = np.maximum(limits.most - problem.held, 0.0)  # maximum addition if the whole current size is kept
     upper = np.concatenate([problem.held, more, np.full(venues, limits.share)])
     keeps = np.concatenate(
         [problem.held, np.zeros(pairs), np.minimum(limits.share, problem.collateral(problem.held))]
@@ -479,7 +481,7 @@ def solve(problem: Problem) -> Floats:
         options={"maxiter": _ROUNDS, "ftol": 1e-10},
     )
 
-    # 4. A solution that exceeds a limit by rounding is scaled down.
+    # 4. Scale down a solution that exceeds a limit by rounding.
     sizes: Floats = both @ solution.x[: 2 * pairs]
     sizes[sizes < _LEAST] = 0.0
     needs = problem.collateral(sizes)
@@ -509,19 +511,19 @@ def correlation(errors: Floats, decisions: float) -> Floats:
 
 
 def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> Indices:
-    """Return the places of at most `number` pairs: current ones, then the highest net per deviation."""
+    """Return at most `number` pairs: current ones, then those with the highest net outcome per deviation."""
     some = (net > 0.0) | (held > 0.0)
     rank = np.where(held > 0.0, np.inf, net / np.maximum(deviation, _TINY))
     order = np.argsort(np.where(some, -rank, np.inf), kind="stable")[: min(number, int(some.sum()))]
     return np.sort(order)
 
 
-_HALF_LIFE_HOURS = 14.0 * 24.0  # of the weight of a past move in volatility and correlation
-_LEAST_SPANS = 30.0  # spans of history before a result is reported
-_TAIL = 0.1  # part of the largest moves that the tail is fitted to
+_HALF_LIFE_HOURS = 14.0 * 24.0  # half-life of the weight of past moves in volatility and correlation
+_LEAST_SPANS = 30.0  # minimum number of spans of history
+_TAIL = 0.1  # fraction of the largest moves to which the tail is fitted
 _INDEX = 3.0
 _INDEX_WEIGHT = 10.0
-"""Tail index that is expected beforehand, of as many moves (the inverse cubic law of returns)."""
+"""Prior tail index (the inverse cubic law of returns), and its weight in moves."""
 _WEEK = 168.0
 
 
@@ -531,16 +533,16 @@ class Moves(NamedTuple):
     covariance: Floats
     """(time, symbol, symbol): of the logarithms of prices over the span."""
     threshold: Floats
-    """(time) standard deviations that a tenth of the largest moves within a span exceed."""
+    """(time) number of standard deviations that the largest tenth of moves within a span exceeds."""
     tail: Floats
     """(time) tail index: beyond the threshold the probability is ``0.1 (x / threshold) ** −index``."""
     spans: float
     """Number of spans in a week."""
 
     def deviations(self, at: int, weekly: float) -> float:
-        """Return how many standard deviations a span's largest move exceeds with this probability a week."""
+        """Return the standard deviations that a span's largest move exceeds with this weekly probability."""
         probability = -np.expm1(np.log1p(-weekly) / self.spans)
-        # A move with a probability above one in ten is not rare: the smallest threshold is used.
+        # The tail starts at a probability of one in ten: use its threshold for larger probabilities.
         return float(self.threshold[at] * max(_TAIL / probability, 1.0) ** (1.0 / self.tail[at]))
 
     def weekly(self, at: int, deviations: Floats) -> Floats:
@@ -558,7 +560,7 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
     distribution (filtered historical simulation: Barone-Adesi, Giannopoulos and Vosper 1999), and their
     largest tenth its tail (Hill 1975).
     """
-    # 1. The largest rise and fall within each span, in units of the volatility at its start.
+    # 1. Find the largest rise and fall within each span, in units of the volatility at its start.
     rows = max(1, round(span / step))
     deviation, correlation = _recent(np.diff(levels, axis=1, prepend=np.nan), _HALF_LIFE_HOURS / step, at)
     deviation *= np.sqrt(rows)
@@ -566,10 +568,10 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
     with np.errstate(divide="ignore", invalid="ignore"):
         standard = np.stack([upward, downward]) / deviation
 
-    # 2. The tail of those known at each time, towards the expected index where they are few.
+    # 2. Fit the tail of the moves known at each time, shrunk to the prior index if there are few.
     threshold, index = np.full((2, at.size), np.nan)
     for place, row in enumerate(map(int, at)):
-        past = standard[..., : max(row - rows + 1, 0)]  # spans that are over
+        past = standard[..., : max(row - rows + 1, 0)]  # completed spans
         past = past[np.isfinite(past)]
         if row + 1 < _LEAST_SPANS * rows or not past.size:
             continue

@@ -1,4 +1,4 @@
-"""Statistics of sliding windows in plain numpy, and z-scores of a rate against its own past.
+"""Statistics of sliding windows in numpy, and z-scores of rates against their own past.
 
 A sum over `w` rows is built from sums over 1, 2, 4, ... rows. Nothing is subtracted from a running total, so
 values outside of a window never affect it.
@@ -26,8 +26,8 @@ from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 
-_CANCELLED = 1e-5  # squares about the centre that leave less than this share: taken again exactly
-_RUNS = 4_096  # windows per batch for the second calculation
+_CANCELLED = 1e-5  # share of the squares below which the result is recomputed exactly
+_RUNS = 4_096  # windows per batch of the exact computation
 
 
 def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any]:
@@ -72,7 +72,7 @@ def mean_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats,
     sums = sliding(np.add, about, window)
     squares = sliding(np.add, about**2, window)
     count = sliding(np.add, finite.astype(np.int16 if window < 2**15 else np.int32), window)
-    number = np.where(count < least, np.nan, count)  # all that is divided by it is then NaN
+    number = np.where(count < least, np.nan, count)  # results divided by it are then NaN
     mean = sums / number
     left = squares - sums * mean
     lost = left < _CANCELLED * squares
@@ -100,8 +100,8 @@ def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: F
 
 
 _MAD_TO_STD = 1.482602218505602  # 1 / Φ⁻¹(3/4)
-_LANES = 1024  # windows that move together
-_RANKS = 1_048_576  # ranks of these together
+_LANES = 1024  # windows that are processed together
+_RANKS = 1_048_576  # maximum number of ranks in these windows
 
 _Ranks = NDArray[np.unsignedinteger[Any]]
 
@@ -116,8 +116,8 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
     lanes = max(1, min(_LANES, _RANKS // window))
     steps = max(1, -(-rows * count // lanes))
     blocks = -(-count // steps)
-    # Each row is divided into parts of `steps` windows; a lane goes through one part. What lacks is +inf,
-    # which a sorted window has at its end, where ranks among the known values do not reach.
+    # Each row is divided into parts of `steps` windows, one per lane. Missing values are +inf, which sorts to
+    # the end of a window, beyond the ranks of the known values.
     longer = np.full((rows, blocks * steps + window - 1), np.inf)
     np.copyto(longer[:, : values.shape[1]], values, where=np.isfinite(values))
     runs = sliding_window_view(longer, steps + window - 1, axis=-1)[:, ::steps].reshape(rows * blocks, -1)
@@ -137,7 +137,7 @@ def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Flo
     ranks = np.empty((lanes, length), np.uint16 if length < 2**16 else np.uint32)
     np.put_along_axis(ranks, order, np.arange(length, dtype=ranks.dtype)[None], axis=-1)
     ranks = ranks.T.copy()
-    # The value of each rank, and of the next rank: beyond the end of a window it is +inf.
+    # `ordered` has the value of each rank, and +inf beyond the end of a window.
     ordered = np.full((lanes, length + 1), np.inf)
     ordered[:, :-1] = np.take_along_axis(values, order, axis=-1)
     ranked = np.full((window + 1, lanes), length, ranks.dtype)
@@ -166,7 +166,8 @@ def _slide(ranked: _Ranks, old: _Ranks, new: _Ranks, scratch: _Ranks) -> None:
     np.maximum(ranked[1:], old, out=other)
     np.bitwise_xor(rest, other, out=rest)
     np.bitwise_xor(rest, old, out=rest)
-    # Place j then has its own rank if `new` is above it, the one before if `new` is below that, else `new`.
+    # Position j then has its own value if `new` is above it, the previous value if `new` is below that one,
+    # otherwise `new`.
     np.minimum(rest, new, out=other)
     ranked[0] = other[0]
     np.maximum(rest[:-1], other[1:], out=ranked[1:-1])
@@ -182,8 +183,8 @@ def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, F
         return np.asarray(ordered.take(row + ranked.take(place * len(lane) + lane)))
 
     median = 0.5 * (at(np.maximum(count - 1, 0) // 2) + at(count // 2))
-    # The `half` values nearest the median are adjacent, from place `low` on. By bisection: they begin further
-    # up while the first of them is farther away than the one behind the last.
+    # The `half` values nearest the median are adjacent, from position `low` on. Bisection finds `low`: move
+    # up while the first of them is farther from the median than the value after the last.
     half = (count + 1) // 2
     low = np.zeros_like(count)
     high = count - half
@@ -194,11 +195,11 @@ def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, F
         high = np.where(farther, high, middle)
     nearest = np.maximum(median - at(low), at(np.maximum(low + half - 1, 0)) - median)
     before = np.where(low > 0, median - at(np.maximum(low - 1, 0)), np.inf)
-    following = np.minimum(before, at(low + half) - median)  # the nearest of the others
+    following = np.minimum(before, at(low + half) - median)  # the nearest remaining value
     return median, np.where(count % 2, nearest, 0.5 * (nearest + following))
 
 
-_LEVEL = 1e-9  # a deviation below this is a constant
+_LEVEL = 1e-9  # relative deviation below which a series counts as constant
 _BLOCK, _BLOCK_ROBUST = 131_072, 262_144  # elements of a window's rows per batch
 _WIDE = 10_240
 _WIDE_ROBUST = 4_096
@@ -214,7 +215,7 @@ def zscore(
     robust: bool = False,
     min_rows: int | None = None,
 ) -> xr.DataArray:
-    """Measure each value from the mean of a window before it, in standard deviations.
+    """Compute z-scores against the mean and standard deviation of the preceding window.
 
     Parameters
     ----------

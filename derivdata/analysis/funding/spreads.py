@@ -1,4 +1,4 @@
-"""Figures across venues: spreads, dispersion, correlation, and rates weighted by open interest."""
+"""Statistics across venues: spreads, dispersion, correlation, and rates weighted by open interest."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def dispersion(panel: Panel) -> xr.Dataset:
 def _dispersion(rates: Floats) -> tuple[Any, ...]:
     if not rates.shape[-1]:
         rates = np.full((*rates.shape[:-1], 1), np.nan)
-    # Sorted and contiguous: not even the last bit depends on the order of venues or of memory.
+    # Sorted and contiguous, so that the last bit does not depend on the order of venues or on the memory
+    # layout.
     ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
     finite = np.isfinite(ordered)
     count = finite.sum(axis=-1)
@@ -192,7 +193,7 @@ def comovement(
             f"1, got {max_lag!r}, {min_periods!r} and {max_filled!r}"
         )
 
-    # 1. Sums over periods, without venues whose rates are mostly carried forward.
+    # 1. Sum over periods, without venues whose rates are mostly carried forward.
     hours = hours_of(period, "period")
     prepared = prepare(panel, overlap=overlap)
     if age_hours is not None:
@@ -206,7 +207,7 @@ def comovement(
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
 
-    # 2. Correlations of all pairs at all lags.
+    # 2. Correlate all pairs at all lags.
     names = labels_of(panel, "exchange")
     lags = np.arange(-max_lag, max_lag + 1)
     figures = applied(
@@ -232,7 +233,7 @@ def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any,
     top = np.full(sums.shape[:-2], np.nan)
     for market in np.ndindex(sums.shape[:-2]):
         for place, lag in enumerate(map(int, lags)):
-            # The first venue at a period and the second `lag` periods later; without a lag once.
+            # Compare the first venue at a period with the second `lag` periods later.
             shared = max(sums.shape[-1] - abs(lag), 0)
             first = sums[market][:, max(-lag, 0) :][:, :shared]
             second = sums[market][:, max(lag, 0) :][:, :shared]
@@ -248,7 +249,7 @@ def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any,
 
 def _top_share(matrix: Floats) -> float:
     """Return the share of the first eigenvalue, over the venues that correlate with all others."""
-    # Without the venue that lacks most correlations, until none is missing.
+    # Remove the venue with the most missing correlations until none is missing.
     finite = np.isfinite(matrix)
     keep = np.flatnonzero(np.diag(finite))
     while keep.size and not finite[np.ix_(keep, keep)].all():
@@ -314,7 +315,7 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
 
 @typed
 def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
-    """Choose the symbols with the largest open interest, as it was known at each time.
+    """Select the symbols with the largest open interest known at each time.
 
     Parameters
     ----------
@@ -322,7 +323,7 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
         Open interest [USD], dims ``symbol``, ``time`` and optionally ``exchange`` (which is added up,
         ignoring missing values), in memory or lazy (symbols and time are put into one chunk).
     top
-        How many symbols.
+        Number of symbols.
     lag_rows
         Delay in rows after which open interest is known. 0 uses the row itself.
 

@@ -138,7 +138,7 @@ def attribution(
     after: ``level`` by its move at the money, ``skew`` by half the difference and ``wings`` by the mean of
     its moves at this moneyness and its opposite, minus level. The terms depend on the order.
     """
-    # 1. The legs on both surfaces.
+    # 1. Place the legs on both surfaces.
     held = instruments(legs)
     legs_before = on_surface(held, before, "before", clock)
     two = on_surface(held, after, "after", clock, entry=legs_before.forward)
@@ -148,7 +148,7 @@ def attribution(
     price = settlement_prices(held, delivery, before, after, contract)
     two = _settled(two, price)
 
-    # 2. What moved: time, forwards, and volatilities beyond their ageing.
+    # 2. Compute the moves of time, of forwards, and of volatilities beyond their ageing.
     years = legs_before.year_fraction
     left = two.year_fraction
     passed = years - left
@@ -182,7 +182,7 @@ def attribution(
             {"contribution": terms, "residual": pnl - terms.sum("term", skipna=False), "pnl": pnl}
         )
 
-    # 3. The terms in USD and in coin, by leg and of the position.
+    # 3. Compute the terms in USD and in coin, by leg and for the position.
     by_leg: xr.Dataset = in_both_currencies(contributions)
     total = by_leg.sum("leg", skipna=False)
     for variable in (*by_leg.data_vars.values(), *total.data_vars.values()):
@@ -208,7 +208,7 @@ def attribution(
 def _revalued(
     legs: Legs, start: xr.DataArray, forwards: Sequence[Any], vols: Sequence[Any], rate: float, premium: Any
 ) -> xr.DataArray:
-    """Return the change of value of each of `STEPS`: the value after its move less that before."""
+    """Return the change of value in each of `STEPS`."""
     last = start
     changes = []
     for forward, vol in zip(forwards, vols, strict=True):
@@ -224,7 +224,7 @@ def _origin(*surfaces: xr.Dataset) -> dict[str, str]:
 
 
 def _by_spot(start: Legs, d_forward: Any, alive: Any, spot: tuple[float, float]) -> Any:
-    """Return the part of each move due to spot: all of it for legs that are settled or do not expire."""
+    """Return the part of each move due to spot, which is the full move of settled and undated legs."""
     first, last = spot
     if not (first > 0.0 and last > 0.0):
         raise ValueError(f"spot must be two prices above 0 USD, got {spot!r}")
@@ -232,7 +232,7 @@ def _by_spot(start: Legs, d_forward: Any, alive: Any, spot: tuple[float, float])
 
 
 def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
-    """Return legs, with those that have a delivery price expired at it."""
+    """Return the legs; legs with a delivery price are expired at that price."""
     if price is None:
         return legs
     over = price.notnull()
@@ -256,7 +256,7 @@ def _volatilities(start: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[
 
 
 def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray | None) -> xr.DataArray:
-    """Return the terms with the rest of the payoff, for legs with delivery prices."""
+    """Add the settlement term, the rest of the payoff, for legs with delivery prices."""
     if price is None:
         return terms
     settled = price.notnull()
@@ -346,7 +346,7 @@ def scenarios(
         A fall of spot by 100 % or more, an `elapsed` that is not a length of time; as in
         `derivdata.analysis.position.greeks`.
     """
-    # 1. The axes of the grid.
+    # 1. Make the axes of the grid.
     move = _axis(spot_change, "spot_change")
     shift = _axis(vol_change, "vol_change")
     many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
@@ -354,7 +354,7 @@ def scenarios(
     if not bool((move > -1.0).all()):
         raise ValueError("spot_change must be a fraction above -1 (a fall of 10 % is -0.1)")
 
-    # 2. Forward, time and volatility of each leg in each scenario.
+    # 2. Compute forward, time and volatility of each leg in each scenario.
     placed = on_surface(legs, surface, clock=clock)
     forward = placed.forward * (1.0 + move)
     years = placed.year_fraction - passed / DAYS_PER_YEAR
@@ -371,7 +371,7 @@ def scenarios(
         else:
             iv = placed.iv(at) + sticky * placed.cut.skew() * np.log1p(move)
 
-    # 3. The values; a volatility that would not be above 0 gives NaN.
+    # 3. Revalue the legs; a volatility that is not above 0 gives NaN.
     moved = iv * placed.ageing(passed / DAYS_PER_YEAR) + shift
     good = (moved > 0.0) | (years <= 0.0) | ~placed.is_option
     alive = placed.year_fraction > 0.0
@@ -410,7 +410,7 @@ def _axis(value: Any, name: str) -> xr.DataArray:
 
 
 def _at_delta(placed: Legs, k: xr.DataArray, passed: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Return the log-moneyness and the volatility on the present smile that has a leg's new delta.
+    """Return the log-moneyness, and the volatility of the present smile at the leg's new delta.
 
     Equal ``d₁`` before (log-moneyness y, time T) and after (k, T′) under the volatility σ(y): ``−y/(σ√T) +
     σ√T/2 = −k/(σ√T′) + σ√T′/2``, solved for y as ``y = k √(T/T′) + σ(y)² √T (√T − √T′)/2``. Without elapsed
@@ -436,7 +436,7 @@ def settlement_prices(
     after: xr.Dataset,
     contract: str | None,
 ) -> xr.DataArray | None:
-    """Return the delivery price of the legs that expire up to the time of `after`, NaN of others.
+    """Return the delivery price of legs that expire by the time of `after`, NaN for other legs.
 
     None without `delivery`.
     """

@@ -1,4 +1,4 @@
-"""Legs of a position, read from a table and placed on a surface: values, greeks, and vega by bucket."""
+"""Legs of a position on a surface: values, greeks, and vega by bucket."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXPIRING = (*OPTIONS, "future")
 SIDES = (*EXPIRING, "perpetual", "spot")
 CONTRACTS = ("linear", "inverse")
 NO_EXPIRY_YEARS = 100.0
-"""Legs that are longer than this do not expire."""
+"""Time to expiry that marks legs without an expiry."""
 
 _NEVER = np.datetime64("2400-01-01", "us")
 
@@ -70,7 +70,7 @@ class Instruments(NamedTuple):
 
 def instruments(legs: pd.DataFrame) -> Instruments:
     """Read and check a table of legs; see `derivdata.analysis.position`."""
-    # 1. Columns that every leg has, and those of options.
+    # 1. Read the columns of all legs, and those of options.
     require_columns(legs, "legs", ("quantity",), others=("side",))
     if not len(legs):
         raise ValueError("legs is empty: pass at least one leg")
@@ -92,14 +92,14 @@ def instruments(legs: pd.DataFrame) -> Instruments:
     if not is_good:
         raise ValueError("legs must have a quantity in coins and a strike above 0 in each row")
 
-    # 2. Columns that a side must not have, and entry prices.
+    # 2. Reject columns that a side must not have, and read entry prices.
     if (strike.notna() & ~is_option).any():
         name = side[strike.notna() & ~is_option].iloc[0]
         raise ValueError(f"a leg with the side {name!r} must not have a strike: leave it empty")
     if not (price.isna() | (price > 0)).all():
         raise ValueError("the column 'price' of legs must be above 0 USD, or empty")
 
-    # 3. All as arrays over the legs.
+    # 3. Convert all to arrays over the legs.
     is_inverse = _inverse(legs, side)
     expires = side.isin(EXPIRING)
     stamps, is_dated = _expiries(legs, side, expires)
@@ -173,7 +173,7 @@ PREMIUMS = ("linear", "inverse")
 
 
 class Legs(NamedTuple):
-    """Legs with their place on the surface; all over ``leg`` and the surface's leading dims."""
+    """Legs with their inputs from the surface; all over ``leg`` and the surface's leading dims."""
 
     strike: xr.DataArray
     side: xr.DataArray
@@ -186,10 +186,10 @@ class Legs(NamedTuple):
     dated: xr.DataArray
     is_option: xr.DataArray
     entry: xr.DataArray
-    """Price [USD] from which a future or perpetual has its gain, 0 of spot, NaN of options."""
+    """Price [USD] relative to which a future or perpetual gains; 0 for spot, NaN for options."""
 
     def left(self, passed: xr.DataArray) -> xr.DataArray:
-        """Return the remaining share of each leg's total variance after some years."""
+        """Return the fraction of each leg's total variance that remains after some years."""
         t = self.year_fraction
         if self.rules is None:
             return (t - passed) / t
@@ -209,7 +209,7 @@ class Legs(NamedTuple):
         return aged.fillna(1.0)
 
     def haste(self) -> xr.DataArray | float:
-        """Return how fast variance passes now, in multiples of each leg's average over its life."""
+        """Return the current rate of variance relative to each leg's average until expiry."""
         if self.rules is None:
             return 1.0
         t = self.year_fraction
@@ -224,7 +224,7 @@ class Legs(NamedTuple):
 
     @property
     def expires(self) -> xr.DataArray:
-        """Tell which legs have an expiry: options and futures."""
+        """Return a mask of legs with an expiry: options and futures."""
         expires: xr.DataArray = self.year_fraction < NO_EXPIRY_YEARS
         return expires
 
@@ -254,14 +254,14 @@ def on_surface(
     entry: xr.DataArray | None = None,
 ) -> Legs:
     """Place the legs on a surface; `entry` is the price of futures and perpetuals without one."""
-    # 1. Time and smile of each leg's expiry.
+    # 1. Find time and smile of each leg's expiry.
     held = legs if isinstance(legs, Instruments) else instruments(legs)
     surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))
     years = years_until(surface, held.expiry, argument)
     cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
 
-    # 2. Prices: perpetuals and spot are at spot, futures at the forward unless an entry price is given.
+    # 2. Set entry prices: spot for perpetuals and spot, the forward for futures, unless a price is given.
     forward = cut.forward
     if held.has_no_expiry.any():
         spot = where(held.has_no_expiry, _spot_of(surface, argument), forward)
@@ -269,7 +269,7 @@ def on_surface(
     start = held.price.fillna(forward if entry is None else entry)
     start = where(held.is_spot, 0.0, start).where(~held.is_option)
 
-    # 3. Coins: an inverse contract has a number of USD.
+    # 3. Convert quantities of inverse contracts from USD to coins.
     coins = held.quantity
     if held.is_inverse.any():
         coins = where(held.is_inverse, held.quantity / start, held.quantity)
@@ -299,7 +299,7 @@ def _spot_of(surface: xr.Dataset, argument: str) -> xr.DataArray:
 
 
 def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:
-    """Compute a value in USD and in coin, and join the two along ``currency``."""
+    """Compute a value in USD and in coin, and join them along ``currency``."""
     values: list[Any] = [of(premium) for premium in PREMIUMS]
     index = xr.Variable("currency", np.array(CURRENCIES))
     return xr.concat(values, index, coords="minimal", compat="override", combine_attrs="drop")
@@ -331,7 +331,7 @@ def _linear_greek(name: str, legs: Legs, premium: Any) -> xr.DataArray | float:
     forward = legs.forward
     entry = legs.entry
     inverse = premium == "inverse"
-    if name == "rho":  # only for a future: its forward moves with the rate, ∂F/∂r = T F
+    if name == "rho":  # only futures have rho, because their forward depends on the rate: ∂F/∂r = T F
         years = legs.year_fraction.where(legs.expires, 0.0)
         return years * (entry / forward if inverse else forward)
     if not inverse:
@@ -345,7 +345,7 @@ def _linear_greek(name: str, legs: Legs, premium: Any) -> xr.DataArray | float:
 
 
 _BY_VOLATILITY = {"theta": "vega", "charm": "vanna"}
-"""The derivative by volatility of what each greek is the derivative of by time."""
+"""For each derivative by time, the corresponding derivative by volatility."""
 
 _UNITS = {
     "value": "currency",
@@ -441,7 +441,7 @@ def scaled_greeks(
     placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: Any, premium: Any
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
-    # ∂/∂t at constant volatility is −σ/(2T) times the derivative by volatility, plus the effect of the rate.
+    # ∂/∂t at constant volatility is −σ/(2T) times the derivative by volatility, plus the effect of interest.
     timed: dict[str, Any] = {}
     if placed.rules is not None:
         timed = {name: other for name, other in _BY_VOLATILITY.items() if name in which}
@@ -472,7 +472,7 @@ def vega_buckets(
     interest_rate: float = 0.0,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Divide the vega of a position among the surface's expiries and among deltas.
+    """Split the vega of a position by expiry of the surface and by delta.
 
     Parameters
     ----------
@@ -501,7 +501,7 @@ def vega_buckets(
             f"deltas must be at least two numbers that ascend from above 0 to below 1, got {list(deltas)}"
         )
 
-    # 1. Vega of each option, and its call delta.
+    # 1. Compute vega and call delta of each option.
     options = instruments(legs).options
     if not options.strike.size:
         raise ValueError("legs must have at least one option: other legs do not have vega")
@@ -514,7 +514,8 @@ def vega_buckets(
         lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
     )
 
-    # 2. The weight of each node: 1 at the node, linear to 0 at its neighbours, constant beyond the ends.
+    # 2. Compute the weight of each node: 1 at the node, linear to 0 at its neighbours, constant beyond the
+    # ends.
     hats = applied(
         lambda at: np.stack([np.interp(at, nodes, row) for row in np.eye(nodes.size)], axis=-1),
         call,
@@ -522,7 +523,7 @@ def vega_buckets(
         sizes={"call_delta": nodes.size},
     )
 
-    # 3. The share of each expiry in the leg's total variance, and its own volatility there.
+    # 3. Compute the share of each expiry in the leg's total variance, and the expiry's own volatility.
     years = surface["year_fraction"].reset_coords(drop=True)
     shares = xr.zeros_like(years * t)
     cut = placed.cut
@@ -532,7 +533,7 @@ def vega_buckets(
         weight = (share * pillar * own / (iv * t)).where(share != 0.0, 0.0)
         shares = shares + where(years == own, weight, 0.0)
 
-    # 4. The sums over legs.
+    # 4. Sum over legs.
     buckets = (vega * hats * shares).sum("leg", skipna=False)
     buckets = buckets.transpose("currency", ..., "expiry", "call_delta")
     result = xr.Dataset({"vega": buckets, "total": vega.sum("leg", skipna=False)})
@@ -542,6 +543,6 @@ def vega_buckets(
 
 
 def with_labels(result: xr.Dataset, surface: xr.Dataset) -> xr.Dataset:
-    """Return the result with the surface's labels along the dims that it kept, and its provenance."""
+    """Add the surface's labels along the remaining dims, and its provenance, to a result."""
     dims = [dim for dim in surface.dims if dim in result.dims and dim in surface.coords]
     return result.assign_coords({dim: surface[dim] for dim in dims}).assign_attrs(origin_attrs(surface))

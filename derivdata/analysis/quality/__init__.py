@@ -42,9 +42,9 @@ __dir__ = __all__.copy
 
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3
-_LEAST_SHARED = 10  # steps that two venues share, from which their prices are compared
+_LEAST_SHARED = 10  # minimum number of common steps to compare the prices of two venues
 _NEVER = np.iinfo(np.int64).min  # NaT
-_LATE = 60_000_000  # µs by which the stamp of a row may come after its step
+_LATE = 60_000_000  # maximum delay of a row's timestamp after its step [µs]
 _COUNTS = (
     "expected present missing gaps duplicates conflicts repeated_pages frozen stale session_closed padded "
     "interval_changes "
@@ -146,10 +146,11 @@ def quality(
     _check(table, column)
     window = _requested_window(table, start, end)
     keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
-    if "kind" in table and not column.startswith("rate"):  # mark and index, accounts and positions
+    # Prices are mark or index, positioning is of accounts or positions.
+    if "kind" in table and not column.startswith("rate"):
         keys.append("kind")
 
-    # 1. One row of the report for each series.
+    # 1. Number the series; each becomes a row of the report.
     series, first = numbered_series(table, keys)
     report = table[keys].iloc[first].reset_index(drop=True)
     figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS}
@@ -157,7 +158,7 @@ def quality(
         figures[name] = np.full(len(first), _NEVER)
     answered = None if requests is None else answered_windows(requests, report)
 
-    # 2. Blocks of whole symbols, so that the points of a large table are never all in memory.
+    # 2. Process blocks of whole symbols, so that only some points of a large table are in memory.
     columns = columns_of(table, column, series)
     place = np.full(len(table), -1, dtype=np.int32)
     placed = 0
@@ -178,7 +179,7 @@ def quality(
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
 
-    # 3. The symbols of each venue against each other, over all blocks.
+    # 3. Compare the symbols of each venue with each other, over all blocks.
     figures["other_symbol"] = rows_of_other_symbols(columns, place, figures["present"], report)
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
@@ -187,7 +188,7 @@ def quality(
 
 
 def _numbered_symbols(report: pd.DataFrame) -> Indices:
-    """Return the number of each series' symbol; series without symbols are all different."""
+    """Return the number of each series' symbol. Series without symbols have different numbers."""
     if "symbol" not in report.columns:
         return np.arange(len(report))
     symbols = report["symbol"]
@@ -228,7 +229,7 @@ def _requested_window(
 ) -> _RequestedWindow:
     origin = table.attrs.get("provenance", {})
     queries = [request.get("query", {}) for request in origin.get("requests", [])]
-    # 1. The arguments, or else the widest window of the requests that made the table.
+    # 1. Use the arguments, otherwise the widest window of the table's requests.
     starts = [query["start"] for query in queries if "start" in query]
     ends = [query["end"] for query in queries if "end" in query]
     given_start = starts if start is None else [start]
@@ -236,14 +237,14 @@ def _requested_window(
     first = min((times.us(times.instant(stamp, "start")) for stamp in given_start), default=None)
     last = max((times.us(times.instant(stamp, "end")) for stamp in given_end), default=None)
 
-    # 2. The time of the response; a given end is as good as that.
+    # 2. Use a given end, otherwise the time of the response.
     as_of = None
     if end is not None:
         as_of = last
     elif origin.get("as_of") is not None:
         as_of = times.us(times.instant(origin["as_of"], "as_of"))
 
-    # 3. The step, if the table has a single one.
+    # 3. Read the step, if the table has only one.
     step = None
     if "resolution" in table and table["resolution"].nunique(dropna=False) == 1:
         resolution = times.RESOLUTIONS.get(str(table["resolution"].iloc[0]))
@@ -259,9 +260,9 @@ def _examine(
     answered: Sequence[Array] | None,
     expiries: Floats,
 ) -> None:
-    """Write the figures of each series, except those of its peers."""
+    """Write the statistics of each series, except comparisons with peers."""
     for rows, batch, stated in points.batches():
-        # 1. The steps at both ends; of a single row only the table's own step is known.
+        # 1. Find the steps at both ends. For a single row, only the step of the table is known.
         unknown = np.full(len(rows), np.nan)
         count = batch.there.sum(axis=1)
         gaps, steps = steps_in_force(batch, stated)
@@ -270,7 +271,7 @@ def _examine(
             first = steps[:, 0]
             last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
 
-        # 2. How far the rows begin and end within the requested window.
+        # 2. Measure how much of the requested window is missing at both ends.
         begin = batch.stamps[:, 0]
         end = batch.stamps[:, -1]
         early, late = _lacking(window, begin, end, expiries[rows])
@@ -279,7 +280,7 @@ def _examine(
         beyond = np.where(clamped, np.floor(early / first), 0.0)
         beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
 
-        # 3. Missing rows, between rows and at both ends.
+        # 3. Count missing rows, between rows and at both ends.
         whole = completeness(gaps, steps, count)
         whole["expected"] = whole["expected"] + beyond
         whole["missing"] = whole["missing"] + beyond
@@ -292,7 +293,7 @@ def _examine(
             windows = [answered[row] for row in rows]
             not_requested = count_not_requested(batch.stamps, gaps, steps, windows)
 
-        # 4. What the table states about its steps, and the values.
+        # 4. Add the stated steps, and statistics of the values.
         hours = unknown if stated is None else row_quantile(stated, 0.5)
         is_open = np.zeros(len(rows))
         if window.as_of is not None:
@@ -317,30 +318,30 @@ def _examine(
 
 
 def _lacking(window: _RequestedWindow, begin: Array, end: Array, expiries: Floats) -> tuple[Array, Array]:
-    """Return how much of the requested window is missing before and after each series [µs]."""
+    """Return the length of the requested window that is missing before and after each series [µs]."""
     early = np.zeros(len(begin))
     late = np.zeros(len(begin))
     if window.start is not None:
         early = begin - window.start
     if window.end is not None:
-        # Nothing is there after the response or the expiry.
+        # Data cannot be later than the response or the expiry.
         until = window.end if window.as_of is None else min(window.end, window.as_of)
         late = np.minimum(until, expiries) - end
     return early, late
 
 
 def _off_schedule(batch: Batch, steps: Floats) -> Array:
-    """Count the rows that are not on their step from 00:00 UTC, for series of two hours or more."""
+    """Count the rows that are off the grid from 00:00 UTC, for series with steps of two hours or more."""
     if not steps.shape[1]:
         return np.zeros(len(steps))
     own = np.concatenate([steps[:, :1], steps], axis=1)
-    # Some venues pay at 04:00, 12:00 and 20:00, so only rows that are not on a step of 4 hours are off.
+    # Some venues pay at 04:00, 12:00 and 20:00, so the grid has a step of at most 4 hours.
     late = np.mod(batch.stamps, np.where(own > 0.0, np.minimum(own, 14_400e6), 1.0))
     return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
 
 
 def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
-    """Compare the venues of each symbol over the step that most of them share."""
+    """Compare the venues of each symbol on their most common step."""
     kind = column.partition("_")[0]
     faults = {"rate": ("peer_scale", "peer_sign"), "price": ("peer_scale",)}.get(kind, ())
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign", "peer_lag"):
@@ -349,7 +350,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
     if not {"symbol", "exchange"} <= set(report.columns):
         return
 
-    # 1. The venues of each symbol side by side; matrices of one width are compared at once.
+    # 1. Put the venues of each symbol side by side; matrices of equal width are compared together.
     bucket = np.full(len(report), np.nan)
     waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
     for rows in _markets(report):
@@ -360,7 +361,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
             first, values = points.side_by_side(rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
 
-    # 2. Each series next to the median of its peers.
+    # 2. Compare each series with the median of its peers.
     for markets in waiting.values():
         rows = np.concatenate([series[0] for series in markets])
         begin = np.repeat([series[1] for series in markets], [len(series[0]) for series in markets])
@@ -383,7 +384,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
 
 
 def _markets(report: pd.DataFrame) -> list[Indices]:
-    """Return the rows of each market: the series of one symbol, contract and kind on all venues."""
+    """Return the rows of each market, that is the series of one symbol, contract and kind on all venues."""
     same = [name for name in ("symbol", "instrument_name", "kind") if name in report.columns]
     return list(report.groupby(same, observed=True).indices.values())
 
@@ -398,7 +399,7 @@ def _compare_two_venues(figures: dict[str, Any], points: Points, report: pd.Data
 
 
 def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) -> None:
-    """Give both of two venues the factor between their prices, because prices do not show which is wrong."""
+    """Report the ratio of two venues' prices for both, because prices do not show which one is wrong."""
     bucket = row_quantile(figures["step_hours"][rows][None], 0.5)[0] * 3_600e6
     if not bucket > 0.0:
         return

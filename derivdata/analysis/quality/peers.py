@@ -1,7 +1,7 @@
 """Compare each series with other venues of its symbol and other symbols of its venue.
 
 A rate in percent, or per hour instead of per eight hours, has the gaps, runs and shape of a correct one.
-Compared with the median of its peers it is too large or too small throughout, or from some time on.
+Compared with the median of its peers, it is too large or too small, throughout or from some time on.
 
 Two rows are the same if venue, time and value are. The table is searched in blocks of time.
 """
@@ -21,31 +21,34 @@ from derivdata.analysis.quality.points import Columns, row_quantile
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
 _LEAST = 20
-"""Common steps on each side of a time that a change needs."""
+"""Minimum number of common steps on each side of a change."""
 _PEERS = 2
 _SIZE = np.log(5.0)
 _CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.5)}
-"""Minimum change of a rate's size over this many days or more."""
+"""Minimum change of a rate's size (log ratio) by number of days."""
 _PRICE = np.log(1.05)
 _BLOCKS = 16
 _LEAST_NOISE = 1e-3
-_IN_BLOCK = 3  # known steps of a block that has a median
-_TWINS, _TOGETHER = 0.6, 100  # minimum correlation of moves, and steps, to determine the order of two venues
-_ON_ONE_THREAD = 200_000  # multiplications of a product that OpenBLAS computes on one thread (262,144 in 0.3)
-_SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
-_APART = 2.0  # standard deviations of the ratio by which its median is another size
+_IN_BLOCK = 3  # minimum number of known steps for the median of a block
+# Minimum correlation of moves, and minimum number of steps, to find the lag of two venues.
+_TWINS, _TOGETHER = 0.6, 100
+# Maximum number of multiplications that OpenBLAS computes on one thread (262,144 in 0.3).
+_ON_ONE_THREAD = 200_000
+_SURE = 6.0  # minimum size of a lasting change, in standard errors of block medians
+_APART = 2.0  # minimum deviation of the median ratio from another size, in standard deviations
 _EXACT = 1e-6
 _OCTAVES = 3
-_MOST_OCTAVES = 4096.0  # more than a double has
-_PINNED = 6  # steps on a side of a change at which two venues are both at their interest rate
+_MOST_OCTAVES = 4096.0  # more octaves than a double has
+# Minimum number of steps on each side of a change at which both venues are at their interest rate.
+_PINNED = 6
 _KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
 _FOLLOWS = 0.35
-_SPIKE = 12.0  # usual moves by which a single point must differ from both neighbours
+_SPIKE = 12.0  # minimum difference of a single point from both neighbours, in usual moves
 # share of steps with equal signs minus share with different ones: below minus this, the sign is wrong
 _SIGNS = 0.3
-_DAYS = 5.0  # that each side of a change of sign lasts
+_DAYS = 5.0  # minimum length of each side of a change of sign, in days
 _SURE_OF_SIGN = 6.0
-"""Standard errors by which the sides of a change of sign differ, for the best of many times."""
+"""Minimum difference of both sides of a change of sign in standard errors, for the best of many times."""
 
 
 class Comparison(NamedTuple):
@@ -70,23 +73,23 @@ def compare(
     are both pinned to their interest rate: these have an exact ratio, 2 if a 4-hour rate is read as an
     eight-hour rate.
     """
-    # 1. Thresholds by kind, and the steps that a series shares with its peers.
+    # 1. Set thresholds by kind, and find the steps that a series shares with its peers.
     prices = kind == "price"
     changes = _PRICE if prices else _SIZE
-    if kind == "rate":  # in few days rates of venues differ for long enough to look like another unit
+    if kind == "rate":  # within a few days, rates may differ for long enough to look like another unit
         changes = np.select([np.asarray(days) >= least for least in _CHANGES], list(_CHANGES.values()), _SIZE)
     both_known = np.isfinite(values) & np.isfinite(peers)
     values = np.where(both_known, values, np.nan)
     peers = np.where(both_known, peers, np.nan)
     enough = both_known.sum(axis=1) >= 2 * _LEAST
 
-    # 2. Sizes as logarithms, with a floor so that a rate that passes through zero is not a change of size.
+    # 2. Take logarithms of sizes, with a floor, so that a rate that crosses zero is not a change of size.
     share = 0.0 if prices else 0.02
     floor = share * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
     ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
     agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
 
-    # 3. A lasting change of the size, and a size that is wrong throughout.
+    # 3. Find a lasting change of size, and a size that is wrong throughout.
     change, at = _change(ratio)
     change = np.where(np.abs(change) >= changes, change, 0.0)
     low, middle, high = row_quantiles(ratio, 0.25, 0.5, 0.75)
@@ -100,7 +103,8 @@ def compare(
         octaves = np.where(both_known, octaves, np.nan)
         some = np.isfinite(octaves).sum(axis=1) >= _PINNED
         pinned = np.where(some, np.log(2.0) * row_quantile(octaves, 0.5), 0.0)
-        # Another interest rate is not another unit: it shifts all rates equally, by a third in noisy medians.
+        # Another interest rate is not another unit. It shifts all rates equally; a third counts, because
+        # medians are noisy.
         as_much = (middle * pinned >= _FOLLOWS * pinned**2) & (pinned != 0.0)
         size = np.where((size == 0.0) & as_much, pinned, size)
         moved, place = _change_of_octave(octaves)
@@ -123,12 +127,13 @@ def compare(
 def lag_to_twin(values: Floats) -> Floats:
     """Return the number of steps by which each series follows the most similar one, 0 without one.
 
-    From correlations of moves (clipped at three usual ones) at lags of a step: venues may pay the rate
-    measured an interval earlier, so only a series that moves like another one shows a shift of its own.
+    The lag has the highest correlation of moves (clipped at three usual moves) among −1, 0 and 1 steps.
+    Venues may pay the rate of the previous interval, so a shift is visible only in a series that moves like
+    another one.
     """
     if values.shape[1] < _TOGETHER:
         return np.zeros(len(values))
-    # 1. Moves in units of the usual one, so that a few large ones do not decide.
+    # 1. Divide moves by the usual move and clip them, so that a few large ones do not decide.
     moves = np.diff(values, axis=1)
     size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
     moves = np.clip(moves / size, -3.0, 3.0)
@@ -137,7 +142,8 @@ def lag_to_twin(values: Floats) -> Floats:
     weights = is_finite.astype(np.float64)
     squares = moves**2
 
-    # 2. The highest correlation with any other series, at a step before, at the same step, a step after.
+    # 2. Find the highest correlation with another series one step before, at the same step, and one step
+    # after.
     best = np.zeros((3, len(values)))
     own = slice(1, -1)
     for place, other in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):
@@ -154,8 +160,8 @@ def lag_to_twin(values: Floats) -> Floats:
 def _products(first: Floats, second: Floats) -> Floats:
     """Return the sums over steps of the products of each pair of series.
 
-    In blocks of steps that BLAS multiplies on one thread: for such small matrices several threads take longer
-    than one, and spin between the calls.
+    The sums are computed in blocks that BLAS multiplies on one thread. For such small matrices several
+    threads are slower, and they spin between the calls.
     """
     piece = max(_ON_ONE_THREAD // len(first) ** 2, 16)
     starts = range(0, first.shape[1], piece)
@@ -166,10 +172,10 @@ def _products(first: Floats, second: Floats) -> Floats:
 
 
 def median_of_others(values: Floats) -> Floats:
-    """Return at each step the median of the other series, NaN where fewer than two have a value.
+    """Return the median of the other series at each step; NaN if fewer than two have a value.
 
-    From one sort of each step: without the value of rank r, the k-th of the rest is the k-th of all below r
-    and the next one from r on.
+    Each step is sorted once. Without the value of rank r, the k-th value of the rest is the k-th of all for k
+    < r, otherwise the next one.
     """
     order = np.argsort(values, axis=0, kind="stable")
     rank = np.empty_like(order)
@@ -187,17 +193,18 @@ def median_of_others(values: Floats) -> Floats:
 
 
 def octaves_to_others(values: Floats) -> Floats:
-    """Return the base-2 logarithm of each value over others that are exactly a power of two of it.
+    """Return the base-2 logarithm of the ratio to other venues, where this ratio is exactly a power of two.
 
-    At each step, from the median exponent of at least two others with the same leading binary digits: venues
-    that are pinned to one interest rate. NaN without any.
+    It is computed at each step from the median exponent of at least two others with the same leading binary
+    digits, which are venues pinned to one interest rate. NaN without such venues.
     """
     with np.errstate(divide="ignore"):
         size: Any = np.log2(np.abs(values))
     size = np.where(np.isfinite(size), size, np.nan)
     whole = np.round(size)
     digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
-    order = np.argsort(digits * _MOST_OCTAVES + whole, axis=0, kind="stable")  # by digits, then by octave
+    # Sort by digits, then by octave.
+    order = np.argsort(digits * _MOST_OCTAVES + whole, axis=0, kind="stable")
     exponent = np.take_along_axis(whole, order, axis=0)
     ordered = np.take_along_axis(digits, order, axis=0)
     same = np.zeros(values.shape, dtype=np.bool_)
@@ -216,7 +223,7 @@ def octaves_to_others(values: Floats) -> Floats:
 
 
 def _step(ratio: Floats, at: Array) -> Floats:
-    """Return the increase of the median of each row from a place on, relative to before it."""
+    """Return the increase of each row's median at a position."""
     places = np.arange(ratio.shape[1])
     is_before = places < at[:, None]
     before = row_quantile(np.where(is_before, ratio, np.nan), 0.5)
@@ -225,10 +232,10 @@ def _step(ratio: Floats, at: Array) -> Floats:
 
 
 def _change(ratio: Floats) -> tuple[Floats, Array]:
-    """Return the most significant lasting change of each row and its place; 0 and −1 for none.
+    """Return the most significant lasting change of each row and its position; 0 and −1 for none.
 
-    The row is cut into blocks, and the means of their medians before and after each are compared: a
-    difference of over six standard errors, from the spread of medians on one side, is a change.
+    The row is divided into blocks, and the mean block medians before and after each position are compared. A
+    change is a difference of more than six standard errors, estimated from the spread of medians on one side.
     """
     rows, width = ratio.shape
     number = int(np.clip(width // 5, 4, _BLOCKS))
@@ -262,9 +269,10 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
 
 
 def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
-    """Return the change of each row between two octaves that most steps support, and its place.
+    """Return the change of each row between two octaves that most steps support, and its position.
 
-    As a logarithm. At least `_PINNED` of the steps on either side have an octave, four fifths the same.
+    The change is a logarithm. On each side, at least `_PINNED` steps must have an octave, and four fifths of
+    them the same one.
     """
     change = np.zeros(len(octaves))
     at = np.full(len(octaves), -1)
@@ -294,7 +302,7 @@ def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
 
 
 def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -> Bools:
-    """Return whether the sign agrees with the peers' on one side of some time and disagrees on the other.
+    """Return whether the sign agrees with the peers on one side of some time and disagrees on the other.
 
     Both sides last five days, because a rate may well be below zero for a shorter time while others are
     above. If the signs differ, the series moves against its peers: a low rate of the right sign moves with
@@ -303,7 +311,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     At the time with the largest difference of the sides, if it exceeds the series' own noise: their
     difference over its standard error, which accounts for autocorrelation.
     """
-    if agreement.shape[1] < 2 * _LEAST:  # no step at all where no series has a value
+    if agreement.shape[1] < 2 * _LEAST:  # there are no steps if no series has a value
         return np.zeros(len(agreement), dtype=np.bool_)
     is_finite = np.isfinite(agreement)
     total = np.nancumsum(agreement, axis=1)
@@ -326,7 +334,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     together = (noise[:, 1:] * noise[:, :-1]).sum(axis=1) / np.maximum(number[:, -1], 1)
     slope = np.clip(together / np.maximum(variance, 1e-12), 0.0, 0.99)
     error = np.sqrt(variance * (1.0 + slope) / (1.0 - slope)) + 1e-12
-    opposed = np.where(sides < 0.0, 1.0, np.nan)  # the side on which the signs differ
+    opposed = np.where(sides < 0.0, 1.0, np.nan)  # selects the side with differing signs
     against = np.nansum(_side(values * opposed) * _side(peers * opposed), axis=1) < 0.0
     return np.asarray((apart[rows, at] / error > _SURE_OF_SIGN) & against)
 
@@ -352,9 +360,9 @@ def _spikes(values: Floats, apart: Floats) -> Array:
     return np.asarray(lonely.sum(axis=1))
 
 
-_RUN = 6  # rows in a row that are another symbol's
+_RUN = 6  # minimum length of a run of another symbol's rows
 _OFTEN = 0.01  # maximum share of a series with one value for it to be informative
-_ALIKE = 8  # symbols that share a value, from which it is one of a whole venue
+_ALIKE = 8  # number of symbols with a common value from which it belongs to the whole venue
 _BLOCK_ROWS = 100_000
 _MOST_BLOCKS = 100
 _MOST_COUNTED = 300_000
@@ -366,7 +374,7 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 def rows_of_other_symbols(
     columns: Columns, place: NDArray[np.int32], length: Array, report: pd.DataFrame
 ) -> Array:
-    """Count the rows of each series that are another symbol's of its venue, in runs of `_RUN` and more.
+    """Count the rows of each series that belong to another symbol of its venue, in runs of at least `_RUN`.
 
     Values that are frequent in a series, such as its floor, are uninformative and are skipped.
 
@@ -406,10 +414,10 @@ def rows_of_other_symbols(
 def _same_rows(
     columns: Columns, place: NDArray[np.int32], venue: Indices
 ) -> tuple[pd.DataFrame, pd.DataFrame, Bools]:
-    """Return rows that few symbols share, the frequency of their values, and rows that many share.
+    """Return rows shared by few symbols, the frequency of their values, and rows shared by many.
 
-    The first has a row for each of them: ``match``, equal for rows that are the same, ``owner``, ``value``
-    and ``place``. The last is over the places of points.
+    The first result has the columns ``match`` (equal for identical rows), ``owner``, ``value`` and ``place``.
+    The last one is a mask over points.
     """
     shared: list[pd.DataFrame] = []
     values: list[pd.DataFrame] = []
@@ -417,7 +425,7 @@ def _same_rows(
     matches = 0
     for rows in _blocks_of_time(columns.stamps):
         rows = rows[place[rows] >= 0]
-        value = columns.value[rows] + 0.0  # −0 is 0
+        value = columns.value[rows] + 0.0  # turns −0 into 0
         owner = columns.series[rows]
         stamps = columns.stamps[rows]
         likely = _likely_same(venue[owner], stamps, value) & ~np.isnan(value)
@@ -453,10 +461,10 @@ def _counted(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _likely_same(venue: Array, stamps: Array, value: Array) -> Bools:
-    """Return a mask of rows that may equal another one in venue, time and value, with few false positives.
+    """Return a mask of rows that may equal another row in venue, time and value, with few false positives.
 
-    Rows are numbered in the slots of their hashes. A row that finds another number in its slot may have a
-    duplicate.
+    Rows are numbered in the slots of their hashes. A row may have a duplicate if its slot contains another
+    number.
     """
     mixed: Any = (stamps.view(np.uint64) + venue.astype(np.uint64)) * _MIX[0]
     mixed = (mixed ^ value.view(np.uint64)) * _MIX[1]

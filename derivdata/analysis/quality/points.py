@@ -1,7 +1,7 @@
-"""Points of series, read in blocks of whole series, and figures of many series at once.
+"""Points of series, read in blocks of whole series, with vectorised statistics of many series.
 
-Series of similar length are in one matrix, a row each: strictly ascending times, values next to them, padded
-at the end. Every statistic is computed along the rows.
+Series of similar length are the rows of one matrix: strictly ascending times and their values, padded at the
+end. Every statistic is computed along the rows.
 
 For missing points, an archive's ledger shows which times were never requested and are therefore unknown.
 """
@@ -23,12 +23,12 @@ from derivdata.tables.payments import CONFIRMING_GAPS, confirmed_runs
 
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
-_THINNED_AT_MOST = 60  # gaps of a stretch in which every second row counts as missing
+_THINNED_AT_MOST = 60  # maximum number of gaps in a stretch whose every second row counts as missing
 _DAY = 86_400_000_000  # µs
 _CLOSES = 20 * 3_600_000_000
 _OPENS = 15 * 3_600_000_000
-_CONSTANT = 1e-9  # of the value: below, it is rounding
-_STALE = 12  # equal values in a row, of a value that the series hardly has otherwise
+_CONSTANT = 1e-9  # relative difference below which values count as equal
+_STALE = 12  # minimum run of a value that is otherwise rare in the series
 _STALE_SHARE = 0.01
 
 
@@ -48,23 +48,23 @@ def row_quantile(values: Floats, share: float) -> Floats:
 
 
 def run_lengths(same: Bools) -> Array:
-    """Return at each place the length of the surrounding run of True, 0 for False."""
+    """Return the length of the surrounding run of True at each position, 0 for False."""
     size = same.shape[-1]
     places = np.broadcast_to(np.arange(size), same.shape)
-    before = np.maximum.accumulate(np.where(same, -1, places), axis=-1)  # the last False up to here
+    before = np.maximum.accumulate(np.where(same, -1, places), axis=-1)  # position of the last False
     after = np.minimum.accumulate(np.where(same, size, places)[..., ::-1], axis=-1)[..., ::-1]
     return np.where(same, after - before - 1, 0)
 
 
 def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]:
-    """Return the gaps between rows [µs], NaN in the padding, and the step in force at each.
+    """Return the gaps between rows [µs], NaN in the padding, and the applicable step at each gap.
 
-    Another step is accepted after three gaps in a row of that length, and dated back to the first of them; a
-    single longer gap is missing data. If the table has a step of which the rows' own is a multiple (`stated`
-    [h] for each gap, NaN for none), the table's step applies: every second row is missing. The same applies
-    in a stretch of doubled gaps between two of the same single ones.
+    A new step is accepted after three consecutive gaps of its length, from the first of them on. A single
+    longer gap is missing data. If the table has a step of which the rows' own is a multiple (`stated` [h] for
+    each gap, NaN for none), the table's step applies: every second row is missing. The same applies in a
+    stretch of doubled gaps between two of the same single ones.
     """
-    # 1. Gaps in whole minutes, because stamps are late by some seconds, or in whole steps if shorter.
+    # 1. Round gaps to minutes, because timestamps are late by seconds, or to steps below a minute.
     gaps = np.where(batch.there[:, 1:], np.diff(batch.stamps, axis=1), np.nan)
     if not gaps.shape[1]:
         return gaps, gaps
@@ -72,18 +72,18 @@ def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]
     unit = np.where(usual >= _MINUTE, _MINUTE, np.maximum(usual, 1.0))
     rounded = np.maximum(np.round(gaps / unit), 1.0) * unit
 
-    # 2. The last gap that is confirmed by equal ones.
+    # 2. Find the last gap that equal gaps confirm.
     equal = np.zeros(gaps.shape, dtype=bool)
     equal[:, 1:] = rounded[:, 1:] == rounded[:, :-1]
     last = last_valid(confirmed_runs(equal) & np.isfinite(rounded))
 
-    # 3. Before the first: the commonest of the first twelve gaps, the shortest of equally common ones.
+    # 3. Before the first confirmed gap, use the most frequent of the first twelve, on ties the shortest.
     lead = np.sort(rounded[:, : 4 * CONFIRMING_GAPS], axis=1)
     number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
     first = np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1)
     steps = np.where(last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), first)
 
-    # 4. Rows that are thinned out to a multiple of the step that the table states.
+    # 4. Find series whose step is a multiple of the step that the table states.
     if stated is not None:
         multiple = steps / (stated * 3_600e6)
         thinned = (np.round(multiple) >= 2.0) & (np.abs(multiple - np.round(multiple)) <= 0.05)
@@ -107,7 +107,7 @@ def _fill_thinned(steps: Floats, gaps: Floats) -> None:
 
 
 def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
-    """Count missing rows at the applicable steps."""
+    """Count missing rows by the applicable steps."""
     with np.errstate(invalid="ignore"):
         lacking = np.where(np.isfinite(gaps), np.maximum(np.round(gaps / steps) - 1.0, 0.0), 0.0)
     holes = lacking > 0
@@ -124,7 +124,7 @@ def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
 
 def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any]:
     """Describe the values of each row without its NaN: frozen, capped, stale and outlying ones."""
-    # 1. Values without NaN first, so that a run continues over a missing value.
+    # 1. Move NaN to the end, so that runs continue across missing values.
     order = np.argsort(np.isnan(value), axis=1, kind="stable")
     value = np.take_along_axis(value, order, axis=1)
     stamps = np.take_along_axis(stamps, order, axis=1)
@@ -132,7 +132,7 @@ def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any
     number = finite.sum(axis=1)
     some = number > 0
 
-    # 2. Runs of one value, and the share of points at the minimum and at the maximum.
+    # 2. Find runs of one value, and the share of points at the minimum and the maximum.
     repeats = np.zeros(value.shape, dtype=bool)
     repeats[:, 1:] = finite[:, 1:] & (value[:, 1:] == value[:, :-1])
     lowest = np.where(finite, value, np.inf).min(axis=1, initial=np.inf)
@@ -143,7 +143,7 @@ def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any
     }
     runs = run_lengths(repeats)
 
-    # 3. Points that are far from the median.
+    # 3. Count points that are far from the median.
     middle = row_quantile(value, 0.5)
     apart = np.abs(value - middle[:, None])
     scale = _spread(apart, middle)
@@ -160,9 +160,10 @@ def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any
 
 
 def _lone_spikes(apart: Floats, middle: Floats) -> Bools:
-    """Return a mask of points that differ in an otherwise constant series, which has no spread.
+    """Return a mask of deviating points in an otherwise constant series.
 
-    Single points, at most one in a hundred, that differ from the constant by more than half of its size.
+    These are single points, at most one in a hundred, that differ from the constant by more than half of its
+    size.
     """
     finite = np.isfinite(apart)
     off = finite & (apart > _CONSTANT * np.abs(middle)[:, None] + 1e-300)
@@ -215,7 +216,7 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
         starts = ends - runs[row, ends]
         lengths = runs[row, ends] + 1
         times = np.array([int((value[row] == value[row, end]).sum()) for end in ends])
-        # A rate at its floor is constant at night too; the price of a closed market differs each time.
+        # A rate at its floor is also constant at night. The price of a closed market differs each time.
         is_rare = times - lengths <= _STALE_SHARE * finite_count
         sessions = is_rare & _closed_sessions(stamps[row, starts], stamps[row, ends], starts == 0)
         closed[row] = int((runs[row, ends[sessions]] + 1).sum())
@@ -237,14 +238,14 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
 def _closed_sessions(first: Array, last: Array, is_first: Bools) -> Bools:
     """Return a mask of runs [µs] between the close of a stock exchange and its next opening.
 
-    From 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next. One night may be any
-    inactive market: at least two nights, or a weekend, are sessions.
+    From 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next. A single night may be an
+    inactive market, so sessions need at least two nights or a weekend.
     """
     day = first // _DAY
     weekday = (day + 3) % 7  # 0 is Monday; 1970-01-01 was a Thursday
     until = (day + np.where(weekday == 4, 3, 1)) * _DAY + _OPENS
     at_night = (weekday < 5) & (first - day * _DAY >= _CLOSES) & (last <= until)
-    # A series may begin while the exchange is closed.
+    # a series may begin while the exchange is closed
     at_night |= is_first & (weekday < 5) & (last <= day * _DAY + _OPENS)
     at_night |= is_first & (weekday >= 5) & (last <= (day + 7 - weekday) * _DAY + _OPENS)
     over_weekend = at_night & (weekday == 4) & (last >= (day + 2) * _DAY)
@@ -255,13 +256,13 @@ Numbers: TypeAlias = NDArray[np.int16] | NDArray[np.int32]
 """Series of each row: two bytes are enough for most tables."""
 
 _BLOCK_ROWS = 150_000
-_MOST_BLOCKS = 64  # each of them is one pass over the numbers of the series
+_MOST_BLOCKS = 64  # maximum number of blocks, each of which is a pass over the series numbers
 _CHUNK = 1_000_000
 _MOST_COMBINATIONS = 1 << 22
 
 
 class Columns(NamedTuple):
-    """Columns of a table that are examined, in the order of its rows."""
+    """Examined columns of a table, in the order of its rows."""
 
     series: Numbers
     """Number of each row's series, −1 where a key is missing."""
@@ -269,15 +270,15 @@ class Columns(NamedTuple):
     """Microseconds since 1970."""
     value: Floats
     stated: Floats | None
-    """Hours that the table states for the step up to each row; None where it states none."""
+    """Stated hours of the step up to each row; None if the table does not state steps."""
     settled: Bools | None
     """Mask of settlements; None if the table does not distinguish them."""
     expiry: Array | None
-    """Microseconds since 1970 after which a series has no rows, NaT for none."""
+    """Expiry of each series [µs since 1970], after which it has no rows; NaT for none."""
 
 
 class Block(NamedTuple):
-    """Rows of some series that follow one another: all of the series of some symbols."""
+    """Rows of consecutive series: all series of some symbols."""
 
     rows: Indices
     """In the order of the table."""
@@ -292,7 +293,7 @@ def columns_of(table: pd.DataFrame, column: str, series: Numbers) -> Columns:
     stated = settled = expiry = None
     if "interval_hours" in table.columns:
         stated = table["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
-        if "kind" in table.columns:  # sampled rates have an interval too, and may be polled each second
+        if "kind" in table.columns:  # sampled rates also have an interval, but may be polled every second
             settled = (table["kind"] == "settled").to_numpy(dtype=bool, na_value=False)
     if "expiry" in table.columns:
         expiry = times.stamps_of(table["expiry"])
@@ -319,7 +320,7 @@ def numbered_series(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Numbers, 
         series, number = _renumbered(series, combinations)
     first = np.full(number, -1, dtype=np.intp)
     starts = range(0, len(table), _CHUNK)
-    for start in reversed(starts):  # the last assignment of a series wins, so the rows are assigned backwards
+    for start in reversed(starts):  # the last assignment counts, so rows are assigned backwards
         chunk = series[start : start + _CHUNK][::-1]
         rows = np.arange(start + chunk.size - 1, start - 1, -1)
         is_numbered = chunk >= 0
@@ -381,20 +382,20 @@ def blocks(series: Numbers, groups: Indices) -> Iterator[Block]:
 
 
 _BATCH = 300_000  # points per batch, padding included
-_MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
-_LATE = 60e6  # µs within which two settlements are one
-_PAGE = 5  # consecutive rows that repeat earlier ones: a duplicate page of a response
+_MOST_CELLS = 50_000_000  # maximum number of cells of one symbol's venues over their common steps
+_LATE = 60e6  # maximum distance of two timestamps of one settlement [µs]
+_PAGE = 5  # minimum number of consecutive repeated rows that count as a duplicate page
 
 
 class Points(NamedTuple):
-    """Points of some series, one series after the other, each in order of time without duplicates."""
+    """Points of some series, one series after the other, sorted by time without duplicates."""
 
     stamps: Array
     value: Floats
     stated: Floats | None
-    """Hours that the table states for the step up to each row, NaN for none; None where it states none."""
+    """Stated hours of the step up to each row, NaN if missing; None if the table does not state steps."""
     bounds: Indices
-    """Where each series begins, and the end of the last."""
+    """Start of each series, and the end of the last one."""
 
     def batches(self) -> Iterator[tuple[Indices, Batch, Floats | None]]:
         """Iterate over series of similar length: their numbers, a `Batch` of them and the stated hours."""
@@ -421,7 +422,7 @@ class Points(NamedTuple):
             first = last
 
     def side_by_side(self, rows: Indices, bucket: int) -> tuple[int, Floats]:
-        """Return series on common steps: the number of the first step since 1970, the last value in each."""
+        """Return the number of the first common step since 1970, and the last value per series and step."""
         bounds = [(self.bounds[row], self.bounds[row + 1]) for row in rows]
         points = np.concatenate([np.arange(*bound) for bound in bounds])
         points = points[np.isfinite(self.value[points])]
@@ -434,7 +435,7 @@ class Points(NamedTuple):
             return 0, np.full((len(rows), 0), np.nan)
         values = np.full((len(rows), width), np.nan)
         venue = np.searchsorted([begin for begin, _ in bounds], points, side="right") - 1
-        values[venue, steps - first] = self.value[points]  # the last assignment of a step wins
+        values[venue, steps - first] = self.value[points]  # the last assignment of a step counts
         return first, values
 
 
@@ -444,7 +445,7 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     Also returns the row of each point in the table, and by series the number of duplicates, of conflicts, and
     of repeated pages. Settlements within a minute of each other count as one time.
     """
-    # 1. The rows by series and time. Stable: of rows at one time the first in the table stays first.
+    # 1. Sort rows by series and time. The sort is stable: rows at one time keep the order of the table.
     number = block.number
     code = columns.series[block.rows] - block.first
     if number <= np.iinfo(np.int16).max:
@@ -458,8 +459,8 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     value = columns.value[rows]
     stated = _stated_hours(columns, rows)
 
-    # 2. Rows that repeat a time. A payment may be stamped twice, some seconds apart: settlements state the
-    # interval that they cover, which is longer.
+    # 2. Mark rows that repeat a time. A payment may have two timestamps some seconds apart, which is far less
+    # than its interval.
     repeated = np.zeros(rows.size, dtype=bool)
     late: Any = 0.0
     if stated is not None:
@@ -497,11 +498,11 @@ def _count_repeated(
 
     A repeated page is a run of rows, in the order of the table, that repeat earlier rows with the same value.
     """
-    # 1. Rows that repeat the value of the first row of their series and time.
+    # 1. Find rows that repeat the value of the first row of their series and time.
     original = value[~repeated][np.cumsum(~repeated) - 1]
     same = repeated & ((value == original) | (np.isnan(value) & np.isnan(original)))
 
-    # 2. Runs of such rows in the order of the table: a page that a response repeats.
+    # 2. Find runs of such rows in the order of the table, which are repeated pages.
     by_series = np.lexsort([order, code])
     flags = same[by_series]
     owner = code[by_series]
