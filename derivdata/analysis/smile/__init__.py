@@ -1,4 +1,4 @@
-"""One smile per expiry: fitted, evaluated, checked for butterfly arbitrage; `svi` has its parameters.
+"""One smile per expiry: fit, evaluation and butterfly check. `svi` has the parameters.
 
 `evaluate` defines the format of a fit. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
 
@@ -58,7 +58,7 @@ _ROUNDS = 20
 
 
 class FittedSlices(NamedTuple):
-    """Fitted slices; `notes` are status bits that the fit itself gave."""
+    """Fitted slices; `notes` are the status bits of the fit."""
 
     raw: Raw
     method: NDArray[np.int8]
@@ -68,8 +68,8 @@ class FittedSlices(NamedTuple):
 
 
 def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
-    """Fit every slice by the best rung of the ladder that its strikes can carry, from `start` if given."""
-    # 1. The best rung that each slice's strikes can carry, and its fit.
+    """Fit every slice by the best model that its number of strikes allows, from `start` if given."""
+    # 1. Choose and fit the best model that the strikes of each slice allow.
     count = len(quotes.k)
     rungs = np.zeros(count, dtype=np.int8)
     for rung in _LADDER:
@@ -82,14 +82,14 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
         if rows.size:
             _fit_rung(fitted, quotes, start, rows, rung)
 
-    # 2. Flags: a simpler model, a butterfly, and the reason for a failed fit.
+    # 2. Flag simpler models, butterflies and failed fits.
     fitted.notes[rungs != Method.SVI] |= Status.TOO_FEW_STRIKES
     fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
     suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
     ends = quotes.k_min[suspect], quotes.k_max[suspect]
     guilty = suspect[~check_slices(at_index(raw, suspect), *ends).ok]
     fitted.notes[guilty] |= Status.BUTTERFLY
-    # Slices without time have no quotes either, and the reason is the time.
+    # Expired slices do not have quotes; their status states the expiry.
     unknown = ~np.isfinite(quotes.t)
     over = quotes.t <= 0.0
     fitted.notes[unknown] = Status.BAD_INPUT
@@ -109,7 +109,7 @@ def _fit_rung(
         raw, ended = fit_ssvi(own)
     else:
         raw = _line(own)
-    # A slice without a finite variance in the middle of its quotes is not a fit.
+    # A fit must have a finite variance in the middle of its quotes.
     failed = ~np.isfinite(svi.total_variance((own.k_min + own.k_max) / 2.0, raw))
     fitted.method[rows[failed]] = Method.NONE
     for target, value in zip(fitted.raw, raw, strict=True):
@@ -137,7 +137,7 @@ def _line(quotes: SmileQuotes) -> Raw:
 
 
 def _rms_error(fitted: FittedSlices, quotes: SmileQuotes) -> Floats:
-    """Return the root mean square error in volatility; NaN with no more quotes than parameters."""
+    """Return the root mean square error in volatility; NaN unless there are more quotes than parameters."""
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _volatility(fitted.raw, quotes) - quotes.iv
         square = np.where(quotes.used, np.square(error), 0.0).sum(axis=1) / quotes.used.sum(axis=1)
@@ -153,9 +153,12 @@ def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
 def fit_between(
     fitted: FittedSlices, quotes: SmileQuotes, weight: Floats, bid: Floats, ask: Floats
 ) -> FittedSlices:
-    """Fit again in place, to the points between bid and ask nearest to the previous fit; see `smile.fit`."""
-    # 1. The range of each quote. One side leaves the other open; the quote itself is the range without
-    # both, and in a crossed market, which has no place between its sides.
+    """Refit in place to the points between bid and ask that are nearest to the previous fit.
+
+    See `smile.fit`.
+    """
+    # 1. Find the range of each quote. With one side, the other end is open. Without both sides, and in a
+    # crossed market, the range is the quote itself.
     crossed = bid > ask
     has_bid = np.isfinite(bid) & ~crossed
     has_ask = np.isfinite(ask) & ~crossed
@@ -163,7 +166,7 @@ def fit_between(
     high = np.where(has_ask, ask, np.where(has_bid, np.inf, quotes.iv))
     sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
 
-    # 2. Fit to the points of the ranges that are nearest to the last fit, until nothing is outside.
+    # 2. Fit to the points of the ranges that are nearest to the last fit, until the fit is within all ranges.
     target, least = _nearest(fitted.raw, quotes, weight, low, high)
     begin = Raw(*(values.copy() for values in fitted.raw))
     rows = np.flatnonzero(sided & (least > 0.0))
@@ -173,7 +176,7 @@ def fit_between(
         places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
         again = fit_slices(places, at_index(begin, rows))
         fitted.nfev[rows] += again.nfev
-        # The next round starts from this fit, also where it is not the best one.
+        # The next round starts from this fit, even if it is not the best one.
         for values, new in zip(begin, again.raw, strict=True):
             values[rows] = new
         target[rows], loss = _nearest(again.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
@@ -277,7 +280,7 @@ def fit(
         require_same({"forward": forwards}, quotes.iv, "iv")
     if quotes.iv.chunks is None:
         require_decimal_volatility(quotes.iv)
-    # All dims of the slices as one, so many at a time that a batch stays in memory.
+    # Stack all dims of the slices, and fit them in batches of limited memory.
     outputs = applied(
         lambda *blocks: in_rows(_fit_rows, blocks[:5], blocks[5:], core=1, most=_ROWS),
         *quotes,

@@ -1,4 +1,4 @@
-"""SSVI slices whose parameters change from expiry to expiry, and coordinates that keep them free.
+"""eSSVI surfaces: SSVI slices with parameters by expiry, in coordinates that exclude arbitrage.
 
 A slice is ``w(k) = θ/2 [1 + ρφk + √((φk + ρ)² + 1 − ρ²)]`` with ``ψ = θφ``. With its half wing slopes
 ``R = ψ(1 + ρ)/2`` (right) and ``L = ψ(1 − ρ)/2`` (left) and ``τ = θ/ψ = 1/φ`` the sufficient conditions are
@@ -35,10 +35,11 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _TINY = 1e-300
-_LEAST = 1e-12  # smallest increment: keeps every inequality strict
-_FLATTEST = 1e-10  # minimum wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
+_LEAST = 1e-12  # minimum increment, so that every inequality is strict
+_FLATTEST = 1e-10  # minimum wing of the first expiry, because a wing of zero would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)
-_ROOM = 1e-2  # minimum increment of a start, relative to the coordinate: a start on a bound could not move
+# Minimum increment of a start relative to the coordinate, because a start on a bound cannot move.
+_ROOM = 1e-2
 _STEPS = 200
 _TOLERANCE = 1e-10
 _EXACT = 5e-9  # relative error of total variance that is negligible
@@ -72,12 +73,12 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     normal = columns @ columns.swapaxes(-1, -2)
     square = normal[..., :3, :3]
     size = np.einsum("...ii->...", square)[..., None, None]
-    ridge = (1e-12 * size + _TINY) * np.eye(3)  # above 0 also where every weight is 0
+    ridge = (1e-12 * size + _TINY) * np.eye(3)  # positive even if all weights are 0
     theta, tilt, bend = np.moveaxis(np.linalg.solve(square + ridge, normal[..., :3, 3:])[..., 0], -1, 0)
     lowest = np.where(scale > 0.0, w, np.inf).min(axis=-1)
     theta = np.clip(theta, 0.2 * lowest, np.where(scale > 0.0, w, 0.0).max(axis=-1))
-    # A smile that bends the wrong way starts with a little curvature, from which the search can go either
-    # way; a flat one starts flat, since its ψ is 0 and the way there would be long.
+    # A concave smile starts with a small curvature, from which the search can go both ways. A flat smile
+    # starts flat, because its ψ is 0, which is far from other starts.
     shape = np.maximum(np.abs(4.0 * bend), tilt * tilt)
     least = np.clip(shape, 1e-16 * theta, 1e-3 * theta)
     psi = np.sqrt(np.maximum(4.0 * bend, least) + tilt * tilt)
@@ -95,7 +96,7 @@ def from_essvi(
     k_max: Numbers = np.inf,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """Return a surface of known eSSVI parameters: a published one, a true one.
+    """Return a surface with known eSSVI parameters, such as published ones.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def from_essvi(
 def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
     """Return raw SVI parameters of SSVI slices, arrays or DataArrays; a slice with ``ψ = 0`` is flat."""
     bent = psi != 0.0
-    # Flat slices get b = 0 with a vertex of width 1; elsewhere 1/φ = θ/ψ.
+    # Flat slices get b = 0 and a vertex of width 1; for other slices 1/φ = θ/ψ.
     width = theta / (psi + ~bent) * bent
     root = (1.0 - rho**2) ** 0.5
     a = theta * (1.0 - rho**2) / 2.0 * bent + theta * ~bent
@@ -140,7 +141,7 @@ def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
 
 
 def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
-    """Fit all expiries of every surface, ``(θ, R, L)`` each, from a guess that may break conditions."""
+    """Fit ``(θ, R, L)`` of all expiries of every surface, from a start that may violate conditions."""
     low = np.full((3, guess.shape[1]), _LEAST)
     low[:2, 0] = _FLATTEST
     start = _increments(guess).T
@@ -159,7 +160,7 @@ def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
 
 
 class _Problem(NamedTuple):
-    """Surfaces in their increments; see `derivdata.analysis.smile.search.Problem`."""
+    """Surfaces with increments as variables; see `derivdata.analysis.smile.search.Problem`."""
 
     quotes: SurfaceQuotes
     low: Floats
@@ -173,7 +174,7 @@ class _Problem(NamedTuple):
         return self._replace(quotes=self.quotes.rows(index), low=self.low[:, index], high=self.high[:, index])
 
     def evaluate(self, x: Floats) -> Linearised:
-        """Evaluate at x, by the chain rule through the three numbers of each slice.
+        """Evaluate at x, by the chain rule through the three parameters of each slice.
 
         With the rows ``A = (∂w/∂θ, ∂w/∂R, ∂w/∂L, residual)`` of a slice, ``A Aᵀ`` (4 × 4) has all information
         of its quotes; ``Jᵀ (A Aᵀ)_33 J`` with the model's Jacobian J is the Gauss-Newton matrix.
@@ -187,7 +188,7 @@ class _Problem(NamedTuple):
         pulls = normal[..., :3, 3].reshape(count, 1, -1)
         gram = np.moveaxis(flat.swapaxes(-1, -2) @ curved, 0, -1)
         own = diagonal(gram)
-        # A variable that moves nothing yet (a wing of slope 0) is damped by a trace of the strongest one.
+        # A variable without effect (a wing of slope 0) is damped by a small fraction of the strongest one.
         scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
         size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
         nothing = _EXACT**2 * size
@@ -204,9 +205,9 @@ def _coordinates(slices: Floats) -> Floats:
 
 
 def _increments(guess: Floats) -> Floats:
-    """Return the parameters of a surface that satisfies the conditions, near slices that may break them."""
-    # The mean of the running maximum and of the reversed running minimum does not fall, and equals the guess
-    # if that does not fall. The model uses its increments; see `_theta` for the third.
+    """Return the parameters of a surface that satisfies the conditions, near slices that may violate them."""
+    # The mean of the running maximum and of the reversed running minimum is non-decreasing, and equals the
+    # start if that is non-decreasing. Its increments are the variables; see `_theta` for the third.
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0

@@ -1,4 +1,4 @@
-"""The Dataset of a fit, and fits evaluated: total variance, volatility, density factor, butterfly check.
+"""The Dataset of a fit, and its evaluation: total variance, volatility, density factor, butterfly check.
 
 A fit, over the slices' dims:
 
@@ -62,7 +62,7 @@ FACTS = {
     "k_max": np.float64,
     "status": np.int32,
 }
-"""Figures of every fit of a slice other than its parameters, by type."""
+"""Variables of every fit except its parameters, with dtypes."""
 _UNITS = {"rmse_vol": "1/√year", "k_min": "log-moneyness", "k_max": "log-moneyness"}
 
 
@@ -83,7 +83,7 @@ def assemble(
     forward: xr.DataArray | None = None,
     **attrs: str,
 ) -> xr.Dataset:
-    """Return a fit from its variables, with coordinates, flags and units; counts that are not given are 0."""
+    """Return a fit from its variables, with coordinates, flags and units. Missing counts are 0."""
     like = variables["k_min"]
     nothing = dict.fromkeys(("status", "n", "nfev"), xr.zeros_like(like, dtype=np.int32))
     filled = nothing | {"rmse_vol": xr.full_like(like, np.nan)} | variables
@@ -111,7 +111,7 @@ def from_raw(
     k_max: Numbers = np.inf,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """Return a fit made of known raw SVI parameters: a published slice, a true surface.
+    """Return a fit with known raw SVI parameters, such as a published slice.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def from_raw(
     year_fraction
         Time to expiry [years].
     k_min, k_max
-        Range that counts as data; by default everything does, so nothing is extrapolation.
+        Range that counts as data. By default it is unlimited, so no value is extrapolated.
     forward
         Forward per slice, returned as a coordinate.
     """
@@ -153,7 +153,7 @@ def total_variance(
     derivative
         0, 1 or 2.
     extrapolate
-        Whether to go on outside ``[k_min, k_max]`` of the data. If not, those points are NaN.
+        Whether to evaluate outside ``[k_min, k_max]`` of the data. If not, those points are NaN.
 
     Returns
     -------
@@ -171,7 +171,8 @@ def total_variance(
         raise ValueError(f"derivative must be 0, 1 or 2, got {derivative!r}")
     k = bare(log_moneyness, "log_moneyness")
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
-    parameters = (fit[name] for name in parameter_names(fit))  # with coordinates, such as the time to expiry
+    # Parameters have coordinates, such as the time to expiry.
+    parameters = (fit[name] for name in parameter_names(fit))
     w = elementwise(
         lambda k, *own: svi.total_variance(k, slice_of(own), derivative=derivative), k, *parameters
     )
@@ -253,11 +254,11 @@ _ZOOM_POINTS = 17
 
 _DEGREE = 10
 _CUTS = 2.0 ** np.arange(-12, 13)
-_ROUNDING = 1e-9  # minimum over maximum coefficient; below it rounding may hide a negative one
+_ROUNDING = 1e-9  # ratio of minimum to maximum coefficient below which rounding may hide a negative one
 
 
 class Butterfly(NamedTuple):
-    """Minimum ``g`` and its location, ``g`` at both ends of the line, and the verdict."""
+    """Minimum ``g`` and its location, limits of ``g`` at both ends, and whether the slice passes."""
 
     min_g: Floats
     argmin_k: Floats
@@ -289,7 +290,7 @@ def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
 
 
 def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
-    """Return the minimum g of each row and its place, by zooming in on the lowest bracket."""
+    """Return the minimum g of each row and its location, by refining the lowest bracket."""
     far = _FAR * reach
     unit = np.maximum(raw.sigma, 1e-9 * far)
     start = np.arcsinh((-far - raw.m) / unit)
@@ -299,7 +300,8 @@ def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
         x = start + (stop - start) * share
         k = raw.m + unit * np.sinh(x)
         values = density_factor(k, *(svi.total_variance(k, raw, derivative=d) for d in (0, 1, 2)))
-        # Where bumps take total variance below 0, which SVI is checked for apart, there is a butterfly.
+        # Bumps that make total variance negative count as a butterfly. For SVI alone this is checked
+        # separately.
         lost = -np.inf if isinstance(raw, Bumped) else np.inf
         at = np.argmin(np.where(np.isnan(values), lost, values), axis=-1)[:, None]
         step = (stop - start) * share[1]
@@ -311,7 +313,7 @@ def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
 
 
 def certified(raw: Raw) -> Bools:
-    """Tell where slices, parameters of shape ``(slices,)``, are sure to have no butterfly."""
+    """Return a mask of slices, given as parameters ``(slices,)``, that are proved free of butterflies."""
     a, b, rho, m, sigma = raw
     right = b * (1.0 + rho)
     left = b * (1.0 - rho)

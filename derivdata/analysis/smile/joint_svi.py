@@ -1,4 +1,4 @@
-"""SVI slices of all expiries fitted together, free of butterflies and of calendar arbitrage.
+"""Joint fit of SVI slices of all expiries, free of butterfly and calendar arbitrage.
 
 Each slice has five parameters, those of `derivdata.analysis.smile.svi`, so that total variance is positive by
 construction. The conditions are inequalities:
@@ -52,22 +52,23 @@ _ROUNDS = 14
 _FIRST_STEPS = 25
 _STEPS = 12
 _TOLERANCE = 1e-6
-_FIRMNESS = (1.0, 30.0, 300.0)  # factors of force and margins; unproved surfaces start again with the next
+# Factors of force and margins; surfaces that are not proved free are fitted again with the next factor.
+_FIRMNESS = (1.0, 30.0, 300.0)
 
-_BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
+_BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # log-moneyness, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
-_NEAR_G = 10  # places of each slice, and of each pair, that a search after the first one looks at
+_NEAR_G = 10  # number of points per slice, and per pair of slices, that later searches check
 _NEAR_GAP = 16
-_MARGINS = (1e-3, 1e-4, 1e-5)  # of g; of volatility; of √slope
+_MARGINS = (1e-3, 1e-4, 1e-5)  # margins of g, of volatility, and of √slope
 _FORCE = 1e-2
 _FORCE_GROWTH = 3.0
 _STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
-_SLOPES = (1, 2)  # variables that are roots of the wings' slopes
+_SLOPES = (1, 2)  # variables that are roots of the wing slopes
 _ROW = np.arange(SIZE)[:, None] + np.arange(2 * SIZE)
 
 
 class JointFit(NamedTuple):
-    """Raw parameters ``(surfaces, expiries)``, which surfaces are proved free, and evaluations spent."""
+    """Raw parameters ``(surfaces, expiries)``, a mask of proved surfaces, and the number of evaluations."""
 
     raw: Raw
     free: Bools
@@ -99,17 +100,17 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
 
 
 def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) -> None:
-    """Search the surfaces `going`, and write those that are proved free into `result`."""
+    """Search the surfaces in `going`, and write those that are proved free into `result`."""
     search = problem
     for turn in range(_ROUNDS):
-        # 1. The minimum with the present multipliers.
+        # 1. Minimise with the present multipliers.
         x = np.clip(x, problem.low, problem.high)
         steps = _STEPS if turn else _FIRST_STEPS
         ended = minimise(search, x, steps=steps, tolerance=_TOLERANCE)
         x = ended.x
         result.nfev[going] = result.nfev[going] + ended.nfev
 
-        # 2. Surfaces that satisfy every condition, at all places and then on the whole line.
+        # 2. Find surfaces that satisfy every condition, first at all points and then on the whole line.
         values = problem.constraints(problem.slices(x))
         flat = floor_to_raw(problem.slices(x).reshape(SIZE, -1))
         raw = Raw(*(values.reshape(problem.live.shape) for values in flat))
@@ -120,7 +121,7 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
             values_of_result[going[done]] = values_now[done]
         result.free[going[done]] = True
 
-        # 3. New multipliers for the others.
+        # 3. Update the multipliers of the others.
         problem = problem.pressed(values).rows(~done)
         x = x[:, ~done]
         going = going[~done]
@@ -137,7 +138,7 @@ class Constraints(NamedTuple):
     wings: Floats
 
     def rows(self, index: Index) -> Constraints:
-        """Return the constraints of these surfaces only."""
+        """Return the constraints of the selected surfaces."""
         return Constraints(self.g[index], self.gap[index], self.wings[index])
 
 
@@ -161,7 +162,7 @@ class JointProblem(NamedTuple):
     reach: Floats
 
     def rows(self, index: Index) -> Self:
-        """Return these surfaces only."""
+        """Return the selected surfaces."""
         first = {
             name: getattr(self, name)[index]
             for name in ("live", "places_g", "places_gap", "gap_unit", "force", "margin")
@@ -171,11 +172,11 @@ class JointProblem(NamedTuple):
         return self._replace(quotes=self.quotes.rows(index), at_least=at_least, **first, **last)
 
     def slices(self, x: Floats) -> Floats:
-        """Variables as ``(5, surfaces, expiries)``."""
+        """Return the variables as ``(5, surfaces, expiries)``."""
         return np.ascontiguousarray(x.reshape(-1, SIZE, x.shape[1]).transpose(1, 2, 0))
 
     def constraints(self, slices: Floats) -> Constraints:
-        """Values of all conditions."""
+        """Return the values of all conditions."""
         g = floor_density(slices[..., None], self.places_g)
         gap = floor_variance(slices[:, :, 1:, None], self.places_gap)
         gap -= floor_variance(slices[:, :, :-1, None], self.places_gap)
@@ -184,7 +185,7 @@ class JointProblem(NamedTuple):
         return Constraints(g, gap, wings)
 
     def near(self, values: Constraints) -> Self:
-        """Return the problem with conditions only at the places that are nearest to their margins."""
+        """Return the problem with conditions only at the points nearest to their margins."""
         g = np.argpartition(values.g - self.at_least.g, _NEAR_G, axis=-1)[..., :_NEAR_G]
         gap = np.argpartition(values.gap - self.at_least.gap, _NEAR_GAP, axis=-1)[..., :_NEAR_GAP]
         least = Constraints(
@@ -209,7 +210,7 @@ class JointProblem(NamedTuple):
         )
 
     def holds(self, values: Constraints) -> Bools:
-        """Return whether every condition is satisfied at its places, without margins."""
+        """Return whether every condition is satisfied at its points, without margins."""
         pairs = self.live[:, 1:, None]
         slices = ((values.g >= 0.0) | ~self.live[..., None]).all(axis=(1, 2))
         gaps = ((values.gap >= 0.0) | ~pairs).all(axis=(1, 2))
@@ -217,15 +218,15 @@ class JointProblem(NamedTuple):
         return np.asarray(slices & gaps & wings)
 
     def pressed(self, values: Constraints) -> Self:
-        """Return the problem with the multipliers that `values` call for, more force, and a wider margin."""
+        """Return the problem with updated multipliers for `values`, more force, and a wider margin."""
         lacks = self.lacks(values)
         margin = self.margin * np.where(self.holds(values), 2.0, 1.0)
-        multiplier = Constraints(*(lack / _FORCE_GROWTH for lack in lacks))  # over the new force
+        multiplier = Constraints(*(lack / _FORCE_GROWTH for lack in lacks))  # divided by the new force
         at_least = _at_least(self.live, margin, multiplier)
         return self._replace(at_least=at_least, force=self.force * _FORCE_GROWTH, margin=margin)
 
     def evaluate(self, x: Floats) -> Linearised:
-        """Return products of all residuals, of the quotes and of the conditions.
+        """Return products of the residuals of quotes and conditions.
 
         ``own`` has the products of derivatives and, last, of the residual of each slice, ``neighbours`` the
         products of derivatives of a slice and the next one.
@@ -242,7 +243,7 @@ class JointProblem(NamedTuple):
         grad = -own[..., :SIZE, -1].reshape(len(own), -1).T
         bands = _bands(own[..., :SIZE, :SIZE], neighbours)
         squares = bands[:, :, 0].T
-        # Places without an expiry move nothing: a trace of damping keeps them where they are.
+        # Entries without an expiry have no effect, so a small damping keeps them fixed.
         scale = np.maximum(squares, 1e-12 * squares.max(axis=0) + 1e-300)
         return Linearised(x, loss, np.full(len(own), 1e-20), Banded(bands), grad, scale)
 
@@ -257,7 +258,7 @@ class JointProblem(NamedTuple):
         return products, products[..., -1, -1].sum(axis=1)
 
     def _add_butterflies(self, own: Floats, slices: Floats, lack: Floats) -> None:
-        """Add the products of g at the few places with too small values."""
+        """Add the products of g at the points where it is below its margin."""
         surface, expiry, place = _places_with(lack)
         if not surface.size:
             return
@@ -270,16 +271,16 @@ class JointProblem(NamedTuple):
         own[surface[first], expiry[first], :SIZE] += products
 
     def _add_crossings(self, own: Floats, neighbours: Floats, slices: Floats, lack: Floats) -> None:
-        """Add the products of rises in volatility where a slice is too little above the previous one."""
+        """Add the products of calendar conditions where a slice is not enough above the previous one."""
         surface, pair, place = _places_with(lack)
         if not surface.size:
             return
-        # 1. Both slices of each pair at the same place.
+        # 1. Evaluate both slices of each pair at the same points.
         k = self.places_gap[surface, pair, place]
         both = np.stack([slices[:, surface, pair], slices[:, surface, pair + 1]], axis=1)
         _, by_w = floor_variance_jet(both, k)
 
-        # 2. One row per condition: derivatives by the earlier and by the later slice, and the residual.
+        # 2. Make one row per condition: derivatives by the earlier and the later slice, and the residual.
         root = np.sqrt(self.force)[surface]
         unit = root * self.gap_unit[surface, pair, place]
         rows = np.empty((2 * SIZE + 1, surface.size))
@@ -287,7 +288,7 @@ class JointProblem(NamedTuple):
         np.multiply(by_w[:, 1], unit, out=rows[SIZE:-1])
         np.multiply(lack[surface, pair, place], -root, out=rows[-1])
 
-        # 3. The sums of their products over each pair.
+        # 3. Sum their products over each pair.
         first, products = _summed_products(rows[:-1], rows, surface * lack.shape[1] + pair)
         surface = surface[first]
         pair = pair[first]
@@ -297,7 +298,7 @@ class JointProblem(NamedTuple):
         neighbours[surface, pair] += products[:, :SIZE, SIZE:-1]
 
     def _add_wings(self, own: Floats, neighbours: Floats, lack: Floats) -> None:
-        """Add the products of rises of the wings' slopes, whose derivatives are −1 and 1."""
+        """Add the products of wing conditions, whose derivatives are −1 and 1."""
         force = self.force[:, None]
         for side, variable in enumerate(_SLOPES):
             pull = force * lack[:, :, side]
@@ -310,7 +311,7 @@ class JointProblem(NamedTuple):
 
 
 def _places_with(lack: Floats) -> tuple[Indices, ...]:
-    """Return the positions of the places that lack something; numpy finds them fastest in a flat mask."""
+    """Return the indices of violated conditions; numpy finds them fastest in a flat mask."""
     return np.unravel_index(np.flatnonzero(lack > 0.0), lack.shape)
 
 
@@ -327,7 +328,7 @@ def _summed_products(left: Floats, right: Floats, group: Indices) -> tuple[Indic
 def _bands(own: Floats, neighbours: Floats) -> Floats:
     """Return the diagonals of the matrix of all expiries, in the format of `Banded`."""
     surfaces, expiries = own.shape[:2]
-    # For each variable the products with those of its own and of the next slice.
+    # Products of each variable with the variables of its own and of the next slice.
     wide = np.zeros((surfaces, expiries, SIZE, 3 * SIZE))
     wide[..., :SIZE] = own
     wide[:, :-1, :, SIZE : 2 * SIZE] = neighbours
@@ -349,14 +350,14 @@ def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constrain
 def joint_problem(
     quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw, firmness: float
 ) -> tuple[JointProblem, Floats]:
-    """Return the problem with units of each slice's own deviation, and where its search begins.
+    """Return the problem, in units of each slice's deviation, and the start of its search.
 
     `firmness` multiplies the force and the margins of its conditions.
     """
     count, expiries = live.shape
     middle = np.where(live, total_variance(0.0, start), 1.0)
     width = np.sqrt(middle)
-    # Weights of mean 1: the force of a condition must not depend on the unit of the weights.
+    # Scale weights to a mean of 1, so that the force of a condition does not depend on their unit.
     weight = 4.0 * quotes.w * t[..., None] * np.square(quotes.scale)
     quoted = np.maximum((quotes.scale > 0.0).sum(axis=(1, 2)), 1)
     mean = weight.sum(axis=(1, 2)) / quoted
@@ -395,9 +396,10 @@ def joint_problem(
 def never_below(earlier: Raw, later: Raw) -> Bools:
     """Return whether each later slice is nowhere below its earlier one, on the whole line.
 
-    With ``w = A + √B``, A linear and B quadratic in k, two slices meet where ``A₂ − A₁ = √B₁ − √B₂``.
-    Squared twice that is a quartic: ``(B₁ − B₂ − (A₂ − A₁)²)² = 4 (A₂ − A₁)² B₂``. Between its roots the sign
-    of the difference cannot change, so one look between each two, and one beyond either end, decides.
+    With ``w = A + √B``, A linear and B quadratic in k, two slices meet where ``A₂ − A₁ = √B₁ − √B₂``. Squared
+    twice that is a quartic: ``(B₁ − B₂ − (A₂ − A₁)²)² = 4 (A₂ − A₁)² B₂``. The sign of the difference cannot
+    change between roots. One evaluation between neighbouring roots and one beyond each end is therefore
+    sufficient.
     """
     (a1, b1), (a2, b2) = (_linear_and_square(raw) for raw in (earlier, later))
     gap = a2 - a1
@@ -418,7 +420,7 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
 
 
 def _linear_and_square(raw: Raw) -> tuple[Floats, Floats]:
-    """Return the coefficients in rising powers of k of A and B in ``w = A + √B``."""
+    """Return the coefficients of A and B in ``w = A + √B``, in ascending powers of k."""
     a, b, rho, m, sigma = raw
     return np.stack([a - b * rho * m, b * rho]), np.stack(
         [b * b * (m * m + sigma * sigma), -2.0 * b * b * m, b * b]
@@ -426,7 +428,7 @@ def _linear_and_square(raw: Raw) -> tuple[Floats, Floats]:
 
 
 def _roots(coefficients: Floats) -> NDArray[np.complex128]:
-    """Return roots of polynomials given in rising powers on the first axis, by their companion matrices."""
+    """Return roots of polynomials, given in ascending powers on the first axis, by companion matrices."""
     degree = len(coefficients) - 1
     lead = np.where(coefficients[-1] == 0.0, 1e-300, coefficients[-1])
     companion = np.zeros((*lead.shape, degree, degree))

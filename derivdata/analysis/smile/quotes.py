@@ -1,4 +1,4 @@
-"""Quotes of many slices as arrays, how well a fit meets them, and integrals of variance between them."""
+"""Quotes of many slices as arrays, errors of a fit relative to them, and variance integrals."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from derivdata.analysis.status import Status
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Weights = Literal["equal", "vega", "price", "variance"]
-_INSIDE = 1e-3  # weight of a residual between bid and ask: a millionth of the squared loss
-_NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
+_INSIDE = 1e-3  # weight of a residual between bid and ask, which is a millionth in the squared loss
+_NARROWEST = 1e-3  # minimum spread in volatility, because a narrower market would determine the smile alone
 
 
 class SmileQuotes(NamedTuple):
@@ -34,7 +34,7 @@ class SmileQuotes(NamedTuple):
     k_max: Floats
 
     def rows(self, index: Indices | Bools) -> SmileQuotes:
-        """Return these slices only."""
+        """Return the selected slices."""
         arrays: list[Any] = [array[index] for array in self]
         return SmileQuotes(*arrays)
 
@@ -52,7 +52,7 @@ class SurfaceQuotes(NamedTuple):
     high: Floats | None = None
 
     def rows(self, index: Indices | Bools) -> SurfaceQuotes:
-        """Return the quotes of these surfaces only."""
+        """Return the quotes of the selected surfaces."""
         low = None if self.low is None else self.low[index]
         high = None if self.high is None else self.high[index]
         return SurfaceQuotes(self.k[index], self.w[index], self.scale[index], low, high)
@@ -60,8 +60,8 @@ class SurfaceQuotes(NamedTuple):
     def errors(self, w: Floats) -> tuple[Floats, Floats]:
         """Return scaled residuals of model variances `w`, and the factor of their derivative by `w`.
 
-        The distance outside bid and ask counts in full; the remaining thousandth of the distance to the
-        middle makes the minimum unique.
+        The distance outside bid and ask counts in full. A thousandth of the distance to the middle is added
+        to make the minimum unique.
         """
         if self.low is None or self.high is None:
             return (w - self.w) * self.scale, self.scale
@@ -97,7 +97,7 @@ _UNITS = {
     "iv_ask": ("1/√year",),
     "year_fraction": ("years", "year"),
 }
-"""Units that a labelled array may state."""
+"""Allowed units of labelled arrays."""
 
 
 def _require_unit(data: Any, name: str) -> None:
@@ -123,7 +123,7 @@ def labelled(
     A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
     have the last dims of a bare `iv`, and next to a labelled one the core dims, times those without strikes.
     """
-    # 1. The dims of the quotes, from the volatilities.
+    # 1. Read the dims of the quotes from the volatilities.
     arrays = {"log_moneyness": log_moneyness, "iv": iv, "year_fraction": year_fraction}
     for name, data in (arrays | {"iv_bid": iv_bid, "iv_ask": iv_ask}).items():
         _require_unit(data, name)
@@ -137,7 +137,7 @@ def labelled(
         how = "; pass the dim of the quotes as dim=" if dim in missing else ""
         raise ValueError(f"iv must have the dim {missing[0]!r}, got dims {volatility.dims}{how}")
 
-    # 2. The others by these dims.
+    # 2. Label the other arrays with these dims.
     slices = [name for name in every if name != dim]
     if not slices and volatility.ndim == 2:
         slices = [str(name) for name in volatility.dims if name != dim]
@@ -158,7 +158,7 @@ def labelled(
     weight = named(weights, every, "weights")
     require_same({"weights": weight, **sides}, volatility, "iv")
 
-    # 3. All with the core dims, each of which is one chunk.
+    # 3. Broadcast all to the core dims, each in one chunk.
     size = {name: volatility.sizes[name] for name in core}
     return LabelledQuotes(
         k=_over_core(k, size),
@@ -171,7 +171,7 @@ def labelled(
 
 
 def _positive(side: Any, dims: Sequence[str], name: str) -> xr.DataArray:
-    """Return the volatilities of a side, NaN where there is none."""
+    """Return the volatilities of a side, NaN if missing or not positive."""
     array = named(np.nan if side is None else side, dims, name)
     return array.where(array > 0.0)
 
@@ -197,8 +197,8 @@ def in_rows(
     core: int,
     most: int,
 ) -> tuple[Any, ...]:
-    """Apply a kernel to quotes and slices, all dims but the last `core` as one, some rows at a time."""
-    # 1. The dims before the core as one.
+    """Apply a kernel to quotes and slices in blocks of rows, with all dims before the last `core` stacked."""
+    # 1. Stack the dims before the core.
     shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(values), 1) for values in slices))
     lead = shape[: len(shape) - core]
     own = shape[len(shape) - core :]
@@ -206,7 +206,7 @@ def in_rows(
     rows = [np.broadcast_to(values, shape).reshape(count, *own) for values in quotes]
     rows += [np.broadcast_to(values, shape[:-1]).reshape(count, *own[:-1]) for values in slices]
 
-    # 2. The kernel, block by block, and its outputs with the dims as they were.
+    # 2. Apply the kernel block by block, and restore the dims.
     starts = range(0, max(count, 1), most)
     blocks = [kernel(*(values[start : start + most] for values in rows)) for start in starts]
     outputs = (np.concatenate(output) for output in zip(*blocks, strict=True))
@@ -214,7 +214,7 @@ def in_rows(
 
 
 def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
-    """Return quotes of bare arrays without those whose volatility, weight or time is not positive."""
+    """Return the quotes of bare arrays whose volatility, weight and time are positive."""
     live = np.isfinite(t) & (t > 0.0)
     with np.errstate(invalid="ignore"):
         used = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
@@ -232,7 +232,7 @@ def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
 
 
 def scaled_quotes(quotes: SmileQuotes) -> tuple[SmileQuotes, Scaling]:
-    """Return the quotes with k in [−1, 1], w and the weights of mean 1, and the way back."""
+    """Return scaled quotes (k in [−1, 1], w and weights with a mean of 1), and the scaling."""
     half = (quotes.k_max - quotes.k_min) / 2.0
     centre = (quotes.k_max + quotes.k_min) / 2.0
     count = quotes.used.sum(axis=1)
@@ -294,7 +294,7 @@ def quote_weights(
 
 
 _DIMS = ("parameter", "other_parameter")
-_DETERMINED = 1e-10  # eigenvalue of the scaled Gram matrix below which a direction is not determined
+_DETERMINED = 1e-10  # eigenvalue of the scaled Gram matrix below which a direction counts as undetermined
 
 
 def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tuple[str, ...]) -> xr.Dataset:
@@ -314,7 +314,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
 
 def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:
     """Return the Huber-White covariance, which allows for unequal errors, of arrays ``(…, strikes)``."""
-    # 1. Derivatives of the model volatility by the raw parameters at each quote, and its error.
+    # 1. Compute the derivatives of the model volatility by the raw parameters at each quote, and the errors.
     raw = Raw(*(np.asarray(parameter)[..., None] for parameter in parameters[:5]))
     used = np.isfinite(k) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
     with np.errstate(all="ignore"):
@@ -327,11 +327,11 @@ def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: F
         jacobian = np.stack([np.where(used, slope / root, 0.0) for slope in np.broadcast_arrays(*slopes)], -2)
         error = np.where(used, np.sqrt(w / np.asarray(t)[..., None]) - iv, 0.0)
 
-    # 2. The same by the parameters that were fitted.
+    # 2. Convert them to derivatives by the fitted parameters.
     into = _from_natural(*parameters) if len(parameters) > 5 else np.eye(5)
     jacobian = np.swapaxes(into, -1, -2) @ jacobian
 
-    # 3. The sandwich of the inverse Gram matrix and the squared errors.
+    # 3. Combine the inverse Gram matrix and the squared errors (sandwich estimator).
     count = used.sum(axis=-1)
     free = jacobian.shape[-2]
     weighted = jacobian * np.where(used, weight, 0.0)[..., None, :]
@@ -364,11 +364,11 @@ def _from_natural(*parameters: Floats) -> Floats:
 
 _POINT = 0.01  # of volatility
 _RELATIVE = 0.02
-_SYSTEMATIC = 0.4  # share of the mean squared error
+_SYSTEMATIC = 0.4  # minimum share of the mean squared error
 
 
 def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask: Floats) -> Bools:
-    """Tell which slices miss their quotes by more than a volatility point, and 2 %, in one direction.
+    """Return a mask of slices that miss their quotes by over a volatility point and 2 % in one direction.
 
     The error of each quote is its distance to the model, or the distance outside bid and ask, weighted by
     vega. Noise changes its sign from strike to strike, so products of the errors of adjacent strikes have a
@@ -376,7 +376,7 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
     errors of one sign over many strikes: the mean of the products is most of the mean square, and its root
     the size of the error.
     """
-    # 1. The error of each quote by strike, and its vega.
+    # 1. Compute error and vega of each quote, sorted by strike.
     order = np.argsort(np.where(np.isfinite(iv), k, np.inf), axis=-1, kind="stable")
     model, k, iv, bid, ask = (np.take_along_axis(values, order, -1) for values in (model, k, iv, bid, ask))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -391,7 +391,7 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
         error = np.where(used, error, 0.0)
         vega = np.where(used, vega, 0.0)
 
-        # 2. The mean product of neighbours against the mean square.
+        # 2. Compare the mean product of neighbours with the mean square.
         pair = np.minimum(vega[..., 1:], vega[..., :-1])
         together = (pair * error[..., 1:] * error[..., :-1]).sum(axis=-1) / pair.sum(axis=-1)
         square = (vega * error * error).sum(axis=-1) / vega.sum(axis=-1)
@@ -402,11 +402,11 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
 
 _LEAST_DELTA = 1e-3
 _NODES, _WEIGHTS = (part / 2.0 for part in np.polynomial.legendre.leggauss(6))
-_NODES = _NODES + 0.5  # of an interval between two strikes
+_NODES = _NODES + 0.5  # integration nodes within an interval between two strikes
 
 
 def over_strike(k: Floats, s: Floats) -> Floats:
-    """Return undiscounted out-of-the-money price over the strike, at deviation ``s = iv √T``; no overflow."""
+    """Return the undiscounted out-of-the-money price over the strike, at ``s = iv √T``, without overflow."""
     side = np.where(k > 0.0, 1.0, -1.0)
     d1 = -k / s + s / 2.0
     d2 = -k / s - s / 2.0
@@ -414,11 +414,11 @@ def over_strike(k: Floats, s: Floats) -> Floats:
 
 
 def tails(k_low: Floats, k_high: Floats, s_low: Floats, s_high: Floats, floor: float) -> Floats:
-    """Return the most total variance that options beyond the ends price, the underlying never below `floor`.
+    """Return the maximum total variance of options beyond the ends, if the underlying stays above `floor`.
 
     Calls beyond the last strike cost at most the last call, and puts below the first at most the first put in
-    proportion to their strike: ``2 C/K`` and ``2 P/K ln(K/floor)``. Nothing is beyond an infinite end. NaN if
-    the forward is not between the ends.
+    proportion to their strike: ``2 C/K`` and ``2 P/K ln(K/floor)``. The result is 0 for an infinite end. NaN
+    if the forward is not between the ends.
     """
     with np.errstate(invalid="ignore"):
         call = np.where(np.isinf(k_high), 0.0, 2.0 * over_strike(k_high, s_high))
@@ -442,12 +442,14 @@ def strips(
 
 
 def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[Any, ...]:
-    """Integrate the prices between the quotes of each slice: total variance, ends, deviations there, status.
+    """Integrate prices between the quotes of each slice.
 
-    Between two strikes the volatility is linear in log-moneyness. A sum over strikes would be too high where
-    they are far apart, since prices fall faster than in a line.
+    Returns total variance, both ends, the deviations at them, and a status.
+
+    Between two strikes the volatility is linear in log-moneyness. A sum over distant strikes would be too
+    high, because prices are convex.
     """
-    # 1. The quotes that count: within the ends, and not far out of the money.
+    # 1. Select quotes within the ends that are not far out of the money.
     t, low, high = (np.asarray(values)[..., None] for values in (t, low, high))
     with np.errstate(invalid="ignore", divide="ignore"):
         s = iv * np.sqrt(t)
@@ -457,18 +459,18 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     x = np.where(used, x, np.nan)
     s = np.where(used, s, np.nan)
 
-    # 2. One place more at the money, where puts and calls meet, and prices have a kink.
+    # 2. Add a point at the money, where prices have a kink between puts and calls.
     middle = at_the_money_of(x, s)
     few = (used.sum(axis=-1) < 3) | np.isnan(middle)
     x = np.concatenate([x, np.where(np.isnan(middle), np.nan, 0.0)[..., None]], axis=-1)
     s = np.concatenate([s, middle[..., None]], axis=-1)
-    order = np.argsort(x, axis=-1)  # NaN last
+    order = np.argsort(x, axis=-1)  # argsort puts NaN last
     x = np.take_along_axis(x, order, -1)
     s = np.take_along_axis(s, order, -1)
 
-    # 3. The integral between each two places.
+    # 3. Integrate between neighbouring points.
     step = np.diff(x)
-    there = np.isfinite(step)  # most places of a history have no quote
+    there = np.isfinite(step)  # most cells of a history are empty
     width = step[there][:, None]
     nodes = x[..., :-1][there][:, None] + width * _NODES
     deviations = s[..., :-1][there][:, None] + np.diff(s)[there][:, None] * _NODES
@@ -485,7 +487,7 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
 
 
 def at_the_money_of(k: Floats, values: Floats) -> Floats:
-    """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
+    """Return values of the quotes at k = 0, interpolated linearly; NaN without a quote on each side."""
     k, values = np.broadcast_arrays(k, values)
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)

@@ -1,7 +1,7 @@
 """Bumps that move an SVI surface between bid and ask, without butterfly or calendar arbitrage.
 
-The SVI surface is fitted first and stays as it is. Total variance is linear in the heights of the bumps of
-all expiries, so that they are the solution of a linear programme, solved by HiGHS. It minimises the sum of
+The SVI surface is fitted first and is not changed. Total variance is linear in the heights of the bumps of
+all expiries, so a linear programme determines them, which HiGHS solves. It minimises the sum of
 
 * the distance of the surface outside bid and ask, in half spreads,
 * a twentieth of its distance to the quoted volatilities, in volatility points times the weight of the quote,
@@ -33,25 +33,26 @@ from derivdata.analysis.smile.svi import (
 )
 from derivdata.support.arrays import Bools, Floats, Indices
 
-_GRID = np.linspace(-REACH, REACH, 1361)  # in units: 0.01 apart
-_FIRST = 8  # every eighth place has its conditions from the start
+_GRID = np.linspace(-REACH, REACH, 1361)  # in units of the bumps, 0.01 apart
+_FIRST = 8  # every eighth point has conditions from the start
 _ROUNDS = 5
-_HIGHEST = 0.3  # height of a bump, in total variance at the money: more would fit stale quotes
-_MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # of g; of volatility
-_LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # beyond which a condition is put only where a solution breaks it
-_EDGE = 0.02  # fraction of a half spread that stays free at either end
-_NARROWEST = 1e-3  # half spread in volatility
+# Maximum height of a bump relative to total variance at the money; higher ones would fit stale quotes.
+_HIGHEST = 0.3
+_MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # margins of g and of volatility
+_LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # values above which a condition is added only if a solution violates it
+_EDGE = 0.02  # fraction of a half spread that stays unused at each end
+_NARROWEST = 1e-3  # minimum half spread in volatility
 _TO_QUOTES = 0.05
 _TO_NOTHING = 0.1
 _STEPS = (1.0, 0.7, 0.4, 0.2, 0.1, 0.05)
 _SETTLED = 1e-4
 
 Matrix: TypeAlias = Any
-"""A sparse matrix, whose annotations in scipy need a type of every element."""
+"""A sparse matrix. Annotations of scipy's class would need a type for every element."""
 
 
 class Quotes(NamedTuple):
-    """Quotes of one surface in a row: their expiry, log-moneyness, volatilities, weight and time."""
+    """Quotes of one surface as flat arrays: expiry, log-moneyness, volatilities, weight and time."""
 
     expiry: Indices
     k: Floats
@@ -85,7 +86,7 @@ class Grid(NamedTuple):
         ]
 
     def gaps(self, heights: Floats) -> Floats:
-        """Return how much total variance rises from each expiry to the next."""
+        """Return the increase of total variance from each expiry to the next."""
         late = np.einsum("egb,eb->eg", self.late, heights[1:])
         early = np.einsum("egb,eb->eg", self.early, heights[:-1])
         return np.asarray(self.rise + late - early)
@@ -134,7 +135,7 @@ def _lower(values: Floats, margin: float) -> Floats:
 
 
 def _started(tight: Bools) -> Bools:
-    """Return the places that have a condition from the start, flat."""
+    """Return the indices of points with a condition from the start, in flat order."""
     every = np.zeros(tight.shape, dtype=bool)
     every[..., ::_FIRST] = True
     return np.asarray((every & tight).ravel())
@@ -160,7 +161,7 @@ def _shapes(k: Floats, unit: Floats, *, derivative: int = 0) -> Floats:
 
 
 def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tuple[Floats, Bools, Bools]:
-    """Return the longest step to `target` that meets all conditions, and where the whole step breaks them."""
+    """Return the longest admissible step to `target`, and where the full step violates conditions."""
     lowest = np.minimum(grid.rise, 0.0)
     broken_g = np.zeros(grid.k.size, dtype=bool)
     broken_gap = np.zeros(rises.size, dtype=bool)
@@ -179,7 +180,7 @@ def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tup
 
 
 def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, Floats]:
-    """Return costs, rows and their upper limits for everything but the conditions.
+    """Return costs, rows and their upper limits, without the arbitrage conditions.
 
     Variables are the heights in units of total variance at the money, then for each quote with two sides its
     distance outside them, for each quote its distance to the quoted volatility, and the size of each height.

@@ -29,11 +29,11 @@ from derivdata.support.arrays import Bools, Floats, Ints
 
 Index = NDArray[np.int64] | Bools
 
-_TOLERANCE = 1e-9  # predicted decrease, relative to the loss, that is not worth an evaluation
-_UNCHANGED = 1e-10  # change of the loss, of either sign, that counts as none
-_STILL = 1e-7  # step that counts as none where the damping is heavy
-_SINGULAR = 1e-14  # pivot, relative to its diagonal, below which a variable is not determined
-_NEGLIGIBLE = 1e-290  # predicted decrease that is 0 except rounding
+_TOLERANCE = 1e-9  # predicted relative decrease of the loss that ends the search
+_UNCHANGED = 1e-10  # relative change of the loss, of either sign, that counts as none
+_STILL = 1e-7  # step that counts as none under heavy damping
+_SINGULAR = 1e-14  # pivot relative to its diagonal below which a variable counts as undetermined
+_NEGLIGIBLE = 1e-290  # predicted decrease that counts as 0
 _STUCK = 1e10  # damping at which a search is abandoned
 _ELIMINATED = 8  # maximum number of variables for which explicit elimination is faster than LAPACK
 
@@ -42,13 +42,13 @@ class Gram(Protocol):
     """Symmetric positive matrices of many problems."""
 
     def rows(self, index: Index) -> Self:
-        """Return the matrices of these problems only."""
+        """Return the matrices of the selected problems."""
 
     def replaced(self, other: Any, chosen: Bools) -> Self:
-        """Return a copy with the chosen problems from another instance."""
+        """Return a copy with the selected problems replaced by those of another instance."""
 
     def damped(self, more: Floats) -> Self:
-        """Return the matrices with more ``(P, N)`` on their diagonals."""
+        """Return the matrices with ``(P, N)`` added to their diagonals."""
 
     def times(self, step: Floats) -> Floats:
         """Return each matrix times its vector, ``(P, N)``."""
@@ -60,22 +60,22 @@ class Gram(Protocol):
 class Dense(NamedTuple):
     """Matrices as one array ``(P, P, N)``.
 
-    With up to eight variables the equations are eliminated here, one numpy call for all problems per pivot,
-    which adds up in one order on every machine; beyond that LAPACK is faster.
+    Up to eight variables are eliminated with one numpy call per pivot for all problems, which gives the same
+    order of additions on every machine. For more variables LAPACK is faster.
     """
 
     matrix: Floats
 
     def rows(self, index: Index) -> Self:
-        """Return the matrices of these problems only."""
+        """Return the matrices of the selected problems."""
         return self._replace(matrix=self.matrix[..., index])
 
     def replaced(self, other: Self, chosen: Bools) -> Self:
-        """Return a copy with the chosen problems from another instance."""
+        """Return a copy with the selected problems replaced by those of another instance."""
         return self._replace(matrix=np.where(chosen, other.matrix, self.matrix))
 
     def damped(self, more: Floats) -> Self:
-        """Return the matrices with more on their diagonals."""
+        """Return the matrices with an addition to their diagonals."""
         matrix = self.matrix.copy()
         diagonal(matrix)[:] += more
         return self._replace(matrix=matrix)
@@ -85,7 +85,7 @@ class Dense(NamedTuple):
         return times(self.matrix, step)
 
     def solve(self, right: Floats, free: Bools) -> Floats:
-        """Solve for the free variables; no move where a matrix is singular."""
+        """Solve for the free variables; the step is 0 if a matrix is singular."""
         if free.all():
             matrix = self.matrix.copy()
         else:
@@ -95,8 +95,8 @@ class Dense(NamedTuple):
             solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), right.T[..., None])
             return np.asarray(solved[..., 0].T)
         right = right.copy()
-        # A pivot that is 0 up to rounding becomes infinite: its variable then neither moves nor affects the
-        # others.
+        # A pivot that is 0 up to rounding is set to infinity, so that its variable is fixed and does not
+        # affect the others.
         least = _SINGULAR * diagonal(matrix)
         for j in range(len(right)):
             matrix[j, j, matrix[j, j] <= least[j]] = np.inf
@@ -114,15 +114,15 @@ class Banded(NamedTuple):
     bands: Floats
 
     def rows(self, index: Index) -> Self:
-        """Return the matrices of these problems only."""
+        """Return the matrices of the selected problems."""
         return self._replace(bands=self.bands[index])
 
     def replaced(self, other: Self, chosen: Bools) -> Self:
-        """Return a copy with the chosen problems from another instance."""
+        """Return a copy with the selected problems replaced by those of another instance."""
         return self._replace(bands=np.where(chosen[:, None, None], other.bands, self.bands))
 
     def damped(self, more: Floats) -> Self:
-        """Return the matrices with more on their diagonals."""
+        """Return the matrices with an addition to their diagonals."""
         bands = self.bands.copy()
         bands[:, :, 0] += more.T
         return self._replace(bands=bands)
@@ -139,13 +139,13 @@ class Banded(NamedTuple):
         count, size, width = self.bands.shape
         bands = self.bands.copy()
         if not free.all():
-            # Place d of row j stays where the variables j and j + d are both free.
+            # Keep entry d of row j if the variables j and j + d are both free.
             is_free = np.zeros((count, size + width - 1), dtype=bool)
             is_free[:, :size] = free.T
             bands *= is_free[:, :size, None]
             bands *= is_free[:, np.arange(size)[:, None] + np.arange(width)]
             bands[:, :, 0] += ~is_free[:, :size]
-        # Elements beyond the last row of each problem are 0: one band matrix contains them all.
+        # Elements beyond the last row of each problem are 0, so one band matrix contains all problems.
         matrix = bands.reshape(count * size, width).T
         _, solved, failed = dpbsv(matrix, right.T.ravel(), lower=1, overwrite_ab=1)
         if failed:
@@ -178,14 +178,14 @@ class Linearised(NamedTuple):
     scale: Floats
 
     def rows(self, index: Index) -> Linearised:
-        """Return these problems only."""
+        """Return the selected problems."""
         x, loss, nothing, _, grad, scale = self
         return Linearised(
             x[:, index], loss[index], nothing[index], self.gram.rows(index), grad[:, index], scale[:, index]
         )
 
     def improved(self, new: Linearised, better: Bools) -> Linearised:
-        """Return the new point of problems where it is better."""
+        """Return the new point for the problems that it improves, otherwise the old one."""
         return Linearised(
             np.where(better, new.x, self.x),
             np.where(better, new.loss, self.loss),
@@ -205,21 +205,21 @@ class Problem(Protocol):
 
     @property
     def high(self) -> Floats:
-        """Greatest values."""
+        """Upper bounds."""
 
     @property
     def reach(self) -> Floats:
         """The longest step of each variable."""
 
     def rows(self, index: Index) -> Self:
-        """Return these problems only."""
+        """Return the selected problems."""
 
     def evaluate(self, x: Floats) -> Linearised:
         """Evaluate the problems at `x`."""
 
 
 class Minimum(NamedTuple):
-    """End of a search: variables, loss, whether it converged, number of evaluations."""
+    """Result of a search: variables, loss, convergence, and number of evaluations."""
 
     x: Floats
     loss: Floats
@@ -233,8 +233,8 @@ def minimise(
     """Find the minimum of each problem nearest to `start` ``(P, N)``, with at most `steps` evaluations.
 
     A search ends where the next step is predicted to lower the loss by less than `tolerance` of it, and where
-    a step has changed it by at most 1e-10 of it. The sign of that change does not matter: at a minimum
-    rounding decides it, and waiting for a decrease would be waiting for luck.
+    a step has changed it by at most 1e-10 of it. The sign of that change does not matter, because at a
+    minimum it is determined by rounding.
     """
     count = start.shape[1]
     met = np.zeros(count, dtype=bool)
@@ -245,20 +245,20 @@ def minimise(
     rule = _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
-        # 1. Bounds of the step, not of the variables; 0 is between them even if rounding put x outside.
+        # 1. Compute bounds of the step. They contain 0 even if rounding put x outside its bounds.
         low = np.minimum(problem.low - here.x, 0.0)
         high = np.maximum(problem.high - here.x, 0.0)
         move = _box_step(here.gram.damped(rule.factor * here.scale), here.grad, low, high)
 
-        # 2. Problems that end.
+        # 2. Find the problems that end.
         small = _gain(here, move) <= tolerance * here.loss
         still = np.abs(move).max(axis=0) <= _STILL
-        # Under heavy damping every predicted decrease is small, so there only a zero step is an end.
+        # Under heavy damping every predicted decrease is small, so only a zero step ends the search.
         done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
         met[live[done]] = True
         over |= done | (rule.factor > _STUCK) | (step == steps)
 
-        # 3. Problems that are over are carried along until they are worth a copy of all the others.
+        # 3. Remove finished problems only once there are enough of them, because this copies all others.
         if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
             gone = live[over]
             stay = ~over
@@ -273,7 +273,7 @@ def minimise(
         if not live.size:
             break
 
-        # 4. Take the step where it lowers the loss.
+        # 4. Take the step if it lowers the loss.
         here, unchanged = _advance(problem, here, move, rule, ~over)
         nfev[live[~over]] += 1
         met[live[unchanged]] = True
@@ -292,12 +292,12 @@ def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
 
 
 def times(gram: Floats, step: Floats) -> Floats:
-    """Each matrix times its vector, added up in one order whatever the number of problems."""
+    """Return each matrix times its vector, added up in the same order for any number of problems."""
     return np.asarray((gram * step).sum(axis=1))
 
 
 def diagonal(gram: Floats) -> Floats:
-    """Each matrix's diagonal, ``(P, N)``."""
+    """Return the diagonal of each matrix, ``(P, N)``."""
     view: Floats = np.einsum("ppn->pn", gram)
     return view
 
@@ -305,9 +305,9 @@ def diagonal(gram: Floats) -> Floats:
 class _Damping:
     """H. B. Nielsen's rule ("Damping parameter in Marquardt's method", IMM-REP-1999-05), per problem.
 
-    After a good step with the ratio ρ of actual to predicted decrease the damping is multiplied by
-    ``max(1/9, 1 − (2ρ − 1)³)`` (1/3 in the report): less where the model was right, up to twice where it was
-    not. After a bad step it is multiplied by 2, 4, 8, … until one is good.
+    After a good step with the ratio ρ of actual to predicted decrease the damping is multiplied by ``max(1/9,
+    1 − (2ρ − 1)³)`` (1/3 in the report): it decreases if the model was accurate, and at most doubles
+    otherwise. After a bad step it is multiplied by 2, 4, 8, … until one is good.
     """
 
     def __init__(self, problems: int, factor: float) -> None:
@@ -361,22 +361,22 @@ def _box_step(gram: Gram, grad: Floats, low: Floats, high: Floats) -> Floats:
 
 def _walk(gram: Gram, grad: Floats, low: Floats, high: Floats, free: Bools, target: Floats) -> Floats:
     """Return the end of the path from 0 towards `target`, with variables fixed where they meet a bound."""
-    # At most as many legs as variables, because a leg that does not arrive fixes at least one of them.
+    # At most one leg per variable, because a leg that does not reach the target fixes at least one variable.
     at = np.zeros_like(grad)
     for _ in range(len(grad)):
-        # 1. The share of the way at which each variable meets its bound.
+        # 1. Compute the fraction of the path at which each variable reaches its bound.
         move = np.where(free, target - at, 0.0)
         room = np.where(move > 0.0, high - at, at - low)
         legs = np.divide(room, np.abs(move), out=np.full_like(move, np.inf), where=move != 0.0)
 
-        # 2. Go to the first bound, or arrive.
+        # 2. Move to the first bound, or to the target.
         share = np.minimum(legs.min(axis=0), 1.0)
         at = np.clip(at + share * move, low, high)
         stopped = share < 1.0
         if not stopped.any():
             break
 
-        # 3. Fix the variables there and solve again for the others.
+        # 3. Fix the variables at their bounds, and solve again for the others.
         free = free & ~((legs <= share) & stopped)
         target = np.where(stopped, _solve(gram, grad, free, at), at)
     return at

@@ -1,4 +1,4 @@
-"""Raw SVI: parameters, jump wings, formula, a form with positive total variance, and bumps on a slice.
+"""Raw SVI: parameters, jump wings, formula, a parametrisation with positive variance, and bumps.
 
 Gatheral and Jacquier, "Arbitrage-free SVI volatility surfaces", Quantitative Finance 14 (2014),
 equations 3.1 to 3.5. Parameters are floats, numpy arrays or DataArrays (lazy ones stay lazy); NaN stays NaN.
@@ -32,7 +32,7 @@ __dir__ = __all__.copy
 
 
 CENTRES = (-4.0, -2.25, -1.0, 0.0, 1.0, 2.25, 4.0)
-"""Middles of the bumps, in units of the root of total variance at the money."""
+"""Centres of the bumps, in units of the root of total variance at the money."""
 
 _POWER = 6
 _RADIUS = 0.8 * float(np.sqrt(2.0 * _POWER))
@@ -68,11 +68,11 @@ def parameter_names(fit: xr.Dataset) -> tuple[str, ...]:
 
 
 def filled_bumps(fit: xr.Dataset) -> xr.Dataset:
-    """Return a fit where slices without bumps have heights of 0, after labels were added to it."""
+    """Fill missing bump heights with 0, after labels were added to a fit."""
     if BUMP_NAMES[0] not in fit.variables:
         return fit
     for name in BUMP_NAMES:
-        idle = 1.0 if name == BUMP_NAMES[0] else 0.0  # the unit divides, a height of 0 adds nothing
+        idle = 1.0 if name == BUMP_NAMES[0] else 0.0  # 1 for the unit, which is a divisor, and 0 for heights
         fit = fit.assign({name: fit[name].fillna(idle).assign_attrs(fit[name].attrs)})
     return fit
 
@@ -99,7 +99,8 @@ def bump_variance(k: Any, slices: Bumped, *, derivative: int = 0) -> Floats:
     return np.asarray(total / slices.bump_unit**derivative)
 
 
-_LEAST_RISE = 2e-10  # of v: at less, rounding of v and v_min leaves sigma fewer than 6 digits
+# Minimum of v − v_min relative to v; below it, rounding leaves fewer than 6 digits of sigma.
+_LEAST_RISE = 2e-10
 
 _MET = 1e-6
 
@@ -179,12 +180,15 @@ def at_index(slices: Raw, index: Any) -> Raw:
 
 
 def slice_of(parameters: Sequence[Any]) -> Raw | Bumped:
-    """Return a slice from its parameters in the order of their names, with bumps or without."""
+    """Return a slice from its parameters in the order of their names, with or without bumps."""
     return Raw(*parameters) if len(parameters) == RAW_SIZE else Bumped(*parameters)
 
 
 def total_variance(k: Any, raw: Raw | Bumped, *, derivative: int = 0) -> Floats:
-    """Return ``w(k)`` or a derivative of it; at the kink of ``sigma = 0`` the mean slope, and 0."""
+    """Return ``w(k)`` or a derivative of it.
+
+    At the kink of ``sigma = 0`` the slope is the mean, and the second derivative 0.
+    """
     if isinstance(raw, Bumped):
         smooth = total_variance(k, Raw(*raw[:RAW_SIZE]), derivative=derivative)
         return smooth + bump_variance(k, raw, derivative=derivative)
@@ -268,7 +272,7 @@ def _raw_of_jump_wings(
         rho, m, sigma = (np.where(straight, 0.0, parameter) for parameter in (rho, m, sigma))
         complete = np.isfinite(v + psi + p + c + v_min + t)
         a = v_min * t - np.where(straight, 0.0, b * sigma * flat)
-        # Rounding hides a contradiction behind a vertex far away: the variance at the money shows it.
+        # With a distant vertex, rounding may hide a contradiction, which the variance at the money reveals.
         back = a + b * (np.hypot(m, sigma) - rho * m)
         met = (sigma >= 0.0) & (np.abs(back - v * t) <= _MET * v * t)
         _require_determined(complete & ~straight, v, v_min, level, met)
@@ -276,7 +280,7 @@ def _raw_of_jump_wings(
 
 
 def _require_determined(given: Bools, v: Floats, v_min: Floats, level: Bools, met: Bools) -> None:
-    """Raise for jump wings that define no smile, or several."""
+    """Raise for jump wings that do not determine exactly one smile."""
     if (below := given & (v < v_min) & ~level).any():
         raise ValueError(f"{int(below.sum())} jump-wing set(s) must have v of at least v_min")
     if (open_width := given & level).any():
@@ -354,7 +358,7 @@ def floor_variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
 
 
 def _variance_jet(x: Floats, hyperbola: _Hyperbola) -> tuple[Floats, Floats]:
-    """Return what `floor_variance_jet` does, from the hyperbola of these variables."""
+    """Compute `floor_variance_jet` from the hyperbola of these variables."""
     p = x[1]
     q = x[2]
     radius = hyperbola.radius

@@ -1,4 +1,4 @@
-"""Raw SVI fitted to all slices in one batch.
+"""Fit raw SVI to all slices in one batch.
 
 For given vertex m and width σ total variance is linear in the other parameters, ``w = a + r P + l Q`` with
 ``P, Q = (R ± x)/2``, ``x = k − m``, ``R = √(x² + σ²)`` and wing slopes r and l. Lee's bound on these is the
@@ -117,7 +117,7 @@ def best_linear(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floa
 
 
 def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
-    """Return the step of the two slopes: Cramer's rule inside the box, else the best point on its edges."""
+    """Return the step of both slopes: by Cramer's rule inside the box, otherwise to its best edge point."""
     # A determinant near 0 means that the quotes do not distinguish the two wings, as on one side of the
     # vertex.
     det = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
@@ -133,7 +133,7 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
 
 
 def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
-    """Return the best step to an edge of the box, where a convex quadratic has its minimum if not inside."""
+    """Return the best step to an edge of the box, for a convex quadratic with its minimum outside."""
     best = np.zeros_like(at)
     most = np.full_like(cap, -np.inf)
     for fixed, other in ((0, 1), (1, 0)):
@@ -213,7 +213,7 @@ class SviProblem(NamedTuple):
 
     @property
     def reach(self) -> Floats:
-        """Longest steps: a range of the quotes for m, a factor of 4.5 for σ."""
+        """Maximum steps: one range of the quotes for m, a factor of 4.5 for σ."""
         return _REACH
 
     @property
@@ -223,7 +223,7 @@ class SviProblem(NamedTuple):
 
     @property
     def high(self) -> Floats:
-        """Greatest values; wing slopes obey Lee's bound."""
+        """Upper bounds; wing slopes obey Lee's bound."""
         high = np.full((5, len(self.slices.cap)), np.inf)
         high[1:3] = self.slices.cap
         high[3:] = BOX[:, 1:]
@@ -330,7 +330,7 @@ def _search(slices: Scaled, warm: Floats | None) -> Minimum:
 
 def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> None:
     """Search from one or several `places` ``(places, 2, slices)`` if `chosen`, and keep improvements."""
-    # All places are one batch: a batch costs as many rounds as its slowest search, whatever its size.
+    # Search all starts in one batch, because a batch takes as many rounds as its slowest search.
     place, index = np.nonzero(chosen)
     if not index.size:
         return
@@ -346,7 +346,7 @@ def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> No
 
 
 def _lift(slices: Scaled, raw: Raw) -> Minimum:
-    """Return the best slices without negative variance, from slices with it; slopes enter as roots."""
+    """Refit slices with negative variance under a positive minimum; slopes enter as roots."""
     bounds = np.zeros((2, 5, len(slices.k)))
     bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
     bounds[:, 3:] = BOX.T[..., None]

@@ -1,6 +1,6 @@
 """Fit one arbitrage-free volatility surface to the smiles of many expiries, or to whole option chains.
 
-`fit` gives a Dataset over the dims of its quotes without the strikes; every other function takes such a
+`fit` returns a Dataset over the dims of its quotes without the strikes. Every other function accepts such a
 Dataset, or any fit of `derivdata.analysis.smile` with dim ``expiry``. Total variance is ``w = iv² T``,
 log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 """
@@ -66,8 +66,9 @@ __all__ = [
 __dir__ = __all__.copy
 
 
-_WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
-# Of one pass: strikes of different days have little in common, and the grid of a pass contains them all.
+_WIDE = 0.1  # half spread in volatility at which a quote gets half the weight
+# Maximum number of times in one pass. The grid of a pass contains all strikes, and those of different days
+# differ.
 _INSTANTS = 32
 _MOST_INSTANTS = 128
 _CELLS = 400_000
@@ -89,7 +90,7 @@ def from_chain(
     spot: Numbers | None = None,
     interest_rate: float | None = None,
 ) -> xr.Dataset:
-    """Fit the surface of the options out of the money of one chain or of many.
+    """Fit a surface to the out-of-the-money options of one or several chains.
 
     Parameters
     ----------
@@ -175,13 +176,13 @@ def _surface(
         listed = listed._replace(rows=listed.rows.assign(status=listed.rows["status"] | flags(listed)))
     if given is not None:
         given = by_listed_expiry(given, listed.rows, "given")
-    # 1. A few times in one pass: their strikes share a grid.
+    # 1. Fit a few times in one pass, because their strikes share a grid.
     surfaces = []
     for chains in _passes(options):
         quotes = smiles_of(chains, attrs, given=of_expiries(given, chains.rows), spot=spot)
         surfaces.append(_fitted(quotes, method=method, weights=weights, loss=loss, moved=moved))
 
-    # 2. The passes one after the other, then the expiries and forwards that no fit has.
+    # 2. Join the passes, then add expiries and forwards without a fit.
     if len(surfaces) == 1:
         surface = surfaces[0]
     else:
@@ -192,7 +193,7 @@ def _surface(
 
 
 def _narrowed(chain: PreparedChain) -> PreparedChain:
-    """Return a chain with the columns that a surface needs, and names that are quick to copy."""
+    """Return a chain with only the columns that a surface needs, and with cheap names."""
     rows = chain.rows[[name for name in _COLUMNS if name in chain.rows]]
     if "instrument_name" in rows:
         rows = rows.assign(instrument_name=rows["instrument_name"].astype("category"))
@@ -200,7 +201,7 @@ def _narrowed(chain: PreparedChain) -> PreparedChain:
 
 
 def _passes(options: PreparedChain) -> list[PreparedChain]:
-    """Return the chains of a few times at once; of more if they list the same options."""
+    """Yield the chains of a few times together, of more times if they list the same options."""
     rows = options.rows
     if "time" not in rows:
         return [options]
@@ -210,7 +211,7 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
     instants = np.unique(times[~np.isnat(times)])
     if len(instants) <= size + 1:
         return [options]
-    # A pass of one time would have no dim time, so the last pass takes one more.
+    # A pass with a single time would lack the dim time, so the last pass takes one more.
     cuts = instants[size : len(instants) - 1 : size]
     number = np.searchsorted(cuts, times, side="right")
     return [options.select(number == i) for i in range(len(cuts) + 1)]
@@ -219,7 +220,7 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
 def _fitted(
     quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
-    # 1. Without labels, which are the same all along and which xarray would compare at every step.
+    # 1. Remove labels, which xarray would compare at every step.
     labels: dict[Any, xr.DataArray] = {}
     if not isinstance(weights, xr.DataArray):
         labels = {name: quotes[name] for name in quotes.indexes}
@@ -229,7 +230,7 @@ def _fitted(
     t = quotes["year_fraction"]
     sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
 
-    # 2. Weights, from the spread if the chain has bid and ask.
+    # 2. Compute weights, from the spread if the chain has bid and ask.
     spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
     quoted = spread is not None and bool(spread.notnull().any())
     if isinstance(weights, str) and weights == "spread":
@@ -239,18 +240,18 @@ def _fitted(
     if loss == "bid_ask" and not quoted:
         raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
     if weights is None and loss == "quote" and spread is not None:
-        width = spread.fillna(quotes["iv_ask"]) / 2.0  # the whole ask without a bid
+        width = spread.fillna(quotes["iv_ask"]) / 2.0  # the full ask if there is no bid
         wide = (width / _WIDE).clip(0.0).fillna(0.0)
         weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
 
-    # 3. The fit; bid and ask are for the bumps, or for the loss.
+    # 3. Fit the surface; bid and ask are used for the bumps or for the loss.
     bid, ask = sides if quoted and (moved or loss == "bid_ask") else (None, None)
     surface = fitted(
         k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, loss=loss,
         forward=quotes["forward"], covariance=moved,
     )  # fmt: skip
 
-    # 4. Flags of forwards and options, and of a fit that is outside its quotes at the money.
+    # 4. Add flags of forwards and options, and flag fits outside their quotes at the money.
     own = surface["status"]
     status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
     if moved:
@@ -268,7 +269,7 @@ def _fitted(
 
 
 def _with_dims(surface: xr.Dataset, surfaces: list[xr.Dataset]) -> xr.Dataset:
-    """Return a surface with every dim that any of several has; a single label is a scalar until then."""
+    """Expand scalar labels of a surface to the dims that any of several surfaces has."""
     for dim, scalar in {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}.items():
         if dim not in surface.dims and any(dim in other.dims for other in surfaces):
             label = surface[scalar].to_numpy()[()]
@@ -277,7 +278,7 @@ def _with_dims(surface: xr.Dataset, surfaces: list[xr.Dataset]) -> xr.Dataset:
 
 
 def _filled(surface: xr.Dataset) -> xr.Dataset:
-    """Fill the places that an outer join added: no fit, with the status ``BAD_INPUT``."""
+    """Mark the cells that an outer join added as missing fits, with the status ``BAD_INPUT``."""
     empty = surface["method"].isnull()
     types = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
     for name, kind in types.items():
@@ -295,7 +296,8 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     if not complete.any():
         return surface
 
-    # 1. For each label: the time that is left, and whether all options are too near or have crossed quotes.
+    # 1. Find the time to expiry of each label, and whether all its options are too near or have crossed
+    # quotes.
     flagged = listed.rows["status"].to_numpy()
     count = len(labels)
     left = np.full(count, np.inf)
@@ -303,7 +305,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     is_near = np.bincount(listed.place, (flagged & np.int32(Status.NEAR_EXPIRY)) == 0, minlength=count) == 0
     is_crossed = np.bincount(listed.place, (flagged & np.int32(Status.CROSSED)) == 0, minlength=count) == 0
 
-    # 2. The expiries of the chain and of the fit.
+    # 2. Join the expiries of the chain and of the fit.
     columns = {name: plain(labels.loc[complete, name]) for name in labels}
     expiries = np.union1d(columns["expiry"], surface["expiry"])
     is_fitted = surface["expiry"].variable == surface["expiry"].variable
@@ -311,7 +313,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
         is_fitted = xr.Variable("expiry", np.isin(expiries, surface["expiry"]))
         surface = _filled(surface.reindex(expiry=expiries))
 
-    # 3. The same at the places of the surface, of all contracts there.
+    # 3. Put these values on the grid of the surface, over all contracts.
     place = [surface.indexes[name].get_indexer(columns[name]) for name in columns]
     in_surface = np.all([position >= 0 for position in place], axis=0)
     at = tuple(position[in_surface] for position in place)
@@ -324,18 +326,18 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     np.logical_and.at(near, at, is_near[complete][in_surface])
     np.logical_and.at(crossed, at, is_crossed[complete][in_surface])
 
-    # 4. The reason. A place that was in the fit keeps its status, unless it is only that of a missing quote.
+    # 4. Set the reason. Fitted cells keep their status, unless it only states a missing quote.
     is_listed = t < np.inf
     reason = np.select(
         [t <= 0.0, near, crossed], [Status.EXPIRED, Status.NEAR_EXPIRY, Status.CROSSED], Status.BAD_INPUT
     )
-    status: Any = surface["status"].variable  # without labels, which take time
+    status: Any = surface["status"].variable  # without labels, whose alignment takes time
     is_empty = (surface["method"].variable == 0) & (~is_fitted | (status == np.int32(Status.BAD_INPUT)))
     is_lost = is_empty & xr.Variable(order, is_listed)
     filled = status.where(~is_lost, xr.Variable(order, reason)).transpose(*status.dims).astype(np.int32)
     surface["status"] = (filled.dims, filled.data, surface["status"].attrs)
 
-    # 5. The time to expiry of the added places.
+    # 5. Add the time to expiry of the new cells.
     years = surface["year_fraction"]
     listed_years: Any = xr.Variable(order, np.where(is_listed, t, np.nan))
     if years.ndim == 1:
@@ -430,12 +432,12 @@ def history(
     >>> seen["atm"].dims, sorted(map(str, seen.data_vars))[-3:]
     (('time', 'tenor'), ['strip_index', 'strip_index_status', 'strip_index_upper'])
     """
-    # Variance is above surfaces: it integrates them.
+    # imported here, because `variance` imports this module
     from derivdata.analysis import variance
 
     surface = _surface(chains, method=method, weights=weights, interest_rate=interest_rate, moved=False)
     conventions: dict[str, Any] = {"delta": delta, "atm": "forward", "interest_rate": 0.0}
-    # Without labels, as far as a clock needs none, as in `_fitted`.
+    # Remove labels that the clock does not need, as in `_fitted`.
     labels = {name: surface[name] for name in surface.indexes if clock is None}
     fixed = at_tenors(surface.drop_vars(list(labels)), tenors, points, conventions, clock=clock, more=True)
     fixed = fixed.assign_coords({name: label for name, label in labels.items() if name in fixed.dims})
@@ -454,7 +456,7 @@ def history(
 
 
 def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) -> dict[str, xr.DataArray]:
-    """Regress moves of volatility on moves of the forward, and on these times the earlier skew."""
+    """Regress moves of volatility on moves of the forward, and on these moves times the earlier skew."""
     series = [values.chunk(time=-1) if values.chunks else values for values in (level, skew, forward)]
     slopes = applied(_regressed, *series, core=[["time"]] * 3, out=[[]] * 4, types=[np.float64] * 4)
     units = {
@@ -478,7 +480,10 @@ def _regressed(level: Floats, skew: Floats, forward: Floats) -> tuple[Floats, ..
 
 
 def _slope(cause: Floats, moved: Floats) -> tuple[Floats, Floats]:
-    """Return the slope of moves on their cause along the last axis, and its error; NaN for two or fewer."""
+    """Return the slope of moves on a regressor along the last axis, and its error.
+
+    NaN with up to two moves.
+    """
     both = ~(np.isnan(cause) | np.isnan(moved))
     count = both.sum(axis=-1)
 

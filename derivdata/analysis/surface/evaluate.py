@@ -189,12 +189,12 @@ def at(
     if strike is not None and target_delta is not None:
         raise ValueError("strike and target_delta exclude each other: pass one of them")
 
-    # 1. The smile at the time to expiry.
+    # 1. Interpolate the smile to the time to expiry.
     years = _years(surface, expiry)
     cut = at_maturity(surface, years, extrapolate=extrapolate, clock=clock)
     forward = cut.forward
 
-    # 2. The place of the option: at its strike, at its delta, or at the forward.
+    # 2. Find the log-moneyness of the option: at its strike, at its delta, or at the forward.
     wanted: Any = None
     if strike is not None:
         require_variables(surface, "surface", ("forward",))
@@ -206,7 +206,7 @@ def at(
     else:
         k = xr.zeros_like(forward).where(cut.share_before.notnull())
 
-    # 3. Volatility and delta there; the side is that of the target, or out of the money.
+    # 3. Compute volatility and delta; the side is that of the target, or out of the money.
     vol = volatility(cut.total_variance(k), cut.year_fraction)
     k = k * xr.ones_like(vol)
     signed = k if wanted is None else wanted
@@ -236,7 +236,7 @@ def _days(tenor: str | pd.Timedelta | Sequence[str | pd.Timedelta]) -> Any:
 
 
 def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
-    """Return a result over tenors at some of them."""
+    """Select tenors of a result."""
     listed = result["tenor"].to_numpy()
     if tenor is None:
         raise ValueError("the result has tenors: pass tenor='30d' instead of an expiry")
@@ -250,7 +250,7 @@ def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
 
 
 def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
-    """Return times to expiry; several times are over ``instant``, which is labelled by them."""
+    """Return times to expiry; several times are labelled by the dim ``instant``."""
     if isinstance(expiry, xr.DataArray):
         if expiry.dtype.kind != "M":
             return bare(expiry, "maturity", "expiry")
@@ -277,12 +277,12 @@ def years_until(surface: xr.Dataset, instants: xr.DataArray, argument: str = "su
 
 
 _JUST_BEFORE = 1.0 - 1e-9
-"""An expiry itself has two slopes in time: that of the interval which ends there is used."""
+"""At an expiry the slope in time has a jump: the slope of the interval that ends there is used."""
 _ROOT_TAU = np.sqrt(2.0 * np.pi)
 
 
 def density(cut: Maturity, k: xr.DataArray, *, weighted: bool = False) -> xr.DataArray:
-    """Return the density of ``ln(S/F)`` at `k`; times ``e^k``, which cannot overflow, if `weighted`."""
+    """Return the density of ``ln(S/F)`` at `k`; if `weighted`, times ``e^k``, without overflow."""
 
     def kernel(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
         """``p(k) = g(k) φ(d₂)/√w``, and ``e^k φ(d₂) = φ(d₁)``."""
@@ -308,7 +308,7 @@ def _mixed(
     price_share: Floats,
     *parts: Floats,
 ) -> Floats:
-    """Return the kernel of the smile at a time, or the mean over two smiles if prices are mixed."""
+    """Return the kernel of the smile at a time, or its weighted mean over two smiles if prices are mixed."""
     *raws, k = parts
     first, second = (
         [total_variance(k, own, derivative=order) for order in (0, 1, 2)] for own in slices_of_pair(raws)
@@ -385,7 +385,7 @@ def local_volatility(
     weighted = density(cut, k, weighted=True)
     twice_slope = elementwise(_slope_in_time, cut.slope, *cut.parameters, k)
 
-    # Where both vanish far in the wings, their ratio is rounding.
+    # far in the wings both vanish, and their ratio is rounding error
     variance = twice_slope / weighted
     positive = (twice_slope > 0.0) & (weighted > 0.0)
     vanished = (abs(twice_slope) < 1e-290) | (abs(weighted) < 1e-290)
@@ -417,7 +417,7 @@ def _slope_in_time(
     """
     *raws, k = parts
     first, second = slices_of_pair(raws)
-    # 1. One smile, whose total variance is linear in time.
+    # 1. One smile: total variance is linear in time.
     w1 = total_variance(k, first)
     w2 = total_variance(k, second)
     both = share_after > 0.0
@@ -426,7 +426,7 @@ def _slope_in_time(
     if not np.isfinite(price_share).any():
         return alone
 
-    # 2. Two smiles whose prices are mixed; the mixture keeps the volatility at the money.
+    # 2. Two smiles with mixed prices: the mixture keeps the volatility at the money.
     level1 = total_variance(0.0, first)
     level2 = total_variance(0.0, second)
     middle = share_before * level1 + share_after * level2

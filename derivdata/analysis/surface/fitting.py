@@ -1,4 +1,4 @@
-"""Fit surfaces to quotes, many at once."""
+"""Fit many surfaces to quotes at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 
 _MINIMUM = 3  # minimum number of distinct strikes for a separate slice
 _BATCH = 64
-_EDGE = 0.1  # fraction of a spread at either end that a fit to bid and ask leaves free
+_EDGE = 0.1  # fraction of the spread at each end that a fit to bid and ask avoids
 
 
 class QuoteGrid(NamedTuple):
@@ -85,7 +85,7 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
 
 
 def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:
-    """Surfaces of equally many usable expiries, a few at a time: rows, that number, quotes."""
+    """Yield groups of surfaces with equally many usable expiries: rows, this number, quotes."""
     for count in np.unique(ordered.usable[ordered.usable > 0]):
         alike = np.flatnonzero(ordered.usable == count)
         for first in range(0, alike.size, _BATCH):
@@ -94,14 +94,14 @@ def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:
 
 
 def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
-    """Return quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
+    """Return the quotes of the first `count` expiries of some surfaces, without those of unusable expiries.
 
     Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight. With bid and ask
     w is halfway between them in volatility, half the ask without a bid, and residuals begin a tenth of the
     spread inside, because least squares end at the edge of the free region, and for many quotes just beyond
     it.
     """
-    # 1. The quotes of these surfaces, without columns that none of them uses.
+    # 1. Select the quotes of these surfaces, without unused columns.
     usable = np.arange(count) < ordered.usable[rows, None]
     k, iv, weight = (values[rows, :count] for values in (ordered.k, ordered.iv, ordered.weight))
     weight = np.where(usable[..., None], weight, 0.0)
@@ -111,8 +111,8 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     here = weight > 0.0
     bid, ask = (values[rows, :count, :strikes] for values in (ordered.bid, ordered.ask))
 
-    # 2. The free region of each quote. With one side only, the other is open; with neither, or if they
-    # cross, the quote itself is both.
+    # 2. Find the region without loss of each quote. With one side, the other end is open. Without sides, or
+    # if they cross, the region is the quote itself.
     crossed = bid > ask
     has_bid = here & np.isfinite(bid) & ~crossed
     has_ask = here & np.isfinite(ask) & ~crossed
@@ -122,7 +122,7 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     floor = np.where(has_bid, bid + room, 0.0)
     ceiling = ask - room
 
-    # 3. The same in total variance, and the scale of a residual.
+    # 3. Convert it to total variance, and compute the scale of the residuals.
     w = np.where(here, middle * middle * t, 1.0)
     scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
     k = np.where(here, k, 0.0)
@@ -134,7 +134,10 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
 
 
 def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
-    """Move the quotes of every slice to the front and drop unused columns; the third is the weight."""
+    """Move the quotes of every slice to the front and drop unused columns.
+
+    The third array has the weights.
+    """
     most = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
     front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
     here = np.take_along_axis(live, front, -1)
@@ -147,7 +150,7 @@ Loss = Literal["quote", "bid_ask"]
 
 _SURFACES = 512
 _JOINT_SURFACES = 128
-_FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
+_FLAT = 4.0  # maximum deviation from the value at the money, in rms residuals, of a slice that counts as flat
 
 
 @typed
@@ -248,7 +251,7 @@ def fitted(
     dim: str = "strike",
     covariance: bool = True,
 ) -> xr.Dataset:
-    """Return what `fit` does; the covariance of parameters only if it is needed."""
+    """Return the result of `fit`, with the covariance of parameters only if requested."""
     to_quotes = loss == "quote"
     if to_quotes and method != "svi":
         iv_bid = iv_ask = None
@@ -283,7 +286,7 @@ def fitted(
 
 
 def _between(quotes: LabelledQuotes) -> xr.DataArray:
-    """Return the volatilities, with those outside bid and ask replaced by the nearer of the two."""
+    """Clip volatilities to bid and ask."""
     crossed = quotes.bid > quotes.ask
     iv = quotes.iv.where(crossed | ~(quotes.iv < quotes.bid), quotes.bid)
     return iv.where(crossed | ~(iv > quotes.ask), quotes.ask)
@@ -320,7 +323,7 @@ def _together(
 
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
-    """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
+    """Return values of the quotes at k = 0, interpolated linearly; NaN without a quote on each side."""
     return elementwise(money_between, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
 
 
@@ -331,7 +334,7 @@ def largest_errors(
     k = quotes["log_moneyness"]
     model = smile.iv(surface, k, extrapolate=True)
     error = abs(model - quotes["iv"])
-    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN without strikes
+    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN if there are no strikes
     result = {"largest_error_vol": largest.assign_attrs(units="1/√year")}
     if spread is not None:
         off = (error / spread.where(spread > 0.0)).max("strike")
@@ -359,8 +362,8 @@ def _block(
     k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool, refined: bool
 ) -> list[Any]:
     """Return parameters and `FACTS` of surfaces on one axis, expiries in the given order."""
-    # 1. eSSVI, which has arbitrage nowhere, then SVI from there, then bumps. Bid and ask are used by the
-    # bumps, not by the search.
+    # 1. Fit eSSVI, which excludes arbitrage, then SVI from this start, then bumps. Only the bumps use bid and
+    # ask.
     whole = ordered = arrange(k, iv, t, weight, bid, ask)
     if refined:
         nothing = np.full_like(ordered.bid, np.nan)
@@ -371,7 +374,7 @@ def _block(
     if refined:
         parameters = _refined(whole, Raw(*parameters))
 
-    # 2. Errors of the slices, and those that miss their quotes in one direction.
+    # 2. Compute errors of the slices, and flag those that miss their quotes in one direction.
     slices = slice_of(parameters) if joint else ssvi_to_raw(*parameters)
     w = total_variance(ordered.k, slice_of([values[..., None] for values in slices]))
     here = ordered.weight > 0.0
@@ -384,9 +387,9 @@ def _block(
     off = off_quotes(model, ordered.k, quoted, ordered.t, ordered.bid, ordered.ask) & (ordered.status == 0)
     status |= np.where(off, np.int32(Status.OFF_QUOTES), np.int32(0))
 
-    # 3. Parameters and `FACTS` in the order in which the expiries came.
+    # 3. Return parameters and `FACTS` in the original order of the expiries.
     out: list[NDArray[Any]] = [*parameters, rmse, ordered.n, nfev]
-    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):  # of log-moneyness, NaN without quotes
+    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):  # range of log-moneyness, NaN without quotes
         end = pick(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
         out.append(np.where(np.isinf(end), np.nan, end))
     out.append(status)
@@ -431,13 +434,14 @@ def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], N
 def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
     """Return a mask of surfaces whose slices are flat within their residuals.
 
-    There the search ends in a flat valley: along it ρ and ψ change a lot, the volatilities do not.
+    For these the search ends in a flat valley, along which ρ and ψ change but the volatilities hardly do.
     """
     raw = ssvi_to_raw(*essvi.natural(slices))
     w = total_variance(quotes.k, at_index(raw, np.s_[..., None]))
     theta = slices[..., :1]
     squares = quotes.scale**2
-    counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)  # in quotes of full weight
+    # Number of quotes, in units of the full weight.
+    counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)
     rms = np.sqrt((squares * (w - quotes.w) ** 2).sum(axis=-1) / np.maximum(counted, 1.0))
     bend = (quotes.scale * np.abs(w - theta)).max(axis=-1)
     return np.asarray((bend <= _FLAT * rms).all(axis=-1))
@@ -458,14 +462,14 @@ def _joint(
     begin = at_index(start, np.s_[:, :count])
     joint = fit_joint(quotes._replace(low=None, high=None), at, live, begin)
     if quotes.low is not None:
-        # From the fit to the middles, because the loss is flat between bid and ask.
+        # Start from the fit to mid quotes, because the loss is flat between bid and ask.
         spent = joint.nfev
         place = joint.free[:, None] & live
         middle = Raw(*(np.where(place, new, old) for new, old in zip(joint.raw, begin, strict=True)))
         joint = fit_joint(quotes, at, live, middle)
         joint = joint._replace(nfev=joint.nfev + spent)
 
-    # 2. Where the search found a free surface it replaces eSSVI, and its flags.
+    # 2. Replace eSSVI and its flags by the result if it is free of arbitrage.
     free = joint.free[:, None] & live
     for parameter, value in zip(start, joint.raw, strict=True):
         parameter[:, :count] = np.where(free, value, parameter[:, :count])

@@ -1,4 +1,4 @@
-"""Time on a surface: clocks, and the surface cut at any time to expiry.
+"""Time on a surface: clocks, and interpolation to any time to expiry.
 
 A clock is the distribution of variance between a surface's time and an expiry. Without one every hour counts
 equally. With one, an hour of a weekend has its weight, an event adds its variance at its time, and an hour in
@@ -75,7 +75,10 @@ class Rules(NamedTuple):
         return paced
 
     def open_share(self, years: xr.DataArray) -> Any:
-        """Return the share of variance that counts some years before the expiry, 1 before the average."""
+        """Return the open share of the settlement average some years before the expiry.
+
+        1 before the average starts.
+        """
         return (years / self.averaging).clip(0.0, 1.0) ** 2 if self.averaging > 0.0 else 1.0
 
     @property
@@ -94,13 +97,13 @@ class Rules(NamedTuple):
         return Reading(business, events, self.pace(later) * self.open_share(years))
 
     def _averaged(self, origin: xr.DataArray, years: xr.DataArray) -> xr.DataArray:
-        """Return the business time of an average: all of it before, and the squared open shares within."""
+        """Return business time with an average: full time before it, and squared open shares within it."""
         later = origin + years * YEAR_US
         length = self.averaging * YEAR_US
         window = (years * YEAR_US).clip(0.0, length)
         passed = weekend_us(later - window) - weekend_us(origin)
         before = later - origin - window + (self.weekend_weight - 1.0) * passed
-        # The average reaches at most into the weekend of this week, and the one before it.
+        # An average reaches at most into the weekend of this week and the previous one.
         monday = later - (later - _MONDAY_US) % (7 * _DAY_US)
         weekend = 0.0 * later
         for end in (monday, monday + 7 * _DAY_US):
@@ -183,7 +186,7 @@ def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
         raise ValueError(f"{argument} must have times along expiry to place a date")
     expiry = surface["expiry"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
     t = surface["year_fraction"].reset_coords(drop=True)
-    # All expiries imply the same time; the latest known one is used.
+    # All expiries imply the same time, so the latest known one is used.
     origin: xr.DataArray = (expiry - t * YEAR_US).max("expiry")
     return origin.drop_vars("expiry", errors="ignore")
 
@@ -197,10 +200,11 @@ def weekend_us(at: Any) -> Any:
 
 Extrapolation = Literal["flat_vol"]
 
-_PLACES = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(100.0))  # in deviations of the later slice
-_BENDS = np.sinh(np.linspace(-5.0, 5.0, 129))  # about each vertex, in units of its width
-_IN_BUMPS = np.linspace(-REACH, REACH, 201)  # in their units
-_SHARES = np.linspace(0.0, 1.0, 5)  # of the later slice: as many values as a quartic has coefficients
+# Log-moneyness in deviations of the later slice.
+_PLACES = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(100.0))
+_BENDS = np.sinh(np.linspace(-5.0, 5.0, 129))  # points around each vertex, in units of its width
+_IN_BUMPS = np.linspace(-REACH, REACH, 201)  # points within the bumps, in their units
+_SHARES = np.linspace(0.0, 1.0, 5)  # shares of the later slice: as many as a quartic has coefficients
 # From values at 0, ¼, ½, ¾, 1 of an interval to the coefficients of a quartic in Bernstein's basis.
 _BERNSTEIN = (
     np.array([[3, 0, 0, 0, 0], [-13 / 4, 12, -9, 4, -3 / 4], [13 / 6, -32 / 3, 20, -32 / 3, 13 / 6],
@@ -233,12 +237,12 @@ class Maturity(NamedTuple):
 
     @property
     def mixes(self) -> bool:
-        """Return whether prices may be mixed somewhere, without computing lazy cuts."""
+        """Return whether prices may be mixed somewhere; lazy cuts are not computed."""
         return self.price_share.chunks is not None or bool(self.price_share.notnull().any())
 
     @property
     def parameters(self) -> list[xr.DataArray]:
-        """Return the shares, and the parameters of both slices: what kernels take, k after them."""
+        """Return the shares and the parameters of both slices, the arguments of kernels before k."""
         both = [side[name] for side in (self.before, self.after) for name in parameter_names(side)]
         return [self.share_before, self.share_after, self.price_share, *both]
 
@@ -261,7 +265,7 @@ class Maturity(NamedTuple):
         return (up - down) / (2.0 * step)
 
     def total_variance(self, k: Any) -> xr.DataArray:
-        """Return total variance at any log-moneyness, in the wings too."""
+        """Return total variance at any log-moneyness, including the wings."""
         return elementwise(cut_variance, *self.parameters, bare(k, "log_moneyness"))
 
 
@@ -353,7 +357,7 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     ``ln(F/S)/T``, stays; without a spot price the line through the two nearest forwards is extended, and a
     single forward stays as it is.
     """
-    # 1. The known forwards in order of time.
+    # 1. Sort the known forwards by time.
     t, spot = (np.asarray(array, dtype=np.float64)[..., None] for array in (t, spot))
     usable = (forward > 0.0) & np.isfinite(forward) & (years > 0.0)
     level = np.log(np.where(usable, forward, np.nan))
@@ -369,7 +373,8 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     def at(values: Floats, place: Indices) -> Floats:
         return np.take_along_axis(values, np.clip(place, 0, full[-1] - 1), -1)
 
-    # 2. Between two expiries the line through both; beyond them that through the two nearest.
+    # 2. Use the line through the two neighbouring expiries; beyond the ends, the line through the nearest
+    # two.
     first = np.clip(after - 1, 0, np.maximum(count - 2, 0))
     second = np.minimum(first + 1, np.maximum(count - 1, 0))
     t0 = at(years, first)
@@ -380,7 +385,7 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     share = np.where(apart, (t - t0) / np.where(apart, t1 - t0, 1.0), 0.0)
     line = y0 + share * (y1 - y0)
 
-    # 3. With a spot price the carry of the nearest expiry beyond them.
+    # 3. With a spot price, use the carry of the nearest expiry beyond the ends.
     beyond = (after == 0) | (after >= count)
     end = np.where(after == 0, 0, count - 1)
     start = np.log(np.where(spot > 0.0, spot, np.nan))
@@ -412,7 +417,7 @@ def neighbours(
     same without variance, and its pace. It returns the positions before and after, their shares, the slope in
     time, and the status; the last axis has length 1.
     """
-    # 1. The expiries before and after, one of them twice beyond the ends.
+    # 1. Find the expiries before and after; beyond the ends one expiry is used twice.
     t, tau_t, events_t, pace = (np.asarray(array)[..., None] for array in ahead)
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
@@ -432,7 +437,7 @@ def neighbours(
         [np.take_along_axis(values, place, -1) for values in clocks] for place in (before, after)
     )
     single = early | late
-    # 2. The divided variance: all of it since now for a single expiry, else the part between the two.
+    # 2. Choose the variance to divide: all of it for a single expiry, otherwise the part between the two.
     level, whole, added, passed, happened = (
         np.where(single, alone, between)
         for alone, between in (
@@ -441,10 +446,10 @@ def neighbours(
         )
     )  # fmt: skip
 
-    # 3. The share of it that has occurred by then.
+    # 3. Compute the share that has occurred by the given time.
     unread = np.isnan(passed + whole + added) & (single | (t1 > t0)) & ~np.isnan(t)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Where no business time passes between the two, as in a weekend that does not count, the calendar's.
+        # Use calendar time if no business time passes between the two, as within a weekend of weight 0.
         even = np.where(single, t / np.where(early, t1, t0), np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0))
         even = np.where(whole > 0.0, passed / whole, even)
         share, eventful = share_of(level, even, added=added, happened=happened)
@@ -484,13 +489,13 @@ def _price_share(
     for i in range(0, len(pairs), _PAIRS):
         some = pairs[i : i + _PAIRS].T
         whole, alone = free_between(*slices_of_pair(some))
-        # Mixing the prices of a slice that has a butterfly itself would not take it away.
+        # Mixing prices does not remove a butterfly of one of the slices.
         linear[i : i + _PAIRS] = whole | ~alone
     w0, w1 = (total_variance(0.0, end) for end in ends)
     middle = share_before[between] * w0 + share_after[between] * w1
     with np.errstate(invalid="ignore", divide="ignore"):
         share = (np.sqrt(w1) - np.sqrt(middle)) / (np.sqrt(w1) - np.sqrt(w0))
-    # If total variance at the money does not rise, no share matches it.
+    # If total variance at the money does not rise, there is no matching share.
     price_share[between] = np.where(linear[place.ravel()] | ~(w1 > w0), np.nan, share)
     return price_share
 
@@ -504,7 +509,7 @@ def slices_of_pair(parts: Any) -> tuple[Raw | Bumped, Raw | Bumped]:
 def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Bools]:
     """Return masks of pairs of slices without a butterfly at any time in between, and at both ends.
 
-    The first is a certificate: where it is False there may still be none.
+    The first is sufficient but not necessary: where it is False, there may still be no butterfly.
     """
     width = np.sqrt(np.maximum(total_variance(0.0, later), 1e-8))[:, None]
     places = [width * _PLACES, *(end.m[:, None] + end.sigma[:, None] * _BENDS for end in (earlier, later))]
@@ -519,14 +524,14 @@ def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Boo
     ]
     slack = -_ROUNDING * np.maximum(jets[0][0], jets[1][0]) ** 2
 
-    # 1. w² g of the mixture at each share: the square of w − k w'/2, less w'²/4 (w + w²/4), and w² w''/2.
+    # 1. Compute w² g of the mixture at each share: (w − k w'/2)² − w'²/4 (w + w²/4) + w² w''/2.
     values = np.empty((len(_SHARES), *k.shape))
     for value, share in zip(values, _SHARES, strict=True):
         w, dw, d2w = ((1.0 - share) * first + share * second for first, second in zip(*jets, strict=True))
         value[:] = (w - k * dw / 2.0) ** 2 - dw**2 / 4.0 * (w + w**2 / 4.0) + w**2 * d2w / 2.0
     ends = ((values[0] >= slack) & (values[-1] >= slack)).all(axis=-1)
 
-    # 2. Its coefficients. einsum, because a BLAS would start threads for so thin a matrix.
+    # 2. Compute its coefficients. einsum avoids BLAS, which would start threads for such a thin matrix.
     coefficients = np.einsum("ij,j...->i...", _BERNSTEIN, values)
     return np.asarray((coefficients >= slack).all(axis=(0, -1))), np.asarray(ends)
 
@@ -559,7 +564,7 @@ def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
 
 
 def take(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
-    """`values` at a position of their last axis that differs from label to label."""
+    """Return `values` at a position of their last axis, which differs between labels."""
     shape = np.broadcast_shapes(values.shape[:-1], at.shape)
     full = np.broadcast_to(values, (*shape, values.shape[-1]))
     return np.take_along_axis(full, np.broadcast_to(at, shape)[..., None], -1)[..., 0]
@@ -567,14 +572,14 @@ def take(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
 
 def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Floats) -> Floats:
     """Mix linearly in T between two expiries, use the nearest beyond them; NaN if the cut is."""
-    with np.errstate(invalid="ignore"):  # the values may be infinite
+    with np.errstate(invalid="ignore"):  # values may be infinite
         between = (1.0 - share_after) * first + share_after * second
     mixed = np.where(share_after == 0.0, first, between)
     return np.where(np.isnan(share_before), np.nan, mixed)
 
 
 def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
-    """Return ``√(w/T)``, NaN if w is negative or no time is left."""
+    """Return ``√(w/T)``; NaN if w is negative or T is 0."""
     return (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
 
 
@@ -582,7 +587,7 @@ def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats,
     """Return total variance of slices around a time, from `Maturity.parameters` and k."""
     *raws, k = parts
     first, second = (total_variance(k, raw) for raw in slices_of_pair(raws))
-    # Beyond the last expiry, and before the first, the second slice has no share.
+    # Beyond the last expiry and before the first, the second slice has the share 0.
     linear: Floats = share_before * first + share_after * second
     if not np.isfinite(price_share).any():
         return linear

@@ -1,4 +1,4 @@
-"""Standard points of a surface, and its course: calendar arbitrage, forward variance, term structures."""
+"""Standard points of a surface, calendar arbitrage, forward variance and term structures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AtTheMoney = Literal["forward", "dns"]
 
 _SLICES = 4096
 _YEAR = HOURS_PER_YEAR / 24.0
-SCANNED = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(40.0))  # log-moneyness, in deviations
+SCANNED = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(40.0))  # log-moneyness in deviations
 _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
 _POINTS = ("atm", *(f"{kind}{delta}" for kind in ("rr", "bf", "call", "put") for delta in range(1, 100)))
 
@@ -129,7 +129,7 @@ def at_tenors(
     more: bool = False,
     errors: bool = False,
 ) -> xr.Dataset:
-    """Return the points, with their errors; and if `more` also ``forward``, ``skew`` and ``level``."""
+    """Return the points with their errors; with `more` also ``forward``, ``skew`` and ``level``."""
     lengths = pd.to_timedelta([length(tenor, "tenors") for tenor in tenors])
     tenor = xr.DataArray(np.asarray(lengths / pd.Timedelta(1, "D"), dtype=np.float64), dims="tenor")
 
@@ -164,7 +164,7 @@ def points_of(
     cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, interest_rate: float
 ) -> xr.Dataset:
     """Return the points of a cut; parameters and result as in `constant_maturity`."""
-    # 1. The deltas that the points need, of calls and puts; NaN is the money.
+    # 1. List the call and put deltas of the points; NaN stands for at the money.
     parsed = {point: _parsed(point) for point in points}
     names = ["atm"]
     targets = [np.nan]
@@ -172,12 +172,12 @@ def points_of(
         names += [f"call{size}", f"put{size}"]
         targets += [size / 100, -size / 100]
 
-    # 2. Where options have them, and the volatility there.
+    # 2. Find the log-moneyness with these deltas, and its volatility.
     places = at_delta(cut, xr.DataArray(targets, dims="target"), delta, interest_rate, centre=atm)
     by_target = volatility(cut.total_variance(places), cut.year_fraction).reset_coords(drop=True)
     vols = {name: by_target.isel(target=i) for i, name in enumerate(names)}
 
-    # 3. The points from these volatilities.
+    # 3. Compute the points from these volatilities.
     result = xr.Dataset()
     for point, (kind, size) in parsed.items():
         result[point] = _value(kind, size, vols)
@@ -188,10 +188,10 @@ def points_of(
 
 
 def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -> dict[str, xr.DataArray]:
-    """Return the standard error of each point, by its slopes in the parameters of both slices."""
+    """Return the standard error of each point, from its derivatives by the parameters of both slices."""
     squares = dict.fromkeys(points, xr.zeros_like(cut.share_before))
     for side in ("before", "after"):
-        # 1. Slopes of the points in each parameter, by differences a thousandth of its error apart.
+        # 1. Compute derivatives of the points by differences of a thousandth of each parameter's error.
         fit = getattr(cut, side)
         covariance = fit["covariance"]
         slopes = []
@@ -205,7 +205,8 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
         slope = xr.concat(slopes, "parameter", coords="minimal", compat="override")
         other = slope.rename(parameter="other_parameter")
 
-        # 2. The variance of each point; beyond the first and last expiry the second slice has no share.
+        # 2. Compute the variance of each point; beyond the first and last expiry the second slice has the
+        # share 0.
         for point in points:
             product = slope[point] * covariance * other[point]
             square = product.sum(["parameter", "other_parameter"], skipna=False)
@@ -236,13 +237,13 @@ def at_delta(
     *,
     centre: AtTheMoney = "forward",
 ) -> xr.DataArray:
-    """Return the log-moneyness at which options have a delta; for a NaN target, that of the centre."""
+    """Return the log-moneyness at which options have a delta; for a NaN target, the at-the-money point."""
     conventions: Any = {"delta": delta, "interest_rate": interest_rate, "centre": centre}
     return elementwise(_places, cut.year_fraction, *cut.parameters, target, **conventions)
 
 
 def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney) -> Floats:
-    """Return the place where the option of each target has its delta, nearest the money; NaN without one."""
+    """Return the log-moneyness nearest the money at which each target delta is reached; NaN if none."""
     t, *slices, target = (np.asarray(values)[..., None] for values in (t, *parts))
     side = np.where(target > 0.0, "call", "put")
     middle = np.isnan(target)
@@ -268,11 +269,11 @@ def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, c
 
 
 def falling_root(excess: Callable[[Floats], Floats], grid: Floats, steps: int = 7) -> Floats:
-    """Find where a function falls through zero on the last axis of a grid, nearest 0; NaN where it does not.
+    """Find the falling root nearest 0 of a function on the last axis of a grid; NaN without one.
 
-    Between the two places of the grid by the Illinois rule.
+    The root is refined between two points of the grid by the Illinois rule.
     """
-    # 1. The fall nearest 0, and the function on both sides of it.
+    # 1. Find the sign change nearest 0, and the values on both sides.
     values = excess(grid)
     grid = np.broadcast_to(grid, values.shape)
     falls = (values[..., :-1] >= 0.0) & (values[..., 1:] < 0.0)
@@ -282,7 +283,8 @@ def falling_root(excess: Callable[[Floats], Floats], grid: Floats, steps: int = 
     f_low = np.take_along_axis(values, at, -1)
     f_high = np.take_along_axis(values, at + 1, -1)
 
-    # 2. The secant, whose value at an end that stays is halved (Illinois), so that the other end moves too.
+    # 2. Apply the secant rule. The value at an end that stays is halved (Illinois), so that the other end
+    # also moves.
     root = low = np.where(falls.any(axis=-1, keepdims=True), low, np.nan)
     side = np.zeros_like(low)
     for _ in range(steps):
@@ -371,8 +373,8 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
 
 
 def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
-    """Return the place of the minimum rise of each slice, along the last axis, over the previous expiry."""
-    # 1. Each slice and the one before it.
+    """Return the log-moneyness of the minimum rise of each slice over the previous expiry."""
+    # 1. Pair each slice with the previous one.
     t, usable, *parameters = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
     later = slice_of([values[..., None] for values in parameters])
@@ -380,7 +382,7 @@ def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats,
         [np.take_along_axis(values, np.maximum(before, 0), -1)[..., None] for values in parameters]
     )
 
-    # 2. The lowest rise on a grid that is dense at the money, zoomed in.
+    # 2. Find the minimum on a grid that is dense at the money, and refine it.
     width = np.sqrt(np.maximum(total_variance(0.0, earlier), _FLOOR**2))
     end = np.arcsinh(_FARTHEST / width)
     low = -end
@@ -410,7 +412,7 @@ def forward_variance(
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Compute the variance per year that a surface holds between two times to expiry.
+    """Compute the forward variance per year between two times to expiry.
 
     Parameters
     ----------
@@ -457,7 +459,7 @@ def term_structure(
     interest_rate: float = 0.0,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Follow one point of the smile along the surface's own expiries, with the slope of the curve.
+    """Compute one point of the smile at each expiry of a surface, with the slope of the term structure.
 
     Parameters
     ----------
