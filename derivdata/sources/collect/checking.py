@@ -88,7 +88,11 @@ def redacted(body: bytes) -> tuple[Any, list[str]]:
         cleaned: Any = _without(text[:_TEXT], count)
     else:
         cleaned = _cleaned(parsed, "", count)
-    return cleaned, [kind if times == 1 else f"{kind} ({times} times)" for kind, times in notes.items()]
+    texts = []
+    for kind, number in notes.items():
+        repeated = f" ({number} times)" if number > 1 else ""
+        texts.append(kind + repeated)
+    return cleaned, texts
 
 
 def _cleaned(value: Any, name: str, count: Callable[[str], None]) -> Any:
@@ -99,12 +103,15 @@ def _cleaned(value: Any, name: str, count: Callable[[str], None]) -> Any:
         if len(value) > _ROWS:
             count(f"a list of {len(value)} rows was cut to {_ROWS}")
         return [_cleaned(inner, name, count) for inner in value[:_ROWS]]
+    is_text = isinstance(value, str)
     is_identifier = isinstance(value, int) and not isinstance(value, bool) and value > _LARGEST_FIGURE
     is_private = _PRIVATE.fullmatch(name) or _REQUEST.fullmatch(name)
-    if is_private and value != "" and (isinstance(value, str) or is_identifier):
+    if is_private and value != "" and (is_text or is_identifier):
         count(f"{name} was removed")
         return REDACTED
-    return _without(value, count) if isinstance(value, str) else value
+    if is_text:
+        return _without(value, count)
+    return value
 
 
 _LARGEST_FIGURE = 9_999
@@ -149,6 +156,12 @@ class _Answer(NamedTuple):
     @property
     def key(self) -> _Key:
         return self.endpoint.exchange, self.endpoint.host, self.endpoint.path
+
+    @property
+    def line(self) -> str:
+        """The request, and its error if it has one."""
+        error = self.error.removeprefix(f"{self.endpoint.where}: ")[:300]
+        return f"{self.endpoint.exchange} {self.endpoint.path}: {error or 'answered'}"
 
 
 def check_venues(
@@ -209,26 +222,29 @@ def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) 
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
         endpoint = session.venue.endpoints[0]
-        report(
-            f"{endpoint.exchange} {endpoint.path}: {str(problem).removeprefix(f'{endpoint.where}: ')[:300]}"
-        )
         at = f"{session.clock.utc():%Y-%m-%dT%H:%M:%SZ}"
-        return [_Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)]
+        failed = _Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)
+        report(failed.line)
+        return [failed]
     for endpoint in dict.fromkeys(session.venue.endpoints):
         if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
-            answers.append(_answer(session, endpoint, item, symbol))
-            said = answers[-1].error.removeprefix(f"{endpoint.where}: ")[:300]
-            report(f"{endpoint.exchange} {endpoint.path}: {said or 'answered'}")
+            answer = _answer(session, endpoint, item, symbol)
+            answers.append(answer)
+            report(answer.line)
     return answers
 
 
 def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str) -> _Answer:
     """Send a request once; for a history, about the last day or as much of it as one request may cover."""
-    name = symbol if item is None else item.name
+    name = value = symbol
+    if item is not None:
+        name = item.name
+        value = contract_name(endpoint, item)
+    if endpoint.symbol_values:
+        value = endpoint.symbol_values[0]
     params = dict.fromkeys(endpoint.pattern.groupindex, name)
     if endpoint.symbol:
-        named = symbol if item is None else contract_name(endpoint, item)
-        params[endpoint.symbol] = endpoint.symbol_values[0] if endpoint.symbol_values else named
+        params[endpoint.symbol] = value
     now = session.clock.utc()
     if endpoint.paging is not None:
         params |= next(walk(endpoint.paging, times.us(now - _DAY), times.us(now)))
@@ -246,14 +262,15 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
 
 def _is_final(problem: DerivdataError) -> bool:
     """Return whether an error is about the request itself, not temporary and not about the address."""
-    is_refused = isinstance(problem, VenueError) and problem.reason == "refused"
-    return is_refused or isinstance(problem, SchemaError)
+    if isinstance(problem, VenueError):
+        return problem.reason == "refused"
+    return isinstance(problem, SchemaError)
 
 
 def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
     """Return the best verdict for each venue and table, and its request."""
     order = ["confirms", "no rows", "contradicts", "no answer"]
-    verdicts = {(row.exchange, row.path_or_channel): row.verdict for row in checks.itertuples()}
+    verdicts = checks.set_index(["exchange", "path_or_channel"])["verdict"].to_dict()
     rows = []
     for name in dict.fromkeys(checks["exchange"]):
         for endpoint in VENUES[name].endpoints:
@@ -262,20 +279,23 @@ def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
                 rank = order.index(verdict)
                 rows += [(rank, name, table, verdict, endpoint.path) for table in endpoint.tables]
     columns = ["exchange", "table", "verdict", "path_or_channel"]
-    frame = pd.DataFrame([row[1:] for row in sorted(rows)], columns=columns)
+    frame = pd.DataFrame(sorted(rows), columns=["rank", *columns])[columns]
     return frame.drop_duplicates(["exchange", "table"]).sort_values(columns[:2], ignore_index=True)
 
 
 def _row(answer: _Answer, trouble: str) -> dict[str, object]:
-    records = answer.records
-    lists = {} if records is None else {k: v for k, v in vars(records).items() if k != "times"}
-    count = sum(len(rows) for rows in lists.values() if isinstance(rows, list))
-    if records is None:
-        verdict = "contradicts" if answer.is_final else "no answer"
-    elif trouble:
+    count = 0
+    if answer.records is not None:
+        for name, rows in vars(answer.records).items():
+            if isinstance(rows, list) and name != "times":
+                count += len(rows)
+    verdict = "confirms"
+    if answer.records is None and not answer.is_final:
+        verdict = "no answer"
+    elif answer.records is None or trouble:
         verdict = "contradicts"
-    else:
-        verdict = "confirms" if count else "no rows"
+    elif not count:
+        verdict = "no rows"
     return {
         "exchange": answer.endpoint.exchange,
         "path_or_channel": answer.endpoint.path,
@@ -301,15 +321,23 @@ _QUANTITIES: tuple[tuple[str, Callable[[State], float | None], float], ...] = (
 
 def _figures(answer: _Answer, of: Callable[[State], float | None], *, by_symbol: bool) -> dict[str, float]:
     """Return a figure of the contracts in a response, by name or symbol, without missing values."""
-    states = [] if answer.records is None else answer.records.states
-    pairs = ((s.instrument.symbol if by_symbol else s.instrument.name, of(s)) for s in states)
-    return {name: value for name, value in pairs if value}
+    figures: dict[str, float] = {}
+    if answer.records is None:
+        return figures
+    for state in answer.records.states:
+        value = of(state)
+        if value:
+            name = state.instrument.symbol if by_symbol else state.instrument.name
+            figures[name] = value
+    return figures
 
 
 def _ratio(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | None:
     """Return the median ratio of figures with common names, or None without common names."""
     ratios = [abs(value / theirs[name]) for name, value in ours.items() if theirs.get(name)]
-    return median(ratios) if ratios else None
+    if not ratios:
+        return None
+    return median(ratios)
 
 
 def _is_off(ratio: float | None, factor: float) -> bool:
@@ -341,9 +369,9 @@ def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
             rates[answer.key] = median(map(abs, rates_of.values()))
         if mark := _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol):
             marks[answer.key] = mark
-    return _far_from_others("the median rate", rates, 0.0, _MEDIAN_FACTOR) | _far_from_others(
-        f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR
-    )
+    far_rates = _far_from_others("the median rate", rates, 0.0, _MEDIAN_FACTOR)
+    far_marks = _far_from_others(f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR)
+    return far_rates | far_marks
 
 
 def _far_from_others(
@@ -353,7 +381,9 @@ def _far_from_others(
     troubles = {}
     for key, value in figures.items():
         others = [other for (name, *_), other in figures.items() if name != key[0]]
-        ratio = value / median(others) if len(others) > 1 else 1.0
+        if len(others) < 2:
+            continue
+        ratio = value / median(others)
         if not least <= ratio <= most:
             troubles[key] = f"{quantity} is {ratio:.3g} times that of the other venues"
     return troubles
@@ -369,7 +399,8 @@ def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
     for coin, venues in rows:
         for name, row in venues:
             if row is not None and name in _PREDICTED:
-                hours = row.get("fundingIntervalHours", 1 if name == "HlPerp" else 8)
+                usual = 1 if name == "HlPerp" else 8
+                hours = row.get("fundingIntervalHours", usual)
                 bps = float(units.convert(float(row["fundingRate"]), "native", "bps_8h", hours=float(hours)))
                 predictions.setdefault(_PREDICTED[name], {})[coin] = bps
     troubles = {}

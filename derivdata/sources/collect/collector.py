@@ -19,7 +19,13 @@ from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import changed
 from derivdata.sources.collect.histories import Backfilled, backfill
-from derivdata.sources.collect.history_rows import LIQUIDATIONS, NAMED_ONLY, has_two_paths, without_other_path
+from derivdata.sources.collect.history_rows import (
+    LIQUIDATIONS,
+    NAMED_ONLY,
+    has_two_paths,
+    join_frames,
+    without_other_path,
+)
 from derivdata.sources.collect.reporting import Alerts, Minute
 from derivdata.sources.collect.session import QUARANTINE, Clock, MachineClock, Quarantine, Stopped
 from derivdata.sources.collect.state import BOOKS, INSTRUMENTS, Poll
@@ -57,7 +63,9 @@ class Refills:
         self._clock = polls.clock
         self._since = since
         self._keep = keep
-        available = _REFILLED if polls.names is None else (*_REFILLED, *NAMED_ONLY)
+        available = [*_REFILLED]
+        if polls.names is not None:
+            available += NAMED_ONLY
         self._tables = [name for name in available if polls.keeps(name)]
         self._started: dict[str, pd.Timestamp] = {}
         self._reported: dict[str, pd.Timestamp] = {}
@@ -148,9 +156,10 @@ class Refills:
         now = self._clock.utc()
         hour = now.floor("h")
         first = self._first(now)
-        # Payments are stamped at the full hour, and the end of a window is exclusive.
-        listed = (now - _REFILL_AT).floor("h") + _MINUTE
-        windows = {t: (first, listed if t == "funding_settlements" else hour) for t in self._tables}
+        windows = dict.fromkeys(self._tables, (first, hour))
+        if "funding_settlements" in windows:
+            # Payments are stamped at the full hour, and the end of a window is exclusive.
+            windows["funding_settlements"] = first, (now - _REFILL_AT).floor("h") + _MINUTE
         if self._polls.keeps(LIQUIDATIONS):
             windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
         done = Backfilled()
@@ -177,7 +186,9 @@ class Refills:
         first = now.floor("h") - self._since
         if earliest is not pd.NaT:
             first = min(first, earliest)
-        return first if self._keep is None else max(first, (now - self._keep).ceil("D"))
+        if self._keep is not None:
+            first = max(first, (now - self._keep).ceil("D"))
+        return first
 
 
 _WEEK = pd.Timedelta(7, "D")
@@ -289,7 +300,9 @@ class Collector:
         self.gone = self._venues.gone
         self._states = self._venues.states
         self._streams: dict[str, VenueStream] = {}
-        self._pushed = self._venues.state_streams(self.symbols) if push else []
+        self._pushed: list[VenueStream] = []
+        if push:
+            self._pushed = self._venues.state_streams(self.symbols)
         self._push_troubles: dict[str, str] = {}  # by venue and channel, since the last minute
         self._ended = threading.Event()
         self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
@@ -314,20 +327,23 @@ class Collector:
 
     def venues_without(self, table: str) -> list[str]:
         """Return the venues whose polls have funding, but not a table."""
-        polled = {name: state.tables for name, state in self._states.items()}
-        return [
-            name for name, tables in polled.items() if "funding_history" in tables and table not in tables
-        ]
+        names = []
+        for name, state in self._states.items():
+            polled = state.tables
+            if "funding_history" in polled and table not in polled:
+                names.append(name)
+        return names
 
     def shares_of_open_interest(self) -> dict[str, tuple[int, int]]:
         """Return the numbers of contracts with known and with wanted open interest.
 
         Only for venues that need a request for each contract.
         """
-        by_contract = {name: state.by_contract for name, state in self._states.items()}
-        return {
-            name: (states.covered, states.wanted) for name, states in by_contract.items() if states.endpoints
-        }
+        shares = {}
+        for name, state in self._states.items():
+            if state.by_contract.endpoints:
+                shares[name] = (state.by_contract.covered, state.by_contract.wanted)
+        return shares
 
     @property
     def terms(self) -> list[str]:
@@ -418,8 +434,7 @@ class Collector:
     def _merge(
         self, minute: Minute, table: str, frames: Sequence[pd.DataFrame], requests: Sequence[LedgerEntry]
     ) -> None:
-        keyed = tables.TABLES[table]
-        rows = keyed.conform(pd.concat(frames, ignore_index=True)) if frames else keyed.empty()
+        rows = tables.TABLES[table].conform(join_frames(table, frames))
         written = self.archive.merge(table, rows, requests=requests).written
         minute.rows[table] = minute.rows.get(table, 0) + written
 
@@ -509,10 +524,12 @@ class Collector:
             self._venues.ask_again()
         hung = self._start_polls()
         polls: list[Poll] = []
-        ends = None if deadline is None else self.clock.utc() + pd.Timedelta(deadline, "s")
+        started = self.clock.utc()
         while self._running:
-            left = None if ends is None else (ends - self.clock.utc()).total_seconds()
-            result = self.clock.receive(self._polls, left if left is None else max(left, 0.01))
+            left = None
+            if deadline is not None:
+                left = max(deadline - (self.clock.utc() - started).total_seconds(), 0.01)
+            result = self.clock.receive(self._polls, left)
             if result is None or isinstance(result, Stopped):
                 break
             if isinstance(result, BaseException):
@@ -557,7 +574,9 @@ class Collector:
     def _write(self, polls: list[Poll]) -> Minute:
         """Append the venues' rows, each table atomically with its ledger entries."""
         minute = Minute(self.clock.utc())
-        names = {table for poll in polls for table in (*poll.frames, *poll.failed, *poll.requests)}
+        names = set[str]()
+        for poll in polls:
+            names.update(poll.frames, poll.failed, poll.requests)
         for table in sorted(names):
             if table not in tables.TABLES or not self._venues.keeps(table):
                 continue
@@ -570,7 +589,9 @@ class Collector:
                 if table in poll.frames:
                     rows = poll.frames[table]
                     rows, entries = self._accepted(minute, poll.exchange, table, rows, entries)
-                    frames.append(changed(self.archive, rows) if table == INSTRUMENTS else rows)
+                    if table == INSTRUMENTS:
+                        rows = changed(self.archive, rows)
+                    frames.append(rows)
                 requests += entries
             self._merge(minute, table, frames, requests)
         return minute
@@ -580,7 +601,7 @@ def _last_open_interest(archive: Archive, now: pd.Timestamp) -> dict[str, dict[s
     """Return the newest open interest of the last week, by venue and symbol in USD."""
     columns = ["symbol", "exchange", "time", "oi_usd"]
     rows = archive.newest(Query("oi_history", now - _WEEK, now, None, None, columns))
-    return {
-        str(exchange): dict(zip(group["symbol"].astype(str), group["oi_usd"], strict=True))
-        for exchange, group in rows.groupby("exchange", observed=True)
-    }
+    by_venue = {}
+    for exchange, group in rows.groupby("exchange", observed=True):
+        by_venue[str(exchange)] = dict(zip(group["symbol"].astype(str), group["oi_usd"], strict=True))
+    return by_venue

@@ -57,9 +57,16 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
     return names.get(endpoint.symbol, formatted)
 
 
+def contract_params(endpoint: VenueEndpoint, item: Instrument) -> dict[str, str]:
+    """Return the parameter with the name of a contract; empty for a request about all contracts."""
+    if not endpoint.symbol:
+        return {}
+    return {endpoint.symbol: contract_name(endpoint, item)}
+
+
 def batches(endpoint: VenueEndpoint, contracts: Contracts) -> list[dict[str, str]]:
     """Return the parameters of requests that together name all contracts of an endpoint."""
-    covered = [item for item in contracts.by_symbol.values() if endpoint.covers(item)]
+    covered = filter(endpoint.covers, contracts.by_symbol.values())
     names = [contract_name(endpoint, item) for item in covered]
     starts = range(0, len(names), endpoint.batch)
     return [{endpoint.symbol: ",".join(names[start : start + endpoint.batch])} for start in starts]
@@ -88,17 +95,15 @@ def list_contracts(
             return True
         return again and endpoint.lists and endpoint.every is None
 
-    candidates = [*listing, *interval_lists] if intervals else listing
-    due = [endpoint for endpoint in candidates if is_list_due(endpoint)]
+    due = list(filter(is_list_due, listing))
+    if intervals:
+        due += filter(is_list_due, interval_lists)
     session.expected += sum(e.every is None for e in due)  # a poll counts the others
     problems = _request_lists(session, due, listing[0])
-    if not any(endpoint in shared.lists for endpoint in listing):
+    if shared.lists.keys().isdisjoint(listing):
         raise problems[0]
-    dex_endpoint = next((e for e in listing if e.dex), None) if dexes else None
-    is_due = shared.dexes is None or hour > shared.dexes[0].floor(LISTED_FOR)
-    if dex_endpoint is not None and is_due:
-        _request_dexes(session, dex_endpoint)
-        due.append(dex_endpoint)
+    if dexes:
+        due += _request_due_dexes(session, listing, hour)
     if shared.listing is None or len(problems) < len(due):
         unknown = tuple(e.margin for e in interval_lists if e not in shared.lists)
         shared.listing = _merged(session, unknown)
@@ -146,6 +151,20 @@ def other_dexes(session: VenueSession) -> list[str]:
     exchange = session.venue.exchange
     names = session.shared.dexes[1].dexes
     return [name for name in names if hip3_contract(exchange, f"{name}:")[0] == exchange]
+
+
+def _request_due_dexes(
+    session: VenueSession, listing: Sequence[VenueEndpoint], hour: pd.Timestamp
+) -> list[VenueEndpoint]:
+    """Request this hour's list of dexes if it is due; return its endpoint, or none."""
+    dexes = session.shared.dexes
+    if dexes is not None and hour <= dexes[0].floor(LISTED_FOR):
+        return []
+    for endpoint in listing:
+        if endpoint.dex:
+            _request_dexes(session, endpoint)
+            return [endpoint]
+    return []
 
 
 def _request_dexes(session: VenueSession, endpoint: VenueEndpoint) -> None:
@@ -203,7 +222,7 @@ def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
     ended = gone["delisted"].fillna(now).where(gone["is_perpetual"])
     gone = gone.assign(is_active=False, time=now, delisted=ended)
     current = pd.concat([listed, gone], ignore_index=True)
-    compared = [name for name in listed if name != "time"]
+    compared = listed.columns.drop("time").to_list()
     is_stored = pd.concat([stored, current], ignore_index=True).duplicated(compared)
     return current[~is_stored.iloc[len(stored) :].to_numpy()]
 
@@ -211,15 +230,13 @@ def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
 def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[str, str]) -> Records:
     """Return the records of all pages of a response, which follow by a cursor; most have one page."""
     records = Records()
-    cursor = ""
+    query = params
     for _ in range(_PAGES):
-        name = endpoint.paging.cursor if endpoint.paging else ""
-        query = {**params, name: cursor} if cursor and name else params
         page, _, _ = session.request(endpoint, query)
         records.add(page)
-        cursor = page.cursor or ""
-        if not cursor or not name:
+        if not page.cursor or endpoint.paging is None or not endpoint.paging.cursor:
             break
+        query = {**params, endpoint.paging.cursor: page.cursor}
     if endpoint.lists and not records.instruments:
         raise SchemaError(f"{endpoint.where}: the list of contracts is empty")
     return records
@@ -270,16 +287,16 @@ class ContractStates:
         share = Share([], [], "")
         bad = 0
         started = self._session.clock.utc()
-        others = {item.name for item in contracts.others}
         for endpoint, item in self.due(contracts, states, now):
             spent = (self._session.clock.utc() - started).total_seconds()
             if self._seconds is not None and spent >= self._seconds:
                 break
             self._requested[item.name] = now
-            state = states.get(item.name)
-            point, error, weight = self._try(endpoint, item, None if state is None else state.mark)
-            bad = bad + weight if error else 0
-            if item.name not in others:  # of other contracts only the sum is stored, see `known`
+            point, error, weight = self._try(endpoint, item, states.get(item.name))
+            bad += weight
+            if not error:
+                bad = 0
+            if item.name not in contracts.other_names:  # of others only the sum is stored, see `known`
                 share = share._replace(error=error or share.error)
                 if point is not None:
                     share.points.append(point)
@@ -289,20 +306,24 @@ class ContractStates:
         return share
 
     def _try(
-        self, endpoint: VenueEndpoint, item: Instrument, mark: float | None
+        self, endpoint: VenueEndpoint, item: Instrument, state: State | None
     ) -> tuple[OiPoint | None, str, int]:
         """Request one contract; return its open interest, or the error and its weight."""
         try:
-            return self._point(endpoint, item, mark), "", 0
+            return self._point(endpoint, item, state), "", 0
         except Stopped:
             raise
-        except DerivdataError as problem:
-            if isinstance(problem, VenueError) and (problem.status == 404 or problem.reason == "region"):
+        except VenueError as problem:
+            if problem.status == 404 or problem.reason == "region":
                 self.endpoints.remove(endpoint)  # not available here: skip it in this run
-            refused = isinstance(problem, VenueError) and problem.reason == "refused"
+            if problem.reason == "refused":
+                return None, str(problem), 1
             # If the venue is unreachable, busy or limiting, requests about other contracts would fail, too.
-            weight = _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
-            return None, str(problem), weight
+            return None, str(problem), _MOST_BAD
+        except NetworkError as problem:
+            return None, str(problem), _MOST_BAD
+        except DerivdataError as problem:
+            return None, str(problem), 1
 
     def _enter(
         self, share: Share, endpoint: VenueEndpoint, item: Instrument, now: pd.Timestamp, error: str
@@ -337,24 +358,23 @@ class ContractStates:
                 return 0.0
             return state.volume_usd
 
+        candidates = sorted(contracts.collected, key=volume, reverse=True)
+        if self._all_contracts:
+            candidates += sorted(contracts.others, key=volume, reverse=True)
         listed: list[tuple[VenueEndpoint, Instrument]] = []
         for endpoint in self.endpoints:
-            own = [item for item in contracts.collected if endpoint.covers(item)]
-            others = contracts.others if self._all_contracts else []
-            others = [item for item in others if endpoint.covers(item)]
-            covered = sorted(own, key=volume, reverse=True) + sorted(others, key=volume, reverse=True)
+            covered = list(filter(endpoint.covers, candidates))
             listed += [(endpoint, item) for item in covered[: endpoint.largest or None]]
         self.wanted = len(listed)
         names = {item.name for _, item in listed}
         self._states = {name: state for name, state in self._states.items() if name in names}
         never = pd.Timestamp(0, tz="UTC")
 
-        other_names = {item.name for item in contracts.others}
-
         def rank(request: tuple[VenueEndpoint, Instrument]) -> tuple[pd.Timestamp, bool, bool, float]:
             _, item = request
             last = self._requested.get(item.name, never)
-            return last, item.name in other_names, item.symbol not in self._symbols, -volume(item)
+            is_other = item.name in contracts.other_names
+            return last, is_other, item.symbol not in self._symbols, -volume(item)
 
         listed.sort(key=rank)
         since = now - self._cadence() + _MINUTE / 2  # a poll may begin some seconds late
@@ -363,30 +383,32 @@ class ContractStates:
             return due
         return due[: ceil(len(listed) * (_MINUTE / max(self._cadence(), _MINUTE)))]
 
-    def _point(self, endpoint: VenueEndpoint, item: Instrument, mark: float | None) -> OiPoint:
+    def _point(self, endpoint: VenueEndpoint, item: Instrument, polled: State | None) -> OiPoint:
         """Request one contract, and convert coins to USD at the mark of the same minute."""
-        params = {endpoint.symbol: contract_name(endpoint, item)}
+        params = contract_params(endpoint, item)
         records, _, _ = self._session.request(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
         if state is None or (state.oi_coins is None and state.oi_usd is None):
             raise DerivdataError(f"{endpoint.where}: the response lacks {item.name}")
         usd = state.oi_usd
-        if usd is None and state.oi_coins is not None and mark is not None:
-            usd = state.oi_coins * mark
+        if usd is None and state.oi_coins is not None and polled is not None and polled.mark is not None:
+            usd = state.oi_coins * polled.mark
         if usd is None:
             why = f"open interest of {item.name} is in coins, without a mark price of the same minute"
             raise DerivdataError(f"{endpoint.where}: {why}")
         now = self._session.clock.utc()
         own = State(item, None, volume_usd=state.volume_usd, change_pct=state.change_pct)
         self._states[item.name] = now, own._replace(oi_coins=state.oi_coins, oi_usd=usd)
-        time = times.us(now) if state.time is None else state.time
+        time = state.time
+        if time is None:
+            time = times.us(now)
         return OiPoint(item, time, usd, "raw", state.oi_coins)
 
 
-class _Seen(NamedTuple):
+class _NextPayment(NamedTuple):
     """Next payment by a response and time of the response [µs], and hours since the payment before."""
 
-    next_payment: int
+    time: int
     at: int
     hours: float | None
 
@@ -395,7 +417,7 @@ class PaymentSpacing:
     """Next payments of a venue's contracts in the last polls."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
+        self._last: dict[str, _NextPayment] = {}  # by contract
 
     def fill(self, states: Iterable[State], at: pd.Timestamp) -> list[State]:
         """Return states with the interval of each rate whose response has the next payment.
@@ -406,16 +428,26 @@ class PaymentSpacing:
         filled = []
         for state in states:
             if state.rate is not None and state.next_payment is not None:
-                now = times.us(at) if state.time is None else state.time  # the venue's clock, if stated
-                seen = self._seen.get(state.instrument.name)
-                hours = None if seen is None else seen.hours
-                if seen is not None and state.next_payment != seen.next_payment:
-                    spacing = (state.next_payment - seen.next_payment) / _HOUR_US
-                    # A venue may name a payment as the next for some seconds after it was made.
-                    passed = seen.next_payment <= now < min(seen.at, seen.next_payment) + _HOUR_US
-                    hours = spacing if passed and spacing in VALID_HOURS else None
-                self._seen[state.instrument.name] = _Seen(state.next_payment, now, hours)
+                now = state.time  # the venue's clock, if stated
+                if now is None:
+                    now = times.us(at)
+                hours = self._hours(state.instrument.name, state.next_payment, now)
                 if hours is not None or state.period_h is None:
                     state = state._replace(period_h=hours, settle_h=hours)
             filled.append(state)
         return filled
+
+    def _hours(self, name: str, next_payment: int, now: int) -> float | None:
+        """Return the hours between the last two payments of a contract; None if they are not known."""
+        hours = None
+        last = self._last.get(name)
+        if last is not None and next_payment == last.time:
+            hours = last.hours
+        elif last is not None:
+            spacing = (next_payment - last.time) / _HOUR_US
+            # A venue may name a payment as the next for some seconds after it was made.
+            passed = last.time <= now < min(last.at, last.time) + _HOUR_US
+            if passed and spacing in VALID_HOURS:
+                hours = spacing
+        self._last[name] = _NextPayment(next_payment, now, hours)
+        return hours

@@ -10,7 +10,7 @@ import html
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ from derivdata.sources.archive.audit import OtherContract, quoted_contracts
 from derivdata.sources.archive.importing.importer import rows_of_file
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.histories import Backfilled, life, requested_window
+from derivdata.sources.collect.history_rows import join_frames
 from derivdata.sources.collect.session import Clock, MachineClock, Stopped
 from derivdata.sources.venues import binance, reading
 from derivdata.sources.venues.endpoint import DATED
@@ -80,7 +81,9 @@ class FileKind(NamedTuple):
 
     def of(self, file: ListedFile) -> FileKind:
         """Return the kind of a file, which may be for a day."""
-        return self.daily if file.is_day and self.days else self
+        if file.is_day and self.days:
+            return self.daily
+        return self
 
     def file(self, contract: str, start: pd.Timestamp) -> str:
         """Return the path of the file of a period."""
@@ -88,8 +91,10 @@ class FileKind(NamedTuple):
 
     def window(self, start: pd.Timestamp) -> times.Window:
         """Return the window of the rows of the file of a period."""
-        length = pd.offsets.MonthBegin(1) if self.monthly else pd.Timedelta(1, "D")
-        return times.Window(start + self.offset, start + length + self.offset)
+        end = start + pd.Timedelta(1, "D")
+        if self.monthly:
+            end = start + pd.offsets.MonthBegin(1)
+        return times.Window(start + self.offset, end + self.offset)
 
     def periods(self, window: times.Window) -> list[pd.Timestamp]:
         """Return the starts of the periods with rows of a window."""
@@ -144,41 +149,49 @@ NOT_IN_FILES = {
 }
 
 
-def _binance(kind: str, market: str, tables: Mapping[str, int], *, name: str = "", **more: Any) -> FileKind:
-    """Return files of binance, of the linear market ``um`` or the coin-margined market ``cm``."""
-    stem = "{contract}/" + (f"{name}/" if name else "") + "{contract}-" + (name or kind) + "-{period}.zip"
-    monthly, daily = (f"/data/futures/{market}/{by}/{kind}/{stem}" for by in ("monthly", "daily"))
-    is_daily = kind == "metrics"
-    return FileKind(
+def _binance(kind: str, market: str, tables: Mapping[str, int], *, step: str = "", **more: Any) -> FileKind:
+    """Return files of binance, of the linear market ``um`` or the coin-margined market ``cm``.
+
+    Candles have a `step`, and files by month and by day. Metrics have files by day only.
+    """
+    folder = f"/data/futures/{market}/monthly/{kind}/{{contract}}"
+    files = FileKind(
         "binance",
-        "klines" if name else kind,
+        kind,
         "binance",
         tables,
         "https://data.binance.vision",
-        daily if is_daily else monthly,
-        "%Y-%m-%d" if is_daily else "%Y-%m",
+        f"{folder}/{{contract}}-{kind}-{{period}}.zip",
+        "%Y-%m",
         "https://s3-ap-northeast-1.amazonaws.com/data.binance.vision",
         ".CHECKSUM",
         binance.named,
-        days=daily if name else "",
         **more,
     )
+    if step:
+        path = f"{folder}/{step}/{{contract}}-{step}-{{period}}.zip"
+        return files._replace(kind="klines", path=path, days=path.replace("/monthly/", "/daily/"))
+    if kind == "metrics":
+        return files._replace(path=files.path.replace("/monthly/", "/daily/"), period="%Y-%m-%d")
+    return files
 
 
 _METRICS = {"oi_history": 288, "positioning_history": 864}
 FILES: tuple[FileKind, ...] = (
-    *(_binance("fundingRate", market, {"funding_settlements": 3}) for market in ("um", "cm")),
-    *(_binance("metrics", market, _METRICS, offset=pd.Timedelta(5, "min")) for market in ("um", "cm")),
-    _binance("markPriceKlines", "um", {"prices_history": 24}, name="1h", fixed={"kind": "mark"}),
-    _binance("indexPriceKlines", "um", {"prices_history": 24}, name="1h", fixed={"kind": "index"}),
-    _binance("klines", "um", {"prices_history": 24, "volume_taker": 24}, name="1h", fixed={"kind": "last"}),
-    _binance("klines", "um", {DATED: 24}, name="1h", dated=True),
+    _binance("fundingRate", "um", {"funding_settlements": 3}),
+    _binance("fundingRate", "cm", {"funding_settlements": 3}),
+    _binance("metrics", "um", _METRICS, offset=pd.Timedelta(5, "min")),
+    _binance("metrics", "cm", _METRICS, offset=pd.Timedelta(5, "min")),
+    _binance("markPriceKlines", "um", {"prices_history": 24}, step="1h", fixed={"kind": "mark"}),
+    _binance("indexPriceKlines", "um", {"prices_history": 24}, step="1h", fixed={"kind": "index"}),
+    _binance("klines", "um", {"prices_history": 24, "volume_taker": 24}, step="1h", fixed={"kind": "last"}),
+    _binance("klines", "um", {DATED: 24}, step="1h", dated=True),
     _binance("BVOLIndex", "um", {"volatility_index_published": 24}, offset=pd.Timedelta(1, "h"))._replace(
         path="/data/option/daily/BVOLIndex/{contract}BVOLUSDT/{contract}BVOLUSDT-BVOLIndex-{period}.zip",
         period="%Y-%m-%d",
         instrument=lambda name: Instrument(coin := name.removesuffix("BVOLUSDT"), coin, "USDT"),
     ),
-    _binance("markPriceKlines", "cm", {"prices_history": 24}, name="1h", fixed={"kind": "mark"}),
+    _binance("markPriceKlines", "cm", {"prices_history": 24}, step="1h", fixed={"kind": "mark"}),
     FileKind(
         "okx",
         "fundingrates",
@@ -259,11 +272,8 @@ class FileHost:
         periods = {kind.file(contract, start): start for start in kind.periods(window)}
         if not kind.listing or not periods:
             now = self._clock.utc()
-            return [
-                ListedFile(path, start, not kind.monthly)
-                for path, start in periods.items()
-                if kind.window(start).end <= now
-            ]
+            finished = {path: start for path, start in periods.items() if kind.window(start).end <= now}
+            return [ListedFile(path, start, not kind.monthly) for path, start in finished.items()]
         last = max(periods).lstrip("/")
         before = min(periods).lstrip("/").removesuffix(".zip")  # a key before the first one
         prefix = kind.path.partition("{period}")[0].format(contract=contract).lstrip("/")
@@ -308,8 +318,12 @@ class FileHost:
 
     def _stated(self, kind: FileKind, file: ListedFile) -> str | None:
         """Return the venue's checksum of a file, or None."""
-        reply = self._get(kind.host, file.path + kind.checksum, {}) if kind.checksum else None
-        match = None if reply is None else _CHECKSUM.match(reply.body[:500].decode(errors="replace"))
+        if not kind.checksum:
+            return None
+        reply = self._get(kind.host, file.path + kind.checksum, {})
+        if reply is None:
+            return None
+        match = _CHECKSUM.match(reply.body[:500].decode(errors="replace"))
         if match is None or match[2] != file.path.rpartition("/")[2]:
             return None
         return match[1].lower()
@@ -321,7 +335,9 @@ class FileHost:
         query = dict(params)
         for _ in range(_MOST_PAGES):
             reply = self._get(kind.listing, "", query)
-            body = "" if reply is None else reply.body.decode(errors="replace")
+            body = ""
+            if reply is not None:
+                body = reply.body.decode(errors="replace")
             if "<ListBucketResult" not in body:
                 raise VenueError(f"{kind.exchange} {params['prefix']}", "expected a list of files, got none")
             yield body
@@ -336,7 +352,9 @@ class FileHost:
 
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
         """Send a request with retries; return None only if the file does not exist."""
-        url = f"{self._address}{path or '/'}" if self._address else f"{host}{path}"
+        url = f"{host}{path}"
+        if self._address:
+            url = f"{self._address}{path or '/'}"
 
         def ask() -> KeylessReply | None:
             self._wait(_PACE_SECONDS)
@@ -365,7 +383,9 @@ class FileHost:
 def _field(text: str, name: str) -> str:
     """Return the text of an element of an object store's list; empty if it is missing."""
     match = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
-    return html.unescape(match[1]) if match else ""
+    if match is None:
+        return ""
+    return html.unescape(match[1])
 
 
 def _digest(body: bytes, like: str) -> str:
@@ -445,14 +465,15 @@ def backfill_files(
     Unreadable and missing files are in `failed` and `notices`. Otherwise as `histories.backfill`.
     """
     clock = clock or MachineClock()
-    with_files = list(dict.fromkeys(kind.exchange for kind in FILES))
     window = requested_window(names, TABLES, start, end, clock)
     done = FileBackfill()
-    exchanges = list(dict.fromkeys(with_files if venues is None else venues))
+    with_files = dict.fromkeys(kind.exchange for kind in FILES)
+    exchanges = with_files
+    if venues is not None:
+        exchanges = dict.fromkeys(venues)
     unknown = "files with these tables are not known"
-    done.notices += [
-        f"{name}: {NOT_IN_FILES.get(name, unknown)}" for name in exchanges if name not in with_files
-    ]
+    without_files = [name for name in exchanges if name not in with_files]
+    done.notices += [f"{name}: {NOT_IN_FILES.get(name, unknown)}" for name in without_files]
     rows = []
     for exchange in exchanges:
         host = FileHost(clock, (addresses or {}).get(exchange))
@@ -478,16 +499,27 @@ def _plan_row(series: _Series) -> list[object]:
     """Return the row of a series in the plan."""
     kind = series.kind
     days = 0.0
-    size: int | None = 0  # None if the size of a file is unknown
+    sizes = []
     for file in series.due:
         window = kind.of(file).window(file.start)
         days += (window.end - window.start) / _ASIDE
-        size = None if size is None or file.size is None else size + file.size
-    megabytes = None if size is None else round(size / 1e6, 3)
-    stems = [file.start.strftime(kind.of(file).period) for file in series.listed] or [""]
+        if file.size is not None:
+            sizes.append(file.size)
+    megabytes = None  # the size of a file may be unknown
+    if len(sizes) == len(series.due):
+        megabytes = round(sum(sizes) / 1e6, 3)
+    first = last = ""
+    if series.listed:
+        first = _stem(kind, series.listed[0])
+        last = _stem(kind, series.listed[-1])
     rows = round(days * sum(map(kind.tables.__getitem__, series.read)))
     counts = [len(series.listed), len(series.missing), len(series.due), megabytes, rows]
-    return [kind.exchange, kind.label, series.item.name, stems[0], stems[-1], *counts]
+    return [kind.exchange, kind.label, series.item.name, first, last, *counts]
+
+
+def _stem(kind: FileKind, file: ListedFile) -> str:
+    """Return the period of a file as in its name."""
+    return str(file.start.strftime(kind.of(file).period))
 
 
 @dataclass
@@ -547,25 +579,25 @@ class _Job:
     def _series(self, kind: FileKind, item: Instrument, wanted: list[str], window: times.Window) -> _Series:
         """Return the files of a contract in a window by month, or by day if a month's file is missing."""
         listed = self.host.files(kind, item.name, window)
-        have = {file.start for file in listed}
-        periods = [start for start in kind.periods(window) if start not in have]
-        missing_kind = kind
-        if kind.days and periods:  # months that are not over or missing: use their days
-            missing_kind = kind.daily
-            months = periods
-            periods = []
+        absent = _without_file(kind.periods(window), listed)
+        absent_format = kind.period
+        if kind.days and absent:  # months that are not over or missing: use their days
+            absent_format = kind.daily.period
+            months = absent
+            absent = []
             for start in months:
                 month = kind.window(start)
                 days = times.Window(max(month.start, window.start), min(month.end, window.end))
                 daily = self.host.files(kind.daily, item.name, days)
-                have = {file.start for file in daily}
                 until_end = times.Window(month.start, days.end)
-                periods += [day for day in kind.daily.periods(until_end) if day not in have]
+                absent += _without_file(kind.daily.periods(until_end), daily)
                 listed += daily
         listed.sort(key=lambda file: file.start)
-        # The contract was not listed before the first file, and the newest files are not published yet.
-        inside = [start for start in periods if listed and listed[0].start < start < listed[-1].start]
-        missing = [start.strftime(missing_kind.period) for start in inside if kind.listing]
+        missing = []
+        if kind.listing and listed:
+            # The contract was not listed before the first file, and the newest files are not published yet.
+            inside = [start for start in absent if listed[0].start < start < listed[-1].start]
+            missing = [start.strftime(absent_format) for start in inside]
         read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
         due = [file for file in listed if not all(map(file.is_read, read.values()))]
         return _Series(kind, item, listed, due, missing, read)
@@ -598,10 +630,11 @@ class _Job:
     def _reads(self, series: _Series) -> Iterator[_Read]:
         """Yield each file that can be read, and report unreadable and missing files."""
         absent = []
-        with nullcontext(self.folder) if self.folder else tempfile.TemporaryDirectory() as folder:
+        with ExitStack() as stack:
+            folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for file in series.due:
                 try:
-                    read = self._read(series, file, Path(folder))
+                    read = self._read(series, file, folder)
                 except (Mismatch, _Unread) as problem:
                     self.done.failed.append(f"{series.label}: {problem}")
                     continue
@@ -701,8 +734,7 @@ class _Job:
         """Write a batch."""
         for table, frames in batch.frames.items():
             keyed = tables.TABLES[table]
-            filled = [frame for frame in frames if len(frame)]
-            rows = pd.concat(filled, ignore_index=True) if filled else keyed.empty()
+            rows = join_frames(table, frames)
             if series.kind.dated and len(rows):
                 rows = self._with_index(series, rows)
             rows = keyed.conform(rows.drop_duplicates([*keyed.key], keep="last"))
@@ -732,6 +764,7 @@ class _Job:
         Stored rows with other steps are kept, and rows of windows that requests answered, unless the file has
         them too.
         """
+        # 1. The new rows of the file's period, and the stored rows of its series.
         keyed = tables.TABLES[table]
         symbol = series.item.symbol
         is_inside = frame["time"].between(*read.window, inclusive="left")
@@ -742,6 +775,7 @@ class _Job:
         stored = self.archive.read(table, *read.window, symbols=[symbol], venues=[self.exchange])
         for name, word in fixed.items():
             stored = stored[stored[name] == word]
+        # 2. The stored rows that are not of the file.
         key = [*keyed.key]
         in_file = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
         others = self._answered_by_request(table, symbol, stored["time"])
@@ -751,6 +785,7 @@ class _Job:
         rows = new
         if len(unchanged):
             rows = keyed.conform(pd.concat([unchanged, new], ignore_index=True))
+        # 3. The replacement.
         if len(rows) or len(stored):
             where = {"symbol": symbol, "exchange": self.exchange, **fixed}
             reason = f"{self.exchange} rewrote {read.mark.name}"
@@ -771,6 +806,12 @@ class _Job:
         for window in windows[["start", "end"]].itertuples(index=False):
             is_answered |= stamps.between(*window, inclusive="left")
         return is_answered
+
+
+def _without_file(periods: Iterable[pd.Timestamp], files: Iterable[ListedFile]) -> list[pd.Timestamp]:
+    """Return the periods without a file."""
+    with_file = {file.start for file in files}
+    return [start for start in periods if start not in with_file]
 
 
 def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ from derivdata.sources.collect.history_rows import (
     has_step,
     has_two_paths,
     history,
+    join_frames,
     joined,
     liquidations,
     refilling,
@@ -110,7 +111,10 @@ def requested_window(
     for name in names:
         if name not in available:
             raise ValueError(f"tables must be among {', '.join(available)}, got {name!r}")
-    return times.window(start, clock.utc() if end is None else times.instant(end, "end"))
+    until = clock.utc()
+    if end is not None:
+        until = times.instant(end, "end")
+    return times.window(start, until)
 
 
 def backfill(
@@ -173,23 +177,27 @@ def backfill(
         session.progress = progress
         report = progress or (lambda _: None)
         jobs.append(_Job(archive, session, wanted, window, names, unconfirmed, done, report))
-    # Daemon threads, as for all requests to venues, so that a slow venue does not delay the exit.
-    threads = [
-        threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
-        for job in jobs
-    ]
     if len(jobs) == 1:
         jobs[0].run()
     else:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        _run_together(jobs)
     done.requests = sum(job.session.requests for job in jobs)
     for job in jobs:
         if job.fatal is not None:
             raise job.fatal
     return done
+
+
+def _run_together(jobs: Sequence[_Job]) -> None:
+    """Run the backfills of several venues at once."""
+    threads = []
+    for job in jobs:
+        # Daemon threads, as for all requests to venues, so that a slow venue does not delay the exit.
+        thread = threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
+        threads.append(thread)
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @dataclass
@@ -240,7 +248,7 @@ class _Job:
                 self.done.notices.append(f"{text}: only polled rows are there")
             unconfirmed = [e.note for e in endpoints if e.note and not e.confirmed]
             notices += [f"{self.exchange} {table}: unconfirmed: {note}" for note in unconfirmed]
-        self.done.notices += dict.fromkeys(notices)
+        self.done.notices += dict.fromkeys(notices)  # several requests may have the same note
         if not requests:
             return
         contracts = list_contracts(self.session, intervals=False)
@@ -313,35 +321,52 @@ class _Job:
             return
         if table == "funding_settlements" and item.listed is None:  # listed since the first payment at least
             paid = self.archive.read(table, symbols=[item.symbol], venues=[self.exchange])["time"]
-            item = item._replace(listed=times.us(paid.min()) if len(paid) else None)
+            if len(paid):
+                item = item._replace(listed=times.us(paid.min()))
         is_stepped = has_step(table) and not any(e.paging and e.paging.thinned for e in covering)
         now = self.session.clock.utc()
         gaps = self.archive.unanswered(table, self.exchange, item.symbol, *window, now=now)
-        for gap in joined(gaps) if is_stepped else gaps:
-            now = self.session.clock.utc()
-            end = _complete_until(table, gap, now)
-            stored = (
-                Surroundings(self.archive, self.exchange, table, item.symbol, gap) if is_stepped else None
-            )
-            try:
-                requested = gap if stored is None else stored.with_next_row()
-                rows, partial, implied = self._rows(covering, item, table, requested)
-                require_plausible(self.session, self.archive, table, rows)
-                usual = self.session.venue.usual_hours(item)
-                self.done.notices += doubts(self.archive, self.exchange, table, rows, usual)
-                self.done.notices += [f"{self.exchange} {table}: {text}" for text in implied]
-            except DerivdataError as problem:
-                self._enter_failure(table, item.symbol, gap, problem)
-                continue
-            # Expired dated futures may not be listed any more, so a window of a symbol is never complete.
-            is_complete = end > gap.start and table != DATED
+        if is_stepped:
+            gaps = joined(gaps)
+        for gap in gaps:
+            self._fill_gap(covering, table, item, gap, is_stepped=is_stepped)
+
+    def _fill_gap(
+        self,
+        endpoints: list[VenueEndpoint],
+        table: str,
+        item: Instrument,
+        gap: times.Window,
+        *,
+        is_stepped: bool,
+    ) -> None:
+        """Request one window of a contract's history; write its rows and ledger entries."""
+        now = self.session.clock.utc()
+        end = _complete_until(table, gap, now)
+        stored = None
+        requested = gap
+        if is_stepped:
+            stored = Surroundings(self.archive, self.exchange, table, item.symbol, gap)
+            requested = stored.with_next_row()
+        try:
+            rows, partial, implied = self._rows(endpoints, item, table, requested)
+            require_plausible(self.session, self.archive, table, rows)
+            usual = self.session.venue.usual_hours(item)
+            self.done.notices += doubts(self.archive, self.exchange, table, rows, usual)
+            self.done.notices += [f"{self.exchange} {table}: {text}" for text in implied]
+        except DerivdataError as problem:
+            self._enter_failure(table, item.symbol, gap, problem)
+            return
+        entered: list[LedgerEntry] = []
+        # Expired dated futures may not be listed any more, so a window of a symbol is never complete.
+        if end > gap.start and table != DATED:
             answered = times.Window(gap.start, end)
-            if is_complete and stored is not None:
-                partial += self._missing(stored, rows, answered, now, item, self._first_of(covering, item))
-            entered = entries(self.exchange, item.symbol, answered, partial, now) if is_complete else []
-            if is_complete and stored is not None:
+            if stored is not None:
+                partial += self._missing(stored, rows, answered, now, item, self._first_of(endpoints, item))
+            entered += entries(self.exchange, item.symbol, answered, partial, now)
+            if stored is not None:
                 entered += stored.missing_before(rows, answered, now)
-            self._write(table, item.symbol, rows, entered)
+        self._write(table, item.symbol, rows, entered)
 
     def _missing(
         self,
@@ -365,7 +390,7 @@ class _Job:
         If there are two prices of one kind at one time, the price of the first endpoint is used.
         """
         keyed = tables.TABLES[table]
-        frames = [keyed.empty()]
+        frames = []
         partial = list[PartialPage]()
         doubtful = list[str]()
         for endpoint in endpoints:
@@ -376,31 +401,35 @@ class _Job:
                 frames.append(past.rows)
                 partial += past.partial
                 doubtful += past.doubts
-        filled = [frame for frame in frames if len(frame)] or frames[:1]
-        rows = pd.concat(filled, ignore_index=True)
-        if len(frames) > 2:  # several endpoints
+        rows = join_frames(table, frames)
+        if len(frames) > 1:
             rows = rows.drop_duplicates([*keyed.key])
         return History(keyed.conform(rows), partial, doubtful)
 
     def _first_of(self, endpoints: list[VenueEndpoint], item: Instrument) -> int | None:
         """Return the start [µs] of a contract's rows: its listing, or the reach of its requests if later."""
-        windows = [window for window in map(self._reachable, endpoints) if window is not None]
+        windows = self._reachable_windows(endpoints)
         if item.listed is None or not windows:
             return None
         return max(item.listed, times.us(min(window.start for window in windows)))
 
     def _longest_reach(self, endpoints: list[VenueEndpoint]) -> times.Window | None:
         """Return the longest window that one of several endpoints reaches, or None."""
-        windows = [window for window in map(self._reachable, endpoints) if window is not None]
+        windows = self._reachable_windows(endpoints)
         return max(windows, key=lambda window: window.end - window.start, default=None)
+
+    def _reachable_windows(self, endpoints: list[VenueEndpoint]) -> list[times.Window]:
+        return [window for window in map(self._reachable, endpoints) if window is not None]
 
     def _reachable(self, endpoint: VenueEndpoint) -> times.Window | None:
         """Return the window that an endpoint reaches, or None if it ends before."""
-        reach = endpoint.paging.reach_days if endpoint.paging else None
-        if reach is None:
+        if endpoint.paging is None or endpoint.paging.reach_days is None:
             return self.window
-        first = max(self.window.start, self.session.clock.utc() - pd.Timedelta(reach, "D"))
-        return times.Window(first, self.window.end) if first < self.window.end else None
+        reach = pd.Timedelta(endpoint.paging.reach_days, "D")
+        first = max(self.window.start, self.session.clock.utc() - reach)
+        if first >= self.window.end:
+            return None
+        return times.Window(first, self.window.end)
 
     def _enter_failure(
         self, table: str, symbol: str | None, gap: times.Window, problem: DerivdataError
@@ -418,8 +447,14 @@ class _Job:
         counts = self.archive.merge(table, conformed, requests=requests, keeps_intervals=True)
         self.done.count(self.exchange, table, counts.written)
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
-        errors = [request.error for request in requests if request.error and request.incomplete_at is None]
-        errors += summary(request for request in requests if request.incomplete_at is not None)
+        errors = []
+        incomplete = []
+        for request in requests:
+            if request.incomplete_at is not None:
+                incomplete.append(request)
+            elif request.error:
+                errors.append(request.error)
+        errors += summary(incomplete)
         errors += counts.conflicts[:_NAMED]
         if len(counts.conflicts) > _NAMED:
             errors.append(f"{len(counts.conflicts) - _NAMED} more payments have two rates")
@@ -451,4 +486,6 @@ def life(item: Instrument, window: times.Window) -> times.Window | None:
     expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")
     first = max(window.start, expiry - _LISTED_AT_MOST)
     last = min(window.end, expiry)
-    return times.Window(first, last) if first < last else None
+    if first >= last:
+        return None
+    return times.Window(first, last)

@@ -27,7 +27,7 @@ from derivdata.errors import SchemaError
 from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.contracts import contract_name, endpoints_for
+from derivdata.sources.collect.contracts import contract_name, contract_params, endpoints_for
 from derivdata.sources.collect.session import Contracts, VenueSession
 from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint, walk
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, omitted
@@ -173,6 +173,14 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
     return filling
 
 
+def join_frames(table: str, frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of some frames of a table in one frame; an empty table without rows."""
+    filled = [frame for frame in frames if len(frame)]  # an empty column may have another type
+    if not filled:
+        return tables.TABLES[table].empty()
+    return pd.concat(filled, ignore_index=True)
+
+
 class PartialPage(NamedTuple):
     """An incomplete page: the affected window, and the reason.
 
@@ -196,8 +204,9 @@ class PartialPage(NamedTuple):
             # An omitted row may be at an edge of the page.
             start = max(start, stamps[0] - _BESIDE)
             end = min(end, stamps[1] + _BESIDE)
-        error = omitted(page.omitted)
-        return cls(times.Window(start, end), error[:500]) if start < end else None
+        if start >= end:
+            return None
+        return cls(times.Window(start, end), omitted(page.omitted)[:500])
 
 
 class History(NamedTuple):
@@ -227,10 +236,10 @@ def entries(
         if first < last:
             if start < first:
                 result.append(LedgerEntry(exchange, symbol, start, first))
-            incomplete_at = at if page.missing else None
-            result.append(
-                LedgerEntry(exchange, symbol, first, last, page.error, None, incomplete_at, page.is_open)
-            )
+            entry = LedgerEntry(exchange, symbol, first, last, page.error, is_open=page.is_open)
+            if page.missing:
+                entry = entry._replace(incomplete_at=at)
+            result.append(entry)
             start = last
     if start < window.end:
         result.append(LedgerEntry(exchange, symbol, start, window.end))
@@ -247,9 +256,10 @@ def history(
     first = times.us(window.start - _BEFORE.get(table, pd.Timedelta(0)))
     last = times.us(window.end)
     records = Records()
-    given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
     context: dict[str, Any] = {"instrument": item.name}
-    needs_marks = table == DATED if DATED in endpoint.tables else not item.inverse
+    needs_marks = not item.inverse  # to convert coins to USD
+    if DATED in endpoint.tables:
+        needs_marks = table == DATED
     if endpoint.marks is not None and needs_marks:
         prices = _marks(session, endpoint.marks, item, first, last, context)
         if table == DATED:
@@ -257,7 +267,7 @@ def history(
         else:
             context |= frames(endpoint.exchange, prices, ["prices_history"])
     partial: list[PartialPage] = []
-    for page in pages(session, endpoint, first, last, given, context=context):
+    for page in pages(session, endpoint, first, last, contract_params(endpoint, item), context=context):
         require_contract(endpoint, page, item)
         records.add(page)
         if (incomplete := PartialPage.of(page, window)) is not None:
@@ -266,7 +276,9 @@ def history(
     frame = _of_window(endpoint, records, item, table, window)
     if table not in _EVENTS:
         _require_whole(session, endpoint, frame, item, table, window)
-    doubts = list(implied_price_doubts(records.oi)) if table == "oi_history" else []
+    doubts: list[str] = []
+    if table == "oi_history":
+        doubts += implied_price_doubts(records.oi)
     return History(frame, partial, doubts)
 
 
@@ -280,8 +292,7 @@ def _marks(
 ) -> Records:
     """Return the marks of a contract in a window [µs], one of each time: pages overlap by a row."""
     records = Records()
-    of_contract = {endpoint.symbol: contract_name(endpoint, item)}
-    for page in pages(session, endpoint, first, last, of_contract, context=context):
+    for page in pages(session, endpoint, first, last, contract_params(endpoint, item), context=context):
         require_contract(endpoint, page, item)
         records.add(page)
     records.prices = list({row.time: row for row in records.prices}.values())
@@ -305,20 +316,35 @@ def _require_whole(
     now = session.clock.utc()
     end = min(window.end, now)
     is_recent = end >= now - _ENDS_WITHIN
-    first = window.end if item.listed is None else pd.Timestamp(item.listed, unit="us", tz="UTC")
+    first = window.end
+    if item.listed is not None:
+        first = pd.Timestamp(item.listed, unit="us", tz="UTC")
     is_due = table == "funding_settlements" and max(first, window.start) < end - _ENDS_WITHIN
-    empty_end = window.start if is_recent or is_due else end  # how far an empty history reaches
-    newest = frame["time"].max() if len(frame) else empty_end
-    is_short = item.active and newest < end - _ENDS_WITHIN
-    others = is_short and frame.empty and _has_rows_of_another(session, endpoint, item, table, end)
-    if is_short and (len(frame) or (is_due if others else is_recent)):
-        raise SchemaError(
-            f"{where} is still traded, but its rows end at {times.iso(newest)} in a window until "
-            f"{times.iso(end)}"
-        )
-    resolutions: list[Any] = []
-    if "resolution" in frame:
-        resolutions = frame["resolution"].unique().tolist()
+    if len(frame):
+        newest = frame["time"].max()
+    elif is_recent or is_due:
+        newest = window.start
+    else:
+        newest = end  # nothing is known of an older window without rows
+    if item.active and newest < end - _ENDS_WITHIN:
+        is_cut = is_recent
+        if len(frame):
+            is_cut = True
+        elif _has_rows_of_another(session, endpoint, item, table, end):
+            is_cut = is_due
+        if is_cut:
+            raise SchemaError(
+                f"{where} is still traded, but its rows end at {times.iso(newest)} in a window until "
+                f"{times.iso(end)}"
+            )
+    _require_steps(endpoint, frame, where)
+
+
+def _require_steps(endpoint: VenueEndpoint, frame: pd.DataFrame, where: str) -> None:
+    """Raise `SchemaError` if rows of one resolution are off its grid, or too sparse."""
+    if "resolution" not in frame:
+        return
+    resolutions = frame["resolution"].unique().tolist()
     if len(resolutions) != 1:
         return
     step = times.RESOLUTIONS.get(str(resolutions[0]))
@@ -359,10 +385,14 @@ def _has_rows_of_another(
 ) -> bool:
     """Return whether an endpoint has rows of the last day for BTC, or for its first contract."""
     listing = session.shared.listing
-    listed = () if listing is None else listing.contracts.by_symbol.values()
-    other = min(filter(endpoint.covers, listed), key=lambda contract: contract.symbol != "BTC", default=item)
+    if listing is None:
+        return False
+    covered = filter(endpoint.covers, listing.contracts.by_symbol.values())
+    other = min(covered, key=lambda contract: contract.symbol != "BTC", default=item)
+    if other.symbol == item.symbol:
+        return False
     last_day = times.Window(end - _ENDS_WITHIN, end)
-    return other.symbol != item.symbol and len(history(session, endpoint, other, table, last_day).rows) > 0
+    return len(history(session, endpoint, other, table, last_day).rows) > 0
 
 
 def _of_window(
@@ -559,10 +589,11 @@ class Surroundings:
             of_gaps = np.append(of_gaps, step)
             counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
         # 3. The gap before the first row.
-        due = max(first, first if listed is None else listed)
+        due = first
         lead = float(steps[0])
         absent = 0.0
         if listed is not None and not np.isnan(lead):
+            due = max(first, listed)
             absent = np.floor((int(stamps[0]) - due) / lead)
         if absent >= 1.0 + _FIRST_STEPS:  # the first step may be partial
             text = (
@@ -615,7 +646,9 @@ def _time(micros: int) -> pd.Timestamp:
 
 def _length(micros: float) -> str:
     hours = micros / _HOUR_US
-    return f"{hours:g} h" if hours >= 1 else f"{hours * 60:g} min"
+    if hours < 1:
+        return f"{hours * 60:g} min"
+    return f"{hours:g} h"
 
 
 LIQUIDATIONS = "liquidations_fills"
@@ -630,6 +663,20 @@ class ListWalk(NamedTuple):
     endpoint: VenueEndpoint
     name: str
     item: Instrument | None
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The parameter with the contract or currency, if the list is not of all contracts."""
+        if not self.name:
+            return {}
+        return {self.endpoint.symbol: self.name}
+
+    @property
+    def context(self) -> dict[str, str]:
+        """The context for reading a list of one contract."""
+        if self.item is None:
+            return {}
+        return {"instrument": self.item.name}
 
 
 class WalkedRows(NamedTuple):
@@ -688,27 +735,33 @@ def _walked(
     page is used: a page whose edge does not cut the rows has all of them. Pages by cursor do not overlap.
     """
     endpoint = walk.endpoint
+    paging = endpoint.paging
     rows = Counter[Liquidation]()
-    context = None if walk.item is None else {"instrument": walk.item.name}
-    limit = endpoint.paging.limit if endpoint.paging else 0
-    by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
+    limit = 0 if paging is None else paging.limit
+    by_cursor = paging is not None and paging.by == "cursor"
     page = Records()
     partial = list[PartialPage]()
     window = Window(*pd.to_datetime([first, last], unit="us", utc=True).as_unit("us"))
-    given = {endpoint.symbol: walk.name} if walk.name else {}
-    for page in pages(session, endpoint, first, last, given, context=context):
+    for page in pages(session, endpoint, first, last, walk.params, context=walk.context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
             why = f"all {limit} rows of a page have the same time, so other rows may be missing"
             raise SchemaError(f"{endpoint.where}: {why}")
         if (incomplete := PartialPage.of(page, window)) is not None:
             partial.append(incomplete)
         counts = Counter(page.liquidations)
-        rows = rows + counts if by_cursor else rows | counts  # | is the maximum of counts
-    descending = endpoint.paging is not None and endpoint.paging.descending
-    is_cut = descending and limit and len(page.times) >= limit and min(page.times) > first
-    # The end of a list may cut equal rows with its oldest time, so rows begin after it.
-    rows = Counter({row: 1 if row.order_id else count for row, count in rows.items()})
-    return [*rows.elements()], min(page.times) + 1 if is_cut else first, partial
+        if by_cursor:
+            rows += counts
+        else:
+            rows |= counts  # the maximum of counts
+    for row in rows:
+        if row.order_id:  # equal rows with an ID are one event
+            rows[row] = 1
+    complete_from = first
+    descending = paging is not None and paging.descending
+    if descending and limit and len(page.times) >= limit and min(page.times) > first:
+        # The end of a list may cut equal rows with its oldest time, so rows begin after it.
+        complete_from = min(page.times) + 1
+    return [*rows.elements()], complete_from, partial
 
 
 def answered_requests(
@@ -727,9 +780,9 @@ def answered_requests(
 
 def has_two_paths(venue: Venue) -> bool:
     """Return whether a venue has liquidations both by a stream and by request."""
-    return venue.stream is not None and any(
-        endpoint.what == "liquidations" and endpoint.method != "WS" for endpoint in venue.endpoints
-    )
+    if venue.stream is None:
+        return False
+    return any(e.what == "liquidations" and e.method != "WS" for e in venue.endpoints)
 
 
 def without_other_path(

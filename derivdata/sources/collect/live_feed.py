@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -65,12 +66,15 @@ class _Batch:
     span: Window | None = None
 
     def updates(self) -> Iterator[Update]:
-        yield from (Update(table, rows) for table, rows in self.rows.items())
-        windows = [
-            (table, e.exchange, e.symbol, pd.Timestamp(e.start), pd.Timestamp(e.end), not e.error, e.error)
-            for table, entries in self.entries.items()
-            for e in entries
-        ]
+        for table, rows in self.rows.items():
+            yield Update(table, rows)
+        windows = []
+        for table, entries in self.entries.items():
+            for entry in entries:
+                start = pd.Timestamp(entry.start)
+                end = pd.Timestamp(entry.end)
+                answered = not entry.error
+                windows.append((table, entry.exchange, entry.symbol, start, end, answered, entry.error))
         if windows:
             yield Update(COVERAGE, pd.DataFrame(windows, columns=list(_COLUMNS)))
 
@@ -90,8 +94,10 @@ class _Channel:
     @property
     def is_due(self) -> bool:
         """Whether to report windows: there is a gap, or a window of a minute."""
-        lengths = (pd.Timestamp(e.end) - pd.Timestamp(e.start) for e in self.entries)
-        return any(e.error for e in self.entries) or any(length >= _MINUTE for length in lengths)
+        for entry in self.entries:
+            if entry.error or pd.Timestamp(entry.end) - pd.Timestamp(entry.start) >= _MINUTE:
+                return True
+        return False
 
     def hear(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
         """Add a window, or a gap with an `error`, without the time that was reported before."""
@@ -121,15 +127,18 @@ class Live:
         self._clock = clock
         self._most = most
         self._listing: dict[str, threading.Lock] = {}
-        channels = ((name, stream) for name, of_venue in streams.items() for stream in of_venue)
         now = clock.utc()
-        self._channels = [_Channel(self._stream(*pair), now, now) for pair in channels]
-        self._wanted = {
-            name: [table for table in names if state.gives(table) and table not in polls.pushed[name]]
-            for name, state in polls.states.items()
-        }
-        # Pushed liquidations are compared with polled prices, so these venues are polled, too.
-        self._polled = [n for n, wanted in self._wanted.items() if wanted or LIQUIDATIONS in polls.pushed[n]]
+        self._channels: list[_Channel] = []
+        for name, of_venue in streams.items():
+            self._channels += [_Channel(self._stream(name, stream), now, now) for stream in of_venue]
+        self._wanted: dict[str, list[str]] = {}  # polled tables by venue
+        self._polled: list[str] = []
+        for name, state in polls.states.items():
+            pushed = polls.pushed[name]
+            self._wanted[name] = [table for table in names if state.gives(table) and table not in pushed]
+            # Pushed liquidations are compared with polled prices, so these venues are polled, too.
+            if self._wanted[name] or LIQUIDATIONS in pushed:
+                self._polled.append(name)
         self._status = StatusLine()
         self._first = {*self._polled}
         self._hours: dict[str, pd.Timestamp] = {}
@@ -172,8 +181,9 @@ class Live:
         self._clock.stop()
         with self._changed:
             self._changed.notify_all()
-        for channel in self._channels if self._threads else ():
-            channel.stream.stop()
+        if self._threads:  # else the channels were not started
+            for channel in self._channels:
+                channel.stream.stop()
         for thread in self._threads:
             thread.join(_END_SECONDS)
         self._polls.close()
@@ -199,20 +209,20 @@ class Live:
             raise ValueError("this feed was iterated over or closed: call dd.live again")
         for channel in self._channels:
             channel.stream.start()
-        for name in [*self._polled, *([""] if self._channels else [])]:
-            title = f"derivdata-live-{name or 'channels'}"
-            self._threads.append(threading.Thread(target=self._work, args=(name,), name=title, daemon=True))
-            self._threads[-1].start()
+        for name in self._polled:
+            self._start_thread(name, partial(self._poll, name))
+        if self._channels:
+            self._start_thread("channels", self._listen)
 
-    def _work(self, name: str, is_fallback: bool = False) -> None:
-        """Poll a venue, poll it instead of its channels, or read the channels, until the clock is stopped."""
+    def _start_thread(self, title: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=self._run, args=(work,), name=f"derivdata-live-{title}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        """Work in a thread until the clock is stopped."""
         try:
-            if is_fallback:
-                self._poll_instead(name)
-            elif name:
-                self._poll(name)
-            else:
-                self._listen()
+            work()
         except Stopped:
             pass
         except BaseException as problem:  # raised in the iterating thread
@@ -276,15 +286,14 @@ class Live:
         """Poll the tables of an unreadable channel until it can be read again."""
         name = channel.stream.venue.exchange
         channel.is_broken = channel.stream.is_broken(now)
-        broken = [c for c in self._channels if c.is_broken and c.stream.venue.exchange == name]
-        self._broken[name] = {table for c in broken for table in c.stream.tables if table in self._names}
+        broken: set[str] = set()
+        for other in self._channels:
+            if other.is_broken and other.stream.venue.exchange == name:
+                broken.update(other.stream.tables)
+        self._broken[name] = broken.intersection(self._names)
         if self._broken[name] and name not in self._fallbacks:
             self._fallbacks.add(name)
-            title = f"derivdata-live-{name}-instead"
-            self._threads.append(
-                threading.Thread(target=self._work, args=(name, True), name=title, daemon=True)
-            )
-            self._threads[-1].start()
+            self._start_thread(f"{name}-instead", partial(self._poll_instead, name))
 
     def _poll_instead(self, name: str) -> None:
         """Poll the tables of a venue's unreadable channels, at once and then each minute."""
@@ -322,7 +331,8 @@ class Live:
                 frame = frame[frame["symbol"].isin(self._symbols)]
             if len(frame):
                 wanted[table] = frame.reset_index(drop=True)
-        return _Batch(wanted, {table: windows for table, windows in entries.items() if windows})
+        with_windows = {table: windows for table, windows in entries.items() if windows}
+        return _Batch(wanted, with_windows)
 
     def _put(self, batch: _Batch) -> None:
         """Add to the queue; if it is full, drop the oldest rows, whose windows become gaps."""
@@ -365,12 +375,14 @@ class Live:
                 self._changed.wait()
             if self._problem is not None:
                 raise self._problem
-            batch = self._queue.popleft() if self._queue else _Batch({}, {})
-        pairs = [(table, entry) for table, entries in batch.entries.items() for entry in entries]
-        for table, entry in pairs:
-            if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._warned:
-                self._warned.add((entry.exchange, table))
-                warn_caller(f"{entry.exchange} {table}: {entry.error}; coverage records later gaps")
+            if not self._queue:  # closed
+                return []
+            batch = self._queue.popleft()
+        for table, entries in batch.entries.items():
+            for entry in entries:
+                if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._warned:
+                    self._warned.add((entry.exchange, table))
+                    warn_caller(f"{entry.exchange} {table}: {entry.error}; coverage records later gaps")
         return list(batch.updates())
 
 
@@ -426,11 +438,11 @@ def live(
     fails, a notice is given the first time for each table, with rows of coverage; other venues continue.
     Rows are not repeated within a channel, but after a break a venue may send the newest rows again.
     """
-    names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
-    assets = [symbols] if isinstance(symbols, str) else symbols
-    wanted = None if assets is None else list(assets)
-    listed = venues.split(",") if isinstance(venues, str) else venues
-    exchanges = None if listed is None else [venue_of(name, "venues") for name in listed]
+    names = list(dict.fromkeys(_as_list(tables)))
+    wanted = None if symbols is None else _as_list(symbols)
+    if isinstance(venues, str):
+        venues = venues.split(",")
+    exchanges = None if venues is None else [venue_of(name, "venues") for name in venues]
     if not names:
         raise ValueError("tables: name at least one")
     if most < 1:
@@ -439,12 +451,10 @@ def live(
         raise ValueError("symbols is missing: order books need it, such as symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
     streams: dict[str, list[Stream]] = {}
+    pushed: dict[str, set[str]] = {}  # tables by venue
     for name in chosen_venues(exchanges, unconfirmed=unconfirmed):
-        available = list(STATE_STREAMS.get(name, ())) if find_spec("websockets") else []
-        own = VENUES[name].stream
-        if own is not None and LIQUIDATIONS in names:
-            available.append(own)
-        streams[name] = [stream for stream in available if {*_tables_of(name, stream)} & {*names}]
+        streams[name] = _chosen_streams(name, names)
+        pushed[name] = {table for stream in streams[name] for table in _tables_of(name, stream)}
     polls = VenuePolls(
         exchanges,
         ticking,
@@ -455,16 +465,35 @@ def live(
         addresses=addresses,
         sockets=sockets,
         unconfirmed=unconfirmed,
-        pushed={
-            name: {table for stream in of_venue for table in _tables_of(name, stream)}
-            for name, of_venue in streams.items()
-        },
+        pushed=pushed,
     )
-    for name in names:
-        if not any(state.gives(name) or name in polls.pushed[n] for n, state in polls.states.items()):
-            listed_venues = ", ".join(polls.states)
-            raise ValueError(f"tables: {name!r} is not published live by {listed_venues}")
+    _require_published(names, polls)
     return Live(names, wanted, polls, streams, ticking, most)
+
+
+def _as_list(names: str | Sequence[str]) -> list[str]:
+    if isinstance(names, str):
+        return [names]
+    return list(names)
+
+
+def _chosen_streams(exchange: str, names: Sequence[str]) -> list[Stream]:
+    """Return a venue's channels with some of the tables."""
+    available: list[Stream] = []
+    if find_spec("websockets"):
+        available += STATE_STREAMS.get(exchange, ())
+    own = VENUES[exchange].stream
+    if own is not None and LIQUIDATIONS in names:
+        available.append(own)
+    return [stream for stream in available if not set(names).isdisjoint(_tables_of(exchange, stream))]
+
+
+def _require_published(names: Sequence[str], polls: VenuePolls) -> None:
+    """Raise `ValueError` for a table that no venue polls or pushes."""
+    for table in names:
+        if not any(state.gives(table) or table in polls.pushed[name] for name, state in polls.states.items()):
+            listed_venues = ", ".join(polls.states)
+            raise ValueError(f"tables: {table!r} is not published live by {listed_venues}")
 
 
 def _tables_of(exchange: str, stream: Stream) -> tuple[str, ...]:

@@ -99,31 +99,37 @@ class LastPolls:
         figure, until the venue has sent it for an hour. A contract that is in neither a list nor an earlier
         poll is removed for an hour, too.
         """
-        left_out = list[str]()
-        original = states
+        omissions = list[str]()
         failed = {}
         notes = list[str]()
-        if why := self._jump(states, now):
+        rows = states
+        # 1. Open interest of all contracts, if its median jumps.
+        if why := self._jump(rows, now):
             if self._jumped is None:
                 notes.append(f"{why}; it is accepted, since the venue has sent it for an hour")
             else:
                 failed["oi_history"] = why
-                states = [row._replace(oi_usd=None, oi_coins=None) for row in states]
-        states = [row for row in states if self._is_named(row.instrument.name, listed, left_out, now)]
-        self._named.update(row.instrument.name for row in states)
-        states = [self._sound(row, left_out, now) for row in states]
-        notes += self._above_caps(states, now)
-        accepted = {(row.instrument.name, row.time): row for row in states}
-        changed = [row for row in original if accepted.get((row.instrument.name, row.time)) != row]
-        self.withheld = Records(states=changed) if changed else None
-        prices = dict(self.prices)  # a copy, because another thread reads the old one
-        for row in states:
+                rows = [row._replace(oi_usd=None, oi_coins=None) for row in rows]
+        # 2. Unknown contracts, and figures of single contracts that jump.
+        rows = [row for row in rows if self._is_named(row.instrument.name, listed, omissions, now)]
+        self._named.update(row.instrument.name for row in rows)
+        rows = [self._sound(row, omissions, now) for row in rows]
+        notes += self._above_caps(rows, now)
+        # 3. The original rows of all changes, for the quarantine.
+        accepted = {(row.instrument.name, row.time): row for row in rows}
+        changed = [row for row in states if accepted.get((row.instrument.name, row.time)) != row]
+        self.withheld = None
+        if changed:
+            self.withheld = Records(states=changed)
+        # 4. The last prices, in a copy, because another thread reads the old ones.
+        prices = dict(self.prices)
+        for row in rows:
             if price := row.mark or row.price or row.last:
                 prices[row.instrument.symbol] = price
         self.prices = prices
-        if left_out:
-            notes.append(omitted(left_out, "value"))
-        return states, failed, notes
+        if omissions:
+            notes.append(omitted(omissions, "value"))
+        return rows, failed, notes
 
     def _above_caps(self, states: list[State], now: pd.Timestamp) -> list[str]:
         """Return a note about rates above the venue's stated cap, which may have changed since."""
@@ -134,20 +140,22 @@ class LastPolls:
             if cap is not None and is_of_interval and cap.is_broken_by(row.rate, row.period_h, now):
                 bps = (row.rate or 0.0) * units.BPS
                 above.append(f"{row.instrument.name}: rate {bps:g} bps, the cap was {cap.bps:g} on {cap.day}")
-        return [f"{len(above)} rates above the cap: {above[0]}"] if above else []
+        if not above:
+            return []
+        return [f"{len(above)} rates above the cap: {above[0]}"]
 
     def hold_chain(self, options: list[Option], now: pd.Timestamp) -> tuple[list[Option], list[str]]:
         """Return options without figures that jump, and texts about these figures; as `hold`."""
-        left_out: list[str] = []
+        omissions: list[str] = []
         sound = []
         self.withheld = Records()
         for row in options:
             figures = {"iv": row.iv, "underlying": row.underlying}
-            doubtful = self._doubtful(row.name, figures, left_out, now)
+            doubtful = self._doubtful(row.name, figures, omissions, now)
             if doubtful:
                 self.withheld.options.append(row)
             sound.append(row._replace(**doubtful))
-        return sound, left_out
+        return sound, omissions
 
     def sound_fills(
         self, rows: pd.DataFrame, now: pd.Timestamp, listed: Iterable[str]
@@ -158,21 +166,23 @@ class LastPolls:
         prices = rows["fill_price_usd"].fillna(rows["order_price_usd"]).to_numpy(dtype="float64")
         is_far = (prices > _FILL_FACTOR * marks) | (prices * _FILL_FACTOR < marks)
         is_far |= (rows["time"] > now + _AGE).to_numpy() | ~rows["symbol"].isin(listed).to_numpy()
-        left_out = []
+        omissions = []
         for row, price, mark in zip(rows[is_far].itertuples(), prices[is_far], marks[is_far], strict=True):
-            reason = f"the last price is {mark:g}" if row.symbol in listed else _UNLISTED
-            left_out.append(f"a liquidation of {row.symbol} at {price:g} on {times.iso(row.time)}: {reason}")
-        return rows[~is_far], left_out
+            reason = _UNLISTED
+            if row.symbol in listed:
+                reason = f"the last price is {mark:g}"
+            omissions.append(f"a liquidation of {row.symbol} at {price:g} on {times.iso(row.time)}: {reason}")
+        return rows[~is_far], omissions
 
-    def _is_named(self, name: str, listed: Collection[str], left_out: list[str], now: pd.Timestamp) -> bool:
+    def _is_named(self, name: str, listed: Collection[str], omissions: list[str], now: pd.Timestamp) -> bool:
         if not self._named or name in self._named or name in listed:
             return True
         if now - self._since.setdefault((name, ""), now) >= _ACCEPTED_AFTER:
             return True
-        left_out.append(f"{name}: {_UNLISTED}")
+        omissions.append(f"{name}: {_UNLISTED}")
         return False
 
-    def _sound(self, row: State, left_out: list[str], now: pd.Timestamp) -> State:
+    def _sound(self, row: State, omissions: list[str], now: pd.Timestamp) -> State:
         """Return the state of a contract without figures that contradict its other figures."""
         name = row.instrument.name
         price = row.mark or row.price or row.last
@@ -181,7 +191,7 @@ class LastPolls:
             ratio = row.oi_coins * price / row.oi_usd
             if not 1 / _NEAR_USD < ratio < _NEAR_USD or row.oi_usd > _MOST_USD:
                 valued = f"{row.oi_coins:g} coins at {price:g} USD"
-                left_out.append(f"{name}: open interest of {valued} is not {row.oi_usd:g} USD")
+                omissions.append(f"{name}: open interest of {valued} is not {row.oi_usd:g} USD")
                 doubtful |= {"oi_usd": None, "oi_coins": None}
         figures = {figure: getattr(row, figure) for figure in _HELD if figure not in doubtful}
         if row.rate is not None and row.period_h:
@@ -192,10 +202,10 @@ class LastPolls:
             stored = self._stored.pop(row.instrument.symbol, None)
             if stored and row.oi_usd:
                 self._last.setdefault((name, "oi_usd"), stored)
-        return row._replace(**doubtful, **self._doubtful(name, figures, left_out, now))
+        return row._replace(**doubtful, **self._doubtful(name, figures, omissions, now))
 
     def _doubtful(
-        self, name: str, figures: dict[str, float | None], left_out: list[str], now: pd.Timestamp
+        self, name: str, figures: dict[str, float | None], omissions: list[str], now: pd.Timestamp
     ) -> dict[str, Any]:
         """Return None for each figure of a contract that is far from its last value."""
         doubtful: dict[str, Any] = {}
@@ -208,7 +218,7 @@ class LastPolls:
             factor = _FACTORS.get(figure, FACTOR)
             is_like = (figure == "rate" or value >= last / factor) and value <= last * factor
             if not is_like and now - self._since.setdefault(key, now) < _ACCEPTED_AFTER:
-                left_out.append(f"{name}: {figure} is {value:g}, and was {last:g} in the last poll")
+                omissions.append(f"{name}: {figure} is {value:g}, and was {last:g} in the last poll")
                 doubtful[figure] = None
             else:
                 self._last[key] = value
@@ -225,15 +235,19 @@ class LastPolls:
             if row.oi_usd and row.instrument.perpetual:
                 current[row.instrument.symbol] = row.oi_usd
         ratios = [usd / self._open[symbol] for symbol, usd in current.items() if symbol in self._open]
-        jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
+        jump = 1.0
+        if len(ratios) >= _SEVERAL:
+            jump = median(ratios)
         if 1 / _JUMP < jump < _JUMP:
             self._open |= current
             self._jumped = None
             return ""
         since, first = self._jumped or (now, jump)
-        agrees = 1 / _JUMP < jump / first < _JUMP
-        self._jumped = (since, first) if agrees else (now, jump)
-        if now - self._jumped[0] >= _ACCEPTED_AFTER:
+        if not 1 / _JUMP < jump / first < _JUMP:  # another jump than before
+            since = now
+            first = jump
+        self._jumped = (since, first)
+        if now - since >= _ACCEPTED_AFTER:
             self._open = current
             self._jumped = None
         return (
@@ -257,12 +271,12 @@ def hold_list(
     news += _interval_changes(before, listed)
     for place, item in enumerate(listed.instruments):
         last = earlier.get(item.name, item)
+        changed = [name for name in item._fields if getattr(item, name) != getattr(last, name)]
         changes = [
-            f"{item.name}: {name} changed from {then} to {now}"
-            for name, now, then in zip(item._fields, item, last, strict=True)
-            if now != then
+            f"{item.name}: {name} changed from {getattr(last, name)} to {getattr(item, name)}"
+            for name in changed
         ]
-        is_other = any(getattr(item, name) != getattr(last, name) for name in _HELD_IN_LISTS)
+        is_other = not set(changed).isdisjoint(_HELD_IN_LISTS)
         if is_other and doubted.get(item.name) != item:
             doubted[item.name] = item
             listed.instruments[place] = last
@@ -279,11 +293,13 @@ def _interval_changes(before: Records, listed: Records) -> list[str]:
         return []
     then = {row.instrument.name: row.hours for row in before.intervals}
     now = {row.instrument.name: row.hours for row in listed.intervals}
-    names = sorted(then.keys() | now.keys())
-    changed_names = [name for name in names if now.get(name) != then.get(name)]
-    return [
-        f"{name}: interval changed from {then.get(name)} to {now.get(name)} hours" for name in changed_names
-    ]
+    changes = []
+    for name in sorted(then.keys() | now.keys()):
+        hours = now.get(name)
+        before_hours = then.get(name)
+        if hours != before_hours:
+            changes.append(f"{name}: interval changed from {before_hours} to {hours} hours")
+    return changes
 
 
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:
@@ -309,10 +325,12 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         for text in row_faults(table, rows):
             raise SchemaError(text)
     except (Question, SchemaError) as problem:
-        why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
+        why = str(problem)
+        if isinstance(problem, Question):
+            why = problem.finding
         symbol = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
         file = session.shared.quarantine.keep_rows(exchange, table, rows, symbol)
-        raise SchemaError(f"{why} ({file})") from None
+        raise SchemaError(f"{exchange} {table}: {why} ({file})") from None
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
@@ -320,7 +338,8 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
     name = OF_SERIES[table]
     if last.empty or rows.empty:
         return
-    before, now = (float(frame[name].abs().median()) for frame in (last, rows))
+    before = float(last[name].abs().median())
+    now = float(rows[name].abs().median())
     if name == "rate_bps_8h":  # rates may fall, and rise to earlier values
         before = max(float(last[name].abs().max()), _USUAL_BPS)
         now = max(now, before)
@@ -373,10 +392,11 @@ def _unlike_stored(archive: Archive, exchange: str, table: str, rows: pd.DataFra
     symbol = str(rows["symbol"].iloc[0])
     start = rows["time"].iloc[0]
     stored = archive.read(table, start - _STORED_SPAN, start, symbols=[symbol], venues=[exchange])
-    keys = [key for key in ("kind", "quote") if key in rows]
-    for key in keys:
-        stored = stored[(stored[key] == rows[key].iloc[0]).to_numpy(dtype=bool)]
-        rows = rows[(rows[key] == rows[key].iloc[0]).to_numpy(dtype=bool)]
+    for key in ("kind", "quote"):
+        if key in rows:
+            first = rows[key].iloc[0]
+            stored = stored[(stored[key] == first).to_numpy(dtype=bool)]
+            rows = rows[(rows[key] == first).to_numpy(dtype=bool)]
     before = float(stored.sort_values("time")[name].tail(_STORED_ROWS).median())
     now = float(rows[name].head(_STORED_ROWS).median())
     factor = _STORED_FACTOR[table]
@@ -401,22 +421,26 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     both = rows.merge(peers, on=keys, how="inner").sort_values("time", ignore_index=True)
     if len(both) < _COMPARED_ROWS:
         return []
-    own, peer = (both[column].to_numpy(dtype=np.float64) for column in (_RATE, "peer"))
+    own = both[_RATE].to_numpy(dtype=np.float64)
+    peer = both["peer"].to_numpy(dtype=np.float64)
     larger = np.fmax(np.abs(own), np.abs(peer))
     is_judged = (own != 0) & (peer != 0)
     ratio = np.where(is_judged, np.abs(own) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
     of_runs = pd.DataFrame({"ratio": ratio, "larger": larger}).rolling(_COMPARED_ROWS).median()
     lasting = of_runs["ratio"].to_numpy()
     size = of_runs["larger"].to_numpy()
+    # 1. Another size over a dozen rows, as of another unit or interval.
     with np.errstate(invalid="ignore"):
         is_off = ((lasting >= _LASTING_FACTOR) | (lasting <= 1 / _LASTING_FACTOR)) & (size >= _LEAST_BPS)
     if is_off.any():
         place = int(np.argmax(is_off))
         return [_sentence(both, place - _COMPARED_ROWS + 1, f"{lasting[place]:.3g} times")]
+    # 2. Another size in a tenth of the rows.
     is_other = ((ratio >= _ROW_FACTOR) | (ratio <= 1 / _ROW_FACTOR)) & (larger >= _LARGE_BPS)
     if is_other.sum() >= max(_LEAST_ROWS, _LEAST_SHARE * len(both)):
         place = int(np.argmax(is_other))
         return [_sentence(both, place, f"in {int(is_other.sum())} rows {ratio[place]:.3g} times")]
+    # 3. The other sign in most of a dozen rows.
     is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _LEAST_BPS) & is_judged)
     share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()
     if (share[_COMPARED_ROWS - 1 :] >= _OPPOSITE_SHARE - 0.35).any() and is_opposite.sum() >= _COMPARED_ROWS:

@@ -37,7 +37,9 @@ def open_venues(
     archive: str | os.PathLike[str] | None = None, venues: Sequence[str] | None = None
 ) -> ReadThrough:
     """Return a source over an archive, by default in the user's data folder."""
-    return ReadThrough(open_archive(data_folder() / "venues" if archive is None else archive), venues=venues)
+    if archive is None:
+        archive = data_folder() / "venues"
+    return ReadThrough(open_archive(archive), venues=venues)
 
 
 class ReadThrough:
@@ -104,7 +106,9 @@ class ReadThrough:
     def now(self) -> pd.Timestamp:
         """Return the end of the second of the newest state, or the clock's second; all rows are before it."""
         polled = self._polled
-        return self.clock.utc().floor("s") if polled is None else polled.ceil("s")
+        if polled is None:
+            return self.clock.utc().floor("s")
+        return polled.ceil("s")
 
     def is_stale(self) -> bool:
         """Return whether the newest state is older than a minute or missing."""
@@ -129,11 +133,13 @@ class ReadThrough:
         if any(state.answered for state in shared.values()):
             return
         reasons = [f"{name} {next(iter(state.list_errors.values()), '')}" for name, state in shared.items()]
-        more = f"; and {len(reasons) - 2} more" if len(reasons) > 2 else ""
+        shown = "; ".join(reasons[:2])
+        if len(reasons) > 2:
+            shown += f"; and {len(reasons) - 2} more"
         raise NetworkError(
             "venues",
             (
-                f"none of {len(shared)} responded: {'; '.join(reasons[:2])}{more}. Check the network and the "
+                f"none of {len(shared)} responded: {shown}. Check the network and the "
                 "proxy (HTTPS_PROXY); read previously collected rows with "
                 f"dd.connect({str(self.archive.path)!r})"
             ),
@@ -188,8 +194,10 @@ class ReadThrough:
         table = query.table
         failed = list[str]()
         self._warn_of_missing_venues(table)
-        named = query.venues is not None if table == LIQUIDATIONS else query.symbols is not None
-        if table in _FILLED and named and not self._inherited:
+        named = query.symbols
+        if table == LIQUIDATIONS:
+            named = query.venues
+        if table in _FILLED and named is not None and not self._inherited:
             failed = self._fill(query)
         if table != "oi_history" or query.symbols is not None:
             rows = self.archive.rows(query)
@@ -199,7 +207,9 @@ class ReadThrough:
         columns = query.columns and tuple(dict.fromkeys((*query.columns, "resolution")))
         rows = self.archive.rows(replace(query, columns=columns))
         polled = rows[rows["resolution"] == "raw"].reset_index(drop=True)
-        return self._noted(polled if query.columns is None else polled[list(query.columns)], query)
+        if query.columns is not None:
+            polled = polled[list(query.columns)]
+        return self._noted(polled, query)
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up the rows of all symbols; of open interest only polled rows, as `rows` does."""
@@ -227,13 +237,18 @@ class ReadThrough:
     def _noted(self, rows: pd.DataFrame, query: Query, failed: Sequence[str] = ()) -> pd.DataFrame:
         """Add to the provenance of rows the missing venues with their errors, in each call."""
         gone = self._collector.gone
-        lost = self._collector.failed
-        requested = self._collector.venues if query.venues is None else query.venues
-        texts = [f"{name} is omitted: {gone[name]}" for name in requested if name in gone]
-        errors = {name: lost.get(f"{name} {query.table}") for name in requested if name not in gone}
-        texts += [f"{name}: no {query.table}: {why}" for name, why in errors.items() if why]
+        requested: Sequence[str] = self._collector.venues
+        if query.venues is not None:
+            requested = query.venues
+        omitted = []
+        errors = []
+        for name in requested:
+            if name in gone:
+                omitted.append(f"{name} is omitted: {gone[name]}")
+            elif why := self._collector.failed.get(f"{name} {query.table}"):
+                errors.append(f"{name}: no {query.table}: {why}")
         origin = rows.attrs.get("provenance", {})
-        notices = dict.fromkeys([*origin.get("notices", []), *texts, *failed])
+        notices = dict.fromkeys([*origin.get("notices", []), *omitted, *errors, *failed])
         rows.attrs["provenance"] = {**origin, "notices": list(notices)}
         return rows
 
@@ -256,11 +271,9 @@ class ReadThrough:
 
     def _fill(self, query: Query) -> list[str]:
         """Request the missing windows of a query, and return texts about failed windows."""
-        exchanges = [
-            name
-            for name in self._collector.venues
-            if name not in self._collector.gone and (query.venues is None or name in query.venues)
-        ]
+        exchanges = [name for name in self._collector.venues if name not in self._collector.gone]
+        if query.venues is not None:
+            exchanges = [name for name in exchanges if name in query.venues]
         last = min(query.end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
         first = max(query.start, _FIRST)
         if query.table not in HISTORIES or not exchanges or first >= last:
@@ -278,7 +291,11 @@ class ReadThrough:
             progress=self._status.show,
         )
         self._status.end()
-        texts = [text if INCOMPLETE in text else f"{text}; these rows are missing" for text in done.failed]
+        texts = []
+        for text in done.failed:
+            if INCOMPLETE not in text:
+                text = f"{text}; these rows are missing"
+            texts.append(text)
         texts += done.notices
         self._warn(texts)
         return texts
@@ -289,9 +306,10 @@ class ReadThrough:
         by_error: dict[tuple[str, str], list[str]] = {}
         for label, why in self._collector.failed.items():
             exchange, _, subject = label.partition(" ")
+            if subject.startswith("/"):  # a request, not a table
+                subject = f"response to {subject}"
             if exchange not in gone:
-                words = f"no response to {subject}" if subject.startswith("/") else f"no {subject}"
-                by_error.setdefault((exchange, why), []).append(words)
+                by_error.setdefault((exchange, why), []).append(f"no {subject}")
         self._warn([f"{name} is omitted: {why}" for name, why in gone.items()])
         self._warn([f"{name}: {', '.join(words)}: {why}" for (name, why), words in by_error.items()])
 
@@ -299,10 +317,8 @@ class ReadThrough:
         """Add a notice, once, for each venue whose open interest is not polled, or incomplete."""
         if table != "oi_history" or self._inherited:
             return
-        texts = [
-            f"{name}: funding is polled, open interest is not: its totals and shares lack this venue"
-            for name in self._collector.venues_without("oi_history")
-        ]
+        unpolled = "funding is polled, open interest is not: its totals and shares lack this venue"
+        texts = [f"{name}: {unpolled}" for name in self._collector.venues_without("oi_history")]
         for name, (collected, wanted) in self._collector.shares_of_open_interest().items():
             if collected < wanted and name not in self._partial:
                 self._partial.add(name)
@@ -318,10 +334,11 @@ class ReadThrough:
             return
         first = rows["time"].min()
         if first - query.start > _SOON:
-            begin = f"sampled rates begin with the first poll, {first:%Y-%m-%d %H:%M}"
-            self._warn(
-                [f"{begin}, after the start of the window; dd.funding.settlements has earlier payments"]
+            text = (
+                f"sampled rates begin with the first poll, {first:%Y-%m-%d %H:%M}, after the start of the "
+                "window; dd.funding.settlements has earlier payments"
             )
+            self._warn([text])
 
     def _warn(self, texts: Sequence[str]) -> None:
         """Add each notice once."""

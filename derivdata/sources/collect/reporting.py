@@ -30,7 +30,7 @@ from derivdata.support import times
 from derivdata.support.text import did_you_mean, escape_controls
 
 _HOUR = pd.Timedelta(1, "h")
-_FIRST = pd.Timestamp("2009-01-03", tz="UTC")
+_FIRST = pd.Timestamp("2009-01-03", tz="UTC")  # before any row of a market
 _GAUGES = {
     "rows_last_hour": "Rows of the last hour.",
     "lag_minutes": "Minutes since the end of the last answered window.",
@@ -69,10 +69,14 @@ class StatusLine:
         """End the line: clear it, or with `keep` leave its text and go to the next line."""
         stream = self._stream or sys.stderr
         with self._lock:
-            if self._width:
-                stream.write("\n" if keep else f"\r{' ' * self._width}\r")
-                stream.flush()
-                self._width = 0
+            if not self._width:
+                return
+            if keep:
+                stream.write("\n")
+            else:
+                stream.write(f"\r{' ' * self._width}\r")
+            stream.flush()
+            self._width = 0
 
 
 @dataclass
@@ -111,18 +115,22 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
         failed = requests[~requests["answered"]]
         recent = archive.rows(Query(table, now - _HOUR, now + _HOUR, None, [exchange], ["time"]))
         newest = archive.newest(Query(table, _FIRST, now + _HOUR, None, [exchange]))
-        last = answered["end"].max() if len(answered) else None
-        lag = None if last is None else max(round((now - last).total_seconds() / 60, 1), 0.0)
+        lag = None
+        if len(answered):
+            lag = max(round((now - answered["end"].max()).total_seconds() / 60, 1), 0.0)
+        last_error = ""
+        if len(failed):
+            last_error = failed["error"].iloc[-1]
         rows.append(
             {
                 "exchange": exchange,
                 "table": table,
-                "last_row": newest["time"].max() if len(newest) else pd.NaT,
+                "last_row": newest["time"].max(),  # NaT without rows
                 "rows_last_hour": len(recent),
                 "lag_minutes": lag,
                 "holes": _holes(answered, _between_polls(exchange, table)),
                 "failed": len(failed),
-                "last_error": failed["error"].iloc[-1] if len(failed) else "",
+                "last_error": last_error,
             }
         )
     return pd.DataFrame(rows, columns=_STATUS)
@@ -137,7 +145,9 @@ def late(archive: Archive, now: pd.Timestamp, limit: pd.Timedelta) -> list[str]:
     overdue = []
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
-        allowed = limit if requests["symbol"].isna().any() else limit + _REFILLED_WITHIN
+        allowed = limit
+        if requests["symbol"].notna().all():
+            allowed += _REFILLED_WITHIN
         answered = requests.loc[requests["answered"], "end"].max()
         is_collected = requests["end"].max() >= min(ledger["end"].max(), now) - limit - _REFILLED_WITHIN
         if is_collected and not (answered >= now - allowed):  # NaT is overdue, too
@@ -158,9 +168,12 @@ def prometheus(rows: pd.DataFrame) -> str:
 
 def _between_polls(exchange: str, table: str) -> pd.Timedelta:
     """Return the gap between the windows of two polls of a table's slowest endpoint."""
-    endpoints = VENUES[exchange].endpoints if exchange in VENUES else ()
-    cadences = [e.every for e in endpoints if table in e.tables and e.every is not None]
-    return pd.Timedelta(max([0.0, *(every - _WINDOW_SECONDS for every in cadences)]), "s")
+    gap = 0.0
+    if exchange in VENUES:
+        for endpoint in VENUES[exchange].endpoints:
+            if table in endpoint.tables and endpoint.every is not None:
+                gap = max(gap, endpoint.every - _WINDOW_SECONDS)
+    return pd.Timedelta(gap, "s")
 
 
 def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
@@ -180,7 +193,6 @@ TIMESTAMP = "X-Derivdata-Timestamp"
 _TRIES = 6
 _RECENT = pd.Timedelta(1, "h")
 _INSTANT = pd.Timedelta(1, "us")
-_BITCOIN_GENESIS = pd.Timestamp("2009-01-03", tz="UTC")
 _COMPARISONS: dict[str, Callable[[pd.Series, float], pd.Series]] = {
     ">=": lambda values, limit: values >= limit,
     "<=": lambda values, limit: values <= limit,
@@ -240,21 +252,21 @@ class AlertRule:
         """Return the series or venues that break the rule."""
         if self.kind == "silent":
             return list(self._silent(archive, now))
-        start = now - _RECENT if self.kind == "threshold" else _BITCOIN_GENESIS
-        rows = archive.newest(Query(self.table, start, now + _INSTANT, self.symbols, self.venues))
         if self.kind == "gap":
-            values = pd.Series(float("nan"), index=rows.index)
-            broken = rows["time"] < now - self.length
-        else:
-            values = rows[self.column].abs() if self.absolute else rows[self.column]
-            broken = _COMPARISONS[self.comparison](values, self.limit).fillna(False).astype(bool)
-        series = rows["exchange"].astype(str) + " " + rows["symbol"].astype(str)
-        return [
-            Breach(name, None if pd.isna(value) else float(value), time)
-            for name, value, time in zip(
-                series[broken], values[broken], rows.loc[broken, "time"], strict=True
-            )
-        ]
+            return self._gaps(archive, now)
+        rows = archive.newest(Query(self.table, now - _RECENT, now + _INSTANT, self.symbols, self.venues))
+        values = rows[self.column]
+        if self.absolute:
+            values = values.abs()
+        broken = _COMPARISONS[self.comparison](values, self.limit).fillna(False).astype(bool)
+        values = values[broken].astype(float)  # without missing values: they satisfy no comparison
+        return list(map(Breach, _series_of(rows[broken]), values, rows.loc[broken, "time"]))
+
+    def _gaps(self, archive: Archive, now: pd.Timestamp) -> list[Breach]:
+        rows = archive.newest(Query(self.table, _FIRST, now + _INSTANT, self.symbols, self.venues))
+        late_rows = rows[rows["time"] < now - self.length]
+        names = _series_of(late_rows)
+        return [Breach(name, None, time) for name, time in zip(names, late_rows["time"], strict=True)]
 
     def _silent(self, archive: Archive, now: pd.Timestamp) -> Iterator[Breach]:
         ledger = archive.requests()
@@ -262,8 +274,14 @@ class AlertRule:
             if self.venues is not None and str(exchange) not in self.venues:
                 continue
             last = requests.loc[requests["answered"], "end"].max()
-            if not last >= now - self.length:
-                yield Breach(str(exchange), None, None if pd.isna(last) else last)
+            if pd.isna(last):
+                yield Breach(str(exchange), None, None)
+            elif last < now - self.length:
+                yield Breach(str(exchange), None, last)
+
+
+def _series_of(rows: pd.DataFrame) -> pd.Series:
+    return rows["exchange"].astype(str) + " " + rows["symbol"].astype(str)
 
 
 def parse_rule(text: str) -> AlertRule:
@@ -382,13 +400,16 @@ class Alerts:
             self._thread = None
 
     def _send(self, state: str, rule: str, breach: Breach, now: pd.Timestamp) -> None:
+        last_row = None
+        if breach.time is not None:
+            last_row = times.iso(breach.time)
         self._queue.put(
             {
                 "rule": rule,
                 "state": state,
                 "series": breach.series,
                 "value": breach.value,
-                "last_row": None if breach.time is None else times.iso(breach.time),
+                "last_row": last_row,
                 "time": times.iso(now),
             }
         )
@@ -425,7 +446,8 @@ class Alerts:
 
 def _pause(problem: VenueError | NetworkError, usual: float) -> float | None:
     """Return the seconds to the next try, or None if another try would fail in the same way."""
-    if isinstance(problem, VenueError) and problem.reason == "refused":
+    if isinstance(problem, NetworkError):
+        return usual
+    if problem.reason == "refused":
         return None
-    stated = problem.retry_after if isinstance(problem, VenueError) else None
-    return usual if stated is None else max(usual, stated)
+    return max(usual, problem.retry_after or 0.0)

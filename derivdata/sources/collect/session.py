@@ -53,8 +53,9 @@ def data_folder() -> Path:
     """Return ``DERIVDATA_DATA_DIR``, or the library's folder for data of this user."""
     configured = os.environ.get("DERIVDATA_DATA_DIR")
     try:
-        folder = Path(configured) if configured else user_data_path("derivdata")
-        return folder.expanduser()
+        if configured:
+            return Path(configured).expanduser()
+        return user_data_path("derivdata").expanduser()
     except RuntimeError:
         raise ArchiveError(
             "this user has no home folder to keep the venues' responses in: name a folder, "
@@ -79,7 +80,8 @@ def is_collected(endpoint: VenueEndpoint, *, unconfirmed: bool) -> bool:
 def keep_checks(confirmed: Mapping[str, str], contradicted: list[str]) -> None:
     """Store confirmed endpoints, and remove contradicted ones."""
     days = {**checked_on(), **confirmed}
-    days = {name: day for name, day in days.items() if name not in contradicted}
+    for name in contradicted:
+        days.pop(name, None)
     path = data_folder() / _CHECKS
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, msgspec.json.encode(days, order="sorted"))
@@ -209,13 +211,15 @@ class MachineClock:
 
     def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
         """Wait for an item of another thread; None after `seconds`, or if collecting should stop."""
-        ends = None if seconds is None else time.monotonic() + seconds
+        ends = math.inf
+        if seconds is not None:
+            ends = time.monotonic() + seconds
         while not self._stopped.is_set():
-            left = _LOOK_SECONDS if ends is None else min(_LOOK_SECONDS, ends - time.monotonic())
+            left = min(_LOOK_SECONDS, ends - time.monotonic())
             try:
                 return source.get(timeout=max(left, 0.0))
             except queue.Empty:
-                if ends is not None and time.monotonic() >= ends:
+                if time.monotonic() >= ends:
                     return None
         return None
 
@@ -249,11 +253,14 @@ class Contracts:
         self.by_symbol: dict[str, Instrument] = {}
         self.ended: dict[str, Instrument] = {}  # delisted contracts, which have histories
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
-            if item.perpetual:
-                (self.by_symbol if item.active else self.ended).setdefault(item.symbol, item)
+            if item.perpetual and item.active:
+                self.by_symbol.setdefault(item.symbol, item)
+            elif item.perpetual:
+                self.ended.setdefault(item.symbol, item)
         preferred = {item.name for item in self.by_symbol.values()}
         # Perpetuals of a symbol in other currencies count only in the symbol's total open interest.
         self.others = [i for i in items if i.perpetual and i.active and i.name not in preferred]
+        self.other_names = {item.name for item in self.others}
         self.dated = [i for i in items if i.is_dated]
         self.collected = [*self.by_symbol.values(), *(i for i in self.dated if i.active)]
 
@@ -307,13 +314,15 @@ class Shared:
         """Send no requests for some time; a limit in one session applies to all."""
         with self._lock:
             until = now + pd.Timedelta(seconds, "s")
-            self._closed_until = until if self._closed_until is None else max(until, self._closed_until)
+            self._closed_until = max(until, self._closed_until or until)
 
     def closed_for(self, now: pd.Timestamp) -> float:
         """Return for how long no requests are sent [s]; 0 if they may be sent."""
         with self._lock:
             until = self._closed_until
-        return 0.0 if until is None else max(float((until - now).total_seconds()), 0.0)
+        if until is None:
+            return 0.0
+        return max(float((until - now).total_seconds()), 0.0)
 
 
 class VenueSession:
@@ -392,8 +401,9 @@ class VenueSession:
             advice = "the venue is busy: the next poll requests it again"
         else:
             limit = f"derivdata uses {1 / self.venue.seconds(endpoint):.3g} requests per second of its limit"
-            wait = problem.retry_after
-            until = "for a while" if wait is None else f"for {wait:.0f} s"
+            until = "for a while"
+            if problem.retry_after is not None:
+                until = f"for {problem.retry_after:.0f} s"
             advice = f"{limit}, and sends none {until}; stop other programs that request {endpoint.exchange}"
         advised = VenueError(
             endpoint.where,
@@ -407,7 +417,9 @@ class VenueSession:
 
     def _pause(self, target: str, problem: VenueError | NetworkError, delay: float) -> float | None:
         """Return the seconds until the next try, or None; limits are shared with all sessions."""
-        wait = problem.retry_after if problem.retry_after is not None else delay
+        wait = problem.retry_after
+        if wait is None:
+            wait = delay
         passing = True
         if isinstance(problem, VenueError):
             passing = problem.reason in _PASSING
@@ -422,7 +434,9 @@ class VenueSession:
         is_limit = isinstance(problem, VenueError) and problem.reason == "limit"
         longest = self._longest(is_limit=is_limit and not self._waited_for_ban)
         self._waited_for_ban |= wait > LONGEST_WAIT
-        return wait if passing and wait <= longest else None
+        if not passing or wait > longest:
+            return None
+        return wait
 
     def _longest(self, *, is_limit: bool) -> float:
         """Return the maximum wait [s]: a history waits for the end of a ban, a poll does not."""
@@ -451,13 +465,16 @@ class VenueSession:
         for name in endpoint.pattern.groupindex:
             place = place.replace(f"{{{name}}}", query.pop(name))
         base = self._address or endpoint.host or self.venue.host
-        base += "" if place[:1] == "/" else "/"
+        if not place.startswith("/"):
+            base += "/"
         self.requests += 1
         self.last_body = b""
         sent = self.clock.utc()
         if endpoint.method == "POST":
             path, _, kind = place.partition(" ")
-            post = {"type": kind, **_typed(query)} if kind else _typed(query)
+            post = _typed(query)
+            if kind:
+                post = {"type": kind, **post}
             reply = self._http.send("POST", base + path, {}, post=post)
         else:
             sent_params: dict[str, str | list[str]] = {k: v for k, v in query.items() if v != ""}
@@ -466,7 +483,9 @@ class VenueSession:
             reply = self._http.send("GET", base + place, sent_params)
         self.shared.answered = True
         self.last_body = reply.body
-        text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
+        text = place
+        if given:
+            text += "?" + "&".join(f"{k}={v}" for k, v in given.items())
         at = self.clock.utc()
         self._refuse(place, reply)
         self._check(f"{self.venue.exchange} {place}", reply, sent)
@@ -499,8 +518,7 @@ class VenueSession:
         if more.keys() - {"instrument"}:
             return Context({**self.context, **more}, self.venue.exchange)
         last = self._read_context
-        same = last is not None and last[0].keys() == self.context.keys()
-        if last is None or not same or any(last[0][name] is not self.context[name] for name in last[0]):
+        if last is None or not _has_same_objects(last[0], self.context):
             last = (dict(self.context), Context(self.context, self.venue.exchange))
             self._read_context = last
         context = copy.copy(last[1])
@@ -538,6 +556,11 @@ class VenueSession:
             raise refusal(where, reply)
 
 
+def _has_same_objects(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return whether two mappings have the same objects; comparing their rows would be too slow."""
+    return first.keys() == second.keys() and all(first[name] is second[name] for name in first)
+
+
 _LONGEST_NUMBER = 19
 
 
@@ -550,7 +573,9 @@ def _typed(params: Mapping[str, str]) -> dict[str, Any]:
     words: dict[str, Any] = {"true": True, "false": False}
 
     def typed(text: str) -> Any:
-        return int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else words.get(text, text)
+        if text.isdecimal() and len(text) < _LONGEST_NUMBER:
+            return int(text)
+        return words.get(text, text)
 
     post: dict[str, Any] = {}
     for name, text in params.items():

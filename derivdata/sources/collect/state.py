@@ -19,7 +19,7 @@ from derivdata.sources.collect.contracts import (
     PaymentSpacing,
     all_pages,
     batches,
-    contract_name,
+    contract_params,
     endpoints_for,
     list_contracts,
     other_dexes,
@@ -71,8 +71,9 @@ class Poll:
 
     def add_problem(self, endpoint: VenueEndpoint, why: str, incomplete: Sequence[str] = ()) -> None:
         """Add an error of a request, and the tables that are incomplete for it."""
-        before = self.problems.get(endpoint.label)
-        self.problems[endpoint.label] = why if before is None else f"{before}; {why}"
+        if endpoint.label in self.problems:
+            why = f"{self.problems[endpoint.label]}; {why}"
+        self.problems[endpoint.label] = why
         self.missing += [(table, endpoint.label) for table in incomplete]
 
 
@@ -194,7 +195,9 @@ class BulkRequests:
             return ""
         if not {*endpoint.tables} & {*STATE_TABLES} or (count and 2 * count >= last):
             return ""
-        expected = f"{last} as in the last poll" if last else "the listed contracts"
+        expected = "the listed contracts"
+        if last:
+            expected = f"{last} as in the last poll"
         return f"{endpoint.where}: expected {expected}, got {count} contracts"
 
     def _responses(
@@ -239,7 +242,8 @@ class BulkRequests:
         oldest = self._session.clock.utc() - _DEX_CADENCE * _SOONER
         never = pd.Timestamp(0, tz="UTC")
         requested = {name: self._dexes.get(name, never) for name in names}
-        waiting = sorted((name for name in names if requested[name] <= oldest), key=requested.__getitem__)
+        waiting = [name for name in names if requested[name] <= oldest]
+        waiting.sort(key=requested.__getitem__)
         return waiting[: ceil(len(names) * (_MINUTE / _DEX_CADENCE))]
 
     def _due_params(
@@ -261,7 +265,9 @@ class BulkRequests:
     def _params(self, endpoint: VenueEndpoint, contracts: Contracts | None) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
         if endpoint.batch:
-            return [] if contracts is None else batches(endpoint, contracts)
+            if contracts is None:
+                return []
+            return batches(endpoint, contracts)
         if endpoint.expiry:
             return self._expiry_params(endpoint)
         queries = [{endpoint.symbol: value} for value in endpoint.symbol_values] or [{}]
@@ -404,9 +410,8 @@ class VenueState:
         self._keeps_rate_kinds = STATED_RATES in wanted
         if self._keeps_rate_kinds:
             wanted.add("funding_history")  # its responses state the coming settlements
-        polled = _needed(polled, wanted)
-        self._bulk = BulkRequests(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
-        of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
+        bulk, of_one = _needed(polled, wanted)
+        self._bulk = BulkRequests(session, bulk)
         self.by_contract = ContractStates(
             session, of_one, symbols=first, seconds=seconds, all_contracts=all_contracts
         )
@@ -426,7 +431,8 @@ class VenueState:
 
     def cadence(self, table: str) -> pd.Timedelta:
         """Return how long a poll of a table is valid, until the next one is due."""
-        seconds = [e.every for e in self._bulk.endpoints if e.every is not None and table in e.tables]
+        filling = [endpoint for endpoint in self._bulk.endpoints if table in endpoint.tables]
+        seconds = [endpoint.every for endpoint in filling if endpoint.every is not None]
         return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
 
     def entries(self, poll: Poll, table: str) -> list[LedgerEntry]:
@@ -513,7 +519,7 @@ class VenueState:
         error = ""
         response = Records()
         try:
-            params = {endpoint.symbol: contract_name(endpoint, item)}
+            params = contract_params(endpoint, item)
             response, _, _ = self.session.request(endpoint, params, context={"instrument": item.name})
             require_contract(endpoint, response, item)
             require_current(endpoint, response, self.session.clock.utc())
@@ -540,21 +546,25 @@ class VenueState:
 
     def _tabulate(self, poll: Poll, answered: Mapping[VenueEndpoint, Records]) -> None:
         """Join the records of a poll to one state per contract, check them, and add their tables."""
+        # 1. Join the records, with the figures of older responses that remain valid.
         at = times.us(self.session.clock.utc())
         chain = Records()
         state = Records()
         for endpoint, records in answered.items():
-            (chain if endpoint.what == "chain" else state).add(records)
+            joined = chain if endpoint.what == "chain" else state
+            joined.add(records)
         state.add(self._bulk.lasting())
         fresh = _tables_of(answered)
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
         state.states = list(map(_valued, state.states))
+        # 2. If contracts do not change, they may have left the list: request it again.
         if fresh & {*STATE} and self._some_unchanged(state.states, poll.at):
             self.contracts = list_contracts(self.session, intervals=self._with_rates, again=True)
             state.states += self._others
             state = self._trading(state)
         state.states = self._spacing.fill(state.states, poll.at)
+        # 3. Request open interest by contract, and compare all figures with the last poll.
         if self.by_contract.endpoints:
             points = self._open_interest(poll, state)
             state.add(Records(states=[*self._others, *self.by_contract.known(poll.at)]))
@@ -563,6 +573,7 @@ class VenueState:
             self._add_points(poll, state, points)
         else:
             self._hold_to_last_poll(poll, state, names)
+        # 4. Add the tables.
         self._add_frames(poll, state, [name for name in names if name not in poll.failed], at)
         if self._keeps_rate_kinds and fresh & {"funding_history", STATED_RATES}:
             self._add_rate_kinds(poll, state, at)
@@ -574,9 +585,11 @@ class VenueState:
 
     def _book_endpoint(self, item: Instrument | None) -> VenueEndpoint | None:
         """Return the request for the order book of a contract; None without a contract or a request."""
-        if item is None:
-            return None
-        return next((endpoint for endpoint in self._books if endpoint.covers(item)), None)
+        if item is not None:
+            for endpoint in self._books:
+                if endpoint.covers(item):
+                    return endpoint
+        return None
 
     def _add_chain(self, poll: Poll, chain: Records, at: int) -> None:
         """Add the options with a volatility or open interest, without doubtful values."""
@@ -604,13 +617,14 @@ class VenueState:
         """Add lists of the newest rows, which are complete from the oldest row of each symbol until now."""
         self._add_frames(poll, state, [table], at)
         rows = poll.frames.get(table)
-        if rows is not None and table not in poll.failed:
-            oldest = rows.groupby("symbol", observed=True)["time"].min()
-            poll.requests[table] = [
-                LedgerEntry(poll.exchange, str(symbol), first, poll.at)
-                for symbol, first in oldest.items()
-                if first < poll.at
-            ]
+        if rows is None or table in poll.failed:
+            return
+        oldest = rows.groupby("symbol", observed=True)["time"].min()
+        poll.requests[table] = [
+            LedgerEntry(poll.exchange, str(symbol), first, poll.at)
+            for symbol, first in oldest.items()
+            if first < poll.at
+        ]
 
     def _some_unchanged(self, states: list[State], now: pd.Timestamp) -> bool:
         """Return whether some contracts, perhaps delisted, are unchanged while most others have changed."""
@@ -641,30 +655,29 @@ class VenueState:
         listed = set[str]()
         if self.contracts is not None:
             listed = set(map(attrgetter("name"), self.contracts.items))
-        state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
+        self._stamp(state)
+        state.states, failed, notes = self.held.hold(state.states, poll.at, listed)
         self._quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
         # If a figure of another contract is doubtful, the sum is missing.
         others, _, _ = self._held_others.hold(self._others, poll.at, listed)
         usd = self._other_open_interest(others)
-        with_sums = []
-        for row in state.states:
+        for place, row in enumerate(state.states):
             whole = _sum(row.oi_usd, usd.get(row.instrument.symbol, 0.0))
-            with_sums.append(row._replace(oi_all_usd=whole))
-        state.states = with_sums
+            state.states[place] = row._replace(oi_all_usd=whole)
         if notes:
             poll.problems["figures"] = "; ".join(notes)
 
     def _other_open_interest(self, states: Iterable[State]) -> dict[str, float | None]:
         """Return the open interest [USD] of the other perpetuals of each symbol; None if one is unknown."""
         usd = {row.instrument.name: row.oi_usd for row in states}
-        others = [row.instrument for row in self._others]
+        symbols: dict[str, str] = {}  # by name of the contract
         if self.contracts is not None:
-            others = [*self.contracts.others, *others]
-        items = {item.name: item for item in others}
+            symbols = {item.name: item.symbol for item in self.contracts.others}
+        symbols |= {row.instrument.name: row.instrument.symbol for row in self._others}
         sums: dict[str, float | None] = {}
-        for name, item in items.items():
-            sums[item.symbol] = _sum(sums.get(item.symbol, 0.0), usd.get(name))
+        for name, symbol in symbols.items():
+            sums[symbol] = _sum(sums.get(symbol, 0.0), usd.get(name))
         return sums
 
     def _open_interest(self, poll: Poll, state: Records) -> list[OiPoint]:
@@ -708,12 +721,11 @@ class VenueState:
         body = msgspec.json.encode(records)
         return self._quarantine.keep(poll.exchange, table, body, str(problem), poll.at)
 
-    def _stamped(self, state: Records) -> Records:
+    def _stamp(self, state: Records) -> None:
         """Set the time of rows without one to the arrival of the contract's last response."""
         for place, row in enumerate(state.states):
             if row.time is None:
                 state.states[place] = row._replace(time=self._bulk.arrived.get(row.instrument.name))
-        return state
 
     def _trading(self, state: Records) -> Records:
         """Remove untraded contracts, and perpetuals that are not the preferred one of their symbol.
@@ -721,22 +733,30 @@ class VenueState:
         The latter are stored in `_others`, since they count in the open interest of their symbol. An unlisted
         contract counts if it has a price; some venues send rates of coins without a contract.
         """
-        listed = [] if self.contracts is None else self.contracts.items
-        gone = {item.name for item in listed if not item.active}
-        without_price = {row.instrument.name for row in state.states if not _has_price(row)}
-        gone |= without_price.difference(map(attrgetter("name"), listed))
-        present = [row.instrument for row in state.states if row.instrument.name not in gone]
-        contracts = Contracts([*listed, *present])
+        items: list[Instrument] = []
+        if self.contracts is not None:
+            items += self.contracts.items
+        is_active = {item.name: item.active for item in items}
+        for row in state.states:
+            if is_active.get(row.instrument.name, _has_price(row)):
+                items.append(row.instrument)
+        contracts = Contracts(items)
         names = set(map(attrgetter("name"), contracts.collected))
-        others = set(map(attrgetter("name"), contracts.others))
-        self._others = [_valued(row) for row in state.states if row.instrument.name in others]
-        state.states = [row for row in state.states if row.instrument.name in names]
+        self._others = []
+        collected = []
+        for row in state.states:
+            if row.instrument.name in contracts.other_names:
+                self._others.append(_valued(row))
+            if row.instrument.name in names:
+                collected.append(row)
+        state.states = collected
         return state
 
     def lost(self, problem: Exception) -> Poll:
         """Return a failed poll after an unexpected error, with the error's type."""
-        error = problem if isinstance(problem, DerivdataError) else DerivdataError(repr(problem))
-        return self._lost(self.begin(), error)
+        if not isinstance(problem, DerivdataError):
+            problem = DerivdataError(repr(problem))
+        return self._lost(self.begin(), problem)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
         poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
@@ -763,12 +783,14 @@ def _lasting(state: State) -> State:
 
 
 def _has_price(row: State) -> bool:
-    return any((row.mark, row.index_price, row.last, row.price))
+    return bool(row.mark or row.index_price or row.last or row.price)
 
 
 def _sum(first: float | None, second: float | None) -> float | None:
     """Return a sum, or None if one of its terms is None."""
-    return None if first is None or second is None else first + second
+    if first is None or second is None:
+        return None
+    return first + second
 
 
 def _valued(row: State) -> State:
@@ -778,8 +800,10 @@ def _valued(row: State) -> State:
     return row
 
 
-def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEndpoint]:
-    """Return the requests that some tables need."""
+def _needed(
+    endpoints: Sequence[VenueEndpoint], names: set[str]
+) -> tuple[list[VenueEndpoint], list[VenueEndpoint]]:
+    """Return the requests about many contracts and those about single contracts that some tables need."""
     if "markets_symbol_exchanges" in names:  # it has figures of all responses about the state
         names = {*names, *STATE}
     of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]
@@ -790,4 +814,4 @@ def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEn
         tables = CHAINS if endpoint.what == "chain" else endpoint.tables
         if not endpoint.is_of_one and names & {*tables}:
             bulk.append(endpoint)
-    return [*bulk, *of_one]
+    return bulk, of_one

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -22,7 +22,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.histories import chosen_venues
-from derivdata.sources.collect.history_rows import LIQUIDATIONS
+from derivdata.sources.collect.history_rows import LIQUIDATIONS, join_frames
 from derivdata.sources.collect.plausibility import LastPolls
 from derivdata.sources.collect.session import (
     Clock,
@@ -69,10 +69,12 @@ class PushedStates:
         """Add the states of some contracts in a frame, completed; `at` is the time of rows without one."""
         self._omitted += records.omitted
         for row in records.states:
-            if row.instrument.name not in names:
-                continue
             name = row.instrument.name
-            time = times.us(at) if row.time is None else row.time
+            if name not in names:
+                continue
+            time = row.time
+            if time is None:
+                time = times.us(at)
             state = State(*filled(row, self._last.get(name, row)))._replace(time=time)
             price = state.mark or state.price
             is_valued = row.oi_usd is not None or row.instrument.inverse
@@ -149,8 +151,9 @@ class VenueStream:
         self._quarantine = quarantine or Quarantine()
         self._lock = threading.Lock()
         self._frames: list[Mapping[str, pd.DataFrame]] = []
-        is_state = bool({*self.tables} & {*STATE_TABLES})
-        self._states = PushedStates(venue.exchange, self._quarantine) if is_state else None
+        self._states: PushedStates | None = None
+        if {*self.tables} & {*STATE_TABLES}:
+            self._states = PushedStates(venue.exchange, self._quarantine)
         self.omitted = ""  # doubtful figures of the last drain
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
@@ -205,8 +208,7 @@ class VenueStream:
         rows = {}
         for name in self.tables:
             table = tables.TABLES[name]
-            filled_frames = [frames[name] for frames in received if name in frames and len(frames[name])]
-            joined = pd.concat(filled_frames, ignore_index=True) if filled_frames else table.empty()
+            joined = join_frames(name, [frames[name] for frames in received if name in frames])
             rows[name] = table.conform(joined.drop_duplicates([*table.key]))
         return rows, covered, error
 
@@ -245,7 +247,9 @@ class VenueStream:
             now = self._clock.utc()
             with self._lock:
                 self._unacknowledged = [len(messages) for _, messages in needed]
-                self._since = None if any(self._unacknowledged) else now
+                self._since = None
+                if not any(self._unacknowledged):
+                    self._since = now
                 self._heard = [now] * len(sockets)
                 if self._states is not None:
                     self._states.forget()
@@ -312,8 +316,9 @@ class VenueStream:
                         socket.send(text)
                         spoken = now
                     continue
-                body = message.encode() if isinstance(message, str) else message
-                self._take(place, socket, body, context)
+                if isinstance(message, str):
+                    message = message.encode()
+                self._take(place, socket, message, context)
         except self._trouble as problem:
             self._set_error(problem)
         finally:
@@ -342,12 +347,12 @@ class VenueStream:
     def _read(self, socket: ClientConnection, body: bytes, context: Context, now: pd.Timestamp) -> bool:
         """Store the rows of a frame, or reply to it; return whether it confirms a subscription."""
         try:
-            body = gzip.decompress(body) if body[:2] == _GZIP else body
+            if body.startswith(_GZIP):
+                body = gzip.decompress(body)
             if not _is_text(body):
                 start = body[:4].hex(" ")
-                self._fail(
-                    f"a binary frame of {len(body)} bytes, {start} ..., is neither JSON nor gzip of it"
-                )
+                why = f"a binary frame of {len(body)} bytes, {start} ..., is neither JSON nor gzip of it"
+                raise SchemaError(f"{self.venue.exchange} {self.channel}: {why}")
             if self._stream.marker in body:
                 self._keep(body, context, now)
                 with self._lock:
@@ -375,9 +380,6 @@ class VenueStream:
             why = f"a subscription was rejected: {body[:200].decode(errors='replace')}"
             where = f"{self.venue.exchange} {self.channel}"
             raise VenueError(where, why, code=problem.code, reason=problem.reason) from None
-
-    def _fail(self, why: str) -> NoReturn:
-        raise SchemaError(f"{self.venue.exchange} {self.channel}: {why}")
 
     def _keep(self, body: bytes, context: Context, now: pd.Timestamp) -> None:
         """Store the rows of a frame."""
@@ -435,8 +437,12 @@ def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Strea
     for name in named:
         if name not in VENUES or VENUES[name].stream is None:
             raise ValueError(f"streams: {name!r} does not have a stream of liquidations")
-    streams = {name: stream for name in venues if (stream := VENUES[name].stream) is not None}
-    return {name: stream for name, stream in streams.items() if stream.is_default or name in named}
+    streams = {}
+    for name in venues:
+        stream = VENUES[name].stream
+        if stream is not None and (stream.is_default or name in named):
+            streams[name] = stream
+    return streams
 
 
 def until_next_minute(now: pd.Timestamp) -> float:
@@ -448,8 +454,11 @@ def chosen_contracts(
     items: list[Instrument], symbols: Sequence[str] | None, *, is_state: bool = True
 ) -> list[Instrument]:
     """Return the contracts of some symbols or all; with `is_state` only the preferred one of each symbol."""
-    items = [*Contracts(items).by_symbol.values()] if is_state else items
-    return [item for item in items if symbols is None or item.symbol in symbols]
+    if is_state:
+        items = list(Contracts(items).by_symbol.values())
+    if symbols is None:
+        return items
+    return [item for item in items if item.symbol in symbols]
 
 
 class VenuePolls:
@@ -489,27 +498,38 @@ class VenuePolls:
         self._sockets = sockets or {}
         self.pushed = pushed or {}
         exchanges = chosen_venues(venues, unconfirmed=unconfirmed)
-        self.listened = _listened_to(exchanges, streams) if self.keeps(LIQUIDATIONS) else {}
+        self.listened: dict[str, Stream] = {}
+        liquidation_symbols: Sequence[str] | None = None
+        if self.keeps(LIQUIDATIONS):
+            self.listened = _listened_to(exchanges, streams)
+            liquidation_symbols = symbols
+        if not any(map(self.keeps, BOOKS)):
+            depth = ()
         self.shared = shared_by_host((VENUES[name] for name in exchanges), quarantine)
-        needed = {name: {*(names or ())} - {*self.pushed.get(name, ())} for name in exchanges}
-        for name in exchanges if self.keeps(LIQUIDATIONS) else ():
-            if any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[name].endpoints):
-                needed[name].add("prices_history")  # liquidations are compared with prices
-        self.states = {
-            name: VenueState(
+        self.states: dict[str, VenueState] = {}
+        for name, shared in self.shared.items():
+            self.states[name] = VenueState(
                 VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
                 unconfirmed=unconfirmed,
-                symbols=symbols if self.keeps(LIQUIDATIONS) else None,
+                symbols=liquidation_symbols,
                 is_listened=name in self.listened,
-                depth=depth if any(map(self.keeps, BOOKS)) else (),
+                depth=depth,
                 first=symbols,
                 seconds=share_seconds,
                 all_contracts=all_contracts,
-                names=None if names is None else [*needed[name]],
+                names=self._polled_tables(name),
                 open_interest=(open_interest or {}).get(name),
             )
-            for name, shared in self.shared.items()
-        }
+
+    def _polled_tables(self, exchange: str) -> list[str] | None:
+        """Return the tables to poll of a venue; None is all."""
+        if self.names is None:
+            return None
+        needed = set(self.names).difference(self.pushed.get(exchange, ()))
+        has_liquidations = any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[exchange].endpoints)
+        if self.keeps(LIQUIDATIONS) and has_liquidations:
+            needed.add("prices_history")  # liquidations are compared with prices
+        return list(needed)
 
     def keeps(self, table: str) -> bool:
         """Return whether a table is collected."""
@@ -554,13 +574,17 @@ class VenuePolls:
 
     def line(self, running: Collection[str]) -> str:
         """Return a line with finished and expected venues and requests, and the slowest venues."""
-        sessions = {name: state.session for name, state in self.states.items()}
-        done = sum(session.requests for session in sessions.values())
-        expected = sum(max(session.requests, session.expected) for session in sessions.values())
-        slowest = sorted(running, key=lambda name: -sessions[name].answer_seconds())[:_SHOWN]
-        waiting = f"; waiting for {', '.join(slowest)}" if slowest else ""
-        finished = len(sessions) - len(running)
-        return f"{finished} of {len(sessions)} venues, {done} of {expected} requests{waiting}"
+        done = 0
+        expected = 0
+        for state in self.states.values():
+            done += state.session.requests
+            expected += max(state.session.requests, state.session.expected)
+        finished = len(self.states) - len(running)
+        line = f"{finished} of {len(self.states)} venues, {done} of {expected} requests"
+        slowest = sorted(running, key=lambda name: -self.states[name].session.answer_seconds())[:_SHOWN]
+        if slowest:
+            line += f"; waiting for {', '.join(slowest)}"
+        return line
 
     def stream(self, name: str, stream: Stream, contracts: Listed | None = None) -> VenueStream:
         """Return a channel of a venue about some contracts or all; it is not started."""
