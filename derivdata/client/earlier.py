@@ -1,8 +1,8 @@
 """Compare a response with the earlier responses of the same source in this process.
 
-Past rows of a history do not change, and a snapshot differs little from that of a minute before. A source
-that contradicts its earlier responses gave a wrong response now or then, so both are named in a notice.
-Responses of an archive, the sample and venues are not compared: their rows have their own corrections.
+Past rows of a history do not change, and a snapshot differs little from the previous minute. If a source
+contradicts its earlier responses, one of the two is wrong, so a notice names both. Responses of an archive,
+the sample and venues are not compared: their rows have their own corrections.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from derivdata.tables.history_rows import shown_time
 __all__ = ["clear", "unlike_earlier"]
 
 _WINDOW = frozenset({"start", "end", "since", "limit", "exchanges", "exchange_filter"})
-"""Parameters that select rows and do not change their figures."""
+"""Parameters that select rows and do not change their values."""
 _OPEN_KEY = (
     "part", "key", "symbol", "dex", "dex_name", "coin", "outcome_id", "venue", "builder", "address",
     "rank", "timestamp", "t", "date", "day",
 )  # fmt: skip
-"""Columns that identify a row of an open table, where it has them."""
+"""Columns that identify a row of an open table, if present."""
 _ROLLING = frozenset({"timestamp", "t", "date", "day"})
 """Keys of open tables whose window ends now."""
 _MOST_QUERIES = 64
@@ -43,13 +43,13 @@ _SETTLED_US = HOUR_US
 _SAME_MINUTE_US = 60_000_000
 _SAME_HISTORY = 1e-5
 _SAME_MINUTE = {0.2: 0.1, 0.5: 0.02}
-"""Relative changes of a figure within a minute, and the share of rows with it that is too large."""
+"""Relative changes within a minute, each with the share of rows from which it is implausible."""
 _SAME_HOUR = 3.0
-"""Factor by which half of the figures of a snapshot do not change within an hour."""
+"""Factor by which at most half of a snapshot's values may change within an hour."""
 _SHARE_OF_HOUR = 0.5
 _LEAST_ROWS_OF_HOUR = 3
 _QUICK = ("liquidation", "rate", "bps", "premium", "basis", "spread", "imbalance", "change")
-"""Words in names of figures that may change several times over in a minute."""
+"""Words in names of columns whose values may multiply within a minute."""
 _JUMPING = ("liquidations_", "orderbook_")
 """Tables whose snapshots may change completely from one second to the next."""
 
@@ -66,7 +66,7 @@ class _Earlier:
 
 
 class _Responses:
-    """The newest responses of one source, by query; a thread or a forked child may fetch meanwhile."""
+    """The newest responses of one source by query; safe for threads and forked children."""
 
     def __init__(self) -> None:
         self._after_fork()
@@ -77,7 +77,10 @@ class _Responses:
         self._by_query: dict[Any, tuple[_Earlier, ...]] = {}
 
     def clear(self, _closed: object = None) -> None:
-        """Remove all responses. Without the lock, since a garbage collection may call it at any time."""
+        """Remove all responses.
+
+        It does not use the lock, because garbage collection may call it at any time.
+        """
         self._by_query = {}
 
     def add(self, source: object, query: Any, latest: _Earlier) -> tuple[_Earlier, ...]:
@@ -103,7 +106,7 @@ renew_in_child(_RESPONSES)
 
 
 def _within_limits(by_query: dict[Any, tuple[_Earlier, ...]]) -> dict[Any, tuple[_Earlier, ...]]:
-    """Return the newest queries and windows within the limits of queries and rows, the newest always."""
+    """Return the newest queries and windows within the limits, at least the newest one."""
     rows = 0
     newest: dict[Any, tuple[_Earlier, ...]] = {}
     for query in [*by_query][: -_MOST_QUERIES - 1 : -1]:
@@ -149,7 +152,7 @@ def unlike_earlier(e: CheckedAnswer, *, is_whole: bool) -> list[str]:
 
 
 def _most_alike(responses: Sequence[_Earlier], e: CheckedAnswer) -> _Earlier | None:
-    """Return the response whose window overlaps most with that of a response, the newest of equal ones."""
+    """Return the stored response whose window overlaps most, on ties the newest."""
     best = None
     longest = 0
     for response in responses:
@@ -175,7 +178,7 @@ def _are_equal_columns(first: Any, second: Any) -> bool:
     """Return whether two columns have the same values, missing ones included."""
     if len(first) != len(second):
         return False
-    # pandas compares arrays that are not plain in several passes
+    # faster than pandas, which compares extension arrays in several passes
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and first.dtype == second.dtype:
         return bool(np.array_equal(first, second, equal_nan=first.dtype.kind == "f"))
     return bool(pd.Series(first).equals(pd.Series(second)))
@@ -208,7 +211,7 @@ def _plain(values: Any) -> Any:
 
 
 def _figures(pairs: pd.DataFrame) -> Iterator[tuple[str, Array, Array]]:
-    """Yield each column of numbers: its name, the earlier and the present values of the rows of both."""
+    """Yield the name of each numeric column, with the earlier and the present values of common rows."""
     both = pairs[pairs["_merge"] == "both"]
     for column in both.columns:
         name = str(column).removesuffix("_before")
@@ -232,7 +235,7 @@ def _where(row: pd.Series, keys: Sequence[str]) -> str:
 def _changed_history(
     e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Find settled rows that changed or are gone."""
+    """Find past rows that changed or disappeared."""
     yield from _missing_rows(e, earlier, pairs[pairs["_merge"] == "left_only"], keys)
     settled_us = earlier.as_of_us - _SETTLED_US - 2 * e.step_us
     stamps = np.asarray(pairs["time"].astype("datetime64[us, UTC]").astype(np.int64))
@@ -254,7 +257,7 @@ def _changed_history(
 def _missing_rows(
     e: CheckedAnswer, earlier: _Earlier, rows: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Find earlier rows in the requested window that are gone, of venues with other rows.
+    """Find earlier rows of the requested window that are missing now, of venues that have other rows.
 
     The caller may have selected venues, so a venue without any row is not missing.
     """
@@ -296,7 +299,7 @@ def _changed_snapshot(
     gone = pairs[pairs["_merge"] == "left_only"]
     most_gone = 0 if is_minute else _SHARE_OF_HOUR * len(pairs)
     limit = e.requested.get("limit")
-    # Rows of a rolling table or of the largest ones leave it as time passes
+    # Rows of rolling tables, and of rankings, disappear over time.
     is_rolling = not _ROLLING.isdisjoint(keys) or (limit is not None and e.size >= int(limit))
     if is_whole and not is_rolling and len(gone) > most_gone and earlier.requested == e.requested:
         yield (
@@ -306,7 +309,7 @@ def _changed_snapshot(
 
 
 def _other_in_minute(before: Array, now: Array) -> Array:
-    """Return a mask of changed figures, if more changed than figures do within a minute."""
+    """Return a mask of changed values, if more values changed than is plausible within a minute."""
     sizes = np.abs(before[np.isfinite(before)])
     least = 0.05 * float(np.median(sizes)) if sizes.size else 0.0
     with np.errstate(invalid="ignore"):
@@ -321,7 +324,7 @@ def _other_in_minute(before: Array, now: Array) -> Array:
 
 
 def _other_in_hour(before: Array, now: Array) -> Array:
-    """Return a mask of positive figures that changed by a factor of three, if half of them did."""
+    """Return a mask of positive values that changed by a factor of three, if half of them did."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = now / before
     is_other = (before > 0) & (now > 0) & ((ratio > _SAME_HOUR) | (ratio < 1 / _SAME_HOUR))

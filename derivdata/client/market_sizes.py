@@ -1,6 +1,6 @@
-"""Rules about sizes that no market has had: prices, open interest, volumes, books and chains.
+"""Rules for sizes that have never occurred: prices, open interest, volumes, books and chains.
 
-The limits are far from all recorded values, so that they find other units and not other markets.
+The limits are far beyond all recorded values, so they detect wrong units and not unusual markets.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from derivdata.support.arrays import Array
 from derivdata.tables.series_patterns import rank_correlation
 
 LEAST_PRICES = {"BTC": 7_500.0, "ETH": 350.0}
-"""Prices [USD] of which the coins were always more than twice as high since 2021: the lows were 15,476 on
-2022-11-21 and 720 on 2021-01-01."""
+"""Prices [USD] below which the unit must differ. They are less than half of the lows since 2021, which were
+15,476 on 2022-11-21 and 720 on 2021-01-01."""
 _SINCE_US = 1_609_459_200_000_000
 """2021-01-01T00:00:00Z [µs]."""
 LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
-"""Prices [USD] above which figures are in another unit: 20 times the highest price until 2026."""
+"""Prices [USD] above which the unit must differ: 20 times the highest price until 2026."""
 _PRICES = (
     "price_usd", "price", "underlying_price", "index_price_usd", "order_price_usd", "fill_price_usd",
 )  # fmt: skip
 _PRICES_OF_UNDERLYINGS = ("underlying_price", "index_price_usd")
 _SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
-"""Coins that exist at most, twice as many as in 2026 for ETH."""
+"""Maximum number of coins in existence, for ETH twice the number of 2026."""
 LARGE_VENUES = frozenset(("binance", "bybit", "okx"))
 _LEAST_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
 """Open interest and hourly volume [USD] of BTC or ETH at `LARGE_VENUES`, a tenth of the lows since 2021."""
@@ -42,7 +42,8 @@ _LEAST_LARGEST = {
     "price_24h_change_pct": 1.0, "oi_24h_change_pct": 1.0, "volume_24h_change_pct": 1.0,
     "funding_current_bps_8h": 0.05,
 }  # fmt: skip
-"""Least of the largest of many symbols: in fractions and percent they are a hundredth and less."""
+"""Minimum of the largest value over many symbols. In a wrong unit (fraction, percent) it is a hundredth or
+less."""
 _MOST_OI_CHANGE_PCT = 40.0
 _LEAST_VENUES = 10
 _LEAST_ORDERS = 50
@@ -51,19 +52,19 @@ _LEAST_INDEX_PCT = 5.0
 _STEPS_OF_STOCK = 5.0
 _LEAST_STEPS = 24
 _MOST_OF_DEPTH = 10.0
-"""Ratio of the sides of a large book for a day; a wall of orders makes 4 for hours."""
+"""Maximum ratio of the sides of a large book over a day. Large single orders give ratios of 4 for hours."""
 _LEAST_ZEROS = 3
 _LEAST_SHARE_OF_ZEROS = 0.05
 _ROLLING_US = 22 * HOUR_US
 _LEAST_ALIKE = 0.2
 _MOST_LIQUIDATED_USD = 2e10
-"""Liquidations of one venue in a row: those of all venues on 2025-10-10 were of 19 billion USD."""
+"""Maximum liquidations in a row of one venue. On 2025-10-10 those of all venues were 19 billion USD."""
 _MOST_OF_SIDE = 1.6
-"""Ratio of taker buys and sells over two days and more."""
+"""Maximum ratio of taker buys to sells over two days or more."""
 
 
 def beyond_markets(e: CheckedAnswer) -> Iterator[str]:
-    """Find figures that no market has had."""
+    """Find values that have never occurred in a market."""
     yield from _prices(e)
     yield from _sizes_of_large(e)
     yield from _totals_of_large(e)
@@ -93,7 +94,7 @@ def _is_large(e: CheckedAnswer) -> Array:
 
 
 def _is_recent(e: CheckedAnswer) -> Array:
-    """Return a mask of rows since 2021; rows without a time are of now."""
+    """Return a mask of rows since 2021; rows without a time are current."""
     return np.ones(e.size, dtype=bool) if e.time_us is None else e.time_us >= _SINCE_US
 
 
@@ -101,7 +102,7 @@ def _prices(e: CheckedAnswer) -> Iterator[str]:
     symbols = _symbols(e)
     if symbols is None:
         return
-    # Prices of options are premiums, and the strike tells options from futures
+    # Prices of options are premiums; only options have a strike.
     for name in _PRICES if "strike" not in e.columns else _PRICES_OF_UNDERLYINGS:
         values = e.numbers(name) if name in e.columns else None
         if values is None:
@@ -147,7 +148,7 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _has_zeros(values: Array, *, is_stock: bool, step_us: int) -> bool:
-    """Return whether there are zeros that no outage makes: at three places, and in 5 % of the rows."""
+    """Return whether zeros exceed those of an outage: three separate runs and 5 % of the rows."""
     is_zero = values == 0.0
     if is_stock:
         return int(is_zero.sum()) >= _LEAST_ZEROS
@@ -219,9 +220,9 @@ def _books(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _depths(e: CheckedAnswer) -> Iterator[str]:
-    """Find days in which one side of a large book is several times as deep as the other.
+    """Find days on which one side of a large book is several times as deep as the other.
 
-    Books of other venues may have one side for days, and all books for hours.
+    Books of other venues may be one-sided for days, and any book for hours.
     """
     if e.table is None or e.table.name != "orderbook_depth_history" or e.time_us is None:
         return
@@ -306,7 +307,7 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
 def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
     """Find volumes of 24 hours that are 0 twice within 22 hours and not between.
 
-    A trade after the first 0 is in the volumes of the next 24 hours, so the second 0 is not possible.
+    A trade after the first 0 counts in the volumes of the next 24 hours, so the second 0 is impossible.
     """
     values, stamps = e.numbers("volume_24h_usd"), e.time_us
     is_coarse = e.step_us > 6 * HOUR_US
@@ -315,7 +316,7 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
     order = np.lexsort((stamps, e.series("time")))
     series, values = e.series("time")[order], values[order]
     zeros = np.flatnonzero(values == 0.0)
-    is_again = np.diff(zeros) > 1  # others are between
+    is_again = np.diff(zeros) > 1  # zeros with other values in between
     is_again &= np.diff(series[zeros]) == 0
     is_again &= np.diff(stamps[order][zeros]) <= _ROLLING_US
     if is_again.sum() >= _LEAST_ZEROS:
@@ -328,7 +329,7 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
-    """Find buys and sells of large markets over two days and more that are not of one market."""
+    """Find buys and sells of large markets over two days or more that cannot belong to one market."""
     buys, sells = e.numbers("buy_usd"), e.numbers("sell_usd")
     if buys is None or sells is None:
         return

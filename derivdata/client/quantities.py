@@ -1,4 +1,4 @@
-"""Fetchers shared by many tables; contents of the source, and the plan of a large fetch.
+"""Fetchers that tables share, the catalog of a source, and the plan of a large fetch.
 
 Responses without a documented schema become open tables, with all their fields.
 """
@@ -179,7 +179,7 @@ def _by_venue(answer: Answer[_Rows], *, table: str) -> dict[str, Any]:
     for name in _CONSTANTS:
         if name in definition.columns and getattr(answer.body, name) is not None:
             constants[name] = getattr(answer.body, name)
-    # The struct is made from the table, so that the shape of a row is declared once.
+    # Derived from the table, so that the row format is declared once.
     decoder = DECODERS[list[row_type(table, ("exchange", *constants))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []

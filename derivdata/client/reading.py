@@ -1,4 +1,4 @@
-"""Read one response: fields, times and series, and the figures that the rules compare."""
+"""Read one response: fields, times and series, and the quantities that the rules compare."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
 _STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
 _UNSTATED_STEP_US = HOUR_US
-"""How far outside its window a row may be if no resolution states the length of a bucket."""
+"""Maximum distance of a row from its window if the resolution is not stated."""
 
 _NAME_LISTS = ("exchange", "exchanges", "symbol", "exclude_symbol")
 _SINGLE_NAMES = ("dex", "venue", "coin")
@@ -100,7 +100,7 @@ def decode_items(
 ) -> Iterator[list[T]]:
     """Yield decoded batches of a list whose items a struct left as `msgspec.Raw`.
 
-    A batch stays in the processor's cache until it is read; a long list would not.
+    A batch fits into the processor's cache, unlike a long list.
     """
     for start in range(0, len(items), _BATCH):
         batch = items[start : start + _BATCH]
@@ -134,8 +134,8 @@ def series(
 
     A point with neither ``y`` nor the column `instead` is dropped.
     """
-    # Only the arrays of a venue are kept after its turn: the decoded points of one venue at a time are in
-    # memory. Venues mostly share one grid of timestamps, which is then parsed once.
+    # Venues are decoded one at a time, and only their arrays are kept. Most venues share one grid of
+    # timestamps, which is then parsed once.
     venues: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
@@ -164,7 +164,7 @@ def series(
 
 
 class CheckedAnswer:
-    """A response and its request, as the rules see them."""
+    """A response and its request, as input of the rules."""
 
     def __init__(
         self, answer: Answer[Any], table: Table | None, columns: dict[str, Any], raw: Mapping[str, Any]
@@ -172,7 +172,7 @@ class CheckedAnswer:
         self.answer = answer
         self.table = table
         self.columns = columns  # the response's rows, typed, by the library's names
-        self.raw = raw  # the rows as decoded, by wire name
+        self.raw = raw  # the decoded rows, by wire name
         self.facts: dict[str, Any] = {}  # results of rules, for the provenance
         self.effective: list[str] = []  # names of the rules that gave a notice or changed rows
         self.figures: dict[str, Array | None] = {}  # cache of `figure`, cleared when rows are removed
@@ -191,7 +191,8 @@ class CheckedAnswer:
         if isinstance(body, msgspec.Struct):
             self.stated = msgspec.structs.asdict(body)
         self.time_us = self.micros("time")
-        self.words: dict[str, list[str]] = {}  # of each text column, and of those that name a subject
+        # Distinct words of each text column, and of columns that name a subject.
+        self.words: dict[str, list[str]] = {}
         for name, values in columns.items():
             if isinstance(values, pd.Categorical):
                 self.words[name] = list(values.categories)
@@ -247,7 +248,7 @@ class CheckedAnswer:
         return len(next(iter(self.columns.values()), ()))
 
     def keep(self, rows: Array) -> None:
-        """Remove all other rows."""
+        """Keep only these rows."""
         places = np.flatnonzero(rows)
         self.columns = {name: values.take(places) for name, values in self.columns.items()}
         self.time_us = self.micros("time")
@@ -266,7 +267,10 @@ class CheckedAnswer:
         return np.asarray(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
 
     def series(self, *ignored: str) -> Array:
-        """Return a series number per row. Rows of a series agree in the table's key, without `ignored`."""
+        """Return a series number per row.
+
+        Rows of a series have equal keys, except for the columns `ignored`.
+        """
         codes = np.zeros(self.size, dtype=np.int64)
         if self.table is None:
             return codes
@@ -288,7 +292,7 @@ def related(e: CheckedAnswer, *, name: str, relations: Mapping[str, Callable[...
     """Yield a breach for the first row whose figures break a relation of a rule."""
     for figures, broken in relations.items():
         names = figures.split(",")
-        # takewhile: the figures after a missing one are not computed.
+        # takewhile stops at the first missing quantity
         values = [*takewhile(lambda array: array is not None, map(partial(figure, e), names))]
         if len(values) < len(names):
             continue
@@ -337,7 +341,7 @@ def _statistic(e: CheckedAnswer, how: str, column: str) -> Array | None:
 
 
 def _named(e: CheckedAnswer, name: str) -> Array | None:
-    """Return figures whose name has no prefix of `_OF`."""
+    """Return a quantity whose name does not have a prefix of `_OF`."""
     if name in e.columns:
         return e.numbers(name) if _is_figure(e, name) else None
     column, is_word, word = name.partition("=")
@@ -358,7 +362,7 @@ def _named(e: CheckedAnswer, name: str) -> Array | None:
 
 
 def _is_figure(e: CheckedAnswer, column: str) -> bool:
-    """Return whether a column has figures: text columns of a payload without a schema do not."""
+    """Return whether a column is numeric. Payloads without a schema may have text columns."""
     values: Any = e.columns[column]
     return e.table is not None or hasattr(values, "asi8") or getattr(values, "dtype", "") == np.float64
 
@@ -416,7 +420,7 @@ def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
     places = figure(e, by)
     if places is None:
         return None
-    # A rank orders symbols and venues, which are then not part of the group.
+    # A rank orders symbols or venues, so they are not part of the group.
     ignored = ["time", by]
     if by == "rank":
         ignored += ["symbol", "exchange"]

@@ -21,7 +21,7 @@ from derivdata.tables import endpoints
 from derivdata.tables.contracts import contract
 
 SHARES_TOLERANCE = 0.02
-"""How far rounded market shares, single or summed, may exceed 1."""
+"""Maximum excess of rounded market shares over 1, single or summed."""
 
 _HIGH_RATE_BPS = 400.0
 
@@ -69,7 +69,7 @@ PROMISED: dict[str, Relations] = {
         "$count,#,limit": lambda n, rows, limit: (n < rows) | ((n > rows) & (rows < limit)),
         "$total,#,total_oi_usd": lambda n, rows, _: n != rows,
     },
-    # The median: single options in their last hours trade above 1,000 %.
+    # The median is compared, because single options trade above 1,000 % in their last hours.
     "volatility in percent": dict.fromkeys(("median iv", "median atm_iv"), lambda iv: iv > 10),
     "interval that ends first": {"start,end": lambda a, b: a >= b},
     "mover against rank": {
@@ -133,7 +133,7 @@ LIKELY: dict[str, Relations] = {
         "next:depth_bps ask_depth_usd,ask_depth_usd": lambda wider, depth: wider < depth,
         "bid_coin,ask_coin": lambda b, a: (b > a) & (a > 0),
         "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
-        # Above 5 USD only: smaller prices are rounded to few ticks.
+        # Only prices above 5 USD, because smaller ones are rounded to few ticks.
         "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
         "index_price_usd": lambda index: index <= 0,
         "underlying_price": lambda forward: forward <= 0,
@@ -145,7 +145,7 @@ LIKELY: dict[str, Relations] = {
             ("volume_24h_usd,oi_usd", "notional_volume_24h_usd,notional_oi_usd"),
             lambda volume, oi: (oi > 1e4) & (volume > 1e3 * oi),
         ),
-        # Far futures, and venues that close on Saturdays, have few trades
+        # Distant futures, and venues that close on Saturdays, have few trades.
         "sum volume_24h_usd,sum oi_usd": lambda volume, oi: (oi > 1e9) & (volume > 0) & (volume < 1e-5 * oi),
         "sum notional_volume_24h_usd,sum notional_oi_usd": lambda volume, oi: volume > oi,
         **dict.fromkeys(
@@ -282,7 +282,7 @@ def names_against_options(e: CheckedAnswer) -> Iterator[str]:
 
 
 def names_against_expiries(e: CheckedAnswer) -> Iterator[str]:
-    """Yield a breach for the first dated future whose name ends in a date other than its expiry."""
+    """Yield a breach for the first dated future whose name states a different expiry."""
     if "side" in e.columns:
         return
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()

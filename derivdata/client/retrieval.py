@@ -1,8 +1,8 @@
-"""From requests to a table: split windows into requests, check the responses, and join them into one table.
+"""Split windows into requests, check the responses, and join them into one table.
 
 Each fetcher builds its table with `tabulate`, which checks the columns of each response against
-`rules.RULES`. A contradiction or an impossible figure is a `SchemaError`, and the response is removed from
-the cache. An unlikely figure is a `DataNotice`, which is also stored in the provenance.
+`rules.RULES`. A contradiction or an impossible value raises `SchemaError`, and the response is removed from
+the cache. An unlikely value gives a `DataNotice`, which is also stored in the provenance.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from derivdata.tables.schema import Table
 from derivdata.tables.venue_facts import FACTS
 
 By: TypeAlias = Literal["symbol", "coin"]
-"""Whether to request symbols as they are, or all contracts of their coins: ``PEPE`` is also ``1000PEPE``."""
+"""Whether to request the given symbols, or all contracts of their coins (``PEPE`` and ``1000PEPE``)."""
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ def get_windows(
     long as a newer span has a response. A notice of missing data is given only if no span has data.
     """
     if len(spans) == 1:
-        # All queries as one series: without a rate limit several requests then run at a time.
+        # One series of all queries, so that several requests run concurrently without a rate limit.
         bounded = [{**query, "start": spans[0].start, "end": spans[0].end} for query in queries]
         for answer in transport.get_each(endpoint, bounded, into=into, until=spans[0].end, quiet=True):
             for notice in _notify_others(answer):
@@ -441,7 +441,7 @@ def _require_listed(
             continue
         try:
             listed = listed_symbols()
-        except DerivdataError:  # the tier, the recording or the archive does not have the list
+        except DerivdataError:  # the list is not available at this tier, in this recording or in this archive
             return
         if not listed or symbol in listed:
             continue
@@ -495,7 +495,7 @@ def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> li
     if suspects:
         try:
             listed = listed_symbols()
-        except DerivdataError:  # the tier, the recording or the archive does not have the list
+        except DerivdataError:  # the list is not available at this tier, in this recording or in this archive
             return list(symbols)
         for symbol in suspects:
             others = [name for name in _contracts(symbol, listed) if name not in symbols]
@@ -522,7 +522,7 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     if length is None:
         try:
             length = times.asof() - times.instant(window, "window")
-        except ValueError:  # neither a lookback nor a time: the service rejects it
+        except ValueError:  # the service rejects text that is neither a lookback nor a time
             return str(window)
     lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
     sufficient = [name for name in choices if lengths[name] >= length]

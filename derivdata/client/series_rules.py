@@ -1,4 +1,4 @@
-"""Rows of a response by series and time, and rules about patterns that no market makes."""
+"""Rows of a response by series and time, and rules for patterns that do not occur in markets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LEVELS = (
 )  # fmt: skip
 _SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd", "long_usd", "short_usd")
 _RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
-"""Figures that move together on all venues from row to row."""
+"""Columns whose values move together on all venues from row to row."""
 _NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
 _LEAST_OF_SIZE = 12
 _OTHER_SIZE = 100.0
@@ -60,7 +60,7 @@ class SeriesRows:
     """Rows of a column, sorted by series and time."""
 
     order: Array
-    """Place of each row in the response."""
+    """Position of each row in the response."""
     series: Array
     """Number of each row's series, from 0."""
     market: Array
@@ -125,14 +125,14 @@ def impossible_patterns(e: CheckedAnswer) -> Iterator[str]:
 
 
 def other_sizes(e: CheckedAnswer) -> Iterator[str]:
-    """Find totals, candles, symbols and volumes that are of another size from some row on."""
+    """Find totals, candles, symbols and volumes whose size changes permanently at some row."""
     if e.time_us is None or e.size < 2 * _LEAST_OF_SIZE:
         return
     name = "" if e.table is None else e.table.name
     find = _BY_TABLE.get(name)
     if find is not None:
         yield from find(e)
-    elif e.step_us < DAY_US and name != "volume_oi_ratio":  # its volumes are of days
+    elif e.step_us < DAY_US and name != "volume_oi_ratio":  # its volumes are daily
         for column in ("volume_usd", "total_volume_usd"):
             rows = venue_rows(e, column)
             if rows is not None and rows.values.size >= _LEAST_SMOOTH:
@@ -140,7 +140,7 @@ def other_sizes(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
-    """Find orders that come again under another id."""
+    """Find orders that are repeated under another id."""
     names = ["exchange", "symbol", "time", "side", "order_price_usd", "fill_price_usd", "quantity"]
     names = [name for name in names if name in e.columns]
     orders = pd.DataFrame({name: np.asarray(e.columns[name]) for name in names})
@@ -149,7 +149,7 @@ def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
         yield f"{again} of {len(orders)} orders are the same as another one, except for their id"
     if not {"fill_price_usd", "order_price_usd", "symbol", "exchange"} <= {*orders}:
         return
-    # Cheap coins have few prices, and many orders meet one large order in a crash
+    # Cheap coins have few distinct prices, and in a crash one large order fills many others.
     orders = orders[orders["symbol"].isin([*LEAST_PRICES])]
     for (exchange, symbol), own in orders.groupby(["exchange", "symbol"], observed=True):
         usual = own["fill_price_usd"].mode()
@@ -190,7 +190,7 @@ def _candles(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _reverse_candles(e: CheckedAnswer, close: Array, order: Array) -> Iterator[str]:
-    """Find candles that continue the one after them: open and close are exchanged."""
+    """Find candles with exchanged open and close, which continue the next candle, not the previous one."""
     opens = e.numbers("open") if "open" in e.columns else None
     if opens is not None and e.size >= 2 * _LEAST_OF_SIZE:
         opened, closed = opens[order], close[order]
@@ -219,7 +219,7 @@ def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _unranked_symbols(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
-    """Find a symbol of a ranked list that is far smaller than the next one."""
+    """Find a symbol in a ranked list that is far smaller than the next one."""
     listed = e.stated.get("symbols")
     if not isinstance(listed, list):
         return
@@ -227,7 +227,7 @@ def _unranked_symbols(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
     ranked = [symbol for symbol in listed if (symbols == symbol).any()]
     values = [rows.values[symbols == symbol] for symbol in ranked]
     for place, (own, following) in enumerate(pairwise(values)):
-        # A new market may be small until the last row, by which it is ranked
+        # The rank is that of the last row, so a new market may be small before.
         largest, least = float(np.nanmax(own)), float(np.nanmin(following))
         if largest * _RANKED < least:
             yield (
@@ -281,7 +281,7 @@ _BY_TABLE: dict[str, Callable[[CheckedAnswer], Iterator[str]]] = {
 
 
 def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find patterns that one series alone shows."""
+    """Find patterns within a single series."""
     for first, second in repeated_blocks(rows.series, rows.values)[:1]:
         yield (
             f"{name} of {described(e, rows.order[first])} has the values of "
@@ -315,7 +315,7 @@ def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
 def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series that do not follow the other venues of their market."""
     if name != _RATE:  # a venue may publish one rate for all hours of an interval
-        # A price of BTC or ETH, and a volume of hours, change at each hour
+        # Prices of BTC or ETH, and hourly volumes, change every hour.
         is_large = name in _PRICES and {*e.words.get("symbol", ("",))} <= LEAST_PRICES.keys()
         has_peers = e.step_us < HOUR_US or not (is_large or name in _SUMS)
         for run in repeated_steps(rows.series, rows.market, rows.values, has_peers=has_peers)[:1]:

@@ -31,7 +31,7 @@ _LEAST_OF_VENUE = 30
 _LEAST_OF_SHIFT = 50
 _SHIFTED = 0.35
 _NOT_SHIFTED = 0.4
-"""Share of the correlation with the shifted rows that the rows as they are have."""
+"""Maximum ratio of the correlation of unshifted rows to that of shifted rows."""
 _PRICED = ("options_snapshot", "options_trades")
 _YEAR_US = 365 * 24 * HOUR_US
 _LEAST_US = 12 * HOUR_US
@@ -42,14 +42,15 @@ basis, which at 20 % a year and 50 % of volatility moves a volatility by a quart
 _NEAR_MONEY = 1.0
 """Standard deviations from the forward within which options have enough vega."""
 _NEAREST = 12
-"""Options of an expiry that are compared also if a wrong volatility makes their strikes far."""
+"""Number of nearest options per expiry that are always compared, even if a wrong volatility makes them appear
+far."""
 _DELTA_APART = 0.12
 _OTHER_GREEK = 3.0
 _WRONG_GREEKS = 0.25
 _BLACK_VENUES = {"binance", "bybit", "deribit", "derive"}
 """Venues with greeks of Black (1976), in USD: docs/conventions.md."""
 _IV_APART = 0.25
-"""Share of the implied volatility by which the mark price may imply another one at the median option."""
+"""Maximum relative difference of the volatilities from mark price and quote, at the median option."""
 
 
 _KINDS = {
@@ -77,7 +78,7 @@ _OWN_KINDS = (
     "volume_24h_change_pct",
 )  # fmt: skip
 _MAY_BE_ONE = ("price", "strike", "premium", "rate", "volatility", "fees")
-"""Kinds that may have one value for many symbols or venues: cheap coins have few digits."""
+"""Kinds whose values may be equal for many symbols or venues, because cheap coins have few digits."""
 _LEAST_EQUAL = 8
 _EQUAL_SHARE = 0.95
 _LEAST_DISTINCT = 5
@@ -88,7 +89,7 @@ _COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_coun
 _MOST_OF_FEES = 0.1
 _LEAST_FAR = 3
 _OTHER_SUM = 3.0
-"""Factor between a summary and the sum of its rows, whose first and last bucket may exceed its window."""
+"""Maximum ratio of a summary to the sum of its rows, whose first and last bucket may exceed the window."""
 _SUMMARIES = {
     "volume": ("volume", "volume_usd"),
     "total_fees": ("total_fees", "fees_usd"),
@@ -194,7 +195,7 @@ def _lists(e: CheckedAnswer) -> Iterator[str]:
         for column in ("trades", "trade_count"):
             trades = e.numbers(column) if column in e.columns else None
             without = np.zeros(0) if trades is None else (volumes > 0.0) & (trades == 0.0)
-            # Figures of one response may be of different minutes, in which a market has its first trades
+            # Values of one response may differ by minutes, within which a market may have its first trade.
             if without.sum() >= max(_LEAST_FAR, 0.5 * (volumes > 0.0).sum()):
                 row = int(np.argmax(without))
                 yield f"{column} is 0 and {name} {volumes[row]:g} in {int(without.sum())} rows"
@@ -224,7 +225,7 @@ def _summaries(e: CheckedAnswer) -> Iterator[str]:
                 if listed == "summary" or own.size < _LEAST_FAR:
                     continue
                 total = float(np.sum(own))
-                # A list by symbol or venue may have the largest ones only
+                # A list by symbol or venue may contain only the largest ones.
                 is_short = listed == "timeseries" and total < stated[0] / _OTHER_SUM
                 if is_short or total > stated[0] * _OTHER_SUM:
                     yield (
@@ -291,7 +292,7 @@ def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, gr
 
 
 def _tiny_symbols(e: CheckedAnswer, name: str, rates: Array) -> Iterator[str]:
-    """Find a symbol whose rates are a fraction on all of its venues."""
+    """Find a symbol whose rates are too small on all venues, as in another unit."""
     if "symbol" not in e.columns:
         return
     symbols, codes = np.unique(np.asarray(e.columns["symbol"]), return_inverse=True)
@@ -309,7 +310,7 @@ def _tiny_symbols(e: CheckedAnswer, name: str, rates: Array) -> Iterator[str]:
 
 
 def _shifted_symbols(e: CheckedAnswer, name: str, rates: Array, codes: Array) -> Iterator[str]:
-    """Find a venue whose rates are those of the next symbol, by the median of the other venues."""
+    """Find a venue whose rates belong to the next symbol, compared with the median of other venues."""
     symbols, column = np.unique(np.asarray(e.columns["symbol"]), return_inverse=True)
     count = int(codes.max()) + 1
     if count <= _FEW_VENUES or symbols.size < _LEAST_OF_SHIFT:
@@ -352,10 +353,10 @@ def _known_intervals(e: CheckedAnswer) -> Iterator[str]:
 
 
 def has_interest(e: CheckedAnswer) -> Array:
-    """Return a mask of the rows of venues whose formula has an interest.
+    """Return a mask of rows of venues whose formula has an interest rate.
 
-    All rates of others may be small on quiet days. Deribit's ``funding_8h`` of 2.55e-06 and 2.14e-06 are in
-    bodies of 2022-06-02 and 2024-07-13 (tests of crypto-msg-parser), and 2.6e-06 in ccxt 4.5.90.
+    On other venues, all rates may be small on quiet days. Deribit's ``funding_8h`` of 2.55e-06 and 2.14e-06
+    are in bodies of 2022-06-02 and 2024-07-13 (tests of crypto-msg-parser), and 2.6e-06 in ccxt 4.5.90.
     """
     if "exchange" not in e.columns:
         return np.ones(e.size, dtype=bool)
@@ -377,7 +378,7 @@ def interest_text(name: str, where: str, factor: float) -> str:
 
 
 def unlike_black(e: CheckedAnswer) -> Iterator[str]:
-    """Find expiries whose volatilities, deltas and marks are not those of one model.
+    """Find expiries whose volatilities, deltas and marks contradict each other under Black (1976).
 
     Venues use forwards, rates and times of their own, so only large differences of the median option count.
     """
@@ -387,7 +388,7 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
     iv, strike, forward = (e.numbers(name) for name in ("iv", "strike", "underlying_price"))
     if expiry is None or iv is None or strike is None or forward is None:
         return
-    # 1. Options near the money, with enough time.
+    # 1. Select options near the money with enough time to expiry.
     years = (expiry - e.time_us) / _YEAR_US
     with np.errstate(invalid="ignore", divide="ignore"):
         deviation = iv * np.sqrt(years)
@@ -398,7 +399,7 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
             is_near &= years <= _LONGEST_ON_INDEX
         upper = -moneyness / deviation + 0.5 * deviation
     is_call = np.asarray(e.columns["side"] == "call")
-    # 2. Deltas, N(d1) for calls, of some venues less the value in coins (premium-adjusted).
+    # 2. Compare deltas: N(d1) for calls, on some venues minus the value in coins (premium-adjusted).
     sign = np.where(is_call, 1.0, -1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = sign * (forward * _normal(sign * upper) - strike * _normal(sign * (upper - deviation)))
@@ -407,10 +408,10 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
         apart = delta - sign * _normal(sign * upper)
         apart = np.minimum(np.abs(apart), np.abs(apart + value / forward))
         yield from _apart(e, expiry, is_near, apart, _DELTA_APART, "delta", "the volatility")
-    # 3. Other greeks of venues that state them in one unit.
+    # 3. Compare other greeks, of venues with known units.
     if {*e.words.get("exchange", ())} <= _BLACK_VENUES:
         yield from _other_greeks(e, is_near, forward, upper, years)
-    # 4. Marks: the error of the value over the vega is the error of the volatility.
+    # 4. Compare marks: the error of the value divided by vega is the error of the volatility.
     mark = _marks(e, forward)
     if mark is None:
         return

@@ -39,7 +39,7 @@ _OTHER_WORDS = {
     "seed": ("rng",),
     "n": ("top", "limit"),
 }
-"""Other libraries' words, whose names here are spelt too differently for a suggestion by spelling."""
+"""Terms of other libraries, mapped to arguments whose spelling is too different for a suggestion."""
 
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:/{1,2}", re.IGNORECASE)

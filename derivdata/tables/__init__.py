@@ -1,4 +1,4 @@
-"""Every column and every table, as data, with facts about venues; and arrays made from tables."""
+"""Declarations of all columns and tables, facts about venues, and conversion of tables to arrays."""
 
 from derivdata.tables.chains import snapshots, surface
 from derivdata.tables.contracts import VENUES, base, contract, expiry

@@ -1,7 +1,7 @@
 """Chains of options: one snapshot per chain, and the conversion to a labelled surface.
 
 Venues and vendors stamp the rows of one chain milliseconds to minutes apart. Only this module decides which
-rows are one chain. Readers of venues, imports, archives and analyses call it.
+rows form a chain; venue readers, imports, archives and analyses call it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from derivdata.tables.frames import require_columns, require_instants
 HOLD = pd.Timedelta(1, "h")
 """Maximum age of a row relative to the newest row of its chain. A service uses a chain for as long."""
 
-_LINK = pd.Timedelta(30, "s")  # pages and tickers of one request are closer together than this
-_ABSENT = 0.1  # share of live instruments of the snapshot before that may be missing without a notice
-_MOST_ABSENT = 4  # live instruments that may be missing from any snapshot: few options have no quote at times
+_LINK = pd.Timedelta(30, "s")  # maximum distance between pages and tickers of one request
+# Maximum share of the previous snapshot's live instruments that may be missing without a notice.
+_ABSENT = 0.1
+# Maximum number of live instruments that may be missing, because some options temporarily lack quotes.
+_MOST_ABSENT = 4
 _SERIES = ("symbol", "exchange")
 _PLACE = ("expiry", "strike", "side")
 
@@ -154,7 +156,7 @@ class _Grouping:
         self._rows = rows
         self._unit = unit
         self._instrument = instrument
-        # Each pair of unit and instrument once, by unit.
+        # Distinct pairs of unit and instrument, sorted by unit.
         order = np.lexsort((instrument, unit))
         pairs = np.stack([unit[order], instrument[order]])
         first = np.append(True, (np.diff(pairs) != 0).any(axis=0))
@@ -162,7 +164,10 @@ class _Grouping:
         self._edges = np.searchsorted(self._pair_unit, np.arange(len(unit_time) + 1))
 
     def snapshots(self, near: npt.NDArray[np.bool_]) -> _Codes:
-        """Return the number of each unit's snapshot; `near` units may share that of the unit before."""
+        """Return the number of each unit's snapshot.
+
+        Units marked `near` may share the snapshot of the previous unit.
+        """
         sizes = np.diff(self._edges)
         is_repeat = 2 * self._repeated() >= np.maximum(sizes[1:], sizes[:-1])
         starts = np.append(True, ~near | is_repeat)
@@ -183,16 +188,16 @@ class _Grouping:
     def lacking(self, snapshot: _Codes) -> str:
         """Return a notice if snapshots lack live instruments of the snapshot shortly before, else no text.
 
-        `snapshot` has the number of each unit's snapshot. A poll that failed in part looks like this.
+        `snapshot` has the number of each unit's snapshot. A partly failed poll gives such snapshots.
         """
         time = np.zeros(snapshot[-1] + 1, dtype=np.int64)
         chain = np.zeros_like(time)
-        time[snapshot] = self._time  # of the last unit of each snapshot
+        time[snapshot] = self._time  # the last assignment counts, which is the last unit of each snapshot
         chain[snapshot] = self._chain
         follows = np.append(False, (np.diff(chain) == 0) & (np.diff(time) < self._hold))
         if not follows.any():
             return ""
-        # Each pair of instrument and snapshot once, by instrument.
+        # Distinct pairs of instrument and snapshot, sorted by instrument.
         size = len(time)
         pairs = np.unique(self._pair_instrument * size + snapshot[self._pair_unit])
         instrument, number = np.divmod(pairs, size)
@@ -222,7 +227,7 @@ class _Grouping:
 
     @staticmethod
     def _runs(near: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-        """Return first and end of each run of units that are near the unit before."""
+        """Return start and end of each run of units that are near the previous unit."""
         firsts = np.flatnonzero(~near)
         return list(zip(firsts.tolist(), [*firsts[1:].tolist(), len(near)], strict=True))
 
@@ -253,7 +258,7 @@ class _Grouping:
         return starts
 
     def _bursts(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Split closely spaced units where half of all their instruments are quoted again."""
+        """Split closely spaced units at the points where half of their instruments are quoted again."""
         instruments = len(self._quoted(first, last))
         cuts = [first]
         quoted: set[int] = set()
@@ -535,7 +540,7 @@ def _variable(dims: Sequence[str], values: Any, name: str = "") -> xr.Variable:
     """Wrap an array in a variable, with the unit of the column `name` if one is given."""
     import xarray as xr
 
-    # `fastpath`: otherwise xarray passes every array through pandas to see whether it needs a conversion.
+    # `fastpath`, because otherwise xarray passes every array through pandas to test for a conversion.
     attrs = {"units": COLUMNS[name].unit} if name else None
     return xr.Variable(dims, np.asarray(values), attrs, fastpath=True)
 

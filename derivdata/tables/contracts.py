@@ -31,7 +31,7 @@ are read by the adapters of their venues and come after these.
 """
 
 _OPTION_COINS = {"okx": {"BTC": 0.01, "ETH": 0.1}}
-"""Coins per option where it is not one: OKX' ``ctVal × ctMult``, BTC's recorded in 2024-12."""
+"""Coins per option, where not one: OKX's ``ctVal × ctMult``, recorded for BTC in 2024-12."""
 
 _SEPARATORS = re.compile(r"[-_/:\s]+")
 _TRADINGVIEW = re.compile(r"\.(P|PERP)$")

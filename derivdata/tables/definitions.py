@@ -25,11 +25,11 @@ _MOST_COINS = 1e17
 _price = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_PRICE_USD)
 _usd = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_USD)
 _coins = partial(Column, Kind.NUMBER, least=0.0, most=_MOST_COINS)
-_share = partial(Column, Kind.NUMBER, least=0.0, most=1.02)  # shares are rounded, each a little up
+_share = partial(Column, Kind.NUMBER, least=0.0, most=1.02)  # shares may be rounded up
 _iv = partial(Column, Kind.NUMBER, "1/√year", least=0.0, most=30.0)
 MOST_PAID = 0.3
 """The largest payment, as a fraction of notional."""
-# As that payment in an hour, the shortest interval.
+# The same payment at the shortest interval, one hour.
 _MOST_RATE_BPS = MOST_PAID * 8 * 1e4
 _rate = partial(Column, Kind.NUMBER, "bps/8h", least=-_MOST_RATE_BPS, most=_MOST_RATE_BPS)
 
@@ -316,7 +316,7 @@ define(
     rest="volume_usd trade_count fees_usd",
     doc="Orders that one builder routed in the 15 minutes that start at `time`.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "catalog",
     key="table exchange",
     rest="first last step_hours row_count",
@@ -324,7 +324,7 @@ define(  # only the local service has it
     changed={"exchange": {"doc": "Venue's slug; 'unstated' if the table has no venues."}},
     doc="Contents of the connected source, one row per table and venue.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "delivery_prices",
     key="symbol exchange contract time",
     rest="price_usd",
@@ -386,7 +386,7 @@ define(
     optional="rate_native payment_count interval_source",
     doc="Funding payments, one row per settlement; it pays rate_native × 10,000 bps of notional.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "futures_history",
     key="symbol exchange time instrument_name",
     rest="expiry price_usd index_price_usd oi_usd volume_24h_usd resolution",
@@ -436,7 +436,7 @@ define(
     rest="open_interest oi_usd",
     doc="Open interest of one HIP-4 outcome at the end of the day before `time`.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "instruments",
     key="exchange instrument_name time",
     rest="symbol quote contract_size multiplier is_inverse is_perpetual is_active strike expiry listed "
@@ -657,7 +657,7 @@ define(
     wire={"time": "timestamp"},
     doc="Hourly options open interest and volume by venue and symbol.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "options_trades",
     key="symbol exchange time instrument_name trade_id",
     rest="expiry strike side taker_side execution size price_coin price_usd iv index_price_usd "
@@ -689,7 +689,7 @@ define(
     optional="resolution",
     doc="Bid and ask value near the mid price over time, one row per distance.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "positioning_history",
     key="symbol exchange time kind",
     rest="long_share short_share long_short_ratio resolution",
@@ -705,7 +705,7 @@ define(  # only the local service has it
     },
     doc="Long and short accounts and positions of every venue over time; definitions differ between venues.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "prices_history",
     key="symbol exchange time kind",
     rest="price_usd resolution",
@@ -717,7 +717,7 @@ define(  # only the local service has it
     },
     doc="Mark, index and last price of every venue over time.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "prices_spot",
     key="symbol exchange time quote",
     rest="price resolution",
@@ -732,7 +732,7 @@ define(
     optional="name short_name mic timezone is_tradable_now next_session_start",
     doc="Sessions and holidays of the exchanges of real-world assets, one row per interval.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "volatility_index_published",
     key="symbol exchange time",
     rest="index_pct resolution",
@@ -762,7 +762,7 @@ define(
     wire={"time": "timestamp", "volume_oi_ratio": "ratio", "volume_usd": "volume", "oi_usd": "open_interest"},
     doc="Volume over open interest of every venue, over time.",
 )
-define(  # only the local service has it
+define(  # only in the local service
     "volume_taker",
     key="symbol exchange time",
     rest="buy_usd sell_usd resolution",

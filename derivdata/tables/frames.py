@@ -24,7 +24,8 @@ from derivdata.units import VOLATILITY_SPELLINGS
 
 _TIMES = ("time", "start", "end", "expiry")
 _NAMES = ("symbol", "exchange", "side", "instrument_name")
-_LARGEST_MEDIAN_IV = 15.0  # in their last hours options trade at up to 1,500 %; 15 (percent) is rare
+# Options trade at up to 1,500 % in their last hours, while a median of 15 % is rare.
+_LARGEST_MEDIAN_IV = 15.0
 
 
 def require_columns(
@@ -200,7 +201,7 @@ def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[s
 
 
 _LATE_VENUES = np.timedelta64(90, "D")
-"""How long after a renaming venues may still use the old ticker."""
+"""Time after a renaming during which venues may still use the old ticker."""
 
 
 class RenamedTicker(NamedTuple):

@@ -46,14 +46,15 @@ CONFIRMING_GAPS = 3
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
 
-_ROUNDING = 1 / 60  # hours: payments that are not stamped at a whole hour
-_NO_FIT = 100.0  # missing payments that count as an impossible interval
-_EARLY_CHANGE = 1.5  # missing payments as unlikely as a first payment before a whole new interval
+_ROUNDING = 1 / 60  # tolerance in hours for timestamps off the whole hour
+_NO_FIT = 100.0  # cost of an impossible interval, in missing payments
+_EARLY_CHANGE = 1.5  # cost of a first payment before a full new interval, in missing payments
 
 LATEST_SUM_HOURS = 1.0
-"""How late the sum of the payments after a halt may be: it has the whole hour after the last of them."""
-_LATE = 1.5  # intervals: a later payment is not a late one
-_OVERLAP = 0.75  # of an interval: a payment may come some minutes late, and the next one in time
+"""Maximum delay of the combined payment after a halt [h]; it is stamped at the whole hour after the last
+one."""
+_LATE = 1.5  # maximum gap of a late payment, in intervals
+_OVERLAP = 0.75  # minimum gap after a late payment as a fraction of the interval
 
 _Array = NDArray[Any]
 
@@ -67,7 +68,7 @@ class AssignedIntervals(NamedTuple):
 
 
 def is_valid(hours: _Array) -> NDArray[np.bool_]:
-    """Return where hours are an interval that venues use."""
+    """Return a mask of hours that are a valid interval."""
     return np.isin(hours, VALID_HOURS)
 
 
@@ -205,7 +206,7 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
     before = np.append(np.nan, stated[:-1])
     is_change = (stated != before) & (gaps > stated / 2 - _ROUNDING)
     is_early = (gaps < _OVERLAP * stated) & ~is_change
-    # A single payment between two others makes two of them early.
+    # A single extra payment makes two payments early, so they do not count.
     is_early &= confirmed_runs(np.append(False, is_early[1:] & is_early[:-1] & ~starts[1:]))
     return Contradiction(is_other | is_early, gaps, np.where(is_other, gaps, stated))
 
@@ -308,7 +309,7 @@ def _is_late_or_next(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_
 
 
 def _follows_late_sum(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
-    """Return which payments are in time after the sum of a halt, which is up to an hour late."""
+    """Return a mask of punctual payments after the combined payment of a halt, which may be an hour late."""
     before = np.append(np.nan, gaps[:-1])
     is_in_time = ~_is_multiple(before, step) & _is_multiple(before + gaps, step)
     return np.asarray(is_in_time & (gaps >= step - LATEST_SUM_HOURS) & (gaps >= step / 2))
@@ -333,7 +334,7 @@ def _missing_at_change(gap: float, before: float, after: float) -> float:
 
 
 SOURCES = ("row", "list", "spacing")
-"""Statements that an interval may rest on: the payment's own row, the venue's list, the series' spacing."""
+"""Sources of an interval: the payment's own row, the venue's list, the spacing of the series."""
 
 _SAME_RATE = 5.1e-9  # venues round rates to 8 decimals
 _SAME_SHARE = 1e-6
@@ -377,7 +378,7 @@ def merge_payments(
 ) -> Payments:
     """Return one row per payment.
 
-    Stamps within 60 s of a whole hour become that hour. A payment that is there twice is one row. Several
+    Stamps within 60 s of a whole hour become that hour. A payment that occurs twice becomes one row. Several
     payments shortly after each other that make up for a halt become one row at the next whole hour, with
     their sum and count; a payment of that hour is part of it.
 

@@ -1,4 +1,4 @@
-"""Columns and tables: kinds of values, units and keys. All frames are built and checked here.
+"""Columns and tables: types, units and keys. All frames are built and checked here.
 
 Values are cast to the dtype of their column, or raise `SchemaError`. A table has one row per key and declared
 columns. An open table is a payload without a schema.
@@ -414,7 +414,7 @@ class Table:
     def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
         """Return wire-named columns from decoded structs, and `constants` repeated in every row.
 
-        Columns without a field in the struct, or without a value in any row (`msgspec.UNSET`), are left out,
+        Columns without a field in the struct, or without a value in any row (`msgspec.UNSET`), are omitted,
         so that `build` can name them.
         """
         # Batches stay in the processor's cache while all their fields are read.

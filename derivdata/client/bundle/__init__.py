@@ -1,4 +1,4 @@
-"""Bundles, files of recorded responses: a manifest, a list of responses, and each body once by its hash.
+"""Bundles of recorded responses: a manifest, a list of responses, and each distinct body once, by hash.
 
 ::
 
@@ -51,14 +51,14 @@ class BundleManifest(msgspec.Struct, kw_only=True):
     """
 
     format: str
-    version: int  # of the layout
+    version: int  # version of the file layout
     asof: str | None  # the recording's clock, ISO text; None if the time was never read
     source: str
     synthetic: bool
     attribution: str  # required by the API's terms
     about: dict[str, Any] = {}  # notes of the user who recorded, such as the arguments of a report
     answers: int
-    answers_sha256: str  # of the list of entries
+    answers_sha256: str  # SHA-256 of the list of entries
     python: str
     platform: str
     versions: dict[str, str]
@@ -94,7 +94,7 @@ def described(manifest: BundleManifest, entries: Sequence[Entry], answers_sha256
 
 
 def decoded(text: bytes, into: type[T], what: str) -> T:
-    """Decode JSON of a bundle as `into`. Errors name its place in the bundle, `what`."""
+    """Decode JSON of a bundle as `into`. `what` names its place in the bundle, for errors."""
     try:
         value: T = DECODERS[into].decode(text)
         return value
@@ -154,7 +154,7 @@ def response_of(entry: Entry, body: bytes) -> Response:
 
 
 def entry_text(entry: Entry) -> bytes:
-    """Return all text of an entry, also with escapes decoded, to search it for an API key."""
+    """Return the text of an entry, with and without decoded escapes, to search it for an API key."""
     request = str(request_of(entry))
     return msgspec.json.encode(entry) + f"\n{request}\n{unquote(request)}".encode()
 

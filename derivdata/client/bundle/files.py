@@ -73,7 +73,7 @@ def is_journal(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):  # ValueError: an invalid file name
+    except (OSError, ValueError):  # ValueError is raised for an invalid file name
         return False
 
 
@@ -131,7 +131,7 @@ class RecordingJournal:
         line = file.read(_HEAD_BYTES)
         head = _HEAD.match(line)
         if head is None:
-            # The end of the file within a head: the writer was terminated before the fetch returned.
+            # The file ends within a head, because the writer was terminated before the fetch returned.
             if b"\n" not in line and len(line) < _HEAD_BYTES:
                 return size
             raise damage
@@ -170,12 +170,12 @@ _CHILD = ".child.tmp"
 
 
 class Writer:
-    """The file of a recording.
+    """Writer of a recording.
 
     Each response is appended to a journal in one unbuffered write. The cost does not grow with the number of
     responses, and a terminated process loses at most the response of an unfinished fetch. At the end the
-    recording becomes a zip with sorted members: two recordings of the same responses are byte-equal, in
-    whatever order they arrived.
+    recording becomes a zip with sorted members, so two recordings of the same responses are equal to the
+    byte, regardless of their order.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
@@ -188,7 +188,7 @@ class Writer:
         self._versions = versions()
         self._file: int | None = None
         self._end = 0
-        self._failure: OSError | None = None  # of the last response that could not be written
+        self._failure: OSError | None = None  # error of the last response that could not be written
 
     def __len__(self) -> int:
         return sum(map(len, self._answers.values()))
@@ -216,7 +216,7 @@ class Writer:
         self._append([frame("manifest", msgspec.json.encode(self._manifest()))[0]])
 
     def add(self, entry: Entry, body: bytes) -> None:
-        """Append a response; a repetition of its request's last response is only counted."""
+        """Append a response. If it repeats the last response to its request, it is only counted."""
         request = request_of(entry)
         before = self._answers.get(request, [])
         if before and before[-1] == entry:
@@ -228,7 +228,7 @@ class Writer:
         name = body_name(entry.sha256)
         new_bodies = {}
         if name not in self._bodies:
-            packer = zlib.compressobj(6, zlib.DEFLATED, -15)  # negative: no zlib header around the data
+            packer = zlib.compressobj(6, zlib.DEFLATED, -15)  # a negative value omits the zlib header
             packed = packer.compress(body) + packer.flush()
             content, start = frame("body", packed, entry.sha256)
             new_bodies[name] = self._end + start, len(packed)
@@ -267,7 +267,7 @@ class Writer:
                 for name, (start, size) in sorted(self._bodies.items()):
                     journal.seek(start)
                     _add(target, name, zlib.decompress(journal.read(size), -15))
-            self.abandon()  # first, as Windows cannot replace an open file
+            self.abandon()  # close first, because Windows cannot replace an open file
             temporary.replace(self.path)
         except OSError as error:
             if not self._answers:
@@ -326,7 +326,7 @@ class Writer:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             self._failure = error
-            with suppress(OSError):  # half a frame would be read as an interrupted recording
+            with suppress(OSError):  # a partial frame would look like an interrupted recording
                 os.ftruncate(self._file, self._end)
             raise self._unwritable(error) from None
         self._end += len(data)
@@ -440,7 +440,7 @@ class Bundle:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        with suppress(OSError):  # an invalid path: opening it below raises a clearer error
+        with suppress(OSError):  # for an invalid path, opening it below raises a clearer error
             if self.path.exists() and not self.path.is_file():  # opening a pipe would block
                 raise BundleError(f"{path}: must be a bundle file; pass the path of a recording, FILE.ddz")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
@@ -527,7 +527,7 @@ class Bundle:
             raise unusable(self.path, f"{name} cannot be read: {str(date)[:40]!r} is not a time")
 
     def _check_bodies(self) -> None:
-        """Raise on bodies with another hash, and on bodies that would be rejected from a service too."""
+        """Raise for bodies with a different hash, and for bodies that are also rejected from a service."""
         distinct = {(entry.sha256, entry.status == 200): entry for entry in self.entries}
         for entry in distinct.values():
             body = self.body(entry)
@@ -560,7 +560,7 @@ class Bundle:
 
 
 def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """Check the zip directory before anything is unpacked; return its members by name."""
+    """Check the zip directory before unpacking, and return its members by name."""
     unpacked_bytes = sum(info.file_size for info in infos)
     if len(infos) > MEMBERS or unpacked_bytes > TOTAL_BYTES:
         raise unusable(

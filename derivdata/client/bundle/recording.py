@@ -77,7 +77,7 @@ class Recording:
         self._open = False
 
     def _after_fork(self) -> None:
-        """Continue in a forked child with a separate journal: two writers would corrupt one file."""
+        """Continue in a forked child with a separate journal, because two writers would corrupt one file."""
         self._fork_lock = threading.Lock()
         if self._open:
             self._writer = ChildWriter(self._writer)
@@ -291,7 +291,7 @@ class Replay:
         return self.asof
 
     def _respond(self, request: Request) -> Response:
-        """Return the request's next response; after the last one, the last one again."""
+        """Return the next response to the request; after the last one, repeat it."""
         entries = self._recorded.get(request)
         if entries is None:
             raise NotRecorded(str(request), f"not in {self.path}; {_nearest(request, list(self._recorded))}")
@@ -374,7 +374,8 @@ def replay(path: str | Path) -> Replay:
     >>> again.equals(live)
     True
     """
-    opened = Bundle(path)  # before the active replay ends: an unreadable file must not change the state
+    # Open before the active replay ends, so that an unreadable file does not change the state.
+    opened = Bundle(path)
     SESSION.end_active()
     replay = Replay(opened)
     try:

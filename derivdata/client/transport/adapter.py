@@ -1,4 +1,4 @@
-"""Requests with the API key, below the cache, and keyless requests to public APIs: limits, retries, checks.
+"""Send requests, with the API key below the cache or keyless to public APIs: limits, retries, checks.
 
 The caller sets how long to wait; see `derivdata.sources.collect`.
 """
@@ -62,15 +62,15 @@ def repeat(
 
 _CONNECT_SECONDS = 5.0
 _SECONDS = 10.0
-"""Longest wait for a connection, and longest time without a byte."""
+"""Maximum wait for a connection, and maximum time without a byte [s]."""
 
 WHOLE_SECONDS = 120.0
-"""Longest time for a complete response: a venue that sends a byte now and then must not block its polls."""
+"""Maximum time for a complete response [s], so that a slow venue does not block its polls."""
 
 LARGEST = 64 * 2**20
 
 LONGEST_WAIT = 60.0
-"""Longest wait before another try [s]."""
+"""Maximum wait before the next attempt [s]."""
 
 LONGEST_BAN = 3600.0
 """Longest wait for the end of a ban [s], for callers without a deadline."""
@@ -85,13 +85,13 @@ _REGION = re.compile(
     r"|(un|not )available (in|to (users|residents|persons) (in|of)) (the )?(?-i:[A-Z])\w+)",
     re.IGNORECASE,
 )
-"""Words of a response that refuses a country, of venues' rejections and their terms."""
+"""Words in responses that reject a region, from venues' error texts and terms."""
 
 T = TypeVar("T")
 
 
 class Unreachable(NetworkError):
-    """No response: the name, the proxy, the address or the port cannot be reached, or does not respond."""
+    """No response: the host name, proxy, address or port cannot be reached or does not respond."""
 
 
 class KeylessReply(NamedTuple):
@@ -176,7 +176,7 @@ class KeylessSession:
         self._session.close()
 
     def _after_fork(self) -> None:
-        """Open new sockets in a forked child: the parent's would receive the parent's responses."""
+        """Open new sockets in a forked child: the parent's sockets would receive the parent's responses."""
         self._fork_lock = threading.Lock()
         self._session = _new_session(self._headers)
 
@@ -188,7 +188,7 @@ def persist(
     *,
     tries: int,
 ) -> T:
-    """Send until there is a response, and return it; raise the last error after `tries` tries.
+    """Send until there is a response, and return it; raise the last error after `tries` attempts.
 
     `pause` gets an error and the usual wait, which doubles from a second up to a minute. It returns the wait
     before the next try [s], or None to stop.
@@ -225,19 +225,19 @@ code 100410, 2024-09)."""
 
 def stated_wait(reply: KeylessReply) -> float | None:
     """Return the wait in a response's headers or text [s]; None without one."""
-    # 1. Retry-After.
+    # 1. Read Retry-After.
     headers = reply.headers
     wait = retry_after(headers.get("Retry-After"), headers.get("Date"))
     if wait is not None:
         return wait
-    # 2. A remaining time.
+    # 2. Read a remaining time.
     left = headers.get(_LEFT, "")
     if left.isdecimal():
         return int(left) / 1000
     seconds = _seconds_to_reset(headers.get("RateLimit", ""))
     if seconds is not None:
         return seconds
-    # 3. The end of a limit or a ban, in s or ms, by the server's clock.
+    # 3. Read the end of a limit or ban, in s or ms, by the server's clock.
     date = http_date(headers.get("Date"))
     now = (machine_now() if date is None else date).timestamp()
     text = reply.body[:_REJECTION_BYTES].decode(errors="replace")
@@ -252,7 +252,7 @@ def stated_wait(reply: KeylessReply) -> float | None:
 
 
 def _seconds_to_reset(header: str) -> float | None:
-    """Return the time to the reset of the policy with the fewest requests left, the longest of equal ones."""
+    """Return the time until the policy with the fewest remaining requests resets, on ties the longest."""
     policies = []
     for policy in header.split(","):
         reset = _RESET_OF_POLICY.search(policy)
@@ -280,7 +280,7 @@ def refusal(where: str, reply: KeylessReply) -> VenueError:
 
 
 def _unreachable(problem: BaseException, host: str) -> str:
-    """Return why a host sent nothing; empty text if it sent something."""
+    """Return the reason why a host did not respond; empty if it responded."""
     if isinstance(problem, requests.exceptions.ProxyError):
         return f"the proxy between this machine and {host} does not respond, or rejects the connection"
     if isinstance(problem, requests.exceptions.SSLError):
@@ -428,7 +428,10 @@ class Adapter(BaseAdapter):
     def _try(
         self, request: requests.PreparedRequest, options: dict[str, Any], seconds: float
     ) -> requests.Response | FetchError | SchemaError:
-        """Send a request once. Errors are returned, not raised, so that `repeat` can judge them."""
+        """Send a request once.
+
+        Errors are returned, not raised, so that `repeat` can decide about another attempt.
+        """
         path = str(request.path_url)
         deadline = self._timing.monotonic() + seconds
         try:
@@ -482,7 +485,7 @@ def _backoff(tried: int, timing: Timing) -> float:
 def _checked(
     request: requests.PreparedRequest, response: requests.Response
 ) -> requests.Response | SchemaError:
-    """Check a response, drop unused headers, add the body's digest and detach the request with the key."""
+    """Check a response, drop unused headers, add the body's digest, and remove the request with the key."""
     body = response.content
     if response.status_code in (200, 304) and request.method == "GET":
         if response.status_code == 200:

@@ -1,6 +1,6 @@
 """Read a complete response body within a deadline and a size limit, and reject JSON with repeated keys.
 
-Fast decoders silently keep the last value of a repeated key. Only the parser in Python sees all pairs, and on
+Fast decoders silently use the last value of a repeated key. Only the Python parser returns all pairs, but on
 a large body it takes longer than all other work. Three shortcuts avoid it:
 
 - The decoded members of a large object must add up to the length of its text. A repeated key makes it longer.
@@ -59,10 +59,10 @@ def check_keys(text: bytes) -> None:
             if _SERIES in text[:_HEAD_BYTES]:
                 return _check_venues(text)
             return _check_object(text)  # decodes the full text, as `_json` does
-        except msgspec.ValidationError:  # the rows are not grouped by venue
+        except msgspec.ValidationError:  # rows that are not grouped by venue
             return _check_object(text)
         except msgspec.DecodeError:
-            _json.decode(text)  # raises with the position of the first error, as for any other text
+            _json.decode(text)  # raises with the position of the first error
             raise
     _json.decode(text)
     return _parse(text) if is_unclear else _check(text)
@@ -188,7 +188,7 @@ _PLACE = re.compile(r"\(byte (\d+)\)")
 
 
 class BodyTooLarge(Exception):
-    """The body is larger than the cap."""
+    """The body exceeds the size limit."""
 
 
 class TooSlow(Exception):
@@ -299,7 +299,7 @@ def send_whole(
     raw = response.raw
     try:
         body = read_body(raw, deadline=deadline, cap=cap, monotonic=monotonic)
-    finally:  # a connection with unread bytes cannot be reused
+    finally:  # unread bytes prevent reuse of the connection
         if getattr(raw, "length_remaining", None) not in (0, None):
             raw.close()
         raw.release_conn()

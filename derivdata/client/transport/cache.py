@@ -59,7 +59,7 @@ class Checks(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct):
-    """The head of a record: everything but the body; `url` is path and query."""
+    """The head of a record, without the body; `url` is path and query."""
 
     key: str
     url: str
@@ -88,7 +88,8 @@ def dump(head: Head, body: bytes) -> bytes:
 
 def _sealed(head: Head, packed: bytes) -> bytes:
     """Return the bytes of a record from its head and its compressed body."""
-    rest = msgspec.json.encode(head) + b"\n" + packed  # JSON has no bare newline: the first one ends the head
+    # JSON does not contain bare newlines, so the first one ends the head.
+    rest = msgspec.json.encode(head) + b"\n" + packed
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
@@ -114,7 +115,7 @@ def _opened(data: bytes, key: str) -> tuple[Head, bytes] | None:
         return None
     line, _, packed = rest.partition(b"\n")
     head = _head(line)
-    # A copied or renamed file is intact, but its key is another.
+    # A copied or renamed file is intact but has another key.
     if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
         return None
     return head, packed
@@ -163,7 +164,7 @@ class AnswerFiles:
     """The cached responses of one source, each under its cache key."""
 
     def __init__(self, root: Path, scope: str) -> None:
-        self.trouble: str | None = None  # why the last write failed; the reader resets it
+        self.trouble: str | None = None  # reason of the last failed write; the reader resets it
         self._root = root
         self._folder = root / scope
         self._unchecked = EVICT_EVERY_BYTES

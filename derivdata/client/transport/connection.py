@@ -1,4 +1,4 @@
-"""A connection to one source: responses from the cache, else from the network, and the source's clock."""
+"""A connection to one source: responses from cache or network, and the source's clock."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ T = TypeVar("T")
 
 _AT_ONCE = 8
 _CLOCK_SECONDS = 15.0
-"""How long the server's last ``Date`` is used as its clock."""
+"""Time for which the server's last ``Date`` is used as its clock [s]."""
 _MARKS_SECONDS = 2.0
-"""How long the source and the data version last sent by a server count as current."""
+"""Time for which the last source and data version of a server count as current [s]."""
 _LABEL = 200
 _NOT_CACHED = 504
 """Status that requests-cache returns if ``only-if-cached`` finds no record."""
 _CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
 """Headers of a record that only caching needs. They are not passed on."""
 _AHEAD = pd.Timedelta(5, "min")
-"""How far a server's clock may be ahead of this machine's clock. A later ``Date`` is ignored."""
+"""Maximum lead of a server's clock over this machine's clock. A later ``Date`` is ignored."""
 
 
 CHECKING_CODE = (
@@ -141,7 +141,7 @@ class Connection:
     def _begin(
         self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None
     ) -> Callable[[], Response]:
-        """Look in the cache, else start the request. Return a function that waits for the response."""
+        """Look in the cache, otherwise start the request. Return a function that waits for the response."""
         self._follow_local()
         url = f"{self._site.base}{_path_and_query(request)}"
         cached = self._cached(url)
@@ -270,7 +270,8 @@ class Connection:
         if record is None or self._settings.offline or record.head.expires is None:
             return record
         now = self._settings.timing.machine()
-        if record.head.created > now:  # stored while the clock was ahead: it would stay fresh for too long
+        # A record stored while the clock was ahead would stay fresh for too long.
+        if record.head.created > now:
             self._files.forget(record.head.key)
             return None
         if now >= record.head.expires:
@@ -293,7 +294,7 @@ class Connection:
                 return True
             try:
                 self._learn(self._head())
-            except FetchError:  # the request itself raises the error, after its tries
+            except FetchError:  # the request itself raises the error after its attempts
                 return False
         return self._last_marks is not None and self._last_marks[1] == marks
 
@@ -355,7 +356,7 @@ class Connection:
         )
 
     def _patiently(self, path: str, wait: Callable[[float], T]) -> T:
-        """Wait for a result at most until the caller's deadline."""
+        """Wait for a result until the caller's deadline."""
         seconds = self._settings.limits.patience
         try:
             return wait(seconds)
@@ -441,7 +442,7 @@ class Connection:
 
 
 def local_scope(local: LocalSource) -> str:
-    """Return a text that changes whenever a response of a local source could: its data, clock and code."""
+    """Return a text that changes whenever responses of a local source may: its data, clock and code."""
     now = times.iso(local.clock())  # first: the source "venues" fetches new data here, which changes identity
     return f"local {local.store.identity}@{now} {local.code}"
 

@@ -42,7 +42,8 @@ class Response:
 
     request: Request
     status: int
-    headers: Mapping[str, str] = field(repr=False)  # of the response, those in `adapter.KEPT_HEADERS`
+    # Headers of the response that are in `adapter.KEPT_HEADERS`.
+    headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     as_of: pd.Timestamp  # the server's ``Date``; NaT for an error without one
     source: str
@@ -85,8 +86,8 @@ def retry_after(value: str | None, date: str | None) -> float | None:
 def plain_text(text: str, limit: int) -> str:
     """Return a server's text as one printable line of at most `limit` characters.
 
-    Runs of blanks become one. A control character (an escape sequence, a change of direction) is written as
-    its code.
+    Consecutive blanks become one. Control characters (escape sequences, direction marks) are written as
+    codes.
     """
     shown = escape_controls(" ".join(text[: 4 * limit].split()))
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

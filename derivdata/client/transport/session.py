@@ -1,4 +1,4 @@
-"""The process-wide session: where requests go, how they are written, and typed responses.
+"""The process-wide session: destination and format of requests, and typed responses.
 
 `raw` requests any path of the API and returns its JSON.
 """
@@ -52,13 +52,14 @@ class Answer(Generic[T]):
     body: T
     as_of: pd.Timestamp  # the server's ``Date``
     request: Request
-    sha256: str  # of the raw body
+    sha256: str  # SHA-256 of the raw body
     notices: tuple[str, ...]
     source: str
     synthetic: bool
     attribution: str = ""  # required by the API's terms
-    corrections: tuple[str, ...] = ()  # of rows of the source: into the provenance, without a warning
-    age: float = 0.0  # seconds in caches on the way, from its ``Age`` header
+    # Corrections of rows at the source, stored in the provenance without a warning.
+    corrections: tuple[str, ...] = ()
+    age: float = 0.0  # seconds spent in intermediate caches, from the ``Age`` header
     passed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # see `Response.passed`
 
 
@@ -75,8 +76,9 @@ class Session:
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
-        self.responder: Responder | None = None  # a replay: serves requests instead of the connection
-        self.observer: Observer | None = None  # a recording: gets every response
+        # An active replay, which serves requests instead of the connection.
+        self.responder: Responder | None = None
+        self.observer: Observer | None = None  # an active recording, which receives every response
         self.clock: Clock = lambda: self.current().clock()
         self.connector: Callable[[], Connection] | None = None  # `connect`, whose module imports this one
         self.closers: list[Callable[[], None]] = []  # called by `disconnect`, newest first
@@ -90,7 +92,7 @@ class Session:
         return self.connection
 
     def origin(self) -> object | None:
-        """Return what serves the responses: a replay or a connection to a URL; None for a local source."""
+        """Return the active replay or the connection to a URL; None for a local source."""
         if self.responder is not None:
             return self.responder
         connection = self.connection

@@ -37,12 +37,12 @@ class Limits:
 
     connect: float = 5.0
     read: float = 20.0  # between two chunks of a response
-    answer: float = 60.0  # one try, from its start to the last byte
-    budget: float = 120.0  # all tries and the pauses between them, without the wait for the rate limit
+    answer: float = 60.0  # one attempt, from its start to the last byte
+    budget: float = 120.0  # all attempts and pauses, without the wait for the rate limit
     patience: float = 300.0  # total wait of the caller
-    retry_after: float = 30.0  # longest Retry-After that is waited for; a longer one ends the tries
+    retry_after: float = 30.0  # maximum Retry-After; a longer one ends the attempts
     tries: int = 5
-    body_bytes: int = 48 * 2**20  # decompressed
+    body_bytes: int = 48 * 2**20  # maximum size of the decompressed body
 
 
 IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
@@ -87,13 +87,14 @@ class ConnectionSettings:
 
 
 _SHARE = 0.9
-"""Fraction of the allowed rate that is used: at all of it, a sliding window rejects a fifth of the calls."""
+"""Fraction of the allowed rate that is used. At the full rate, a sliding window rejects a fifth of the
+calls."""
 _LOCK_SECONDS = 0.5
 _POLL_SECONDS = 0.005
 _HORIZON_SECONDS = 60.0
 _LATE_SECONDS = 0.03
 _TURNS = 5
-"""Retries for a slot that was missed while the process was descheduled (paused by the system)."""
+"""Maximum number of new slots after the process was descheduled and missed its slot."""
 
 
 def spacing_seconds(endpoint: Endpoint) -> float:
@@ -191,7 +192,7 @@ _CSS = re.compile(rb"\\+(?:0000([0-9a-f]{2})|0{0,3}([0-9a-f]{2})[ \t\n\f\r]?)", 
 """Escape of CSS, which a space may end: ``\\41`` or ``\\000041``."""
 _BYTES = {b"%02x" % code: bytes([code]) for code in range(256)}
 _DEPTH = 3
-"""How many times a text may have been escaped: JSON in a URL in HTML."""
+"""Maximum number of nested escapes, such as JSON in a URL in HTML."""
 
 
 class Spellings:
@@ -303,7 +304,7 @@ class Site:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """Every spelling of the origin, each with its closing slash."""
+        """Return every spelling of the origin with a closing slash."""
         scheme = self.origin.partition(":")[0]
         return (f"{self.origin}/", f"{scheme}://{self.host}/")
 
