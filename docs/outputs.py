@@ -68,6 +68,7 @@ _DARK = {
     "#7f3c8d": "#b57bc6",
     "#542788": "#b39ddb",
     "#b35806": "#e8a04c",
+    "#5f6670": "#a9b3bf",
 }
 """Colours of figures on a dark page, by those on a light page; as in style.css of the report."""
 

@@ -106,5 +106,7 @@ def test_the_title_of_changes_of_share_explains_only_bars_that_are_drawn(sure: b
     figure, ax = plt.subplots()
     positions._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[holdings], ax=ax, source="hand")
     assert ax.get_xlabel() == "change of share in 7 days [percentage points]"
-    assert " ".join(ax.get_title(loc="left").split()) == f"Largest changes of share ({key})"
+    assert " ".join(ax.get_title(loc="left").split()) == (
+        f"Share of open interest: BTC on alpha +1.00, on beta -1.00 points ({key})"
+    )
     plt.close(figure)

@@ -15,6 +15,7 @@ from derivdata.plot import style
 from derivdata.plot.fits import apart
 from derivdata.plot.frames import Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
+from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_columns
 
@@ -29,11 +30,19 @@ _REASONS = {
     "liquidation": (PALETTE[1], "liquidated"),
     "end": (GREY, "open at the end of the data"),
 }
+_MARKS = {"liquidation": " **", "end": " *"}
+"""Marks at bars by reason of exit."""
+_FEW_TRADES = 20
+"""Positions up to this number are bars."""
 _MAX_ROWS = 40
 _LINE = 9.5
 """Height of a line in a bar [points]."""
 _FEW_BARS = 12
 """Bars of turnover up to this number have their costs."""
+_STEP_LABEL = 38.0
+"""Width of the label of a step [points]."""
+_SMALL_TERM = 0.01
+"""Terms of a P&L below this fraction of the largest are one bar."""
 _NAMED = 2
 """Positions that are named at either end."""
 
@@ -59,8 +68,9 @@ def backtest(
         ``"attribution"``: funding and price P&L next to fees and slippage, cumulative [USD], costs downwards.
         ``"positions"``: when each symbol was held on which venues, and its P&L after costs [USD], in total
         and by position; a row per symbol, at most the 40 that were held longest.
-        ``"trades"``: P&L of each position after costs [bps] by days held, coloured by reason of exit, with
-        the names of the two best and the two worst.
+        ``"trades"``: P&L of each position after costs [bps]: up to 20 positions as bars; more by days held,
+        coloured by reason of exit, with the names of the two best and the two worst, in a narrow figure with
+        their symbols.
         ``"turnover"``: notional traded [USD] by day, week or month, so that there are at most 40 bars; up to
         12 bars are labelled with their fees and slippage [USD].
         ``"capacity"``: P&L [USD] by size of a leg, before and after slippage, with the most profitable size;
@@ -100,13 +110,19 @@ def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     apr = float(result["apr"])
     deepest = float(result["max_drawdown"])
     made = f"{gain[-1]:+,.0f} USD after costs, {apr:+.2%} a year"
-    title = f"The rule made {made}; deepest drawdown {deepest:.2%}"
+    title = f"The rule made {made}; deepest drawdown {_percent(deepest)}"
     style.dress(upper, title=title, y=f"gain on {style.number(capital)} [USD]", form="number")
-    lower.fill_between(times, -drawdown, 0.0, color=_LOSS, alpha=0.5, lw=0)
+    lower.fill_between(times, -drawdown, 0.0, color=_LOSS, alpha=0.8, lw=0)
     style.dress(lower, y="drawdown\n[% of peak]", form="percent")
+    lower.locator_params(axis="y", nbins=4)
     style.utc_axis(lower)
     table = {"time": times, "gain_usd": gain, "drawdown": drawdown}
     return finish(upper, table, result, source=source, lowest=lower)
+
+
+def _percent(fraction: float) -> str:
+    """Format a fraction as percent with two digits: ``0.025 %``, ``12 %``."""
+    return f"{100.0 * fraction:.2g} %"
 
 
 def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -170,23 +186,51 @@ def _text_that_fits(row: Any, width: float, lines: int) -> str:
 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
-    ax = style.axes(ax)
     days = table["days"]
     net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
+    title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
+    title += f"; median {net.median():+.1f} bps"
+    if len(table) <= _FEW_TRADES:
+        ax = _trade_bars(table.assign(net_bps=net), title, ax)
+        return finish(ax, table.assign(net_bps=net), result, source=source)
+    ax = style.axes(ax)
     for reason, (color, words) in _REASONS.items():
         of_reason = table["reason"] == reason
         if of_reason.any():
-            look: dict[str, Any] = {"ms": 7, "color": color, "alpha": 0.9, "mec": "none", "label": words}
+            look: dict[str, Any] = {"ms": 7, "color": color, "mec": style.paper(), "label": words}
             ax.plot(days[of_reason], net[of_reason], "o", **look)
     ax.axhline(0, color=GREY, lw=1.0)
     ax.margins(y=0.1)  # space for a name below the lowest position
     _name_extremes(ax, table, days, net)
-    title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
-    title += f"; median {net.median():+.1f} bps"
     style.dress(ax, title=title, x="time held [days]", y="net of costs [bps of one leg]")
     ax.set_xlim(left=0)
     style.legend(ax, "above")
     return finish(ax, table.assign(net_bps=net), result, source=source)
+
+
+def _trade_bars(table: pd.DataFrame, title: str, ax: Axes | None) -> Axes:
+    """Draw a bar for each position, the most profitable first, with its time held and reason of exit."""
+    rows = table.sort_values("net_bps", ascending=False, kind="stable")
+    names = [f"{row.symbol} {row.long} / {row.short}, {row.days:.3g} d" for row in rows.itertuples()]
+    ax, place = style.rows(ax, names, 0.3)
+    value = rows["net_bps"].to_numpy()
+    color = np.where(value > 0.0, _GAIN, _LOSS)
+    style.bars(ax, place, value, 0.62, horizontal=True, color=color)
+    reach = float(np.abs(value).max()) or 1.0
+    for row, (net, reason) in enumerate(zip(value, rows["reason"], strict=True)):
+        words = f"{net:+.1f}{_MARKS.get(reason, '')}"
+        side = "left" if net >= 0.0 else "right"
+        ax.text(net + np.copysign(0.02 * reach, net), row, words, va="center", ha=side, fontsize=8)
+    ax.axvline(0, color=GREY, lw=1.0)
+    span = float(np.ptp(np.r_[0.0, value]))
+    ax.set_xlim(min(0.0, value.min()) - 0.2 * span, max(0.0, value.max()) + 0.2 * span)
+    style.dress(ax, title=title, x="net of costs [bps of one leg]", grid="x")
+    key = "long / short venue, time held"
+    for reason, mark in _MARKS.items():
+        if (rows["reason"] == reason).any():
+            key += f"; {mark.strip()}: {_REASONS[reason][1]}"
+    style.note(ax, key)
+    return ax
 
 
 def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Series) -> None:
@@ -200,6 +244,8 @@ def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Serie
     for place in net[named].sort_values(kind="stable").index:
         row = table.loc[place]
         name = f"{row['symbol']} {row['long']} / {row['short']}"
+        if style.is_narrow(ax):
+            name = str(row["symbol"])
         # 1. Left of late positions, and of those with another position where the name would be.
         length = 4.4 * len(name) / (0.8 * style.cell_width(ax)) * days.max()
         is_covered = days.between(days[place], days[place] + length, inclusive="right")
@@ -257,7 +303,7 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     width = pd.Timedelta(step_days * 0.85, "D")
     style.bars(ax, sums.index, sums, width, centred=False, color=PALETTE[0])
     ax.axhline(0, color=GREY, lw=0.8)
-    ax.set_xlim(sums.index[0], max(traded.index[-1], sums.index[-1] + width))
+    ax.set_xlim(sums.index[0] - 0.3 * width, sums.index[-1] + 1.3 * width)
     if len(sums) <= _FEW_BARS:
         for start, value in sums[sums > 0.0].items():
             look: dict[str, Any] = {"ha": "center", "fontsize": 8, "textcoords": "offset points"}
@@ -273,8 +319,19 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     if len(sums) <= _FEW_BARS:
         style.note(ax, f"number at a bar: costs of the {words} [USD]")
     style.utc_axis(ax)
+    if len(sums) <= _FEW_BARS:
+        _step_ticks(ax, sums.index, width, words)
     table = {"time": sums.index, "traded_usd": sums.to_numpy(), "costs_usd": costs_by_step.to_numpy()}
     return finish(ax, table, result, source=source)
+
+
+def _step_ticks(ax: Axes, starts: pd.DatetimeIndex, width: pd.Timedelta, words: str) -> None:
+    """Put a tick below the middle of each bar, with the day on which its step begins."""
+    every = 1 + int(len(starts) * _STEP_LABEL // (0.8 * style.cell_width(ax)))
+    shown = starts[::every]
+    ax.set_xticks(shown + width / 2, [f"{start.day} {start:%b}" for start in shown])
+    label = "day" if words == "day" else f"first day of the {words}"
+    ax.set_xlabel(f"{label}, {starts[0]:%Y} [UTC]", loc="center")
 
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -287,7 +344,7 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     upper, lower = style.strips(ax, 2.0, 1.0)
     gross = net + result["slippage_usd"].to_numpy()
     net_bps = 1e4 * net / sizes
-    upper.plot(sizes, gross, "--", color=GREY, lw=1.2, label="before slippage")
+    upper.plot(sizes, gross, "--", color=PALETTE[2], lw=1.6, label="before slippage")
     upper.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
     lower.plot(sizes, net_bps, "o-", color=PALETTE[0], lw=1.6, ms=4)
     partly = (filled > 0.0) & (filled < 1.0)
@@ -295,14 +352,17 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         words = "books fill a part of the trades"
         upper.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
     best = float(result["capacity_usd"])
-    title = "At no size do the trades earn more than they cost"
+    title = "The trades lose at every size"
+    if net_bps[np.isfinite(net_bps)].size:
+        title += f": {np.nanmax(net_bps):+.3g} bps of a leg at best, {np.nanmin(net_bps):+.3g} at worst"
     if np.isfinite(best):
         upper.axvline(best, color=PALETTE[2], lw=1.2, ls=":", label="earns most")
         most = f"{style.number(float(np.nanmax(net)))} USD"
         title = f"Legs of {style.number(best)} USD earn most: {most}"
         if best == sizes[np.isfinite(net)].max():
             title = f"Legs of {style.number(best)} USD, the largest that is filled, earn most: {most}"
-    for strip, label in ((upper, "P&L, whole backtest\n[USD]"), (lower, "net [bps of\na leg's notional]")):
+    _root_axis(upper)
+    for strip, label in ((upper, "P&L [USD],\n√ scale"), (lower, "net [bps of\na leg's notional]")):
         strip.axhline(0, color=GREY, lw=1.0)
         style.dress(strip, y=label, form="number")
     style.dress(upper, title=title)
@@ -316,6 +376,19 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     return finish(upper, table, result, source=source, lowest=lower)
 
 
+def _root_axis(ax: Axes) -> None:
+    """Use a signed square-root scale, on which the P&L of small and of large sizes can be read."""
+    functions = (lambda value: np.sign(value) * np.sqrt(np.abs(value)), lambda root: np.sign(root) * root**2)
+    low, high = ax.get_ylim()
+    ax.set_yscale("function", functions=functions)
+    size = max(abs(low), abs(high))
+    power = 10.0 ** np.floor(np.log10(size))
+    steps = [step * power for step in (0.1, 0.5, 1.0, 2.0, 5.0) if step * power <= size]
+    ticks = [0.0, *(-step for step in steps if -step >= low), *(step for step in steps if step <= high)]
+    ax.set_yticks(sorted(ticks))
+    ax.minorticks_off()
+
+
 def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     require_columns(result, "result", ("sharpe", "deflated_sharpe"), others=("rule",))
     rows = result[result["sharpe"].notna()].sort_values("sharpe", ascending=False, kind="stable")
@@ -326,9 +399,17 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     ax, place = style.rows(ax, list(shown["rule"]), 0.26)
     ax.barh(place, shown["sharpe"], height=0.62, color=[PALETTE[0], *[GREY] * (len(shown) - 1)])
     ax.axvline(0, color=GREY, lw=1.0)
-    chance = f"deflated for {len(rows)} trials: {best['deflated_sharpe']:.0%} likely above 0"
-    title = f"Best Sharpe ratio {best['sharpe']:.2f}, {chance}"
+    reach = float(shown["sharpe"].abs().max()) or 1.0
+    for row, value in enumerate(shown["sharpe"]):
+        side = "left" if value >= 0.0 else "right"
+        where = value + np.copysign(0.015 * reach, value)
+        ax.text(where, row, f"{value:.2f}", va="center", ha=side, fontsize=8)
+    low, high = ax.get_xlim()
+    ax.set_xlim(low - 0.25 * reach * (low < 0.0), high + 0.12 * reach)
+    chance = f"{style.share(best['deflated_sharpe'])} likely to be more than chance"
+    title = f"The best of {len(rows)} rules has a Sharpe ratio of {best['sharpe']:.2f}, {chance}"
     style.dress(ax, title=title, x="Sharpe ratio of daily returns [annualised]", grid="x")
+    style.note(ax, "likelihood: deflated Sharpe ratio, which corrects for the number of rules tried")
     return finish(ax, rows, result, source=source)
 
 
@@ -354,6 +435,17 @@ _DRAW: dict[str, Callable[[Any, Any, Axes | None], Axes]] = {
 }
 
 
+def _large_terms(names: list[str], steps: Array) -> tuple[list[str], Array]:
+    """Replace terms too small to be seen by their sum, before the residual, which stays."""
+    is_small = np.abs(steps) < _SMALL_TERM * np.abs(steps).max()
+    is_small[-1] = False
+    if is_small.sum() < 2:
+        return names, steps
+    kept = [name for name, small in zip(names, is_small, strict=True) if not small]
+    others = f"{int(is_small.sum())} others"
+    return [*kept[:-1], others, kept[-1]], np.r_[steps[~is_small][:-1], steps[is_small].sum(), steps[-1]]
+
+
 @figure_function
 def pnl_attribution(
     attribution: xr.Dataset,
@@ -377,7 +469,8 @@ def pnl_attribution(
     Returns
     -------
     Axes
-        A bar per term that starts at the end of the previous one; then the residual, grey, and the P&L.
+        A bar per term that starts at the end of the previous one; then the residual and the P&L, grey. Two or
+        more terms below 1 % of the largest are one bar.
 
     Raises
     ------
@@ -394,11 +487,12 @@ def pnl_attribution(
     steps = np.r_[terms["contribution"].to_numpy(), float(terms["residual"])]
     if not np.isfinite(steps).all():
         raise ValueError("attribution has a leg without a value at one of its ends: its P&L is NaN")
+    names, steps = _large_terms(names, steps)
     ax, place = style.rows(ax, [*names, "P&L"], 0.3)
     starts = np.r_[0.0, np.cumsum(steps)[:-1], 0.0]
     widths = np.r_[steps, float(terms["pnl"])]
     colours = np.where(widths >= 0.0, LONG, SHORT)
-    colours[-2] = GREY  # the residual
+    colours[-2:] = GREY  # the residual and the total
     ax.barh(place, widths, left=starts, color=colours, height=0.62)
     ends = starts + widths
     ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
@@ -416,5 +510,6 @@ def pnl_attribution(
     title = f"P&L {written[-1]} {unit}; the largest term is {names[most]} ({written[most]})"
     style.dress(ax, title=title, x={"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency], grid="x")
     style.write(ax.xaxis, "number")
+    style.note(ax, "blue: gain; orange: loss; grey: residual and total")
     table = {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths}
     return finish(ax, table, attribution, source=source)

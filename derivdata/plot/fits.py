@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DAYS = 365.0
-EXPIRY = "expiry [UTC], time to expiry [days], log scale"
-_HORIZONTAL = 36.0
-_VERTICAL = 8.0
-"""Width that a label of an expiry takes [points], by its direction."""
+EXPIRY = "time to expiry (log scale), expiry [UTC]"
+_LABEL = 33.0
+"""Width that a label of an expiry takes [points]."""
 
 
 def is_fit(data: Any) -> bool:
@@ -115,39 +114,39 @@ def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit:
 
 
 def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
-    """Make x a logarithmic axis of time to expiry, labelled at listed expiries by date and days.
+    """Make x a logarithmic axis of time to expiry, labelled at listed expiries by days and date.
 
-    The labels are vertical if not all of them fit horizontally. Expiries that are too close together even
-    then get a tick without a label.
+    Expiries that are too close together for a label get a tick only.
     """
     days = np.asarray(days, dtype=np.float64)
-    width = style.cell_width(ax)
-    limits, ticks = expiry_ticks(days, expiries, width)
-    look: dict[str, Any] = {}
-    if len(ticks) < days.size:
-        limits, ticks = expiry_ticks(days, expiries, width, _VERTICAL)
-        ticks = {place: words.replace("\n20", " ", 1).replace("\n", ", ") for place, words in ticks.items()}
-        look = {"rotation": 90, "fontsize": 7.5}
+    limits, ticks = expiry_ticks(days, expiries, style.cell_width(ax))
     ax.set_xscale("log")
     ax.set_xlim(*limits)
-    ax.set_xticks(list(ticks), list(ticks.values()), **look)
+    ax.set_xticks(list(ticks), list(ticks.values()))
     ax.set_xticks(days, minor=True, labels=[])
     ax.set_xlabel(EXPIRY)
 
 
-def expiry_ticks(
-    days: Any, expiries: Any, width: float, label: float = _HORIZONTAL
-) -> tuple[tuple[float, float], dict[float, str]]:
+def expiry_ticks(days: Any, expiries: Any, width: float) -> tuple[tuple[float, float], dict[float, str]]:
     """Return the limits of a logarithmic axis [days], and the labels that fit into a figure's width [points].
 
-    A label takes `label` points, and the axes are about three quarters of the figure wide.
+    The axes are about three quarters of the figure wide. The year is in the first label and in those of
+    another year than the label before.
     """
     days = np.asarray(days, dtype=np.float64)
     dates = pd.DatetimeIndex(np.asarray(expiries))
     low = float(days.min() / 1.15)
     high = float(days.max() * 1.15)
-    labelled = apart(np.log(days), np.log(high / low) * label / (0.72 * width))
-    ticks = {float(days[place]): expiry_label(dates[place], float(days[place])) for place in labelled}
+    labelled = apart(np.log(days), np.log(high / low) * _LABEL / (0.72 * width))
+    ticks: dict[float, str] = {}
+    year = 0
+    for place in sorted(labelled):
+        date = dates[place]
+        label = f"{remaining(float(days[place]))}\n{date.day} {date:%b}"
+        if date.year != year:
+            label += f"\n{date:%Y}"
+        year = date.year
+        ticks[float(days[place])] = label
     return (low, high), ticks
 
 
@@ -164,14 +163,17 @@ def apart(positions: Any, min_distance: float) -> list[int]:
 
 
 def expiry_label(date: pd.Timestamp, days: float) -> str:
-    """Format a date and the remaining time in three lines: ``26 Jun, 2026, 14 d``."""
+    """Format the remaining time and a date in three lines: ``14 d, 26 Jun, 2026``."""
+    return f"{remaining(days)}\n{date.day} {date:%b}\n{date:%Y}"
+
+
+def remaining(days: float) -> str:
+    """Format a time to expiry: ``20 h``, ``2.8 d``, ``31 d``."""
     if days < 1.0:
-        remaining = f"{24.0 * days:.0f} h"
-    elif days < 10.0:
-        remaining = f"{days:.1f} d"
-    else:
-        remaining = f"{days:.0f} d"
-    return f"{date.day} {date:%b}\n{date:%Y}\n{remaining}"
+        return f"{24.0 * days:.0f} h"
+    if days < 10.0:
+        return f"{days:.1f} d"
+    return f"{days:.0f} d"
 
 
 def verdicts(fit: xr.Dataset) -> list[str]:

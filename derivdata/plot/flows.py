@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -113,9 +113,9 @@ def positioning(
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
-    style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
+    key = []
     if lines > 1:
-        style.note(upper, "percentile: share of earlier ratios below the newest one")
+        key.append("percentile: of the newest ratio among earlier ones")
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
@@ -127,10 +127,12 @@ def positioning(
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
             joint = both.corr(method="spearman").iloc[0, 1]
-            title += f"; rank correlation of the venues' median ratio with funding {joint:+.2f}"
-            style.dress(upper, title=title, grid="x")
+            title += f"; rank correlation with funding {joint:+.2f}"
+            key.append("correlation: of medians over venues")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
         table["rate_bps_8h"] = table["time"].map(median.to_series())
+    style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
+    style.note(upper, "; ".join(key))
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
 
@@ -234,7 +236,8 @@ def taker_volume(
     title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less}"
     style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
     style.label_ends(strip[0], ends)
-    strip[1].fill_between(recent.index, recent, color=PALETTE[0], alpha=0.5, lw=0)
+    for color, is_side in ((LONG, recent >= 0.0), (SHORT, recent <= 0.0)):
+        strip[1].fill_between(recent.index, recent, where=is_side, color=color, lw=0, interpolate=True)
     strip[1].axhline(0.0, color=GREY, lw=0.8)
     style.dress(strip[1], y=f"imbalance\nof {_written(window)} [%]", form="percent")
     table = long_table(delta, "time", "exchange", "delta_usd")
@@ -271,7 +274,8 @@ def option_flow(
     Returns
     -------
     Axes
-        Bought minus sold of calls and of puts [coins]: upwards takers bought more, downwards they sold more.
+        Bought minus sold of calls and, below, of puts [coins], at one scale: upwards takers bought more,
+        downwards they sold more.
         Blocks and legs of packages are not in the bars. ``dd.plot.data(ax)`` has both sides. The strikes with
         99.5 % of the total are shown, in bins if there are more than 45.
 
@@ -295,26 +299,35 @@ def option_flow(
     flows["strike"] = flows["strike"].map(middles)
     table = flows.groupby(["strike", "side"], as_index=False)[["bought", "sold", "net"]].sum()
     wide = table.pivot(index="strike", columns="side", values="net").fillna(0.0)
-    ax = style.axes(ax)
-    ax.use_sticky_edges = False
+    # A strip for calls and one for puts: a stack of purchases and sales would have no meaning.
+    upper, lower = style.strips(ax, 1.0, 1.0, size=(8.0, 5.0), gap=0.07)
     width = bar_width(wide.index.to_numpy())
     nets = {}
-    # Side by side: a stack of purchases and sales would have no meaning.
-    for side, color, shift in (("call", LONG, -0.25), ("put", SHORT, 0.25)):
+    for strip, side, color in ((upper, "call", LONG), (lower, "put", SHORT)):
         coins = wide.get(side, pd.Series(0.0, wide.index)).to_numpy()
         nets[side] = float(coins.sum())
-        look: dict[str, Any] = {"color": color, "label": f"{side}s {nets[side]:+,.0f} {symbol}"}
-        ax.bar(wide.index + shift * width, coins, width / 2, **look)
-    strike_axis(ax, totals, float(trades["index_price_usd"].median()))
-    low, high = ax.get_xlim()
-    ax.set_xlim(min(low, wide.index[0] - width), max(high, wide.index[-1] + width))
-    bought = " and ".join(f"{net:,.0f} {symbol} of {side}s" for side, net in nets.items())
-    title = f"Takers' purchases minus sales: {bought}"
-    x = f"strike [USD{binned}], 99.5 % shown"
-    style.dress(ax, title=title, x=x, y=f"bought minus sold [{symbol}]", form="number")
-    ax.axhline(0, color=GREY, lw=0.8)
-    style.legend(ax, "above")
-    return finish(ax, table, trades, source=source)
+        style.bars(strip, wide.index, coins, width, color=color)
+        strike_axis(strip, totals, float(trades["index_price_usd"].median()))
+        strip.axhline(0, color=GREY, lw=0.8)
+        style.dress(strip, y=f"{side}s\n[{symbol}]", form="number")
+    low, high = lower.get_xlim()
+    lower.set_xlim(min(low, wide.index[0] - width), max(high, wide.index[-1] + width))
+    least = min(float(wide.to_numpy().min()), 0.0)
+    most = max(float(wide.to_numpy().max()), 0.0)
+    margin = 0.06 * (most - least)
+    for strip in (upper, lower):
+        strip.set_ylim(least - margin, most + margin)  # one scale, to compare calls and puts
+    moves: list[str] = []
+    for side, net in nets.items():
+        did = "bought" if net >= 0.0 else "sold"
+        if moves and moves[0].startswith(did):
+            did = ""
+        moves.append(f"{did} {abs(net):,.0f} {symbol} of {side}s".lstrip())
+    title = f"{symbol}: takers' net: {' and '.join(moves)}"
+    style.dress(upper, title=title)
+    style.legend(upper, "above")
+    lower.set_xlabel(f"strike [USD{binned}], 99.5 % shown")
+    return finish(upper, table, trades, source=source, lowest=lower)
 
 
 @figure_function

@@ -177,7 +177,8 @@ BELOW = "#542788"
 _BELOW_ON_DARK = "#a98bd8"
 """Colours above and below the base, as in the heat maps: orange where longs pay, else purple."""
 _GAP = 0.18
-"""Space between two lanes as a fraction of their height."""
+_GAP_WITH_MARKS = 0.42
+"""Space between two lanes as a fraction of their height, and where values outside are written into it."""
 _FAR = 1.5
 """Lanes show all values if their range is at most this multiple of the range of 98 % of them."""
 
@@ -205,11 +206,14 @@ def draw_lanes(
     drawn in all lanes for comparison. An arrowhead at the edge of a lane marks a value outside the limits.
     """
     low, high = limits
-    step = (high - low) * (1.0 + _GAP)
     count = lines.shape[1]
-    bottoms = step * np.arange(count)[::-1]
     x = lines.index
     values = lines.to_numpy(dtype=np.float64)
+    gap = _GAP
+    if (values > high).any() or (values < low).any():
+        gap = _GAP_WITH_MARKS
+    step = (high - low) * (1.0 + gap)
+    bottoms = step * np.arange(count)[::-1]
     shown = np.clip(values, low, high)
     outside = 0
     above, below = _lane_colours(signed=signed)
@@ -226,7 +230,7 @@ def draw_lanes(
         level = np.clip(usual.to_numpy(dtype=np.float64), low, high)[:, None] + (bottoms - low)[None, :]
         ax.plot(x, level, color=GREY, lw=0.9, ls=":", label="_usual")
     ax.plot(x, shown + (bottoms - low)[None, :], color=style.ink(), lw=1.0, label="_lanes")
-    ax.set_ylim(-0.5 * _GAP * step, step * count)
+    ax.set_ylim(-gap * (high - low), step * count)
     ax.set_yticks(bottoms + (high - low) / 2.0, names)
     ax.tick_params(axis="y", length=0)
     for value, words in marks.items():
@@ -235,7 +239,7 @@ def draw_lanes(
                 "transform": ax.get_yaxis_transform(),
                 "va": "center",
                 "fontsize": 8,
-                "color": GREY,
+                "color": style.muted(),
             }
             ax.text(1.008, bottom + value - low, words, **place)
     return outside
@@ -255,45 +259,29 @@ def _mark_outside(
 ) -> int:
     """Draw an arrowhead at a lane's edge for each run of values outside it, and label the furthest value.
 
-    The label is next to the arrowhead or, if the line is there, at the opposite edge of the lane.
-    Return the number of values outside.
+    The label is next to its arrowhead, in the space between two lanes. Return the number of values outside.
     """
     total = 0
     low, high = limits
-    for beyond, limit, edge, marker, furthest, inwards, outwards in (
-        (values > high, high, edges[1], "^", np.nanargmax, "top", "bottom"),
-        (values < low, low, edges[0], "v", np.nanargmin, "bottom", "top"),
+    for beyond, edge, marker, furthest, away in (
+        (values > high, edges[1], "^", np.nanargmax, 4.5),
+        (values < low, edges[0], "v", np.nanargmin, -4.5),
     ):
         if not beyond.any():
             continue
         first = beyond & ~np.r_[False, beyond[:-1]]  # one mark for a run
         ax.plot(x[first], np.full(int(first.sum()), edge), marker, color=style.ink(), ms=4, label="_clipped")
         place = int(furthest(values))
-        is_late = place > 0.8 * len(values)
-        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points"}
-        label = f"{values[place]:+.3g}"
-        if _is_line_near(np.clip(values, *limits), place, limit, is_late=is_late):
-            # At the opposite edge, also inside the lane.
-            opposite = edges[0] + edges[1] - edge
-            written = ax.annotate(label, (x[place], opposite), (0, 0), ha="center", va=outwards, **look)
-        elif is_late:
-            written = ax.annotate(label, (x[place], edge), (-6, 0), ha="right", va=inwards, **look)
-        else:
-            written = ax.annotate(label, (x[place], edge), (6, 0), ha="left", va=inwards, **look)
-        style.lift(written)
+        starts = np.flatnonzero(first)
+        run = int(starts[starts <= place][-1])
+        side = "left"
+        if run > 0.9 * len(values):
+            side = "right"
+        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center", "ha": side}
+        shift = 4.0 if side == "left" else -4.0
+        style.lift(ax.annotate(f"{values[place]:+.3g}", (x[run], edge), (shift, away), **look))
         total += int(beyond.sum())
     return total
-
-
-def _is_line_near(shown: Floats, place: int, limit: float, *, is_late: bool) -> bool:
-    """Return whether a lane's line is near its limit where the label of an arrowhead would be."""
-    count = len(shown) // 10  # about the width of a label
-    neighbours = shown[place + 1 : place + 1 + count]
-    if is_late:  # the label is at the left
-        neighbours = shown[max(place - count, 0) : place]
-    beyond = np.abs(neighbours - limit) < 1e-12 * max(abs(limit), 1.0)  # the same run of outliers
-    height = 0.3 * float(np.ptp(shown[np.isfinite(shown)]))  # of a label, about
-    return bool(np.any(np.abs(neighbours[~beyond] - limit) < height))
 
 
 def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:

@@ -49,6 +49,10 @@ _LINE = 8.0
 _SMALL_LINE = 6.2
 """Height of the name of a row [points], and in letters of 6 points."""
 _NEAR = 0.05
+_NEUTRAL = 0.04
+"""Part of the colour scale from 0 to the usual rate."""
+_STOPS = 65
+"""Number of colours of plotly's scale."""
 _KINDS = {"CEX": "Centralised venues", "DEX": "Decentralised venues", "OTHER": "Other venues"}
 _CURVE_POINTS = 200
 _NUMBERS = ("hold_hours", "gross_bps", "net_bps", "net_low_bps", "net_high_bps", "probability_net_positive")
@@ -132,7 +136,7 @@ def funding_history(
     outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
     style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
     if outside:
-        key.append(f"▲▼: {outside:,} means outside the scale, the furthest as a number")
+        key.append(f"▲▼: off the scale ({outside:,} points), the furthest as a number")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
@@ -193,8 +197,8 @@ def funding_heatmap(
     reach
         Distance from `centre` to both ends of the colour scale [bps/8h]; None uses the 98th percentile.
     centre
-        Rate between the two colours [bps/8h]. None uses 1, the usual 0.01 % per 8 hours, if the median rate
-        is within 0.05 of it, else 0.
+        Rate between the two colours [bps/8h]. None uses 0, and draws rates up to 1, the usual 0.01 % per
+        8 hours, nearly white if the median rate is within 0.05 of it.
     by_kind
         Group venues under headings: centralised and decentralised.
     source, ax, figsize, engine
@@ -221,20 +225,18 @@ def funding_heatmap(
     rows = _rows(list(means.index), by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
     finite = shown[~np.isnan(shown)]
-    if centre is None:
-        # Most rates are at the usual level in quiet markets: around 0 all cells would have one colour.
-        centre = USUAL_BPS
-        if abs(float(np.median(finite)) - USUAL_BPS) >= _NEAR:
-            centre = 0.0
-    reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
-    paid = style.share(float(np.mean(finite > 0.0)))
-    received = style.share(float(np.mean(finite < 0.0)))
-    title = f"{symbol} funding: longs paid in {paid} and shorts in {received} of cells"
+    level = _usual(finite) if centre is None else 0.0
+    centre = centre or 0.0
+    reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
+    paid = f"longs paid in {style.share(float(np.mean(finite > 0.0)))}"
+    if level:
+        more = style.share(float(np.mean(finite > level + _NEAR)))
+        paid = f"longs paid more than the usual {level:g} bp in {more}"
+    finding = f"{paid} and shorts paid in {style.share(float(np.mean(finite < 0.0)))} of cells"
     if centre:
-        more = style.share(float(np.mean(finite > centre + _NEAR)))
-        less = style.share(float(np.mean(finite < centre - _NEAR)))
-        title = f"{symbol} funding: above the usual {centre:g} bp in {more} of cells, below it in {less}"
-    title += f" (venue × {_written(hours)})"
+        more = style.share(float(np.mean(finite > centre)))
+        finding = f"above {centre:g} bps in {more} of cells"
+    title = f"{symbol} funding: {finding} (venue × {_written(hours)})"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
@@ -243,7 +245,8 @@ def funding_heatmap(
         bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
         where: Any = {"x": cells.index, "y": list(map(frames.plotly_text, rows))}
         where |= {"xperiod": 3.6e6 * hours, "xperiod0": cells.index[0], "xperiodalignment": "middle"}
-        colours: Any = {"colorscale": DIVERGING, "zmin": centre - reach, "zmax": centre + reach}
+        colours: Any = {"colorscale": _colour_scale(centre, reach, level)}
+        colours |= {"zmin": centre - reach, "zmax": centre + reach}
         grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
         traces = [
             frames.plotly_trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
@@ -253,8 +256,7 @@ def funding_heatmap(
         return frames.plotly_figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
-    cmap = style.colours_with_gaps(DIVERGING)
-    colours = {"cmap": cmap, "vmin": centre - reach, "vmax": centre + reach}
+    colours = {"cmap": style.colours_with_gaps(DIVERGING), "norm": _norm(centre, reach, level)}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     is_venue = np.isin(rows, means.index)
     _write_headings(ax, rows, is_venue, edges[0])
@@ -262,14 +264,65 @@ def funding_heatmap(
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
-    style.note(ax, _colour_key(centre, has_gaps=finite.size < cells[list(means.index)].size))
+    has_gaps = finite.size < cells[list(means.index)].size
+    style.note(ax, _colour_key(centre, level, has_gaps=has_gaps))
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.min(finite) < centre - reach) + 2 * bool(np.max(finite) > centre + reach)]
     scale = style.colorbar(ax, drawn, _RATE, extend=beyond)
-    if abs(centre) < reach:
-        scale.axhline(0.0, color="#222222", lw=1.2)  # longs pay above it, shorts below
+    from matplotlib.ticker import MaxNLocator
+
+    ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(centre - reach, centre + reach)
+    scale.set_yticks([tick for tick in ticks if abs(tick - centre) <= reach])
+    style.write(scale.yaxis, "number")
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
+
+
+def _usual(rates: Floats) -> float:
+    """Return the usual rate of most venues if the median is at it, else 0 [bps/8h]."""
+    if abs(float(np.median(rates)) - USUAL_BPS) < _NEAR:
+        return USUAL_BPS
+    return 0.0
+
+
+def _stops(centre: float, reach: float, level: float) -> tuple[list[float], list[float]]:
+    """Return rates and their places on the colour scale, from 0 to 1.
+
+    Rates from 0 to the usual `level` are nearly white, because most rates in quiet markets are there.
+    """
+    rates = [centre - reach, centre, centre + reach]
+    places = [0.0, 0.5, 1.0]
+    if level:
+        rates.insert(2, level)
+        places = [0.0, 0.5, 0.5 + _NEUTRAL, 1.0]
+    return rates, places
+
+
+def _norm(centre: float, reach: float, level: float) -> Any:
+    """Return the norm of the colours, linear between the stops."""
+    from matplotlib.colors import FuncNorm
+
+    rates, places = _stops(centre, reach, level)
+
+    def to_place(rate: Any) -> Any:
+        return np.interp(rate, rates, places)
+
+    def to_rate(place: Any) -> Any:
+        return np.interp(place, places, rates)
+
+    return FuncNorm((to_place, to_rate), vmin=rates[0], vmax=rates[-1])
+
+
+def _colour_scale(centre: float, reach: float, level: float) -> list[list[Any]]:
+    """Return the colours of plotly's linear scale that the norm gives."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    rates, places = _stops(centre, reach, level)
+    at = np.linspace(0.0, 1.0, _STOPS)
+    values = rates[0] + at * (rates[-1] - rates[0])
+    colours = colormaps[DIVERGING](np.interp(values, rates, places))
+    return [[float(place), to_hex(colour)] for place, colour in zip(at, colours, strict=True)]
 
 
 def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timestamp) -> None:
@@ -282,12 +335,13 @@ def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timesta
         ax.text(left, place + 0.42, heading, fontsize=8, fontweight="bold", va="center")
 
 
-def _colour_key(centre: float, *, has_gaps: bool) -> str:
+def _colour_key(centre: float, level: float, *, has_gaps: bool) -> str:
     """Describe the colours of the heat map."""
-    level = "0"
+    key = "orange: longs pay; purple: shorts pay"
+    if level:
+        key = f"orange: longs pay more than {level:g} bp; white: 0 to {level:g} bp; purple: shorts pay"
     if centre:
-        level = f"the usual {centre:+g} bp"
-    key = f"orange: above {level}; white: {level}; purple: below it"
+        key = f"orange: above {centre:+g} bps; purple: below it"
     return key + "; grey: no rate" * has_gaps
 
 
@@ -474,7 +528,10 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         grid="x",
     )
     style.write(ax.xaxis, "percent")
-    style.legend(ax, "above")
+    if style.is_narrow(ax):
+        style.legend(ax, "above", ncols=2)  # not beside the head of the percentages
+    else:
+        style.legend(ax, "above")
     return ax
 
 
@@ -609,14 +666,13 @@ def cumulative_funding(
         upper = lowest = style.axes(ax)
     else:
         upper, lowest = style.strips(ax, 3.0, 1.2)
-    upper.plot(times, accrued, color=PALETTE[5], lw=3.0, label="samples × time")
-    ends = [(total, f"samples × time {total:+.1f}", PALETTE[5])]
+    upper.plot(times, accrued, color=PALETTE[5], lw=3.0, label=f"samples × time {total:+,.1f}")
     amount = total
     if paid is not None:
         amount = _last(paid.sel(time=slice(None, end)))
-        ends.append((amount, f"payments {amount:+.1f}", PALETTE[1]))
         # Dashed, as both lines nearly coincide.
-        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.4, "label": "payments"}
+        label = f"payments {amount:+,.1f}"
+        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.4, "label": label}
         look["ls"] = (0, (4, 3))
         upper.step(paid["time"].values, paid, **look)
         lines["payments_bps"] = paid.to_series()
@@ -627,9 +683,8 @@ def cumulative_funding(
         label = f"naive sum {wrong:+,.1f}"
         most = float(accrued.max())
         if most > 0:
-            label += f"\n({float(added.max()) / most:.2g} × too much)"
-        upper.plot(times, added, color=GREY, lw=1.4, ls=":", label="naive sum")
-        ends.append((wrong, label, GREY))
+            label += f" ({float(added.max()) / most:.2g} × too much)"
+        upper.plot(times, added, color=GREY, lw=1.4, ls=":", label=label)
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     days = (end - times[0]) / np.timedelta64(1, "D")
@@ -638,7 +693,7 @@ def cumulative_funding(
     if paid is not None:
         title += f", samples give {total:.1f}"
     style.dress(upper, title=title, y="paid by a long\n[bps]", form="number")
-    style.label_ends(upper, ends)
+    style.legend(upper, "above")
     style.utc_axis(lowest)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
     return finish(upper, table, *sources, source=source, lowest=lowest)

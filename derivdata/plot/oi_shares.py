@@ -51,7 +51,7 @@ def open_interest(
         ``dd.analysis.oi.share_trend``.
     kind
         ``"level"``: total of all venues in USD; with prices, the changes of USD, coins and price since the
-        first value. ``"share"``: stacked shares of venues, with their concentration in the title.
+        first value. ``"share"``: stacked shares of venues, with their changes and concentration.
         ``"trend"``: change of share of each venue as bars, solid if the trend is significant.
     symbol
         The symbol, if there are several.
@@ -102,7 +102,7 @@ def open_interest(
 
 
 def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, pd.DataFrame]:
-    """Draw the shares of venues, stacked, with their concentration in the title."""
+    """Draw the shares of venues, stacked, with their changes and concentration."""
     share, symbol = _shares(data, symbol)
     ax = style.axes(ax)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
@@ -119,15 +119,22 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     if len(finite):
         # The inverse of the index is the number of equal venues that would have the same index.
         equal = 10_000 / finite
-        concentration = f"; as concentrated as {equal.iloc[-1]:.1f} equal venues"
-        concentration += f", {equal.iloc[0]:.1f} at the start"
-    title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest{concentration}"
+        concentration = (
+            f"; as concentrated as {equal.iloc[-1]:.1f} equal venues, {equal.iloc[0]:.1f} at first"
+        )
+    largest = f"{last.index[0]} holds {style.share(last.iloc[0])}"
+    named = last[:top]
+    if len(named) > 1:
+        largest += f", the largest {len(named)} hold {style.share(float(named.sum()))}"
+    title = f"{symbol}: {largest} of the open interest"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    style.note(ax, f"in brackets: change [points]{concentration}")
     middle = last.cumsum() - last / 2.0
-    words = [f"{name} {style.share(value)}" for name, value in last.items()]
+    change = 100.0 * (last - bands.bfill().iloc[0])
+    words = [f"{name} {style.share(value)} ({change[name]:+.1f})" for name, value in last.items()]
     style.label_ends(ax, list(zip(middle, words, colors, strict=True)))
-    style.utc_axis(ax)
+    style.utc_axis(ax, has_labels=True)
     table = long_table(frame[list(order)], "time", "exchange", "share")
     return ax, table.assign(hhi_10000=table["time"].map(hhi))
 

@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata.analysis.liquidations import observed
 from derivdata.plot import frames, style
 from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish
-from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT
+from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SEQUENTIAL, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.frames import require_columns, require_instants
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 _SIDES = (("long", LONG), ("short", SHORT))
 _SHIFTS = dict(zip(_SIDES, (0.16, -0.16), strict=True))  # longs below shorts, as in the bars
-_LARGEST = 200.0
-_SMALLEST = 14.0
+_LARGEST = 230.0
+_SMALLEST = 5.0
 """Areas of the largest and of the smallest dot [square points]."""
-_MANY = 500
+MANY = 500
 """Number of orders from which on a dot is the sum of a step, because dots of orders would overlap."""
 _DOTS = 24
 """Approximate number of such steps in the window."""
 _DOT_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720)
 _SIZES = {1e4: "10 k USD", 1e5: "100 k USD", 1e6: "1 M USD", 1e7: "10 M USD"}
 """Values of the dots in the key [USD]."""
+_MAX_DISTANCES = 5
 _FLATTENS = 3.0
 """A bar that is this many times as high as the next gives the bars a square-root scale."""
 _STEPS = (
@@ -69,7 +70,7 @@ def liquidations(
         drawn as one dot each.
     coverage
         Observed spans, columns ``start`` and ``end`` (UTC). None uses the spans in a frame of
-        ``dd.liquidations.poll``; without them the coverage is drawn as not stated.
+        ``dd.liquidations.poll``; without them the title says that the coverage is not stated.
     price
         Prices [USD] of one symbol with a dim ``time``, or the table ``prices_history``, whose median over
         venues is used. None omits the price.
@@ -83,12 +84,13 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the dots, shorts above longs, whose area grows as the square root of the order's value;
-        from 500 orders on a dot is the sum of a side over about a 24th of the window. Above them is the
-        price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
-        are at most 72 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
-        for unobserved times. With matplotlib, the bars have a square-root scale if one is over three times
-        as high as the next. Some venues throttle their feeds, so levels cannot be compared across venues.
+        The axes of the dots, shorts above longs, whose area is in proportion to the order's value; from
+        500 orders on cells, each the sum over about a 24th of the window, coloured on a logarithmic scale,
+        with the share of longs at the right. Above them is the price; below them the value of longs (down)
+        and shorts (up) per hour, or per longer step so that there are at most 72 bars (1 minute in windows
+        under an hour, 5 under three hours), and the coverage if it is partial, blank for unobserved times.
+        With matplotlib, the bars have a square-root scale if one is over three times as high as the next.
+        Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
     ------
@@ -97,13 +99,13 @@ def liquidations(
     """
     events = _orders(events)
     first, last = _span(events, start, end)
-    title = _liquidations_title(events)
     names, dots, dot_step = _dots(events, top, last - first)
     sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
     margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
     limits = first - margin, last + margin
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
+    title = f"{_liquidations_title(events)}{_coverage_words(coverage, first, last)}"
     height = 6.0
     heights: tuple[float, ...] = (3.6, 2.4, 0.3)
     lines = []
@@ -123,28 +125,67 @@ def liquidations(
         strips = [strip._replace(height=share) for strip, share in zip(drawn, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
-    gap = 0.08
-    if _is_low(ax):
-        gap = 0.12  # a legend needs a line between two axes
-    *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=gap)
-    _raster(raster, dots, list(sums[0]))
-    for highest, line in zip(upper, lines, strict=True):
-        highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
-        style.dress(highest, title=title, y=price_label, form="number")
+    is_partial = coverage is not None and not _covers(coverage, first, last)
+    if not is_partial:
+        heights = heights[:-1]  # the title has the coverage
+    axes = style.strips(ax, *heights, size=(8.0, height), gap=0.12 if _is_low(ax) else 0.08)
+    raster, bars = axes[len(lines) : len(lines) + 2]
+    if price is not None:
+        axes[0].plot(lines[0]["time"], lines[0], color=style.ink(), lw=1.3)
+        style.dress(axes[0], title=title, y=price_label, form="number")
         title = ""  # the title is above the highest strip only
-    label = "venue"
-    if dot_step:
-        label += f"\n[sums of {dot_step}]"
-    style.dress(raster, title=title, y=label)
-    style.legend(raster, "above", handletextpad=0.2)
+    raster.set_xlim(limits)
+    _venues_and_sums(raster, bars, names, dots, dot_step, sums, title)
+    if coverage is not None and is_partial:
+        _coverage(axes[-1], coverage)
+    style.utc_axis(axes[-1])
+    return finish(raster, table, events, price, source=source, lowest=axes[-1])
+
+
+def _venues_and_sums(
+    raster: Axes,
+    bars: Axes,
+    names: list[str],
+    dots: pd.DataFrame,
+    step: str,
+    sums: tuple[dict[str, pd.Series], np.timedelta64, str],
+    title: str,
+) -> None:
+    """Draw the rows of venues, as cells of a `step` or as a dot per order, and the sums per step."""
+    if step:
+        key = _cells(raster, dots, pd.Timedelta(step))
+        style.dress(raster, title=title, y="venue", grid="")
+    else:
+        _raster(raster, dots, list(sums[0]))
+        style.dress(raster, title=title, y="venue")
     raster.set_yticks(range(len(names)), names)
     # The first row needs space above it, as the dots of shorts are above the middle of a row.
-    raster.set(ylim=(len(names) - 0.4, -0.9), xlim=limits)
+    raster.set_ylim(len(names) - 0.4, -0.9)
     _bars(bars, *sums)
-    _size_key(bars, dots)
-    _coverage(seen, coverage)
-    style.utc_axis(seen)
-    return finish(raster, table, events, price, source=source, lowest=seen)
+    if step:
+        style.note(raster, key)
+        _label_sides(bars, list(sums[0]))
+        style.legend(bars, "above", handletextpad=0.4)
+    else:
+        style.legend(raster, "above", handletextpad=0.2)
+        _size_key(bars, dots)
+
+
+def _coverage_words(coverage: pd.DataFrame | None, first: pd.Timestamp, last: pd.Timestamp) -> str:
+    """Describe the coverage for the title; empty if it is partial, because it is drawn then."""
+    if coverage is None:
+        return "; coverage not stated"
+    return "; feed without gaps" * _covers(coverage, first, last)
+
+
+def _covers(coverage: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> bool:
+    """Return whether spans cover the time from `first` to `last` without a gap."""
+    until: pd.Timestamp = first
+    for span in coverage.sort_values("start").itertuples():
+        if _naive(span.start) > until:
+            return False
+        until = max(until, _naive(span.end))
+    return bool(until >= last)
 
 
 def _price_label(price: Rates | None) -> str:
@@ -220,7 +261,7 @@ def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[st
     dots = events[["side", "value_usd"]].assign(time=_times(events), venue=events["exchange"].astype(str))
     dots["row"] = dots["venue"].map(place).fillna(len(names) - 1).astype(np.float64)
     step = ""
-    if len(events) >= _MANY:
+    if len(events) >= MANY:
         longest = window / _DOTS / pd.Timedelta(1, "min")
         minutes = max((n for n in _DOT_MINUTES if n <= longest), default=_DOT_MINUTES[0])
         step = f"{minutes // 60} h"
@@ -231,9 +272,9 @@ def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[st
         dots["time"] = dots["time"].dt.floor(length) + length / 2
         keys = ["row", "venue", "side", "time"]
         dots = dots.groupby(keys, as_index=False, observed=True)["value_usd"].sum()
-    # 2. Areas. They grow as the square root of the value, or the smallest orders would be invisible.
+    # 2. Areas in proportion to the value; the smallest dots are enlarged to be visible.
     dots = dots.sort_values("value_usd", ascending=False)
-    dots["area"] = np.maximum(_LARGEST * np.sqrt(dots["value_usd"] / _largest(dots)), _SMALLEST)
+    dots["area"] = np.maximum(_LARGEST * dots["value_usd"] / _largest(dots), _SMALLEST)
     return names, dots, step
 
 
@@ -247,10 +288,52 @@ def _raster(ax: Axes, dots: pd.DataFrame, labels: list[str]) -> None:
     for (side, color), shift in _SHIFTS.items():
         of_side = dots[dots["side"] == side]
         where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
-        ax.scatter(*where, color=color, alpha=0.9, lw=0, rasterized=True)
-    # Dots differ in size, so the legend has dots of its own.
+        ax.scatter(*where, color=color, lw=0.4, edgecolor=style.paper())
+    _label_sides(ax, labels)
+
+
+def _cells(ax: Axes, dots: pd.DataFrame, step: pd.Timedelta) -> str:
+    """Draw the value of each row and step as a coloured cell, with the share of longs at the right.
+
+    Return a description of the colours.
+    """
+    wide = dots.pivot_table(index="row", columns="time", values="value_usd", aggfunc="sum")
+    times = pd.date_range(wide.columns[0], wide.columns[-1], freq=step)
+    wide = wide.reindex(columns=times)
+    edges = (times - step / 2.0).append(times[-1:] + step / 2.0)
+    rows = np.arange(len(wide) + 1) - 0.5
+    values = np.log10(wide.to_numpy())
+    ax.pcolormesh(edges.to_numpy(), rows, values, cmap=SEQUENTIAL, rasterized=True)
+    by_side = dots.pivot_table(index="row", columns="side", values="value_usd", aggfunc="sum").fillna(0.0)
+    longs = by_side.get("long", 0.0) / by_side.sum(axis=1)
+    where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+    look: dict[str, Any] = {"va": "center", "fontsize": 8, "annotation_clip": False}
+    for row, share in longs.items():
+        ax.annotate(style.share(share), (1.0, row), (4, 0), **where, **look)
+    ax.annotate("longs", (1.0, -0.95), (4, 0), **where, **look)
+    low, high = (_dollars(10.0**end) for end in (np.nanmin(values), np.nanmax(values)))
+    return f"dark to bright: {low} to {high} USD in {_hours(step)}, log"
+
+
+def _dollars(value: float) -> str:
+    """Format dollars with two digits: ``12 k``, ``150 k``, ``2.1 M``."""
+    rounded = float(f"{value:.2g}")
+    if rounded >= 1e6:
+        return f"{rounded / 1e6:g} M"
+    return f"{rounded / 1e3:g} k"
+
+
+def _hours(step: pd.Timedelta) -> str:
+    minutes = int(step / pd.Timedelta(1, "min"))
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h"
+
+
+def _label_sides(ax: Axes, labels: list[str]) -> None:
+    """Add dots of one size for the sides to the legend."""
     for (_, color), label in zip(_SIDES, labels, strict=True):
-        ax.scatter([], [], s=40.0, color=color, alpha=0.8, lw=0, label=label)
+        ax.scatter([], [], s=40.0, color=color, lw=0, label=label)
 
 
 def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
@@ -259,7 +342,7 @@ def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
     limits = ax.get_ylim()
     prefix = "dot: "
     for value in [size for size in _SIZES if size <= largest][-3:]:
-        size = _LARGEST * np.sqrt(value / largest)
+        size = max(_LARGEST * value / largest, _SMALLEST)
         ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=prefix + _SIZES[value])
         prefix = ""
     ax.set_ylim(limits)
@@ -377,15 +460,11 @@ def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]
     return frames.Strip([drawn], "watched", axis={"showticklabels": False, "showgrid": False})
 
 
-def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
+def _coverage(ax: Axes, coverage: pd.DataFrame) -> None:
     ax.set(ylim=(0, 1), yticks=[])
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_ylabel("watched", fontsize=8, rotation=0, ha="right", va="center")
-    if coverage is None:
-        ax.axhspan(0, 1, color=NO_DATA, alpha=0.4, lw=0)
-        ax.text(0.5, 0.5, "not stated", transform=ax.transAxes, ha="center", va="center", fontsize=8)
-        return
     for span in coverage.itertuples():
         ax.axvspan(_naive(span.start), _naive(span.end), color=PALETTE[2], alpha=0.7, lw=0)
 
@@ -410,8 +489,8 @@ def orderbook_depth(
     Returns
     -------
     Axes
-        For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: depth
-        within each distance over time, asks upwards and bids downwards.
+        For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: a
+        strip for each of the five largest distances, with the depth of bids and asks within it over time.
 
     Raises
     ------
@@ -424,14 +503,14 @@ def orderbook_depth(
     require_instants(data, "data", ["time"])
     if data.groupby(["symbol", "exchange"], observed=True).ngroups != 1:
         raise ValueError("data has several books: select one symbol and one venue")
-    ax = style.axes(ax)
     name = f"{data['symbol'].iloc[0]} on {data['exchange'].iloc[0]}"
     if "depth_bps" in data:
-        table = _history(ax, data, name)
-    elif "level" in data:
-        table = _book(ax, data, name)
-    else:
+        strips, table = _history(ax, data, name)
+        return finish(strips[0], table, data, source=source, lowest=strips[-1])
+    if "level" not in data:
         raise ValueError("pass the table of dd.orderbook.book or dd.orderbook.depth_history")
+    ax = style.axes(ax)
+    table = _book(ax, data, name)
     return finish(ax, table, data, source=source)
 
 
@@ -467,14 +546,13 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     orders = f"{style.number(size / 1e6)} M USD cost {buy:.2g} bps to buy and {sell:.2g} to sell"
     ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
     for cost, distance, color in ((sell, -sell, LONG), (buy, buy, SHORT)):
-        ax.plot(distance, size / 1e6, "D", color=color, ms=6, label="_cost")
+        ax.plot(distance, size / 1e6, "D", color=color, ms=7, label="_cost")
         near = {"textcoords": "offset points", "fontsize": 8.5, "va": "bottom", "ha": "center"}
-        words = f"mean {cost:.2g} bps"
-        style.lift(ax.annotate(words, (distance, size / 1e6), (0, 6), color=color, **near))
+        style.lift(ax.annotate(f"{cost:.2g} bps", (distance, size / 1e6), (0, 7), color=style.ink(), **near))
     title = f"{name}: {orders}; spread {spread:.2g} bps"
     style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
     order = f"an order of {style.number(size / 1e6)} M USD"
-    style.note(ax, f"dashed: {order}; diamonds: its mean price; crossings: its last price")
+    style.note(ax, f"dashed: {order}; diamonds: its mean cost; crossings with the curves: its last level")
     ax.set_ylim(0, None)
     return table
 
@@ -486,32 +564,29 @@ def _cost(side: pd.DataFrame, size: float) -> float:
     return float((filled * side["distance_bps"].abs()).sum() / size)
 
 
-def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
+def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes], pd.DataFrame]:
     for column in ("depth_bps", "bid_depth_usd", "ask_depth_usd"):
         if data[column].dtype.kind not in "fiu":
             raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
-    distances = sorted(data["depth_bps"].unique())
-    logs = []
-    for number, distance in enumerate(distances):
+    distances = sorted(data["depth_bps"].unique(), reverse=True)
+    shown = distances[:_MAX_DISTANCES]
+    strips = style.strips(ax, *[1.0] * len(shown), size=(8.0, 5.0), gap=0.06)
+    for strip, distance in zip(strips, shown, strict=True):
         rows = data[data["depth_bps"] == distance].sort_values("time")
-        x = _times(rows)
-        look = style.look(number)
-        ax.plot(x, rows["ask_depth_usd"] / 1e6, label=f"{distance:g} bps", lw=2.4, **look)
-        # In the colour of text, because both sides of a book are nearly equal.
-        ax.plot(x, rows["bid_depth_usd"] / 1e6, lw=0.9, color=style.ink(), ls="--")
-        last = float(rows[["ask_depth_usd", "bid_depth_usd"]].iloc[-1].mean()) / 1e6
-        label = f"{distance:g} bps {style.number(round(last, 2))} M"
-        logs.append((float(np.log(last)), label, str(look["color"])))
-    ax.set_yscale("log")
-    wide = data[data["depth_bps"] == distances[-1]].sort_values("time")
+        ends = []
+        for side, color in (("bid", LONG), ("ask", SHORT)):
+            depth = rows[f"{side}_depth_usd"] / 1e6
+            strip.plot(_times(rows), depth, color=color, lw=1.4, label=f"{side}s")
+            ends.append((float(depth.iloc[-1]), f"{side}s {style.number(round(depth.iloc[-1], 2))}", color))
+        strip.margins(y=0.15)
+        style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="number")
+        strip.locator_params(axis="y", nbins=3)
+        style.label_ends(strip, ends)
+    wide = data[data["depth_bps"] == distances[0]].sort_values("time")
     bids = wide["bid_depth_usd"] / 1e6
     asks = wide["ask_depth_usd"] / 1e6
-    words = (
-        f"{bids.iloc[-1]:,.1f} M USD of bids and {asks.iloc[-1]:,.1f} of asks within {distances[-1]:g} bps"
-    )
-    style.dress(ax, title=f"{name}: {words}", y="depth of a side [million USD], log scale", form="number")
-    style.note(ax, "within a distance of the mid price; wide: asks, dashed: bids; labels: mean of both now")
-    ax.yaxis.set_minor_formatter("")  # minor ticks of a log axis would have numbers too
-    style.label_ends(ax, logs, limits=np.log(ax.get_ylim()))
-    style.utc_axis(ax)
-    return data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+    words = f"{bids.iloc[-1]:,.1f} M USD of bids and {asks.iloc[-1]:,.1f} of asks within {distances[0]:g} bps"
+    style.dress(strips[0], title=f"{name}: {words}")
+    style.note(strips[0], "a strip for each distance from the mid price, each with its own scale")
+    style.utc_axis(strips[-1])
+    return strips, data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

@@ -17,6 +17,7 @@ from derivdata.analysis.surface.maturity import at_expiries
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import style
 from derivdata.plot.fits import (
+    apart,
     at_the_money,
     chosen_expiries,
     days,
@@ -45,6 +46,10 @@ _FEW = 10
 """Dots of at most this many quotes are larger."""
 _ARBITRAGE = "#d62728"
 _DELTAS = {0.1: "10P", 0.25: "25P", 0.5: "50", 0.75: "25C", 0.9: "10C"}
+_PRICE_LABEL = 46.0
+"""Width of the label of a price [points]."""
+_DELTAS_IN_NARROW = [0.25, 0.5, 0.75]
+"""Deltas with a strike on top in a narrow figure."""
 """Labels of the axis of delta, at one minus the call's delta."""
 
 
@@ -154,8 +159,10 @@ def _key(table: pd.DataFrame, past: xr.Dataset | None, ends: list[tuple[float, s
     """Return what dots, lines and stars are, as far as the figure has them."""
     words = []
     if {"quote", "fit"} <= set(table["kind"]):
-        bids = " with bid to ask" * bool(table["iv_bid"].notna().any())
+        bids = " (bid to ask)" * bool(table["iv_bid"].notna().any())
         words.append(f"dots: quotes{bids}; lines: fit")
+        if not _arbitrage(table):
+            words[-1] += ", no butterfly arbitrage"
     if past is not None:
         words.append(f"dashed: fit of {instant_of(past):%Y-%m-%d %H:%M}")
     if any(label.endswith("*") for _, label, _ in ends):
@@ -195,12 +202,15 @@ def _strikes_on_top(
     low, high = ax.get_xlim()
     strikes = f"strikes of {expiry.day} {expiry:%b %Y} [USD]:\n"  # an empty line for the strikes
     style.note(ax, f"{key}\n{strikes}".lstrip("\n"))
-    for place in _DELTAS:
+    shown_deltas = list(_DELTAS)
+    if style.is_narrow(ax):
+        shown_deltas = _DELTAS_IN_NARROW  # five strikes would touch
+    for place in shown_deltas:
         if max(low, rows["delta"].iloc[0]) <= place <= min(high, rows["delta"].iloc[-1]):
             strike = level * np.exp(np.interp(place, rows["delta"], rows["log_moneyness"]))
             digits = 10.0 ** (np.floor(np.log10(strike)) - 2)
             words = style.number(float(np.round(strike / digits) * digits))
-            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
+            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": style.muted()}
             ax.annotate(words, (place, 1.0), (0, 2), ("data", "axes fraction"), "offset points", **look)
 
 
@@ -287,7 +297,7 @@ def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -
     for traded, group in rows[rows["kind"] == "quote"].groupby("traded"):
         alpha = 0.8 if traded else 0.15
         if group["iv_bid"].notna().any():
-            look: dict[str, Any] = {"color": color, "lw": 1.0, "alpha": 0.5 * alpha}
+            look: dict[str, Any] = {"color": color, "lw": 1.6, "alpha": 0.6 * alpha}
             ax.vlines(group["delta"], group["iv_bid"], group["iv_ask"], **look)
         name = label if traded and alone else "_quotes"
         size = 5.5 if len(group) > _FEW else 8.0
@@ -360,6 +370,8 @@ def implied_density(
     densities = pd.concat(tables, ignore_index=True)
     is_shown = densities["density_per_pct"] > 0.01 * densities["density_per_pct"].max()
     shown = densities[is_shown]["price_usd"]
+    # Probability per 1 % is a density of the logarithm: over it, an area is a probability.
+    ax.set_xscale("log")
     ax.set_xlim(shown.min(), shown.max())
     ax.set_ylim(min(0.0, 100 * float(densities["density_per_pct"].min())), None)
     middle = tables[len(tables) // 2]
@@ -370,17 +382,33 @@ def implied_density(
     low, high = map(style.number, ends)
     when = middle["expiry"].iloc[0]
     title = f"{name_of(fit)}: 90 % probability between {low} and {high} USD on {when.day} {when:%b %Y}"
-    style.dress(ax, title=title, x="price at expiry [USD]", y="probability per 1 % of the price [%]")
-    style.write(ax.xaxis, "number")
-    ax.locator_params(axis="x", nbins=6)
+    x = "price at expiry [USD], log scale"
+    style.dress(ax, title=title, x=x, y="probability per 1 % of the price [%]")
+    _price_ticks(ax)
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, bottom + 1.12 * (top - bottom))  # space for a name at the highest peak
     _name_densities(ax, tables, forwards[places])
-    style.note(ax, "shaded: 90 %" + "; dashed: beyond the quotes" * has_wings)
+    shaded = f"shaded: 90 % on {when.day} {when:%b}; area is probability"
+    style.note(ax, shaded + "; dashed: beyond the quotes" * has_wings)
     return finish(ax, densities, data, source=source)
+
+
+def _price_ticks(ax: Axes) -> None:
+    """Put ticks at round prices of a logarithmic axis, as far apart as their labels need."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+    low, high = ax.get_xlim()
+    ticks = np.asarray(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+    inside = ticks[(ticks >= low) & (ticks <= high)]
+    label = np.log(high / low) * _PRICE_LABEL / (0.72 * style.cell_width(ax))
+    ax.xaxis.set_major_locator(FixedLocator(inside[apart(np.log(inside), label)].tolist()))
+    ax.xaxis.set_minor_locator(NullLocator())
+    style.write(ax.xaxis, "number")
 
 
 def _name_densities(ax: Axes, tables: list[pd.DataFrame], forwards: Array) -> None:
     """Write expiry and forward where a density is furthest above the others, right of its peak."""
-    prices = np.linspace(*ax.get_xlim(), _DENSITY_POINTS)
+    prices = np.geomspace(*ax.get_xlim(), _DENSITY_POINTS)
     levels = [
         np.interp(prices, table["price_usd"], 100 * table["density_per_pct"], left=0.0, right=0.0)
         for table in tables

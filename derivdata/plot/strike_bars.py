@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 0.995
 _BARS = 45
-_LABEL_WIDTH = 30.0
-"""Width of the label of an expiry [points]."""
 _MAX_BINS = 60
 
 
@@ -46,10 +44,10 @@ def strikes(
     chain
         The table ``options_snapshot`` or a surface, of one symbol on one venue.
     kind
-        ``"open_interest"`` or ``"volume"`` (of 24 hours): calls upwards, puts downwards [coins], at the right
-        in USD at the underlying's price. By strike, with that price and, for open interest of one expiry, max
-        pain. The title counts options without a value. ``"gamma"``: of all expiries [million USD per 1 %],
-        calls and puts stacked by sign.
+        ``"open_interest"`` or ``"volume"`` (of 24 hours): calls upwards, puts downwards [coins]; the title
+        has their value in USD at the underlying's price. By strike, with that price and, for open interest of
+        one expiry, max pain. The title counts options without a value. ``"gamma"``: of all expiries
+        [million USD per 1 %], calls and puts stacked by sign.
     by
         For open interest and volume: bars by ``"strike"``, the default, or by ``"expiry"``.
     expiry
@@ -110,11 +108,7 @@ def _sides(
         place = expiries.get_indexer(rows["expiry"])
         table = _both_sides(ax, rows.assign(place=place), 0.8, symbol)
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
-        labels = [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries]
-        is_vertical = len(labels) * _LABEL_WIDTH >= 0.75 * style.cell_width(ax)
-        if is_vertical:
-            labels = [label.replace("\n20", " ") for label in labels]
-        ax.set_xticks(range(len(expiries)), labels, rotation=90 if is_vertical else 0)
+        ax.set_xticks(range(len(expiries)), _date_labels(expiries))
         label = "expiry [UTC]"
         most = f"on {_date(totals.idxmax())}"
     else:
@@ -129,18 +123,38 @@ def _sides(
             pain = float(pains.sel(expiry=expiries[0]))
             if np.isfinite(pain):
                 words = f"max pain: {style.number(pain)} USD"
-                ax.axvline(pain, color=style.ink(), lw=1.4, ls=":", zorder=0.5, label=words)
+                mark_price(ax, pain, words, ":")
     missing = int(rows["missing"].sum())
     lack = f" ({missing} options without {what})" * bool(missing)
-    worth = f" ({style.number(coins * price / 1e6)} M USD)" if np.isfinite(price) else ""
+    worth = f" ({_usd(coins * price)})" if np.isfinite(price) else ""
     which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"to {_date(expiries[0])}"
     title = f"{symbol} options: most {did} {most}; {style.number(coins)} {symbol}{worth} {which}{lack}"
     style.dress(ax, title=title, x=label, y=f"puts (down), calls (up) [{symbol}]", form="size")
     ax.axhline(0, color=GREY, lw=0.8)
-    if np.isfinite(price):
-        _usd_axis(ax, price)
     style.legend(ax, "above")
     return ax, table
+
+
+def _date_labels(expiries: pd.DatetimeIndex) -> list[str]:
+    """Return the day of each expiry; month and year only where they change."""
+    labels = []
+    before = None
+    for date in expiries:
+        label = str(date.day)
+        if before is None or (date.year, date.month) != (before.year, before.month):
+            label += f"\n{date:%b}"
+        if before is None or date.year != before.year:
+            label += f"\n{date:%Y}"
+        labels.append(label)
+        before = date
+    return labels
+
+
+def _usd(value: float) -> str:
+    """Format dollars in millions or billions."""
+    if value >= 1e9:
+        return f"{value / 1e9:.3g} B USD"
+    return f"{style.number(value / 1e6)} M USD"
 
 
 def _gamma(
@@ -219,17 +233,12 @@ def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
     ax.locator_params(axis="x", nbins=int(0.75 * style.cell_width(ax) / 48.0))
     if np.isfinite(price):
         label = f"underlying: {style.number(price)} USD"
-        ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=label)
+        mark_price(ax, price, label, "--")
 
 
-def _usd_axis(ax: Axes, price: float) -> None:
-    """Add an axis in dollars at the right."""
-    scales: Any = (lambda coins: coins * price / 1e6, lambda millions: millions * 1e6 / price)
-    right = ax.secondary_yaxis("right", functions=scales)
-    right.set_ylabel("[million USD]")
-    right.tick_params(labelsize=8.5)
-    right.spines["right"].set_visible(False)
-    style.write(right.yaxis, "size")
+def mark_price(ax: Axes, price: float, label: str, stroke: str) -> None:
+    """Draw a vertical line at a price, over the bars."""
+    ax.axvline(price, color=style.ink(), lw=1.4, ls=stroke, zorder=2.5, label=label)
 
 
 def bar_width(places: Array) -> float:

@@ -29,6 +29,9 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 """Colours of Okabe and Ito, distinguishable with all kinds of colour vision, and two darker ones."""
 
 GREY = "#8a8a8a"
+MUTED = "#5f6670"
+"""Secondary text: notes, footers and scales of lanes."""
+_MUTED_ON_DARK = "#a9b3bf"
 LONG = PALETTE[0]
 SHORT = PALETTE[1]
 SEQUENTIAL = "viridis"
@@ -41,9 +44,13 @@ FOOTER = "footer"
 Form = Literal["number", "size", "percent"]
 
 _SIZE = (8.0, 4.5)
-_TITLE = 72
+_TITLE = 80
+_INDENT = 28.0
+_MAX_INDENT = 120.0
 _NARROW = 420.0
 """Figures narrower than this have legends above the axes [points]."""
+_PHONE = 310.0
+"""Figures narrower than this have fewer dates [points]."""
 
 
 def ink() -> str:
@@ -66,6 +73,13 @@ def is_dark() -> bool:
     from matplotlib.colors import to_rgb
 
     return sum(to_rgb(paper())) < 1.5
+
+
+def muted() -> str:
+    """Return the colour of secondary text, which is readable on the background."""
+    if is_dark():
+        return _MUTED_ON_DARK
+    return MUTED
 
 
 def look(place: int) -> dict[str, Any]:
@@ -207,15 +221,38 @@ def cell_width(ax: Axes) -> float:
 
 
 def text_width(ax: Axes) -> float:
-    """Return the width for text above the axes [points]: the cell without labels and names of rows."""
+    """Return the width for text above the axes [points]."""
+    return 0.86 * cell_width(ax)
+
+
+def indent(ax: Axes) -> float:
+    """Return how far left of the axes the text above them begins [points].
+
+    It begins above the labels of the y axis, so that its lines are long. The estimate is lower than the width
+    of the labels, so that nothing sticks out at the left.
+    """
     from matplotlib.ticker import FixedLocator
 
-    width = 0.78 * cell_width(ax)
-    if is_narrow(ax) and isinstance(ax.yaxis.get_major_locator(), FixedLocator):
+    if isinstance(ax.yaxis.get_major_locator(), FixedLocator):
         names = "\n".join(label.get_text() for label in ax.get_yticklabels())
         longest = max(map(len, names.split("\n")))
-        width -= max(4.7 * longest - 0.1 * cell_width(ax), 0.0)
-    return width
+        return min(4.2 * longest, _MAX_INDENT)
+    return _INDENT
+
+
+def set_title(ax: Axes, title: str, *, pad: float = 9.0) -> None:
+    """Write a title at the left, `pad` points above the axes."""
+    text = ax.set_title(title, loc="left", fontsize=_title_size(cell_width(ax)), pad=pad)
+    text.set_transform(text.get_transform() + _to_the_left(ax))
+
+
+def _to_the_left(ax: Axes) -> Any:
+    """Return the shift of text above the axes by `indent`."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return ScaledTranslation(-indent(ax) / 72.0, 0.0, figure.dpi_scale_trans)
 
 
 def is_narrow(ax: Axes) -> bool:
@@ -233,11 +270,10 @@ def dress(
     grid: Literal["both", "x", "y", ""] = "both",
 ) -> None:
     """Style axes: wrapped title at the left, labels, format of the y values, and a faint grid."""
-    width = cell_width(ax)
-    size = _title_size(width)
+    size = _title_size(cell_width(ax))
     fitting = int(text_width(ax) / (0.55 * size))  # a letter is about 0.55 of the font's size wide
     lines = title_lines(title, min(_TITLE, max(fitting, 20)))
-    ax.set_title("\n".join(lines), loc="left", fontsize=size)
+    set_title(ax, "\n".join(lines))
     if x:
         ax.set_xlabel(x)
     if y:
@@ -290,13 +326,19 @@ def _title_size(width: float) -> float:
     return 11.0 if width >= _NARROW else 10.0
 
 
-def utc_axis(ax: Axes) -> None:
-    """Format short dates, with the zone in the axis label. Days include the month, as there may be two."""
+def utc_axis(ax: Axes, *, has_labels: bool = False) -> None:
+    """Format short dates, with the zone in the axis label. Days include the month, as there may be two.
+
+    `has_labels` is whether labels right of the axes take a part of the figure's width.
+    """
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     if is_narrow(ax):
         # Evenly spaced ticks: the last of a month would touch the first of the next.
-        locator = AutoDateLocator(minticks=3, maxticks=6, interval_multiples=False)
+        most = 6
+        if has_labels and cell_width(ax) < _PHONE:
+            most = 4
+        locator = AutoDateLocator(minticks=3, maxticks=most, interval_multiples=False)
         # The year, which matplotlib writes at the right, would overlap a label in the middle.
         ax.set_xlabel("time [UTC]", fontsize=8.5, loc="left")
     else:
@@ -310,13 +352,10 @@ def utc_axis(ax: Axes) -> None:
     ax.xaxis.get_offset_text().set_fontsize(8.5)
 
 
-def legend(
-    ax: Axes, where: Literal["inside", "right", "above"] = "inside", *, lift: float = 0.0, **options: Any
-) -> None:
+def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **options: Any) -> None:
     """Add a small legend: inside the axes, right of them, or between title and axes.
 
-    ``"above"`` uses as many columns as fit, at the left, `lift` points above the axes. In a narrow figure
-    ``"right"`` is the same.
+    ``"above"`` uses as many columns as fit, at the left. In a narrow figure ``"right"`` is the same.
     """
     width = cell_width(ax)
     handles, names = ax.get_legend_handles_labels()
@@ -324,7 +363,7 @@ def legend(
         where = "above"
         names = [name.replace("\n", " ") for name in names]
         options["title"] = options.get("title", "").replace("\n", " ") or None
-        options |= {"ncols": _columns_that_fit(names, text_width(ax)), "columnspacing": 1.0}
+        options = {"ncols": _columns_that_fit(names, text_width(ax)), "columnspacing": 1.0} | options
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
@@ -332,15 +371,8 @@ def legend(
     }
     if where == "above":  # move the title up, so that it does not overlap the legend
         lines = -(-len(names) // options.get("ncols", 1)) + bool(options.get("title"))
-        title = ax.get_title(loc="left")
-        ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines + lift)
-        if lift:
-            from matplotlib.transforms import ScaledTranslation
-
-            figure = ax.get_figure(root=True)
-            assert figure is not None
-            lifted = ScaledTranslation(0.0, lift / 72.0, figure.dpi_scale_trans)
-            options["bbox_transform"] = ax.transAxes + lifted
+        set_title(ax, ax.get_title(loc="left"), pad=11.0 + 13.6 * lines)
+        options |= {"bbox_transform": ax.transAxes + _to_the_left(ax), "borderaxespad": 0.5, "borderpad": 0.2}
     ax.legend(handles, names, **{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
 
 
@@ -394,20 +426,21 @@ def note(ax: Axes, words: str) -> None:
     """Write a line in small letters between the title and the axes."""
     if words:
         title = ax.get_title(loc="left")
-        fitting = max(int(text_width(ax) / 4.9), 20)
+        fitting = max(int(text_width(ax) / 4.5), 20)
         lines: list[str] = []
         for paragraph in words.split("\n"):
             lines += textwrap.wrap(paragraph, fitting) or [""]
-        ax.set_title(title, loc="left", fontsize=_title_size(cell_width(ax)), pad=8.0 + 10.5 * len(lines))
+        set_title(ax, title, pad=11.0 + 10.5 * len(lines))
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         look: dict[str, Any] = {
             "ha": "left",
             "va": "bottom",
             "fontsize": 8,
-            "color": GREY,
+            "color": muted(),
             "linespacing": 1.1,
         }
-        ax.annotate("\n".join(lines), (0.0, 1.0), (0, 3), annotation_clip=False, **place, **look)
+        start = (-indent(ax), 6.0)
+        ax.annotate("\n".join(lines), (0.0, 1.0), start, annotation_clip=False, **place, **look)
 
 
 def _columns_that_fit(names: Sequence[str], width: float) -> int:
@@ -445,13 +478,14 @@ def share(fraction: float) -> str:
 
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     """Write below the axes the source and time of `data` or `source`, and whether they are synthetic."""
-    ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
+    # Not set_xlabel, which would move a label at the left to the middle.
+    ax.xaxis.label.set_text(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
     text, url = stated(*data, source=source)
     if cell_width(ax) < _NARROW:
         wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)
         text = "\n".join(map(wrap.fill, text.split("\n")))
     below: dict[str, Any] = {"xycoords": ("axes fraction", ax.xaxis.label), "textcoords": "offset points"}
-    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": GREY}
+    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": muted()}
     written = ax.annotate(text, xy=(1.0, 0.0), xytext=(0, -5), annotation_clip=False, **below, **look)
     written.set_gid(FOOTER)
     if url:

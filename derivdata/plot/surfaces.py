@@ -34,7 +34,7 @@ from derivdata.plot.fits import (
 )
 from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, long_table
 from derivdata.plot.smiles import smile
-from derivdata.plot.style import DIVERGING, SEQUENTIAL
+from derivdata.plot.style import SEQUENTIAL
 from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
@@ -42,15 +42,14 @@ if TYPE_CHECKING:
 
 
 _ACROSS = 81
-_MIN_COLUMN = 10.5
-"""Minimum width of a column for a value [points]."""
+_MIN_DISTANCE = 15.0
+"""Minimum distance of columns with written values [points]."""
 _WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
 """Moneyness of the written values, as fractions of the reach."""
 _NEAR_DAYS = 7.0
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
-_DEVIATION_LABELS = ("-1.5", "-1.0", "-0.5", "at F", "+0.5", "+1.0", "+1.5")
-"""Moneyness at which venues are compared, and its labels."""
+"""Moneyness at which venues are compared."""
 
 
 @figure_function
@@ -146,13 +145,10 @@ def _edges(tenors: Array) -> Array:
 
 
 def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Array, iv: Array) -> None:
-    """Write volatilities into the columns that are wide enough [%]."""
-    points = 0.72 * style.cell_width(ax) * np.diff(np.log(edges)) / np.log(edges[-1] / edges[0])
-    look: dict[str, Any] = {"ha": "center", "va": "center"}
-    for column in np.flatnonzero(points >= _MIN_COLUMN):
-        look["fontsize"] = 8.0
-        if points[column] < 14.0:
-            look["fontsize"] = 6.3
+    """Write volatilities into the columns that are far enough apart [%]."""
+    per_log = 0.72 * style.cell_width(ax) / np.log(edges[-1] / edges[0])
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.0}
+    for column in apart(per_log * np.log(tenors), _MIN_DISTANCE):
         for fraction in _WRITTEN_AT:
             row = int(np.argmin(np.abs(spread - fraction * spread[-1])))
             value = iv[row, column]
@@ -168,8 +164,8 @@ def _levels(fit: xr.Dataset, tenors: Array) -> str:
     atm = 100.0 * np.asarray(points["atm"])
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
     places = sorted({near, len(tenors) - 1})
-    levels = [f"{atm[place]:.1f} % in {tenors[place]:.3g} days" for place in places]
-    words = f"{' and '.join(levels)} at the forward"
+    levels = [f"{atm[place]:.1f} % in {tenors[place]:.0f} days" for place in places]
+    words = f"ATM volatility {', '.join(levels)}"
     skews = 100.0 * np.asarray(points["rr25"])[places]
     if np.isfinite(skews).all():
         richer = "calls"
@@ -190,7 +186,7 @@ def venue_difference(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw the difference in implied volatility between venues and a reference, by moneyness and tenor.
+    """Draw the difference in implied volatility between venues and a reference, by tenor and moneyness.
 
     Parameters
     ----------
@@ -207,9 +203,9 @@ def venue_difference(
     Returns
     -------
     Axes
-        One row per venue and tenor, one column per moneyness in at-the-money standard deviations of the
-        reference. The number in a cell is the difference in volatility points; cells without quotes of both
-        venues are grey. A narrow figure has no colour scale.
+        One row per venue and tenor: a dot for the difference at the forward, with its value at the right, and
+        triangles 1.5 at-the-money standard deviations of the reference below (puts) and above (calls). A line
+        spans all moneyness. Without quotes of both venues there is no mark.
 
     Raises
     ------
@@ -222,37 +218,43 @@ def venue_difference(
     gap = _differences(fit, reference, [hours_of(tenor, "tenors") / 24.0 for tenor in tenors])
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
     cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
-    ax = style.axes(ax, size=style.row_size(len(rows), 0.26))
-    limit = 1.0
-    if np.isfinite(cells).any():
-        limit = max(float(np.nanmax(np.abs(cells))), 0.1)
-    cmap = style.colours_with_gaps(DIVERGING)
-    drawn = ax.pcolormesh(cells, cmap=cmap, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
-    size = 8 - style.is_narrow(ax)
-    for (i, j), value in np.ndenumerate(cells):
-        if np.isfinite(value):
-            # Both ends of the colour scale are dark.
-            ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"
-            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
-            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", color=ink, **look)
-    ax.set_yticks(np.arange(len(rows)) + 0.5, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
-    ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, _DEVIATION_LABELS)
-    ax.invert_yaxis()
-    for place in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a gap between venues
-        ax.axhline(place, color=style.paper(), lw=4)
+    ax, place = style.rows(ax, [f"{venue}, {tenor:g} d" for venue, tenor in rows], 0.26)
+    _draw_differences(ax, place, cells)
+    for row in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a line between venues
+        ax.axhline(row - 0.5, color=style.GREY, lw=0.6)
     symbol = "options"
     if "symbol" in fit.coords and fit["symbol"].ndim == 0:
         symbol = str(fit["symbol"].item())
-    style.dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
-    ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")
-    if style.is_narrow(ax):
-        style.note(ax, "difference [volatility points]")
-    else:
-        style.colorbar(ax, drawn, "difference [volatility points]")
+    title = f"{symbol}: {_largest(cells, rows, reference)}"
+    style.dress(ax, title=title, x=f"volatility minus that of {reference} [points]", grid="x")
+    ax.set_ylabel("venue and tenor")
+    style.legend(ax, "above")
     table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
     named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
     table = pd.concat([named, table.drop(columns="row").astype(float)], axis=1)
     return finish(ax, table, data, source=source)
+
+
+def _draw_differences(ax: Axes, place: Array, cells: Array) -> None:
+    """Draw the difference at the forward as a dot, and those at both wings as triangles, in each row."""
+    ax.axvline(0.0, color=style.GREY, lw=1.0)
+    low = np.nanmin(np.where(np.isfinite(cells), cells, np.inf), axis=1)
+    high = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
+    has_values = np.isfinite(low)
+    ax.hlines(place[has_values], low[has_values], high[has_values], color=style.GREY, lw=1.6)
+    middle = len(_DEVIATIONS) // 2
+    for column, marker, color, label in (
+        (0, "<", style.SHORT, f"{_DEVIATIONS[0]:g} deviations (puts)"),
+        (len(_DEVIATIONS) - 1, ">", style.LONG, f"+{_DEVIATIONS[-1]:g} (calls)"),
+        (middle, "o", style.ink(), "at the forward"),
+    ):
+        ax.plot(cells[:, column], place, marker, color=color, ms=5.5, label=label)
+    for row, value in zip(place, cells[:, middle], strict=True):
+        if np.isfinite(value):
+            where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+            look: dict[str, Any] = {"va": "center", "fontsize": 8, "annotation_clip": False}
+            ax.annotate(f"{value:+.2f}", (1.0, row), (4, 0), **where, **look)
+    ax.margins(x=0.06)
 
 
 def _largest(cells: Array, rows: list[tuple[str, float]], reference: str) -> str:
@@ -262,7 +264,7 @@ def _largest(cells: Array, rows: list[tuple[str, float]], reference: str) -> str
     venue, days = rows[row]
     away = "the forward"
     if _DEVIATIONS[column]:
-        away = f"{_DEVIATION_LABELS[column]} deviations"
+        away = f"{_DEVIATIONS[column]:+.1f} deviations"
     return (
         f"{venue} differs most from {reference}, {cells[row, column]:+.2f} points in {days:g} days at {away}"
     )

@@ -67,8 +67,9 @@ def volatility(
         ``"published"``: a venue's published index [1/√year], in the same form. For ``"cone"``: result of
         ``dd.analysis.volatility.cone`` for one symbol and venue.
     kind
-        ``"history"``: a volatility index and volatility at the forward; below them call minus put volatility
-        at 25 delta and the butterfly, in points, one line per time to expiry. A time without a fit is a gap.
+        ``"history"``: a volatility index and volatility at the forward of the middle time to expiry; below
+        them call minus put volatility at 25 delta and the butterfly, in points, one line per time to expiry.
+        A time without a fit is a gap. ``dd.plot.data(ax)`` has all times to expiry.
         ``"realised"``: implied and realised volatility, shaded by which is higher.
         ``"published"``: a published index and an index computed from chains, in the same way.
         ``"cone"``: distribution of volatility by length of window, shaded between the outermost quantiles
@@ -244,12 +245,14 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
         raise ValueError("data has only missing values; its variable 'status' has the reason")
     heights = (2.2, 1.3, 1.0)[: len(points)]
     upper, *skews = style.strips(ax, *heights, size=(8.0, 3.0 + len(points)), gap=0.06)
+    shown = tenors[len(tenors) // 2]  # of all, the lines would cover one another
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
     # 1. Levels, then a strip for each kind of skew, because their sizes differ.
     upper.plot(table["time"], table["strip_index"], color=style.ink(), lw=1.8, label=index)
     for place, tenor in enumerate(tenors):
-        look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.2}
-        upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
+        look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.5}
+        if tenor == shown:
+            upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
         for name, strip in zip(points[1:], skews, strict=True):
             strip.plot(table["time"], 100 * table[f"{name}_{tenor:g}d"], **look)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
@@ -259,7 +262,9 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
         style.dress(strip, y=_SKEWS[name], form="number")
     style.utc_axis(skews[-1])
     # 2. The latest values at the ends of the lines.
-    _label_latest(upper, table, {"strip_index": ("index", style.ink())} | _looks("atm", tenors), "{} {:.1%}")
+    column = f"atm_{shown:g}d"
+    looks = {"strip_index": ("index", style.ink()), column: _looks("atm", tenors)[column]}
+    _label_latest(upper, table, looks, "{} {:.1%}")
     for name, strip in zip(points[1:], skews, strict=True):
         _label_latest(strip, 100 * table.drop(columns="time"), _looks(name, tenors), "{} {:+.2f}")
     return finish(upper, table, history, source=source, lowest=skews[-1])
@@ -310,11 +315,12 @@ if TYPE_CHECKING:
 
 _INDEX_DAYS = 30.0
 _NARROW = 300.0
-_FORWARD = "between two expiries"
-_AT_FORWARD = "to expiry, at the money"
+_FORWARD = "forward volatility"
+_BETWEEN = "between two expiries"
+_AT_FORWARD = "at the money"
 _MAX_BOUND = 0.5
 """Bounds are drawn up to this multiple of the range of model-free volatility beyond it."""
-_BOUNDS = "model-free, with bounds"
+_BOUNDS = "model-free; bar: bounds"
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
@@ -339,7 +345,7 @@ def term_structure(
         ``dd.analysis.chain.basis`` for one chain, with its spot.
     kind
         ``"volatility"``: volatility at the forward, with steps for the forward volatility between expiries,
-        missing where total variance falls. Below it model-free volatility, from the strip of quotes if the
+        missing where total variance falls. Squares are model-free volatility, from the strip of quotes if the
         fit has one; the bars range from the quotes alone to the maximum with prices beyond the last quotes. A
         diamond is the 30-day index, if there are expiries on both sides.
         ``"basis"``: forward over spot as simple annual rate, with steps for the growth of the forward from
@@ -353,8 +359,8 @@ def term_structure(
     Returns
     -------
     Axes, or a plotly Figure
-        For volatility the upper axes. The lower axes end at most half the range of model-free volatility
-        beyond it; an arrowhead marks a bound outside them.
+        The axes end at most half the range of model-free volatility beyond it; an arrowhead marks a bound
+        outside them.
 
     Raises
     ------
@@ -377,13 +383,13 @@ def term_structure(
     table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": atm, "forward_vol": vol})
     if before is not None:
         past, when = _before(before, fit)
-        earlier = f"to expiry, {when:%Y-%m-%d %H:%M}"
+        earlier = f"{when.day} {when:%b %H:%M}"
         table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
     model_free = np.asarray(free["vol"])
     table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
     title = f"{name_of(fit)}: {_levels(table)}"
     index = _index(free)
-    y = ("volatility\n[% a year]", "model-free\n[% a year]")
+    y = ("implied volatility [% a year]", "model-free\n[% a year]")
     levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
     centre = (levels.max() + levels.min()) / 2
     reach = 1.1 * (levels.max() - levels.min()) / 2
@@ -401,20 +407,30 @@ def term_structure(
         upper = frames.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
         lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
-    ax = style.axes(ax, size=(8.0, 5.5))
-    above, below = style.strips(ax, 1.8, 1.5, gap=0.26 if style.is_narrow(ax) else 0.13)  # for a legend
-    above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
+    ax = style.axes(ax, size=(8.0, 5.0))
+    ax.plot(tenors, atm, "o-", ms=5, lw=2.0, color=PALETTE[0], label=_AT_FORWARD, zorder=3)
     if before is not None:
-        above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
-    above.plot(tenors, atm, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=_AT_FORWARD)
-    if limits is not None:
-        above.set_ylim(limits)
-    style.dress(above, title=title, y=y[0], form="percent")
-    style.legend(above, "above")
-    _free(below, tenors, model_free, low, high, index)
-    style.dress(below, y=y[1], form="percent")
-    expiry_axis(below, tenors, dates)
-    return finish(above, table, data, source=source, lowest=below)
+        ax.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[3], label=earlier)
+    ax.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
+    _free(ax, tenors, model_free, low, high, index)
+    _limit(ax, levels, _limits(model_free, low, high), limits)
+    for end in (high, low):
+        style.mark_clipped(ax, tenors, end, color=PALETTE[1])
+    style.dress(ax, title=title, y=y[0], form="percent")
+    style.legend(ax, "above")
+    expiry_axis(ax, tenors, dates)
+    return finish(ax, table, data, source=source)
+
+
+def _limit(
+    ax: Axes, levels: pd.Series, free: tuple[float, float] | None, flat: tuple[float, float] | None
+) -> None:
+    """Set limits that include the levels and, if there are any, the limits of model-free volatility."""
+    ends = [float(levels.min()), float(levels.max())]
+    for limits in (free, flat):
+        ends += limits or ()
+    margin = 0.04 * (max(ends) - min(ends))
+    ax.set_ylim(min(ends) - margin, max(ends) + margin)
 
 
 def _levels(table: pd.DataFrame) -> str:
@@ -433,11 +449,11 @@ def _starts(tenors: Any) -> Any:
     return np.r_[tenors[0] / 1.3, tenors[:-1]]
 
 
-def _steps_of(tenors: Any, levels: Any) -> Any:
+def _steps_of(tenors: Any, levels: Any, name: str = _FORWARD) -> Any:
     """Return the steps up to each expiry as a plotly line with a gap after each step."""
     x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
     stroke = {"color": GREY, "width": 2}
-    return frames.plotly_line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
+    return frames.plotly_line(x, np.repeat(levels, 3), name, "%{y:.2%} a year", line=stroke)
 
 
 def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **options: Any) -> Any:
@@ -477,14 +493,14 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     # On an axis with 0 a level curve would look flat.
     is_cut = low * high > 0.0 and high - low < 0.5 * max(high, -low)
     if is_cut:
-        y += ",\naxis does not begin at 0"
+        y += "\naxis does not begin at 0"
     table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
     if engine == "plotly":
-        lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]
+        lines = [_steps_of(tenors, growth, _BETWEEN), _line_of(table, "basis_apr", name)]
         strip = frames.Strip(lines, y, axis=_PERCENT)
         return _interactive([strip], title, table, data, source=source)
     ax = style.axes(ax)
-    ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
+    ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_BETWEEN)
     ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
     if is_cut:
         margin = max(0.3 * (high - low), 0.002)
@@ -543,12 +559,9 @@ def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
 def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str, float]) -> None:
     """Draw model-free volatility with its bounds, and the index."""
     reach = np.abs(np.vstack([vol - low, high - vol]))
-    look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
+    if not np.isfinite(vol).any():
+        return
+    look: dict[str, Any] = {"fmt": "s", "ms": 5, "lw": 1.0, "color": PALETTE[1], "ecolor": PALETTE[4]}
     ax.errorbar(tenors, vol, yerr=reach, label=_BOUNDS, **look)
-    if limits := _limits(vol, low, high):
-        ax.set_ylim(*limits)
-    for end in (high, low):
-        style.mark_clipped(ax, tenors, end, color=PALETTE[1])
     for label, level in index.items():
-        ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)
-    style.legend(ax, "above")
+        ax.plot(_INDEX_DAYS, level, "D", ms=9, mfc="none", mec=PALETTE[2], mew=1.8, label=label)

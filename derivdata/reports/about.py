@@ -334,7 +334,7 @@ def _draw_issues(
     series = sum(map(len, examined.values()))
     several = ", some several" if np.sum(start) > total else ""
     title = f"{total} of {series} series have a finding{several}"
-    style.dress(ax, title=title, x="series, with an example [count]", grid="x")
+    style.dress(ax, title=title, x="affected series [count]", grid="x")
     style.legend(ax, "above")
     style.footer(ax, *examined.values(), source=source)
     return ax

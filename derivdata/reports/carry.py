@@ -278,8 +278,9 @@ def _figures(section: Section, past: Rates, pairs: list[Pair]) -> None:
     )
     section.figure(
         [panel],
-        "The line is the mean forecast of the best pair after costs, by days until it is closed; the grey "
-        "bar is its 90 % interval. Below zero the costs are not covered.",
+        "The solid line is the mean forecast of the best pair after costs, by days until it is closed; a "
+        "grey bar is the 90 % interval of outcomes. Below zero the costs are not covered; the dotted line "
+        "marks when the mean covers them. Bars that begin below zero mean that the pair may still lose.",
     )
 
 
@@ -291,11 +292,14 @@ def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
     """Return the panel of the pairs with the best forecasts of all symbols, gross and net."""
     shown = sorted(pairs, key=_net_bps, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
-    look: dict[str, Any] = {"title": title, "size": FLAT}
+    clear = sum(_net_bps(pair) > 0.0 for pair in pairs) or "None"
+    head = f"{clear} of the {len(pairs)} widest pairs clear their costs in {_DAYS} days"
+    head += f"; best {len(shown)}, net at right"
+    look: dict[str, Any] = {"title": title, "size": FLAT, "head": head}
     return section.panel(_draw_pairs, shown, source=rates.table, **look)
 
 
-def _draw_pairs(pairs: list[Pair], *, ax: Axes, source: Any) -> Axes:
+def _draw_pairs(pairs: list[Pair], *, head: str, ax: Axes, source: Any) -> Axes:
     """Draw the forecast carry of pairs per year, before and after costs, with the 90 % interval."""
     names = [f"{pair.symbol} {pair.long} / {pair.short}" for pair in pairs]
     _, place = style.rows(ax, names, 0.28)
@@ -308,9 +312,11 @@ def _draw_pairs(pairs: list[Pair], *, ax: Axes, source: Any) -> Axes:
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], mew=1.5, ms=6, label="before costs")
     ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
     ax.axvline(0, color=style.GREY, lw=1.0)
-    clear = int(np.count_nonzero(np.asarray(net) > 0.0)) or "none"
-    title = f"Best forecasts of the widest pairs, {_DAYS} days: {clear} of {len(net)} above their costs"
-    style.dress(ax, title=title, x="simple APR of one leg [% per year]", grid="x")
+    for row, value in enumerate(net):
+        words = f"{100.0 * value:+.1f} %"
+        where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+        ax.annotate(words, (1.0, row), (4, 0), va="center", fontsize=8, annotation_clip=False, **where)
+    style.dress(ax, title=head, x="simple APR of one leg [% per year]", grid="x")
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")
     style.footer(ax, source=source)

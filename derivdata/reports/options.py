@@ -319,12 +319,12 @@ _READINGS = {
     ),
     "term": (
         "Rising: calm now, more expected later; falling: stress now. The steps are the volatility between "
-        "two expiries; dashed is a day earlier. Below, squares are the volatility from all strikes; bars "
-        "show the uncertainty from strikes that are not listed."
+        "two expiries; dashed is a day earlier. Squares are the volatility from all listed strikes; bars "
+        "show how much strikes that are not listed could add, an arrowhead a bar beyond the scale."
     ),
     "history": (
-        "On top the strip index and ATM volatility by time to expiry, labelled with the latest values. Below "
-        "the volatility of 25-delta calls minus puts (below zero, protection against a fall costs more). "
+        "On top the strip index and 30-day ATM volatility, labelled with the latest values. Below the "
+        "volatility of 25-delta calls minus puts (below zero, protection against a fall costs more). "
         "eSSVI fits of up to 32 chains of the window."
     ),
     "strikes": (

@@ -55,6 +55,7 @@ _PAGE_COLORS = {
     "7f3c8d": "violet",
     "542788": "below",
     "b35806": "above",
+    "5f6670": "soft",
 }
 """Variables of the page's style by colour of the figures."""
 

@@ -13,6 +13,7 @@ from derivdata.analysis import liquidations
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
 from derivdata.plot.oi_shares import gain_look, share_change, trend_of
+from derivdata.plot.orders import MANY
 from derivdata.reports.data import Data
 from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, listing, pct, usd
 from derivdata.tables.panels import panel, provenance
@@ -35,6 +36,11 @@ _FORMATS = {
 _WITH_PRICES = (
     "Open interest in dollars rises with the price even if no position is opened; in coins it does not. "
     "Falling coins with a falling price are positions that were closed or liquidated."
+)
+_ORDERS = "A dot is a liquidated order, and its area the value; shorts are above longs in a row."
+_CELLS = (
+    "A cell is the value that a venue liquidated in one step, brighter for more; at the right is the share of "
+    "longs."
 )
 _MIN_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
@@ -201,7 +207,13 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
     ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
     words = f"change of share in {all_holdings[0].days:.3g} days [percentage points]"
     key = "solid: significant" if shown["sure"].any() else "none is significant"
-    style.dress(ax, title=f"Largest changes of share ({key})", x=words, grid="x")
+    most = shown.iloc[0]
+    least = shown.iloc[-1]
+    moves = f"{most['symbol']} on {most['venue']} {most['change']:+.2f}"
+    moves += f", on {least['venue']} {least['change']:+.2f}"
+    if most["symbol"] != least["symbol"]:
+        moves = moves.replace(", on", f", {least['symbol']} on")
+    style.dress(ax, title=f"Share of open interest: {moves} points ({key})", x=words, grid="x")
     style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
     return ax
 
@@ -314,10 +326,12 @@ def liquidations_section(data: Data) -> Section:
     )
     if is_full(events):
         section.text(f"The response is full at {len(events):,} orders: others may be missing.", "warn")
-    reading = (
-        "A dot is a venue's liquidated longs or shorts, and its area their value, in the step that the axis "
-        "states; a column of large dots across venues is a cascade. Bars are the value per step. Shorts are "
-        "above longs in rows and bars. Green marks the time that the response covers completely."
+    reading = _ORDERS
+    if len(events) >= MANY:
+        reading = _CELLS
+    reading += (
+        " A column of them across venues is a cascade. Below is the value of all venues, shorts upwards and "
+        "longs downwards. If the response has gaps, green marks the time that it covers."
     )
     height = 4.4
     prices = None

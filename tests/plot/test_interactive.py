@@ -91,13 +91,13 @@ def test_volatilities_are_those_of_the_table_in_percent() -> None:
     np.testing.assert_allclose(np.array(cells.z)[np.isin(cells.y, expected.index)], 100 * expected)
     figure = plot.term_structure(made.chain(), before=made.earlier(), engine="plotly")
     table, drawn = plot.data(figure), traces(figure)
-    np.testing.assert_allclose(drawn["to expiry, at the money"].y, table["atm"])
-    np.testing.assert_allclose(drawn["to expiry, at the money"].x, table["days"])
-    bars = drawn["model-free, with bounds"]
+    np.testing.assert_allclose(drawn["at the money"].y, table["atm"])
+    np.testing.assert_allclose(drawn["at the money"].x, table["days"])
+    bars = drawn["model-free; bar: bounds"]
     np.testing.assert_allclose(bars.y, table["model_free"])
     np.testing.assert_allclose(bars.y + bars.error_y.array, table["model_free_high"])
     np.testing.assert_allclose(bars.y - bars.error_y.arrayminus, table["model_free_low"])
-    earlier = next(trace for name, trace in drawn.items() if name.startswith("to expiry, 2"))
+    earlier = next(trace for name, trace in drawn.items() if re.fullmatch(r"\d+ \w+ \d\d:\d\d", name))
     np.testing.assert_allclose(earlier.y, table["atm_before"].dropna())
     level = plot.term_structure(made.chain(), engine="plotly")
     assert level.layout.yaxis.range == pytest.approx((0.49, 0.51), abs=1e-4), "no step of rounding is steep"

@@ -88,55 +88,46 @@ def test_the_title_of_a_smile_says_whether_puts_or_calls_cost_more() -> None:
     assert " ".join(ax.get_title(loc="left").split()) == words
 
 
-def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
+def test_expiries_without_a_strip_have_no_model_free_volatility() -> None:
     """As if all quotes of each expiry were on one side of the forward."""
     fit = surface.from_chain(made.chain())
     empty = fit.assign(strip_variance=fit["strip_variance"] * np.nan)
     ax = plot.term_structure(empty)
-    lower = ax.get_figure(root=True).axes[0].child_axes[1]
-    squares = next(line for line in lower.lines if line.get_marker() == "s")
-    assert np.isnan(squares.get_ydata()).all()
-    assert not any("index" in t.get_text() for t in lower.get_legend().get_texts())
-    [middle] = [line for line in ax.lines if line.get_label() == "to expiry, at the money"]
+    assert not [line for line in ax.lines if line.get_marker() == "s"]
+    assert {t.get_text() for t in ax.get_legend().get_texts()} == {"at the money", "forward volatility"}
+    [middle] = [line for line in ax.lines if line.get_label() == "at the money"]
     assert np.isfinite(middle.get_ydata()).all()
 
 
-def test_all_expiries_are_named_with_vertical_labels_where_they_are_close() -> None:
-    """Expiries in 7, 30, 91 and 182 days: a figure 2.2 inches wide has space for three horizontal labels."""
+def test_expiries_are_labelled_as_far_as_labels_fit_and_all_have_a_tick() -> None:
+    """Expiries in 7, 30, 91 and 182 days: a figure 2 inches wide has space for three labels."""
     wide = plot.surface(made.chain(), figsize=(8.0, 4.0))
-    assert wide.get_xticklabels()[0].get_text() == "6 Jul\n2026\n182 d"
-    narrow = plot.surface(made.chain(), figsize=(2.2, 4.0))
-    labels = [(t.get_text(), t.get_rotation()) for t in narrow.get_xticklabels()]
-    assert sorted(words for words, _ in labels) == [
-        "12 Jan 26, 7.0 d",
-        "4 Feb 26, 30 d",
-        "6 Apr 26, 91 d",
-        "6 Jul 26, 182 d",
-    ]
-    assert {rotation for _, rotation in labels} == {90.0}
+    labels = [t.get_text() for t in wide.get_xticklabels()]
+    assert labels == ["7.0 d\n12 Jan\n2026", "30 d\n4 Feb", "91 d\n6 Apr", "182 d\n6 Jul"]
+    narrow = plot.surface(made.chain(), figsize=(2.0, 4.0))
+    labels = [t.get_text() for t in narrow.get_xticklabels()]
+    assert labels == ["7.0 d\n12 Jan\n2026", "30 d\n4 Feb", "182 d\n6 Jul"]
+    assert narrow.get_xticks(minor=True) == pytest.approx([91.0])
 
 
 def test_a_narrow_surface_has_values_in_place_of_the_colour_scale() -> None:
     """Volatility at the forward is 50 % at each of four expiries."""
-    for width, scales in ((8.0, 1), (1.4, 0)):
+    for width, scales in ((8.0, 1), (2.2, 0)):
         ax = plot.surface(made.chain(), figsize=(width, 4.0))
         at_forward = [t.get_text() for t in ax.texts if t.get_position()[1] == 0.0 and t.get_text() == "50"]
         assert len(at_forward) == 4
         assert len(ax.child_axes) == scales
         assert any(t.get_text().startswith("implied volatility") for t in ax.texts) is not bool(scales)
-        ax = plot.venue_difference(made.chains(), reference="alpha", tenors=("14d",), figsize=(width, 4.0))
-        assert len(ax.child_axes) == scales
-        assert any(t.get_text().startswith("difference") for t in ax.texts) is not bool(scales)
 
 
 def test_ends_of_lines_have_labels_a_line_apart() -> None:
-    """Two lines end at the same 58 %; the butterfly has a strip of its own."""
+    """The butterfly has a strip of its own; of the levels at the money only that of 30 days is drawn."""
     history = made.index_history()
     history["bf25"] = (("time", "tenor"), np.full((10, 2), 0.004))
     ax = plot.volatility(history, symbol="BTC")
     figure = ax.get_figure(root=True)
     labels = [t for t in ax.texts if t.get_text()]
-    assert [t.get_text() for t in labels] == ["ATM 30 d 58.0 %", "ATM 7 d 58.0 %", "index 59.0 %"]
+    assert [t.get_text() for t in labels] == ["ATM 30 d 58.0 %", "index 59.0 %"]
     places = np.array([t.xyann[1] for t in labels])
     height = 72.0 / figure.dpi * ax.get_window_extent().height
     assert (np.diff(places) * height).min() >= 8.0, "points"
@@ -177,7 +168,7 @@ def test_the_day_before_stands_at_the_same_expiries() -> None:
         {"time": made.QUOTED - pd.Timedelta(1, "D"), "expiry": expiries, "iv": [0.48, 0.52, 0.9]}
     )
     ax = plot.term_structure(made.fit(), before=before)
-    [line] = [line for line in ax.lines if line.get_label() == "to expiry, 2026-01-04 08:00"]
+    [line] = [line for line in ax.lines if line.get_label() == "4 Jan 08:00"]
     assert line.get_xdata() == pytest.approx([7.0, 30.0])
     assert line.get_ydata() == pytest.approx([0.48, 0.52])
     with pytest.raises(ValueError, match="before holds an expiry twice: choose one symbol and one venue"):
@@ -197,8 +188,9 @@ def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_n
     reverse = plot.venue_difference(made.chains(), reference="beta", tenors=["30d"])
     assert "-2.00" in [t.get_text() for t in reverse.texts]
     ax = plot.venue_difference(made.chains(), reference="alpha", tenors=["30d", "365d"])
-    [mesh] = ax.collections
-    assert np.isnan(np.ma.filled(mesh.get_array().astype(float), np.nan)[1]).all()
+    assert [t.get_text() for t in ax.texts if t.get_text()[0] in "+-"] == ["+2.00"], "30 days, not 365"
+    [dots] = [line for line in ax.lines if line.get_marker() == "o"]
+    assert dots.get_xdata() == pytest.approx([2.0, np.nan], nan_ok=True, abs=1e-6)
     with pytest.raises(ValueError, match="reference='deribit' and one more venue are needed"):
         plot.venue_difference(made.chains())
     with pytest.raises(ValueError, match="the data has one"):

@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
+from derivdata.plot import backtests
 from derivdata.plot.oi_shares import share_change
 from derivdata.plot.style import LONG, SHORT
 from tests.plot import made
@@ -22,8 +24,13 @@ from tests.plot.bars import bars_of
 
 def test_bands_beyond_the_largest_are_the_others() -> None:
     ax = plot.open_interest(made.holdings(), "share", top=2)
-    assert [t.get_text() for t in ax.texts[:3]] == ["alpha 59 %", "beta 21 %", "others 20 %"]
-    places = [t.xyann[1] for t in ax.texts[:3]]
+    share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
+    labels = [text for text in ax.texts if " %" in text.get_text()]
+    assert [t.get_text().split(" (")[0] for t in labels] == ["alpha 59 %", "beta 21 %", "others 20 %"]
+    changes = [float(t.get_text().split("(")[1].rstrip(")")) for t in labels]
+    change = 100.0 * (share.isel(time=-1) - share.isel(time=0))
+    assert changes[:2] == pytest.approx(change.sel(exchange=["alpha", "beta"]).values, abs=0.05)
+    places = [t.xyann[1] for t in labels]
     assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
 
 
@@ -90,7 +97,7 @@ def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row
     with pytest.raises(ValueError, match="events is empty: pass start and end"):
         plot.liquidations(none)
     ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
-    assert ax.get_title(loc="left") == "no order: no liquidation"
+    assert ax.get_title(loc="left") == "no order: no liquidation; coverage not stated"
 
 
 def test_longs_are_below_shorts_in_rows_and_in_bars() -> None:
@@ -143,9 +150,13 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
     assert hours == pd.Timedelta(3, "h")
     ax = plot.liquidations(made.liquidated())
     areas = np.concatenate([c.get_sizes() for c in ax.collections if len(c.get_offsets()) == 10])
-    assert areas.max() / areas.min() == pytest.approx(np.sqrt(2)), "twice the value, √2 the area"
-    unknown = ax.get_figure(root=True).axes[0].child_axes[2]
-    assert [t.get_text() for t in unknown.texts if "source" not in t.get_text()] == ["not stated"]
+    assert areas.max() / areas.min() == pytest.approx(2.0), "twice the value, twice the area"
+    assert ax.get_title(loc="left").endswith("; coverage not stated")
+    assert len(ax.get_figure(root=True).axes[0].child_axes) == 2
+    whole = spans.assign(end=made.START + pd.Timedelta(2, "D"))
+    ax = plot.liquidations(made.liquidated(), coverage=whole)
+    assert ax.get_title(loc="left").endswith("; feed without gaps")
+    assert len(ax.get_figure(root=True).axes[0].child_axes) == 2
     events = made.liquidated()
     watched = [["2026-01-05T00:00:00Z", "2026-01-05T06:00:00Z"]]
     events.attrs["provenance"] = made.SAID | {"coverage": {"observed": watched, "missed": []}}
@@ -230,7 +241,7 @@ def test_sums_of_liquidations_are_drawn_and_other_tables_refused() -> None:
     sums = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": hours})
     sums = sums.assign(long_usd=[2e6, 0.0], short_usd=[np.nan, 1e6], resolution="1h")
     ax = dd.plot.liquidations(sums)
-    assert ax.get_title(loc="left") == "BTC: 3.0 M USD liquidated, 67 % longs"
+    assert ax.get_title(loc="left") == "BTC: 3.0 M USD liquidated, 67 % longs; coverage not stated"
     drawn = dd.plot.data(ax)
     assert drawn[["side", "value_usd"]].to_numpy().tolist() == [["long", 2e6], ["short", 1e6]]
     with pytest.raises(ValueError, match="expected the table liquidations_events or liquidations_history"):
@@ -260,16 +271,17 @@ def test_many_orders_are_drawn_as_sums_of_a_step() -> None:
     minutes = pd.to_timedelta(np.arange(600), unit="min")
     events = order.assign(time=made.START + minutes, value_usd=10_000.0)
     ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(10, "h"), source="hand")
-    assert ax.get_ylabel() == "venue\n[sums of 15 min]", (
-        "32 steps of 15 minutes fit into ten hours, not of 30"
-    )
-    [dots] = [c for c in ax.collections if len(c.get_offsets()) > 1]
-    times = mdates.num2date(sorted(dots.get_offsets()[:, 0]))
-    assert len(times) == 40
-    assert times[0] == made.START + pd.Timedelta(7.5, "min"), "in the middle of its step"
-    assert len(set(dots.get_sizes())) == 1, "every step has 150,000 USD"
+    [cells] = [c for c in ax.collections if c.get_array() is not None]
+    values = 10.0 ** np.ma.filled(cells.get_array(), np.nan)
+    assert values == pytest.approx(np.full((1, 40), 150_000.0)), "steps of 15 minutes, as 30 are too long"
+    first = mdates.num2date(cells.get_coordinates()[0, 0, 0])
+    assert first == made.START, "where its step begins"
+    words = [t.get_text() for t in ax.texts]
+    assert "dark to bright: 150 k to 150 k USD in 15 min, log" in words
+    assert words.count("100 %") == 1, "all are longs"
     assert len(plot.data(ax)) == 600, "the data is of orders"
-    assert plot.liquidations(events.iloc[:499], source="hand").get_ylabel() == "venue"
+    few = plot.liquidations(events.iloc[:499], source="hand")
+    assert not [c for c in few.collections if c.get_array() is not None]
 
 
 def test_labels_of_lanes_have_as_many_lines_as_fit() -> None:
@@ -288,10 +300,20 @@ def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
     end = mdates.date2num(result["time"].to_numpy()[-1].astype("datetime64[D]"))
     assert upper.get_xlim()[1] > end + 0.5, "trades of the last day are drawn, also at midnight"
     ax = plot.backtest(result, "trades")
+    table = plot.data(ax).sort_values("net_bps", ascending=False, kind="stable")
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [f"{r.symbol} {r.long} / {r.short}, {r.days:.3g} d" for r in table.itertuples()]
+    [drawn] = [drawn for drawn in ax.collections if type(drawn) is PolyCollection]
+    ends = [path.vertices[2, 0] for path in drawn.get_paths()]
+    assert ends == pytest.approx(table["net_bps"].tolist())
+
+
+def test_of_many_trades_the_extremes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backtests, "_FEW_TRADES", 3)
+    ax = plot.backtest(made.backtested(), "trades", figsize=(8.0, 1.2))
     best = plot.data(ax).sort_values("net_bps").iloc[-1]
     names = [text.get_text() for text in ax.texts]
     assert f"{best['symbol']} {best['long']} / {best['short']}" in names
-    ax = plot.backtest(result, "trades", figsize=(8.0, 1.2))
     low, high = ax.get_ylim()
     points = 72.0 / ax.figure.dpi * ax.get_window_extent().height / (high - low)
     heights = sorted(
@@ -301,9 +323,14 @@ def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
     assert np.diff(heights).min() > 9.0, "points between names"
 
 
-def test_the_legend_of_option_flow_has_one_entry_per_side_in_its_colour() -> None:
-    legend = plot.option_flow(made.option_trades()).get_legend()
-    labels = [text.get_text() for text in legend.get_texts()]
-    colours = dict(zip(labels, legend.legend_handles, strict=True))
-    assert labels[1:] == ["calls +4 BTC", "puts -3 BTC"]
-    assert [to_hex(colours[label].get_facecolor()) for label in labels[1:]] == [LONG.lower(), SHORT.lower()]
+def test_option_flow_has_a_strip_per_side_in_its_colour_at_one_scale() -> None:
+    ax = plot.option_flow(made.option_trades())
+    calls, puts = ax.get_figure(root=True).axes[0].child_axes
+    assert ax is calls
+    assert ax.get_title(loc="left") == "BTC: takers' net: bought 4 BTC of calls and sold 3 BTC of puts"
+    assert [calls.get_ylabel(), puts.get_ylabel()] == ["calls\n[BTC]", "puts\n[BTC]"]
+    assert calls.get_ylim() == puts.get_ylim()
+    for strip, color, net in ((calls, LONG, 4.0), (puts, SHORT, -3.0)):
+        bars = bars_of(strip)
+        assert sum(bar.height for bar in bars) == pytest.approx(net)
+        assert {to_hex(c.get_facecolor()[0]) for c in strip.collections} == {color.lower()}

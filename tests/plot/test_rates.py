@@ -36,25 +36,25 @@ def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted(
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
-    assert "means over 2 h; ▲▼: 1 means outside the scale, the furthest as a number" in words
+    assert "means over 2 h; ▲▼: off the scale (1 points), the furthest as a number" in words
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     first = lanes(ax)[0]
     assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
     assert any(word.startswith("+2") and float(word) > 20.0 for word in words if word.startswith("+"))
 
 
-@pytest.mark.parametrize(("beside", "place"), [(0.0, (6.0, 0.0)), (-4.0, (0.0, 0.0))])
-def test_the_value_of_an_arrowhead_is_where_no_line_is(beside: float, place: tuple[float, float]) -> None:
-    """A line that is at the arrowhead's edge beside it moves the value to the other edge of the lane."""
+@pytest.mark.parametrize(("last", "side"), [(50, "left"), (95, "right")])
+def test_the_value_of_an_arrowhead_is_beyond_the_lane(last: int, side: str) -> None:
+    """A run of two values: its value is next to the arrowhead, at the left of it near the right end."""
     figure, ax = plt.subplots()
-    rates = np.where(np.arange(100) < 20, 4.0, 0.0)
-    rates[50] = -30.0
-    rates[52] = beside
+    rates = np.zeros(100)
+    rates[[last - 1, last]] = [-20.0, -30.0]
     lines = pd.DataFrame({"alpha": rates}, index=pd.date_range("2026-01-01", periods=100, freq="h"))
-    assert draw_lanes(ax, lines, ["alpha"], (-5.0, 5.0), base=0.0, marks={}) == 1
+    assert draw_lanes(ax, lines, ["alpha"], (-5.0, 5.0), base=0.0, marks={}) == 2
     [label] = [text for text in ax.texts if text.get_text() == "-30"]
-    assert label.get_position() == place
-    assert label.xy[1] == pytest.approx(0.0 if beside == 0.0 else 10.0), "the lower or the upper edge"
+    assert label.xy == (lines.index[last - 1], 0.0), "the lower edge, where the run begins"
+    assert label.get_position()[1] < 0.0
+    assert label.get_ha() == side
     plt.close(figure)
 
 
@@ -103,11 +103,15 @@ def test_the_heat_map_averages_wider_columns() -> None:
     assert mesh.get_clim()[1] == pytest.approx(np.nanpercentile(np.abs(cells), 98))
     assert mesh.get_clim()[0] == -mesh.get_clim()[1]
     usual = plot.funding_heatmap(made.constant(1.02, 10))
-    assert np.mean(usual.collections[0].get_clim()) == pytest.approx(1.0), "white is the usual 1 bp"
-    assert "above the usual 1 bp in 0 % of cells" in " ".join(usual.get_title(loc="left").split())
+    [mesh] = usual.collections
+    assert mesh.get_clim() == (-2.0, 2.0)
+    places = mesh.norm(np.array([-2.0, 0.0, 1.0, 1.5, 2.0]))
+    np.testing.assert_allclose(places, [0.0, 0.5, 0.54, 0.77, 1.0])
+    title = " ".join(usual.get_title(loc="left").split())
+    assert "longs paid more than the usual 1 bp in 0 % and shorts paid in 0 % of cells" in title
     ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0, centre=0.0)
     title = " ".join(ax.get_title(loc="left").split())
-    assert title == "BTC funding: longs paid in 67 % and shorts in 33 % of cells (venue × 1 d)"
+    assert title == "BTC funding: longs paid in 67 % and shorts paid in 33 % of cells (venue × 1 d)"
     [mesh] = ax.collections
     cells = np.ma.filled(mesh.get_array(), np.nan)
     assert cells.shape == (3, 10)
@@ -128,7 +132,7 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
     assert headings == pytest.approx({"Decentralised venues (1)": 1.42, "Centralised venues (2)": 4.42})
     [mesh] = [c for c in ax.collections if c.get_array() is not None]
     assert mesh.get_clim() == (-1.0, 3.0)
-    assert ax.get_title(loc="left").startswith("BTC funding: above the usual 1 bp ")
+    assert ax.get_title(loc="left").startswith("BTC funding: above 1 bps in ")
     assert set(plot.data(ax)["exchange"]) == set(names.values())
 
 
