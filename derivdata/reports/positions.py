@@ -39,8 +39,8 @@ _WITH_PRICES = (
 )
 _ORDERS = "A dot is a liquidated order, and its area the value; shorts are above longs in a row."
 _CELLS = (
-    "A cell is the value that a venue liquidated in one step, brighter for more; at the right is the share of "
-    "longs."
+    "A cell is the value that a venue liquidated in one step, brighter for more; at the right is the share "
+    "of longs."
 )
 _MIN_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
