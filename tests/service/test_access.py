@@ -52,7 +52,7 @@ def tiny(store: MemoryStore) -> Iterator[Caller]:
         yield caller
 
 
-def test_each_tier_gets_its_endpoints_and_is_told_which_it_needs_for_the_others(tiny: Caller) -> None:
+def test_endpoints_above_a_tier_return_403_and_name_the_tier_they_need(tiny: Caller) -> None:
     failures = []
     for path, tier in product(ENDPOINTS, (None, "free", "dev", "pro", "team")):
         needed = "free" if path in FREE else "pro" if path in PRO else "dev"
@@ -69,7 +69,7 @@ def test_each_tier_gets_its_endpoints_and_is_told_which_it_needs_for_the_others(
     assert failures == []
 
 
-def test_unknown_keys_are_refused_and_the_local_service_is_not_limited(ask: Caller) -> None:
+def test_unknown_key_returns_401_and_local_service_has_no_rate_limit(ask: Caller) -> None:
     answer = ask("/funding", tier="nobody")
     assert answer.status_code == 401
     assert "key-nobody" not in answer.text + str(answer.headers)
@@ -78,7 +78,7 @@ def test_unknown_keys_are_refused_and_the_local_service_is_not_limited(ask: Call
         assert "X-RateLimit-Limit" not in ask("/funding/historical", symbol="BTC").headers
 
 
-def test_no_more_than_two_in_any_second_of_each_of_so_many_keys() -> None:
+def test_rate_limit_admits_two_requests_per_second_and_key() -> None:
     """At 0 and 0.5 two are admitted; the third must wait for 1.0, the fourth for 1.5."""
     clock = iter([0.0, 0.5, 0.75, 1.0, 1.25, 1.5])
     pace = RateLimit(2, clock=lambda: next(clock))
@@ -128,7 +128,7 @@ def test_only_historical_funding_is_limited() -> None:
     assert refused.headers["Retry-After"] == "1"
 
 
-def test_keyless_counts_as_team_by_address_and_known_keys_keep_their_tier() -> None:
+def test_keyless_requests_have_tier_team_and_are_limited_by_address() -> None:
     keys = Keys({"mine": "free"}, keyless=True)
     assert keys.caller(None).tier == keys.caller("whatever").tier == "team"
     assert keys.caller("mine").tier == "free"
@@ -144,6 +144,6 @@ def test_keyless_counts_as_team_by_address_and_known_keys_keep_their_tier() -> N
 
 
 @pytest.mark.parametrize("tiers", [{"k": "gold"}, {"": "free"}])
-def test_bad_keys_are_refused_at_the_start(tiers: dict[str, str]) -> None:
+def test_invalid_keys_raise_at_start(tiers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"key is empty|tier must be one of"):
         Keys(tiers)

@@ -49,7 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("path", "params", "days"), CASES)
-def test_a_window_that_is_too_long_is_refused_and_the_one_that_is_named_fits(
+def test_too_long_window_is_refused_and_the_suggested_window_fits(
     asked: tuple[Caller, Counting], path: str, params: dict[str, str], days: int
 ) -> None:
     ask, store = asked
@@ -64,11 +64,11 @@ def test_a_window_that_is_too_long_is_refused_and_the_one_that_is_named_fits(
     assert (1 << 20) / 3 < len(fitting.content) <= 1 << 20
 
 
-def test_the_largest_answer_is_what_the_client_of_the_library_takes() -> None:
+def test_size_limit_of_responses_equals_that_of_the_client() -> None:
     assert encoding.LARGEST == Limits().body_bytes == 48 * 1024**2
 
 
-def test_an_answer_that_the_looked_at_days_did_not_show_is_refused_all_the_same(
+def test_large_response_is_refused_when_the_estimate_missed_it(
     asked: tuple[Caller, Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, _ = asked
@@ -82,7 +82,7 @@ def test_an_answer_that_the_looked_at_days_did_not_show_is_refused_all_the_same(
 
 
 @pytest.mark.parametrize("days", [0.2, 3.9])
-def test_a_short_window_is_made_at_once(asked: tuple[Caller, Counting], days: float) -> None:
+def test_short_window_is_encoded_without_an_estimate(asked: tuple[Caller, Counting], days: float) -> None:
     ask, store = asked
     start = pd.Timestamp(END) - pd.Timedelta(days, "D")
     ask.body(

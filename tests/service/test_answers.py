@@ -12,7 +12,7 @@ from tests.support.instants import at
 NOON = "2026-06-30 12:00:00"
 
 
-def test_what_free_sees_and_what_is_left_out(ask: Caller) -> None:
+def test_free_tier_sees_btc_and_eth_and_absent_greeks_are_omitted(ask: Caller) -> None:
     body = ask.body("/funding", tier="free")
     assert body["symbols"] == ["BTC", "ETH"]
     assert body["funding_rates"] == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.1}}
@@ -22,7 +22,7 @@ def test_what_free_sees_and_what_is_left_out(ask: Caller) -> None:
     assert "delta" not in bare
 
 
-def test_history_has_its_envelope(ask: Caller) -> None:
+def test_history_response_has_its_documented_envelope(ask: Caller) -> None:
     body = ask.body(
         "/funding/historical", symbol="ETH", start="2026-06-30T11:00Z", exchanges="binance,hyperliquid"
     )
@@ -67,7 +67,7 @@ def millis(text: str) -> int:
     return at(text).value // 10**6
 
 
-def test_events_of_the_last_day_and_since(ask: Caller) -> None:
+def test_events_default_to_the_last_day_or_begin_at_since(ask: Caller) -> None:
     assert events(ask) == ["h:b7", "h:a1", "b:a1"]
     assert events(ask, min_usd=1511) == ["h:a1", "b:a1"]
     assert events(ask, limit=1) == ["h:b7"]

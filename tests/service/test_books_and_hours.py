@@ -7,7 +7,7 @@ from tests.service.conftest import Caller
 PAIR = {"symbol": "BTC", "exchange": "binance"}
 
 
-def test_books_that_are_not_there(ask: Caller) -> None:
+def test_missing_order_books_return_404_with_the_reason(ask: Caller) -> None:
     assert (
         ask.error("/orderbook/book", 404, symbol="NOPE", exchange="binance")["error"]
         == "unknown symbol 'NOPE'"
@@ -20,7 +20,7 @@ def test_books_that_are_not_there(ask: Caller) -> None:
     ask.error("/orderbook/depth-history", 404, symbol="NOPE", exchange="binance")
 
 
-def test_a_book_is_of_a_time(ask: Caller) -> None:
+def test_order_book_is_the_newest_before_end(ask: Caller) -> None:
     """The market has books of BTC on binance at 11:30 and 11:58; a book is valid for an hour."""
     now = ask.body("/orderbook/book", **PAIR)
     assert now["timestamp"] == "2026-06-30 11:58:00"
@@ -53,7 +53,7 @@ def test_depth_is_averaged_over_time(ask: Caller) -> None:
     assert [row["bid_depth_25bps_usd"] for row in raw] == [250.0, 500.0]
 
 
-def test_trading_hours_by_id_short_name_and_code(ask: Caller) -> None:
+def test_trading_hours_accept_id_short_name_and_code(ask: Caller) -> None:
     body = ask.body("/rwa/market-hours")
     assert body["timestamp"] == "2026-06-30 12:00:00"
     london, new_york = body["exchanges"]

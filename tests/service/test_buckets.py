@@ -27,7 +27,7 @@ def means(
     return dict(zip(found["time"].dt.strftime("%d %H:%M"), found["rate_bps_8h"], strict=True))
 
 
-def test_means_by_hand() -> None:
+def test_bucket_means_equal_hand_calculation() -> None:
     """2 for a quarter of an hour, then 4 for three quarters: 3.5."""
     found = means(["2026-01-01 10:00", "2026-01-01 10:15"], [2.0, 4.0], "1h", "2026-01-02")
     assert found == {"01 10:00": 3.5, "01 11:00": 4.0}
@@ -57,7 +57,7 @@ def test_means_by_hand() -> None:
 
 
 @pytest.mark.parametrize("step", ["1min", "30min", "4h", "24h"])
-def test_means_agree_with_a_slow_count_by_seconds(step: str) -> None:
+def test_bucket_means_equal_a_loop_over_seconds(step: str) -> None:
     """Against one value per second, held forward by a loop, averaged per bucket."""
     rng = np.random.default_rng(5)
     seconds = np.sort(rng.choice(2 * 86400, size=60, replace=False))
@@ -80,7 +80,7 @@ def points(ask: Caller, **params: Any) -> list[tuple[str, float]]:
     return [(p["timestamp"][8:16], p["y"]) for p in body["series"].get("hyperliquid", [])]
 
 
-def test_buckets_over_http(ask: Caller) -> None:
+def test_history_endpoint_returns_bucket_means(ask: Caller) -> None:
     """The steps of 29 June: 2 at 10:00, 4 at 10:15 (valid to 11:15), 6 at 14:00 (valid to 15:00)."""
     window = {"start": "2026-06-29T00:00Z", "end": "2026-06-30T00:00Z"}
     assert points(ask, resolution="1h", **window) == [("29T10:00", 3.5), ("29T11:00", 4.0), ("29T14:00", 6.0)]
@@ -106,7 +106,7 @@ def test_buckets_over_http(ask: Caller) -> None:
 
 
 @pytest.mark.parametrize("resolution", ["raw", "5m", "1h", "8h", "1d"])
-def test_joined_windows_are_the_long_window(ask: Caller, resolution: str) -> None:
+def test_adjacent_windows_join_to_the_long_window(ask: Caller, resolution: str) -> None:
     cuts = ["2026-06-29T09:00Z", "2026-06-29T10:07Z", "2026-06-29T14:30Z", "2026-06-30T12:00Z"]
     parts = [
         point

@@ -38,7 +38,7 @@ def notices(symbol: str = "BTC", **chosen: object) -> list[str]:
     return dd.provenance(dd.funding.history(symbol, *WINDOW, **chosen))["notices"]
 
 
-def test_a_correction_is_stated_wherever_its_rows_are_served(archive: Archive) -> None:
+def test_every_response_with_corrected_rows_states_the_correction(archive: Archive) -> None:
     """Four hours of okx' BTC were deleted: reported for BTC each time, not for ETH nor for binance alone."""
     archive.delete(
         FUNDING,
@@ -62,7 +62,7 @@ def test_a_correction_is_stated_wherever_its_rows_are_served(archive: Archive) -
     assert notices() == []
 
 
-def test_what_was_remembered_still_states_it(archive: Archive) -> None:
+def test_cached_state_still_states_the_correction(archive: Archive) -> None:
     """The state of all venues is computed once and shared: later responses report the correction too."""
     interest = rates().drop(columns="kind").rename(columns={"rate_bps_8h": "oi_usd"})
     archive.append("oi_history", interest.assign(oi_usd=1e9))
@@ -91,7 +91,7 @@ def headers(path: Path, *asked: str) -> dict[str, str | None]:
     return found
 
 
-def test_a_day_states_its_own_corrections_whatever_was_asked_before(tmp_path: Path) -> None:
+def test_day_states_only_its_own_corrections_after_other_requests(tmp_path: Path) -> None:
     """Noon of 3 January is gone, by the first correction, and noon of 2 January, by the second."""
     interest = rates(["BTC"], hours=72, start=pd.Timestamp("2026-01-01", tz="UTC")).drop(columns="kind")
     archive = open_archive(tmp_path / "mine")
@@ -109,7 +109,7 @@ def test_a_day_states_its_own_corrections_whatever_was_asked_before(tmp_path: Pa
 
 
 @pytest.mark.parametrize("character", ["x", "×", "🙃"])  # 1, 6 and 12 bytes in the header
-def test_a_header_holds_what_it_can(character: str) -> None:
+def test_corrections_header_is_shortened_to_2000_bytes(character: str) -> None:
     """The first of many corrections, shortened, in 2,000 bytes; no character is cut in the middle."""
     many = [f"correction {i}: {character * 300}" for i in range(10, 35)]
     value = corrections.header_value([*many, *many])
@@ -124,7 +124,7 @@ def test_a_header_holds_what_it_can(character: str) -> None:
     assert short.split("%0A") == [*twenty, "and 5 more corrections"]
 
 
-def test_blocks_within_blocks_keep_their_notes_apart() -> None:
+def test_nested_blocks_collect_their_own_notes() -> None:
     corrections.note(["outside any answer"])
     with corrections.noted() as outer:
         corrections.note(["a"])

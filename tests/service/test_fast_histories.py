@@ -34,7 +34,7 @@ def chains() -> pd.DataFrame:
     return frame.sample(frac=1.0, random_state=5)
 
 
-def test_volatility_at_the_money_is_that_of_the_slow_reference() -> None:
+def test_atm_volatility_equals_the_slow_reference() -> None:
     frame = chains()
     hours = pd.date_range(DAYS[0], DAYS[1], freq="1h", inclusive="left", unit="us")
     expected = slow_answers.at_the_money(slow_answers.at_hours(frame, hours))
@@ -62,7 +62,7 @@ def in_order(frame: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.mark.parametrize("stored", [False, True], ids=["sample", "archive"])
 @pytest.mark.parametrize(("table", "columns"), READS, ids=[t for t, _ in READS])
-def test_some_columns_are_those_of_the_whole_table(
+def test_selected_columns_equal_those_of_the_whole_table(
     table: str, columns: list[str], stored: bool, tmp_path: Path
 ) -> None:
     """Dtypes too, also without rows."""
@@ -81,6 +81,6 @@ def test_some_columns_are_those_of_the_whole_table(
     pd.testing.assert_frame_equal(empty, store.rows(Query(table, DAYS[0], DAYS[0], *few))[columns])
 
 
-def test_an_archive_refuses_columns_that_it_does_not_have(tmp_path: Path) -> None:
+def test_archive_rejects_unknown_columns(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="rate_bps"):
         open_archive(tmp_path).read("oi_history", *DAYS, columns=["rate_bps_8h"])

@@ -46,12 +46,12 @@ NO_HOSTS = "localhost#.evil.example localhost/.evil localhost?.evil localhost:80
 
 
 @pytest.mark.parametrize("host", ALLOWED.split())
-def test_addresses_and_allowed_names_are_answered(local: service.RunningService, host: str) -> None:
+def test_requests_to_addresses_and_allowed_hosts_are_served(local: service.RunningService, host: str) -> None:
     assert get(local, Host=host).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["", *OTHERS.split(), *NO_HOSTS.split()])
-def test_other_names_are_refused_with_what_to_do(local: service.RunningService, host: str) -> None:
+def test_requests_to_other_hosts_are_refused_with_advice(local: service.RunningService, host: str) -> None:
     answer = get(local, Host=host)
     assert answer.status_code in (400, 421)
     if answer.status_code == 421:
@@ -62,7 +62,7 @@ def test_other_names_are_refused_with_what_to_do(local: service.RunningService, 
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/nowhere"])
-def test_other_names_get_no_page_either(local: service.RunningService, path: str) -> None:
+def test_documentation_page_is_refused_for_other_hosts(local: service.RunningService, path: str) -> None:
     answer = requests.get(local.url + path, headers={"Host": "rebind.evil.example"}, timeout=PATIENCE)
     assert answer.status_code == 421
 
@@ -70,13 +70,13 @@ def test_other_names_get_no_page_either(local: service.RunningService, path: str
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "https://"]
 )
-def test_pages_of_other_sites_are_refused(local: service.RunningService, origin: str) -> None:
+def test_requests_from_other_origins_are_refused(local: service.RunningService, origin: str) -> None:
     answer = get(local, Origin=origin)
     assert answer.status_code == 403
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-def test_its_own_pages_and_those_of_allowed_names_are_answered(local: service.RunningService) -> None:
+def test_requests_from_own_and_allowed_origins_are_served(local: service.RunningService) -> None:
     assert get(local, Origin=local.url).status_code == 200
     assert get(local, Origin="https://desk.example").status_code == 200
 
@@ -103,7 +103,7 @@ def head(*lines: str, method: str = "GET") -> bytes:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_body_without_end_is_refused(local: service.RunningService, method: str) -> None:
+def test_endless_request_body_is_refused(local: service.RunningService, method: str) -> None:
     """A GiB in chunks is sent: the service rejects it after 64 KiB and closes."""
     chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
     sent = head("Transfer-Encoding: chunked", method=method)
@@ -111,7 +111,7 @@ def test_a_body_without_end_is_refused(local: service.RunningService, method: st
     assert came.startswith(b"HTTP/1.1 413 ") or came == b""  # or reset before the response could be read
 
 
-def test_bodies_are_refused_unread_where_they_are_too_long(local: service.RunningService) -> None:
+def test_too_long_request_bodies_are_refused_unread(local: service.RunningService) -> None:
     came = talk(local, head("Content-Length: 65537"))
     assert came.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in came.lower()
@@ -122,7 +122,7 @@ def test_bodies_are_refused_unread_where_they_are_too_long(local: service.Runnin
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: local", head("Connection: keep-alive") + b"GET /"]
 )
-def test_half_a_request_is_closed(local: service.RunningService, sent: bytes) -> None:
+def test_incomplete_request_is_closed_after_a_timeout(local: service.RunningService, sent: bytes) -> None:
     """`talk` returns once the service closes: after a fifth of a second, or after the 5 s that uvicorn waits
     for another request if one was complete before.
     """
@@ -130,7 +130,7 @@ def test_half_a_request_is_closed(local: service.RunningService, sent: bytes) ->
     assert came.startswith(b"HTTP/1.1 200 ") == sent.startswith(b"GET /oi")
 
 
-def test_a_client_that_takes_nothing_is_closed() -> None:
+def test_connection_is_closed_when_the_client_does_not_read() -> None:
     """The rest of its response goes with it: 64 MiB are more than the sockets hold."""
     piece, gone = b"x" * (1 << 17), threading.Event()
 
@@ -151,7 +151,7 @@ def test_a_client_that_takes_nothing_is_closed() -> None:
         running.stop()
 
 
-def test_too_much_that_slow_clients_have_not_taken_refuses_further_answers() -> None:
+def test_responses_are_refused_while_slow_clients_hold_too_many_bytes() -> None:
     """A body counts once for all its clients, and a single one may always be sent."""
     unsent, body = UnsentBodies(limit=100), b"x" * 60
     assert unsent.has_room(b"y" * 200)
@@ -164,7 +164,7 @@ def test_too_much_that_slow_clients_have_not_taken_refuses_further_answers() -> 
     assert unsent.has_room(b"y" * 200)
 
 
-def test_answers_are_refused_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_are_refused_until_memory_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     room = iter([False, True])
     monkeypatch.setattr(UnsentBodies, "has_room", lambda *_: next(room))
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
@@ -175,7 +175,7 @@ def test_answers_are_refused_until_there_is_room(monkeypatch: pytest.MonkeyPatch
     assert then.status_code == 200
 
 
-def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
+def test_request_during_shutdown_gets_503() -> None:
     """The rest of the response then has no reader; the client requests again after a second."""
     asked, end = threading.Event(), threading.Event()
 
@@ -208,7 +208,7 @@ def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
         ([(100, 900), (100, 950), (100, 950)], True),
     ],
 )
-def test_who_takes_a_byte_in_time_is_left_alone(counts: list[tuple[int, int]], aborted: bool) -> None:
+def test_slow_client_that_reads_in_time_stays_connected(counts: list[tuple[int, int]], aborted: bool) -> None:
     """It is looked at each 20 s; 30 without a byte are too many."""
     protocol = server._TimedProtocol.__new__(server._TimedProtocol)
     protocol._counted = Mock(**{"counts.side_effect": counts, "is_closing.return_value": False})
@@ -220,7 +220,7 @@ def test_who_takes_a_byte_in_time_is_left_alone(counts: list[tuple[int, int]], a
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel tells what was acknowledged")
-def test_bytes_that_the_kernel_still_holds_are_not_taken() -> None:
+def test_bytes_in_the_kernel_buffer_count_as_unread() -> None:
     """None is in the program's own buffer: that the client reads them is seen all the same."""
 
     async def run() -> None:
@@ -246,7 +246,7 @@ def test_bytes_that_the_kernel_still_holds_are_not_taken() -> None:
     asyncio.run(run())
 
 
-def test_a_long_answer_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_response_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read takes three times as long as a request may take to arrive."""
     real, waits = MemoryStore.newest, iter([0.6])
     monkeypatch.setattr(

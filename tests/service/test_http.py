@@ -19,7 +19,7 @@ from tests.service.conftest import PATIENCE, Caller, serving
 from tests.service.memory_store import MemoryStore
 
 
-def test_the_clock_and_the_source_are_in_every_answer(ask: Caller) -> None:
+def test_every_response_states_clock_and_source(ask: Caller) -> None:
     for path, tier in [("/", None), ("/funding", "free"), ("/funding", None), ("/nowhere", "pro")]:
         headers = ask(path, tier=tier).headers
         assert headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"
@@ -45,7 +45,7 @@ def test_the_clock_and_the_source_are_in_every_answer(ask: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/funding", "/nowhere", "/markets/symbols"])
-def test_head_is_get_without_a_body(ask: Caller, path: str) -> None:
+def test_head_returns_the_headers_of_get_without_a_body(ask: Caller, path: str) -> None:
     got, head = ask(path), ask(path, method="HEAD")
     assert head.status_code == got.status_code
     assert head.headers == got.headers
@@ -53,14 +53,14 @@ def test_head_is_get_without_a_body(ask: Caller, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_other_methods_are_refused_with_what_is_allowed(ask: Caller, method: str) -> None:
+def test_other_methods_return_405_with_allow(ask: Caller, method: str) -> None:
     answer = ask("/funding", method=method)
     assert answer.status_code == 405
     assert {m.strip() for m in answer.headers["Allow"].split(",")} == {"GET", "HEAD"}
     assert "error" in answer.json()
 
 
-def test_large_answers_are_compressed_where_that_is_accepted(ask: Caller) -> None:
+def test_large_responses_are_compressed_if_the_client_accepts_gzip(ask: Caller) -> None:
     url = f"{ask.local.url}/funding/historical?symbol=BTC"
     key = {"X-Api-Key": "key-pro"}
     with requests.get(
@@ -90,7 +90,7 @@ def test_failures_are_json_without_details(
     assert "secret" not in body["error"]
 
 
-def test_answers_are_the_same_until_the_store_changes(ask: Caller) -> None:
+def test_responses_are_cached_until_the_store_changes(ask: Caller) -> None:
     first = [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")]
     assert [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")] == first
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
@@ -102,7 +102,7 @@ def test_answers_are_the_same_until_the_store_changes(ask: Caller) -> None:
         assert ask.body("/oi/exchanges-summary")["total_market_oi"] == 4.0
 
 
-def test_the_service_stops_and_says_what_it_is_without_its_key() -> None:
+def test_closed_service_refuses_connections_and_repr_hides_its_key() -> None:
     local = service.start(MemoryStore({"oi_history": market.open_interest()}, now=market.NOW))
     assert requests.get(local.url, timeout=PATIENCE).json()["source"] == "memory"
     assert local.api_key not in repr(local)
@@ -112,7 +112,7 @@ def test_the_service_stops_and_says_what_it_is_without_its_key() -> None:
         requests.get(local.url, timeout=PATIENCE)
 
 
-def test_a_port_that_is_taken_is_one_clear_error() -> None:
+def test_occupied_port_raises_one_clear_error() -> None:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -127,7 +127,7 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
 
 
 @pytest.mark.parametrize(("lag", "version"), [("0h", "3"), ("1s", "3.7"), ("61min", "3.7")])
-def test_every_change_counts_where_the_clock_has_run_ahead_of_the_data(lag: str, version: str) -> None:
+def test_every_change_alters_the_version_if_the_clock_is_ahead_of_the_data(lag: str, version: str) -> None:
     """A window may be closed by the clock while its rows are still to come: they change no epoch."""
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     store.version = "3.7"

@@ -80,7 +80,7 @@ def test_one_parameter_under_both_names_is_refused(ask: Caller) -> None:
 
 
 @pytest.mark.parametrize(("path", "old", "new", "advice"), PARAMETERS)
-def test_they_are_refused_from_their_sunset_on(
+def test_legacy_paths_are_refused_after_their_sunset(
     late: Caller, path: str, old: dict[str, Any], new: dict[str, Any], advice: str
 ) -> None:
     name, successor = next((o, n) for o, n in zip(old, new, strict=True) if o != n)

@@ -60,7 +60,7 @@ def _plain(spans: Any) -> Any:
     return [[f"{pd.Timestamp(at):%Y-%m-%dT%H:%M:%S}Z" for at in span] for span in spans]
 
 
-def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
+def test_liquidation_events_state_requested_spans_by_venue(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
     orders, notices = noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
     assert len(orders) == 3
@@ -80,7 +80,7 @@ def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
     assert any("were requested or streamed" in text for text in dd.provenance(orders)["notices"])
 
 
-def test_only_the_venues_of_the_question_count(folder: Path) -> None:
+def test_coverage_is_limited_to_the_requested_venues(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
     orders, notices = noticed(dd.liquidations.events, since=NOW - 24 * HOUR, venues="bybit")
     assert len(orders) == 2
@@ -94,7 +94,7 @@ def test_only_the_venues_of_the_question_count(folder: Path) -> None:
     assert notices == [], "asked, and there were none"
 
 
-def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
+def test_coverage_of_several_symbols_is_their_intersection(folder: Path) -> None:
     archive = open_archive(folder)
     more = [
         LedgerEntry("gateio", "ETH", NOW - 18 * HOUR, NOW - 12 * HOUR),
@@ -116,7 +116,7 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
         assert all(f"for part of the window: gateio {part} (" in text for text in said)
 
 
-def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
+def test_liquidation_sums_state_requested_spans(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
     _, notices = noticed(dd.liquidations.history, None, NOW - 48 * HOUR, NOW, resolution="1h")
     assert any("bybit 62%, okx 12%; for some symbols: gateio (BTC); not" in text for text in notices), notices
@@ -124,7 +124,7 @@ def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
     assert any("okx 50%; for some symbols: gateio (BTC); not at all: binance (" in text for text in notices)
 
 
-def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:
+def test_archive_without_a_ledger_states_no_coverage(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "own")
     archive.append(
         "liquidations_fills", FILLS.conform(pd.DataFrame([fill("1", NOW - HOUR, 50.0, exchange="bybit")]))

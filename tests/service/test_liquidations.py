@@ -24,7 +24,7 @@ FILLS = pd.DataFrame(
 )
 
 
-def test_by_the_hour_under_a_day_and_for_some_symbols(ask: Caller) -> None:
+def test_liquidation_history_is_hourly_for_short_windows_and_chosen_symbols(ask: Caller) -> None:
     body = ask.body("/liquidations/history", start="2026-06-30T00:00Z", symbol="ETH,SOL")
     assert body["resolution"] == "1h"
     assert [row["date"][11:13] for row in body["data"]] == ["10", "11"]
@@ -33,7 +33,7 @@ def test_by_the_hour_under_a_day_and_for_some_symbols(ask: Caller) -> None:
     ask.error("/liquidations/aggregates", 400, group_by="side")
 
 
-def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) -> None:
+def test_dev_tier_is_limited_to_30_days_of_events(store: MemoryStore) -> None:
     """At midnight of 29 July the order of 28 June, 11:00, is older than 30 days; orders of 30 June count."""
     with serving(store, now="2026-07-29") as ask:
         for since, seen in (("0", ["a1", "a1", "b7"]), ("1782820800000", [])):
@@ -48,7 +48,7 @@ def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) 
         assert [event["oid"] for event in everything["events"]] == ["old", "a1", "a1", "b7"]
 
 
-def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill() -> None:
+def test_order_counts_once_on_the_day_of_its_last_fill() -> None:
     with serving({"liquidations_fills": FILLS}) as straddled:
         body = straddled.body("/liquidations/history", start="2026-06-29T00:00Z", resolution="1d")
         assert [(row["date"], row["exchanges"]["binance"]["long_usd"]) for row in body["data"]] == [
@@ -73,7 +73,7 @@ def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill() -> None:
         ]
 
 
-def test_a_whole_order_next_to_its_fills_is_taken_whole_whatever_their_times() -> None:
+def test_order_row_replaces_its_fills_at_any_times() -> None:
     """The store has the complete order at its first fill: it is in that day and not in the next."""
     whole = pd.DataFrame([fill("both", "2026-06-29 23:59:59", 110.0)]).drop(columns="fill_id")
     frames = {"liquidations_fills": FILLS, "liquidations_events": whole.assign(fill_count=2)}
@@ -82,7 +82,7 @@ def test_a_whole_order_next_to_its_fills_is_taken_whole_whatever_their_times() -
     assert [row["exchanges"]["binance"]["long_usd"] for row in rows] == [111.0, 1.0]
 
 
-def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
+def test_orders_of_unknown_side_count_only_in_the_total_with_a_notice() -> None:
     """One long of 100, one short of 20, and 3 USD of an order of unknown side.
 
     The side of an order is the first known one, and a fill without a value adds nothing.
@@ -120,7 +120,7 @@ def _sums(venue: str, *rows: tuple[str, float, float]) -> pd.DataFrame:
     return frame.assign(time=stamps, symbol="BTC", exchange=venue, resolution="raw")
 
 
-def test_stored_sums_are_served_where_the_store_has_no_orders() -> None:
+def test_stored_sums_are_served_if_the_store_has_no_orders() -> None:
     """Two hours of okx add up to 14 and 6; binance has orders, so that its sums are not counted twice."""
     hours = _sums(
         "okx", ("2026-06-30T00:00", 10.0, 1.0), ("2026-06-30T01:00", 4.0, 5.0), ("2026-06-29T23:00", 7.0, 7.0)
@@ -145,7 +145,7 @@ def test_stored_sums_are_served_where_the_store_has_no_orders() -> None:
         assert day["exchanges"]["binance"]["long_usd"] == 111.0
 
 
-def test_stored_sums_of_days_are_not_those_of_hours() -> None:
+def test_daily_sums_are_not_served_as_hourly_sums() -> None:
     days = _sums("okx", ("2026-06-28", 10.0, 1.0), ("2026-06-29", 4.0, 5.0))
     with serving({"liquidations_history": days}, now="2026-06-30T12:00Z") as ask:
         body = ask.body("/liquidations/history", start="2026-06-28T00:00Z", end=MIDNIGHT, resolution="1h")

@@ -60,7 +60,7 @@ def test_every_endpoint_is_a_tool_with_its_parameters() -> None:
     assert series.input_schema["required"] == ["symbol"]
 
 
-def test_a_tool_answers_as_the_endpoint_does() -> None:
+def test_tool_returns_the_response_of_its_endpoint() -> None:
     """With its symbol in the path, and venues as a list."""
     call = {"symbol": "BTC", "exchanges": ["okx", "bybit"], "range": "1d"}
     [found] = asked(("oi_symbol_timeseries", call))
@@ -83,7 +83,7 @@ def test_a_tool_answers_as_the_endpoint_does() -> None:
         ("free", "oi_exchanges-summary", {}, "required_tier"),
     ],
 )
-def test_a_refusal_is_an_error_that_says_why(
+def test_refused_call_is_a_tool_error_with_the_reason(
     tier: str, name: str, arguments: dict[str, Any], words: str
 ) -> None:
     [found] = asked((name, arguments), tier=tier)
@@ -120,7 +120,7 @@ def test_every_endpoint_answers_within_the_limit(on_the_sample: Any) -> None:
     assert 20_000 < longest <= 32_000
 
 
-def test_a_long_response_has_its_ends_its_count_and_its_window(on_the_sample: Any) -> None:
+def test_long_response_is_shortened_to_both_ends_with_count_and_window(on_the_sample: Any) -> None:
     """30 days of hourly points of one venue."""
     call = {"symbol": "BTC", "start": "2026-05-31T12:00:00Z", "exchanges": ["binance"], "resolution": "1h"}
     [found] = asked(("funding_historical", call), server=on_the_sample)
@@ -184,7 +184,7 @@ def test_arguments_of_an_analysis_are_checked(on_the_sample: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_speaks_over_standard_input_and_output() -> None:
+def test_command_serves_tools_over_stdio() -> None:
     command = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "derivdata", "serve", "sample", "--mcp"]
     )
@@ -197,12 +197,12 @@ def test_the_command_speaks_over_standard_input_and_output() -> None:
     assert analysed.structured_content["data"]["rows"][0]["days"] == 7.0
 
 
-def test_options_of_a_port_are_refused_next_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_options_are_rejected_with_stdio(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "sample", "--mcp", "--port", "99"]) == 1
     assert "--port needs a port, but --mcp does not open one" in capsys.readouterr().err
 
 
-def test_arguments_that_are_too_long_or_no_unicode_are_refused_by_the_tool() -> None:
+def test_tool_rejects_arguments_that_are_too_long_or_not_unicode() -> None:
     long = {"symbols": ",".join(["BTC"] * 300_000)}
     half = {"symbols": "\ud800"}
     many = {"symbols": ["\ud800"]}

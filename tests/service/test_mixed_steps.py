@@ -43,7 +43,7 @@ def values(body: Any, name: str) -> list[float]:
     return [row[name] for row in body["data"]]
 
 
-def test_steps_of_a_day_are_left_out_where_hours_are_asked_for(mixed: Caller) -> None:
+def test_daily_rows_are_omitted_from_hourly_requests(mixed: Caller) -> None:
     body = mixed.body("/volume/BTC/timeseries", resolution="1h", **WINDOW)
     assert (values(body, "volume_usd"), body["resolution"], body["notices"]) == ([1.0] * 6, "1h", [LEFT_OUT])
     body = mixed.body("/volume/exchange-totals", resolution="1h", **WINDOW)
@@ -63,14 +63,14 @@ def test_steps_of_a_day_are_left_out_where_hours_are_asked_for(mixed: Caller) ->
 
 
 @pytest.mark.parametrize("path", ["/volume/BTC/timeseries", "/volume/exchange-totals"])
-def test_finer_than_anything_held_is_the_finest_that_is(mixed: Caller, path: str) -> None:
+def test_request_finer_than_stored_rows_returns_the_finest_step(mixed: Caller, path: str) -> None:
     """Daily and hourly rows: a request for minutes or raw rows returns hourly rows."""
     for asked in ("5m", "raw"):
         body = mixed.body(path, resolution=asked, **WINDOW)
         assert (len(body["data"]), body["resolution"], body["notices"]) == (6, "1h", [LEFT_OUT])
 
 
-def test_a_venue_over_time_is_at_the_step_that_both_figures_can_have() -> None:
+def test_venue_timeseries_uses_the_coarser_step_of_volume_and_oi() -> None:
     """Volume by the day next to open interest by the hour: both by the day."""
     hours = market.every("1h", "2026-06-28 00:00", "2026-06-29 23:00")
     days = market.every("1D", "2026-06-28", "2026-06-29")

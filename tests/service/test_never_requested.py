@@ -52,7 +52,7 @@ def market(tmp_path: Path) -> Iterator[None]:
         ("prices.history", "prices_history"),
     ],
 )
-def test_an_empty_answer_says_that_no_one_was_asked(market: None, call: str, table: str) -> None:
+def test_empty_response_says_that_the_range_was_never_requested(market: None, call: str, table: str) -> None:
     family, _, name = call.partition(".")
     said = {}
     for symbol in SYMBOLS:

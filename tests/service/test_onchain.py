@@ -66,7 +66,9 @@ def _candle(time: str, *values: float) -> dict[str, Any]:
         ("by-dex", {"range": "all"}, 400),
     ],
 )
-def test_what_hip3_refuses(ask: Caller, path: str, params: dict[str, str], status: int) -> None:
+def test_hip3_endpoints_reject_invalid_parameters(
+    ask: Caller, path: str, params: dict[str, str], status: int
+) -> None:
     assert "error" in ask.error(f"{HIP3}/{path}", status, **params)
 
 

@@ -29,7 +29,7 @@ def closed(schema: Any) -> Any:
     return none | {name: closed(each) for name, each in schema.items()}
 
 
-def test_answers_are_as_described_and_a_wrong_one_would_be_noticed(ask: Caller) -> None:
+def test_responses_match_openapi_and_altered_ones_do_not(ask: Caller) -> None:
     paths, failures = ask("/openapi.json", tier=None).json()["paths"], {}
     for path, url in ENDPOINTS.items():
         answer = paths[path]["get"]["responses"]["200"]["content"]["application/json"]
@@ -64,7 +64,7 @@ def test_ranges_over_90_days_are_described_as_valid(ask: Caller) -> None:
         assert bool(problems(text, schema)) == (status == 400)
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_shows_changes_of_direction_in_words(ask: Caller) -> None:
+def test_documentation_page_loads_no_other_file_and_escapes_control_characters(ask: Caller) -> None:
     answer = ask("/docs", tier=None)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert re.findall(r"""(?:href|src)=["']?([^"'\s>]*)""", answer.text) == ["/openapi.json"]

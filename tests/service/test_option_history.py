@@ -14,7 +14,7 @@ PAIR = {"symbol": "BTC", "exchange": "deribit"}
 
 
 @pytest.mark.parametrize("days", [2, 7, 90])
-def test_surfaces_at_hours(ask: Caller, days: int) -> None:
+def test_surface_history_at_hourly_steps(ask: Caller, days: int) -> None:
     """Two chains, of 11:58 and 11:55: each is at its own time on any grid, and once."""
     body = ask.body("/options/surface-history", range=f"{days}d", **PAIR)
     own = ["2026-06-29T11:58:00Z", "2026-06-30T11:55:00Z"]
@@ -52,14 +52,14 @@ def test_ranges_are_whole_days(ask: Caller, text: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["metrics", "atm-history", "surface-history"])
-def test_pairs_are_those_of_the_snapshot(ask: Caller, path: str) -> None:
+def test_pairs_equal_those_of_the_snapshot(ask: Caller, path: str) -> None:
     ask.error(f"/options/{path}", 400, symbol="DOGE", exchange="okx")
     ask.error(f"/options/{path}", 400, symbol="BTC")
     empty = ask.body(f"/options/{path}", symbol="ZEC", exchange="derive")
     assert len(empty["hours" if path == "surface-history" else "data"]) == 0
 
 
-def test_a_chain_that_was_stored_in_parts_has_all_expiries_at_the_money(tmp_path: Path) -> None:
+def test_chain_stored_in_several_appends_has_atm_volatility_of_all_expiries(tmp_path: Path) -> None:
     """Two expiries of each hour, appended five seconds apart."""
     archive = dd.open_archive(tmp_path)
     hours = pd.date_range("2026-01-01T01:00", periods=3, freq="h", tz="UTC")

@@ -19,13 +19,15 @@ REFUSED = json.loads(Path(__file__).with_name("refused_parameters.json").read_te
 
 
 @pytest.mark.parametrize(("path", "query", "message"), REFUSED)
-def test_what_cannot_be_read_is_refused(ask: Caller, path: str, query: str, message: str) -> None:
+def test_unreadable_parameters_return_400_with_the_reason(
+    ask: Caller, path: str, query: str, message: str
+) -> None:
     body = ask.error(f"{path}?{query}", 400)
     assert set(body) == {"error"}
     assert message in body["error"]
 
 
-def test_other_names_stay_ignored(ask: Caller) -> None:
+def test_unknown_parameter_names_are_ignored(ask: Caller) -> None:
     assert ask.body("/markets/symbols", period="7d") == ask.body("/markets/symbols")
 
 
@@ -57,7 +59,7 @@ def test_unknown_parameters_symbols_and_pairs(ask: Caller) -> None:
     "start",
     ["2026-06-29T10:00:00Z", "2026-06-29T10:00", "2026-06-29 10:00:00.000", "2026-06-29T12:00:00+02:00"],
 )
-def test_instants_are_read_with_and_without_zone(ask: Caller, start: str) -> None:
+def test_times_are_read_with_and_without_a_zone(ask: Caller, start: str) -> None:
     body = ask.body(HISTORY, symbol="BTC", start=start, end="2026-06-29T10:01Z", exchanges="hyperliquid")
     expected = {"t": "2026-06-29T10:00:00Z", "timestamp": "2026-06-29T10:00:00Z", "y": 2.0}
     assert body["series"] == {"hyperliquid": [expected]}

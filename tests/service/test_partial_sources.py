@@ -37,7 +37,7 @@ def test_settlements_replace_samples_that_are_missing() -> None:
         assert (leader["symbol"], leader["funding_current_bps"]) == ("SOL", 12.5)
 
 
-def test_what_is_not_held_is_refused_and_no_interval_is_made_up() -> None:
+def test_missing_table_returns_404_and_intervals_are_not_invented() -> None:
     parts = {"history": market.funding(), "settlements": market.settlements()}
     for held, lacks, path in (
         ("settlements", "history", "/funding/historical"),
@@ -57,7 +57,7 @@ def test_what_is_not_held_is_refused_and_no_interval_is_made_up() -> None:
         assert ask.body("/markets/funding-leaders")["data"][0]["oi_rank"] is None
 
 
-def test_the_state_of_pairs_alone_makes_the_leaderboard() -> None:
+def test_leaderboard_is_computed_from_pair_states_alone() -> None:
     """`markets_symbol_exchanges` carries every figure; a day ago is not known."""
     frame = market.prices().assign(
         volume_24h_usd=2e7,
@@ -81,7 +81,7 @@ def events() -> pd.DataFrame:
     return pd.DataFrame(orders).drop(columns="fill_id").assign(fill_count=1)
 
 
-def test_whole_orders_are_served_as_they_are_and_once() -> None:
+def test_order_rows_are_served_once_and_unchanged() -> None:
     with serving(liquidations_events=events()) as ask:
         found = ask.body("/liquidations/events")["events"]
         assert [(e["oid"], e["usd_value"]) for e in found] == [("z9", 8.0), ("a1", 7.0)]
@@ -90,7 +90,7 @@ def test_whole_orders_are_served_as_they_are_and_once() -> None:
         assert [(e["oid"], e["usd_value"]) for e in found] == [("old", 58000.0), ("a1", 7.0), ("z9", 8.0)]
 
 
-def test_nothing_now_and_nothing_before_the_first_row_are_empty_answers() -> None:
+def test_responses_without_rows_are_empty_not_errors() -> None:
     """A day after the last row nothing holds any more; the past is still there."""
     with serving(
         now="2026-07-01 18:00", funding_history=market.funding(), oi_history=market.open_interest()
@@ -111,7 +111,7 @@ def test_nothing_now_and_nothing_before_the_first_row_are_empty_answers() -> Non
         assert ask.body("/funding/historical", symbol="BTC")["series"] == {}
 
 
-def test_rows_that_do_not_state_their_step_are_raw() -> None:
+def test_rows_without_a_resolution_are_raw() -> None:
     window = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T12:00Z", "resolution": "4h"}
     held = market.open_interest()
     with serving(oi_history=held.assign(resolution="raw")) as ask:

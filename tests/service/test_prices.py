@@ -26,7 +26,7 @@ def prices(ask: Caller, **params: Any) -> Any:
     return ask.body(PATH, **{"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h", **params})
 
 
-def test_a_step_has_the_newest_price_at_its_end(ask: Caller) -> None:
+def test_price_of_a_step_is_the_newest_at_its_end(ask: Caller) -> None:
     """In (10:00, 11:00] binance was polled at 10:00:05 and at 10:59:05; before 10:00 it was not."""
     body = prices(ask, end="2026-06-30T12:00Z")
     assert (body["symbol"], body["kind"], body["unit"], body["resolution"]) == ("BTC", "mark", "usd", "1h")
@@ -41,7 +41,7 @@ def test_a_step_has_the_newest_price_at_its_end(ask: Caller) -> None:
     assert (body["resolution"], points(body, "hyperliquid")) == ("1h", {"10:00": 99.0, "11:00": 98.0})
 
 
-def test_a_window_that_is_split_is_the_long_window(ask: Caller) -> None:
+def test_split_windows_join_to_the_long_window(ask: Caller) -> None:
     whole = prices(ask, end="2026-06-30T12:00Z", resolution="15m")["series"]["binance"]
     parts = [
         prices(ask, start=f"2026-06-30T{a}Z", end=f"2026-06-30T{b}Z", resolution="15m")["series"]
@@ -51,7 +51,7 @@ def test_a_window_that_is_split_is_the_long_window(ask: Caller) -> None:
     assert len(whole) == 4
 
 
-def test_kinds_are_separate_and_raw_rows_are_as_they_came(ask: Caller) -> None:
+def test_price_kinds_are_separate_and_raw_rows_are_unchanged(ask: Caller) -> None:
     index = prices(ask, kind="index", resolution="raw")
     assert index["series"] == {"binance": [{"timestamp": "2026-06-30T10:59:05Z", "y": 100.5}]}
     last = prices(ask, kind="last")
@@ -59,7 +59,7 @@ def test_kinds_are_separate_and_raw_rows_are_as_they_came(ask: Caller) -> None:
     assert "kind must be one of mark, index, last" in ask.error(PATH, 400, symbol="BTC", kind="mid")["error"]
 
 
-def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> None:
+def test_positioning_samples_whole_rows_and_sums_taker_volume_by_column(ask: Caller) -> None:
     """Binance by five minutes and half hours; the row at 11:00 is the state at the end of the step before."""
     asked = {"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h"}
     body = ask.body("/local/positioning/history", **asked)
@@ -97,7 +97,7 @@ def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> No
     assert finer["notices"] == ["rows of resolution 1h were omitted: they are longer than the buckets of 30m"]
 
 
-def test_single_rows_are_shown_as_they_are_up_to_the_clock(ask: Caller) -> None:
+def test_single_rows_are_served_unchanged_up_to_the_clock(ask: Caller) -> None:
     body = ask.body("/local/options/trades", symbol="BTC", start="2026-06-30T10:00Z")
     assert {venue: [row["trade_id"] for row in rows] for venue, rows in body["series"].items()} == {
         "bybit": ["1"],
@@ -113,7 +113,7 @@ def test_single_rows_are_shown_as_they_are_up_to_the_clock(ask: Caller) -> None:
     assert [(row["timestamp"][11:16], row["index_pct"]) for row in index] == [("11:00", 48.5)]
 
 
-def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> None:
+def test_dev_tier_is_limited_to_30_days_and_openapi_marks_local_paths(ask: Caller) -> None:
     body = ask.body(PATH, tier="dev", symbol="BTC", start="2026-01-01", resolution="1h")
     assert "Dev covers the rolling 30 days" in body["notices"][0]
     document = ask.body("/openapi.json")
@@ -126,7 +126,7 @@ def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> N
     assert document["paths"][PATH]["get"]["tags"] == ["local"]
 
 
-def test_tiny_prices_keep_their_digits_and_a_source_without_prices_says_so() -> None:
+def test_tiny_prices_keep_their_digits_and_missing_prices_return_404() -> None:
     """Means are rounded to cents; a price of 8e-6 would become nothing."""
     time = [market.at("2026-06-30 10:10"), market.at("2026-06-30 10:50")]
     rows = market.series("PEPE", "okx", time, price_usd=[7.5e-6, 8.25e-6], kind="mark", resolution="raw")
@@ -138,7 +138,7 @@ def test_tiny_prices_keep_their_digits_and_a_source_without_prices_says_so() -> 
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_the_hosted_service_does_not_have_it(status: int) -> None:
+def test_service_without_prices_raises_an_error_that_names_sources_with_prices(status: int) -> None:
     """Another service returns nothing useful for the path: the error names the sources with prices."""
 
     def hosted(request: Asked) -> Reply:

@@ -7,7 +7,7 @@ import gzip
 from derivdata.sources.service.http.responses import EncodedBody, ResponseCache
 
 
-def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None:
+def test_least_recently_used_response_is_evicted_first_and_too_large_ones_at_once() -> None:
     """Responses of 10,000 bytes take 11 to 12 kB with key and entry: three fit into 36 kB."""
     kept = ResponseCache(limit=36_000)
     answers = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}
@@ -24,7 +24,7 @@ def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None
     assert kept.get(("small",)) is not None
 
 
-def test_keys_count_as_bodies_do() -> None:
+def test_cache_size_includes_keys() -> None:
     """1,000 requests of 56 kB each with responses of 236 bytes: 1 MB has room for 16 of them, not 4,000."""
     kept = ResponseCache(limit=1_000_000)
     for number in range(1_000):
@@ -35,7 +35,7 @@ def test_keys_count_as_bodies_do() -> None:
     assert 0.9e6 < kept.size <= 1e6
 
 
-def test_compressed_forms_count_and_are_the_same() -> None:
+def test_cache_size_includes_compressed_bodies() -> None:
     kept, answer = ResponseCache(), EncodedBody(bytes(range(256)) * 400)
     kept.put(("a",), answer)
     before = kept.size

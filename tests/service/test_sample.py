@@ -15,13 +15,13 @@ def live() -> Iterator[Caller]:
         yield caller
 
 
-def test_dev_sees_the_first_two_hundred(live: Caller) -> None:
+def test_dev_tier_gets_200_symbols(live: Caller) -> None:
     board = live.body("/markets/symbols")["symbols"]
     assert len(board) >= 400
     assert live.body("/markets/symbols", tier="dev")["symbols"] == board[:200]
 
 
-def test_depth_is_the_sum_of_the_book(live: Caller) -> None:
+def test_depth_equals_the_sum_of_book_levels(live: Caller) -> None:
     pair = {"symbol": "BTC", "exchange": "binance"}
     book = live.body("/orderbook/book", **pair)
     depth = live.body("/orderbook/depth-history", start="2026-06-30T11:00Z", **pair)["data"][-1]
@@ -32,7 +32,7 @@ def test_depth_is_the_sum_of_the_book(live: Caller) -> None:
             assert depth[f"{side}_depth_{bps}bps_usd"] == pytest.approx(sum(near), abs=1.0)
 
 
-def test_an_earlier_clock_sees_the_same_past_and_nothing_later(live: Caller) -> None:
+def test_earlier_clock_gives_the_same_past_without_later_rows(live: Caller) -> None:
     with serving("sample", now="2026-03-01T12:00Z") as then:
         window = {"symbol": "BTC", "start": "2026-02-28T12:00Z", "end": "2026-03-01T12:00Z"}
         assert then("/").headers["Date"] == "Sun, 01 Mar 2026 12:00:00 GMT"

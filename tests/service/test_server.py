@@ -26,7 +26,7 @@ from tests.service.conftest import serving as served
 COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 
 
-def test_the_code_that_answers_is_what_the_sources_import() -> None:
+def test_hash_of_the_service_covers_all_imported_modules() -> None:
     """Responses are stored for later sessions by a hash of it: missing parts would change them unseen.
 
     The MCP server computes nothing: it calls the library, which requests the service.
@@ -75,7 +75,7 @@ def key_file(said: str) -> Path:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_makes_up_a_key_per_tier_that_no_log_shows(
+def test_service_prints_address_and_a_generated_key_per_tier_not_in_logs(
     folder: Path, end: signal.Signals
 ) -> None:
     with serving(folder, end) as said:
@@ -102,7 +102,7 @@ def failed(*arguments: str) -> str:
     return done.stderr
 
 
-def test_what_cannot_be_served_is_one_line_and_exit_code_1(tmp_path: Path, folder: Path) -> None:
+def test_service_that_cannot_start_prints_one_line_and_exits_1(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "notes.txt").write_text("not an archive")
     assert str(tmp_path) in failed(str(tmp_path), "--port", "0")
     with pytest.raises(ArchiveError):
@@ -111,7 +111,7 @@ def test_what_cannot_be_served_is_one_line_and_exit_code_1(tmp_path: Path, folde
         service.serve(str(folder), keys={"free": "k", "pro": "k"})
 
 
-def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> None:
+def test_archive_serves_its_own_span_before_the_documented_start(folder: Path) -> None:
     with served(str(folder)) as ask:
         local = ask.local
         assert (local.store.label, local.store.synthetic) == ("desk", False)
@@ -128,7 +128,7 @@ def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> Non
         assert ask.body("/markets/symbols")["symbols"][0]["volume_24h_usd"] == 48e6
 
 
-def test_an_open_door_is_said_and_given_keys_are_not_shown(
+def test_keyless_service_on_all_addresses_warns_and_given_keys_are_not_printed(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a server that ends as soon as it runs."""

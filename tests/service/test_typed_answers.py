@@ -31,6 +31,6 @@ def at(body: Any, place: str) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['path']} {case['params']}")
-def test_an_answer_is_the_one_worked_out_by_hand(ask: Caller, case: dict[str, Any]) -> None:
+def test_response_equals_hand_calculation(ask: Caller, case: dict[str, Any]) -> None:
     body = ask.body(case["path"], tier=case["tier"], **case["params"])
     assert {place: at(body, place) for place in case["expected"]} == case["expected"], case["why"]

@@ -21,7 +21,7 @@ def conditional(ask: Caller, *, path: str = PATH, tier: str = "pro", **headers: 
     return ask.session.get(ask.local.url + path, headers={"X-Api-Key": f"key-{tier}", **named}, timeout=60)
 
 
-def test_a_response_has_a_tag_and_the_time_of_its_last_change(ask: Caller) -> None:
+def test_response_has_etag_and_last_modified(ask: Caller) -> None:
     first, again = ask(PATH), ask(PATH)
     assert first.headers["ETag"] == again.headers["ETag"]
     assert first.headers["ETag"].startswith('W/"')
@@ -34,7 +34,7 @@ def test_a_response_has_a_tag_and_the_time_of_its_last_change(ask: Caller) -> No
 
 
 @pytest.mark.parametrize("form", ["{}", '"other", {}', "*", "{strong}"])
-def test_a_current_tag_is_answered_without_a_body(form: str, ask: Caller) -> None:
+def test_current_etag_returns_304_without_a_body(form: str, ask: Caller) -> None:
     first = ask(PATH)
     tag = first.headers["ETag"]
     answer = conditional(ask, If_None_Match=form.format(tag, strong=tag.removeprefix("W/")))
@@ -46,13 +46,13 @@ def test_a_current_tag_is_answered_without_a_body(form: str, ask: Caller) -> Non
     assert head.status_code == 304
 
 
-def test_a_tag_of_other_data_gets_the_body(ask: Caller) -> None:
+def test_outdated_etag_returns_the_body(ask: Caller) -> None:
     tag = ask("/markets/symbols").headers["ETag"]
     answer = conditional(ask, If_None_Match=tag)
     assert (answer.status_code, answer.content) == (200, ask(PATH).content)
 
 
-def test_the_time_counts_only_without_a_tag(ask: Caller) -> None:
+def test_if_modified_since_is_used_only_without_an_etag(ask: Caller) -> None:
     modified = ask(PATH).headers["Last-Modified"]
     assert conditional(ask, If_Modified_Since=modified).status_code == 304
     assert conditional(ask, If_Modified_Since="Tue, 30 Jun 2026 12:00:01 GMT").status_code == 200
@@ -60,12 +60,12 @@ def test_the_time_counts_only_without_a_tag(ask: Caller) -> None:
     assert conditional(ask, If_Modified_Since=modified, If_None_Match='"x"').status_code == 200
 
 
-def test_a_condition_does_not_open_an_endpoint(ask: Caller) -> None:
+def test_conditional_request_with_a_wrong_key_returns_401(ask: Caller) -> None:
     answer = ask.session.get(ask.local.url + PATH, headers={"X-Api-Key": "wrong", "If-None-Match": "*"})
     assert answer.status_code == 401
 
 
-def test_the_time_is_that_of_the_change_and_never_of_two_responses() -> None:
+def test_last_modified_is_the_time_of_change_and_unique_per_second() -> None:
     changes = Changes()
 
     def stated(tag: str, seconds: float, resource: Any = "a") -> str | None:
@@ -80,6 +80,6 @@ def test_the_time_is_that_of_the_change_and_never_of_two_responses() -> None:
     assert stated("5", 90, "b") == "Tue, 30 Jun 2026 12:01:30 GMT"
 
 
-def test_a_request_without_conditions_is_never_current() -> None:
+def test_unconditional_request_never_returns_304() -> None:
     assert not is_current({}, {"ETag": 'W/"1"'})
     assert not is_current({"If-Modified-Since": "x"}, {"ETag": 'W/"1"'})

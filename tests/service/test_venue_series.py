@@ -73,7 +73,7 @@ def histories(draw: st.DrawFn) -> pd.DataFrame:
     st.sampled_from([3, 90, 100_000]),
     st.booleans(),
 )
-def test_sums_give_what_rows_give_or_say_that_they_cannot(
+def test_totals_from_sums_equal_totals_from_rows_or_are_marked_unsure(
     rows: pd.DataFrame, step: str | None, minutes: int, added: bool
 ) -> None:
     """By symbol and bucket, then over symbols, is the oracle; every one of its cells is sure or named."""
@@ -104,7 +104,7 @@ def test_sums_give_what_rows_give_or_say_that_they_cannot(
 
 @settings(max_examples=400 if SOAK else 8, deadline=None)
 @given(histories(), st.sampled_from(["5m", "1h", "4h", "1d"]), st.booleans())
-def test_totals_are_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool) -> None:
+def test_totals_equal_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool) -> None:
     """By either path: from sums, or from the rows of a venue."""
     column = VOLUME if added else OI_USD
     store = MemoryStore({column.table: rows.rename(columns={"oi_usd": column.value})}, now="2026-06-02T20:00")
@@ -120,7 +120,7 @@ def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], li
     return dict(zip(hour, sure.value.tolist(), strict=False)), hour[len(sure.time) :]
 
 
-def test_sums_by_hand_and_where_they_cannot_tell() -> None:
+def test_totals_from_sums_equal_hand_calculation_and_unsure_buckets_are_named() -> None:
     """Two symbols over eight hours: the mean of 1 2 3 4 and of 10 20 30 40 is 27.5 together."""
     rows = pd.concat(
         [hours("A", "okx", 0, [1, 2, 3, 4, 5, 5, 5, 5]), hours("B", "okx", 0, [10, 20, 30, 40, 0, 0, 0, 0])]
@@ -173,7 +173,7 @@ def archive(tmp_path: Path) -> Read:
     return archive
 
 
-def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> None:
+def test_only_buckets_next_to_a_listing_read_rows(archive: Read) -> None:
     """Of 1,191 rows, those of one venue that reach into the bucket from 08:00 to 12:00: five hours of eight.
 
     The clock cuts the last hour short for all symbols: that needs no rows.
@@ -190,7 +190,7 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
     assert_same(view, "2026-06-01T05:00Z", "1d")
 
 
-def test_a_missing_value_next_to_a_listing_is_left_to_the_rows(tmp_path: Path) -> None:
+def test_bucket_with_a_missing_value_and_a_listing_is_computed_from_rows(tmp_path: Path) -> None:
     """From 20:00 to 24:00 are A with 1, B with 10 (it holds over its gap), six with 5, NEW with 100: 141."""
     b = np.where(np.arange(48) == 21, np.nan, 10.0)
     others = [hours(f"S{number}", "okx", 0, [5.0] * 48) for number in range(6)]
@@ -206,7 +206,9 @@ def test_a_missing_value_next_to_a_listing_is_left_to_the_rows(tmp_path: Path) -
 
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])
 @pytest.mark.parametrize("end", [None, 8 * 24 * HOUR])
-def test_a_file_with_unstated_steps_elsewhere(column: StoredColumn, end: Any, tmp_path: Path) -> None:
+def test_totals_with_unstated_resolutions_outside_the_window(
+    column: StoredColumn, end: Any, tmp_path: Path
+) -> None:
     """A day of rows without a resolution, then hours: the window has only hours, of eight symbols with 2."""
     parts = [hours(f"S{n}", "okx", 0, [2.0] * 24, "unstated") for n in range(8)]
     parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
@@ -220,7 +222,7 @@ def test_a_file_with_unstated_steps_elsewhere(column: StoredColumn, end: Any, tm
     assert set(frame["symbol_count"]) == {8}
 
 
-def test_volume_that_states_no_step_is_known_when_it_is_stamped(tmp_path: Path) -> None:
+def test_volume_without_a_resolution_counts_at_its_timestamp(tmp_path: Path) -> None:
     rows = pd.concat([hours(f"S{n}", "okx", 0, [1.0] * 24, "unstated") for n in range(8)])
     archive = open_archive(tmp_path)
     archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
@@ -231,7 +233,7 @@ def test_volume_that_states_no_step_is_known_when_it_is_stamped(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])
-def test_the_sample_sums_what_it_returns_as_rows(column: StoredColumn) -> None:
+def test_sample_sums_equal_sums_of_its_rows(column: StoredColumn) -> None:
     """Over three weeks in which pairs come and go; hashes differ, and are equal where the others are."""
     store, end = sample.open(), START + pd.Timedelta(1, "D")
     query = Query(column.table, START - pd.Timedelta(20, "D"), end, venues=["okx", "hyperliquid"])

@@ -68,7 +68,7 @@ class CancelledOnce(Counting):
         return super().sums(query, value)
 
 
-def test_the_same_totals_are_made_once_unless_their_work_was_cancelled() -> None:
+def test_totals_are_computed_once_unless_cancelled() -> None:
     """Ten days at 4 h are read with what reaches into them."""
     store = CancelledOnce()
     view = View(store, store.now)
@@ -86,7 +86,7 @@ def test_the_same_totals_are_made_once_unless_their_work_was_cancelled() -> None
     assert store.days == before
 
 
-def test_forgotten_results_are_made_again() -> None:
+def test_evicted_results_are_computed_again() -> None:
     """Of results of 40 MB three are cached; the least recently requested one is evicted first."""
     store = Counting()
     view, made = View(store, store.now), []
@@ -113,7 +113,7 @@ BLOCKS = (1, 300), (1, 10**9), (30, 10**9)
     ("resolution", "chosen"),
     [*((step, (["BTC", "ETH"],)) for step in ("raw", "15m", "1h", "4h")), (None, (None, ["okx"]))],
 )
-def test_a_series_in_blocks_is_the_series_in_one_piece(
+def test_series_computed_in_blocks_equals_series_computed_at_once(
     store: str, column: StoredColumn, resolution: str | None, chosen: Any
 ) -> None:
     """From one day and from 300 rows per block, which is a day again, to all at once.

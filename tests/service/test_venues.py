@@ -10,7 +10,7 @@ from tests.service.conftest import Caller
 NOON = "2026-06-30 12:00:00"
 
 
-def test_price_buckets_are_nine_from_the_top(ask: Caller) -> None:
+def test_price_change_buckets_are_nine_in_descending_order(ask: Caller) -> None:
     """SOL rose by 7, BTC by 2 (on binance, where most of its open interest is), ETH fell by 1.5."""
     body = ask.body("/markets/price-buckets")
     found = {b["label"]: (b["min"], b["max"], b["count"], b["symbols"]) for b in body["buckets"]}
@@ -36,11 +36,11 @@ def test_price_buckets_are_nine_from_the_top(ask: Caller) -> None:
     [(-20.1, "<-20%"), (-20, "<-10%"), (-10, "-10..-5%"), (-5, "-5..0%"), (-1e-9, "-5..0%"), (0, "0%"),
      (1e-9, "0..5%"), (5, "0..5%"), (10, "5..10%"), (20, ">10%"), (20.1, ">20%")],
 )  # fmt: skip
-def test_an_edge_belongs_to_the_bucket_nearer_to_zero(change: float, label: str) -> None:
+def test_edge_value_belongs_to_the_bucket_nearer_to_zero(change: float, label: str) -> None:
     assert _BUCKETS[int(_place(change))][0] == label
 
 
-def test_stats_and_symbols_of_a_venue_are_rows_of_the_leaderboard(ask: Caller) -> None:
+def test_venue_stats_and_symbols_equal_rows_of_the_leaderboard(ask: Caller) -> None:
     row = ask.body("/markets/symbols")["symbols"][0]
     assert ask.body("/markets/BTC/stats") == {**row, "timestamp": NOON}
     assert ask.body("/markets/ETH/stats", tier="free")["rank"] == 3
@@ -55,7 +55,7 @@ def test_stats_and_symbols_of_a_venue_are_rows_of_the_leaderboard(ask: Caller) -
     ask.error("/markets/exchanges/nasdaq/timeseries", 404)
 
 
-def test_totals_and_volume_add_up(ask: Caller) -> None:
+def test_totals_and_volume_of_a_window_equal_hand_sums(ask: Caller) -> None:
     body = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z")
     only = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z", exchanges="hyperliquid")
     assert only["data"] == body["data"][1:]
@@ -92,7 +92,7 @@ def test_largest_symbols_of_a_venue_and_ratio_windows_by_tier(ask: Caller) -> No
 
 
 @pytest.mark.parametrize("query", ["window_days=0", "window_days=366", "window_days=x", "range=2d"])
-def test_ratio_answers_its_400_as_plain_text(ask: Caller, query: str) -> None:
+def test_ratio_returns_400_as_plain_text(ask: Caller, query: str) -> None:
     answer = ask(f"/volume-oi-ratio?{query}")
     assert answer.status_code == 400
     assert answer.headers["Content-Type"].startswith("text/plain")

@@ -78,7 +78,7 @@ def totals(window: dict[str, str]) -> str:
     return f"/volume/exchange-totals?start={window['start']}&end={window['end']}"
 
 
-def test_those_who_ask_for_the_same_share_the_work() -> None:
+def test_equal_requests_share_one_job() -> None:
     alone, together = SlowStore(), SlowStore()
     alone.may.set()
     for store, number in ((alone, 1), (together, 8)):
@@ -93,7 +93,7 @@ def test_those_who_ask_for_the_same_share_the_work() -> None:
     assert together.reads == alone.reads
 
 
-def test_work_that_no_one_waits_for_ends() -> None:
+def test_job_ends_when_no_client_waits() -> None:
     """Eight clients go: three responses that were being made end, the five that waited are never started."""
     store = SlowStore()
     with callers(store, 1) as (client,), ExitStack() as kept:

@@ -22,7 +22,7 @@ def ends(body: Any) -> tuple[str, str]:
     return points[0]["t"], points[-1]["t"]
 
 
-def test_seven_days_ending_now_unless_given(ask: Caller) -> None:
+def test_default_window_is_the_last_seven_days(ask: Caller) -> None:
     """A window of 7 days has buckets of 4 hours; now, 12:00, starts a new bucket."""
     body = history(ask)
     assert body["resolution"] == "4h"
@@ -43,7 +43,7 @@ def test_seven_days_ending_now_unless_given(ask: Caller) -> None:
         ("2026-05-22T00:00:00Z", "4h"),
     ],
 )
-def test_the_length_of_the_window_chooses_the_resolution(ask: Caller, start: str, resolution: str) -> None:
+def test_default_resolution_depends_on_the_window_length(ask: Caller, start: str, resolution: str) -> None:
     """Under 24 hours, under 7 days, longer: here all end on 29 June at midnight."""
     body = history(ask, start=start, end="2026-06-29")
     assert body["resolution"] == resolution
@@ -61,7 +61,7 @@ def test_windows_are_half_open(ask: Caller) -> None:
     assert beyond["notices"] == []
 
 
-def test_dev_is_held_to_thirty_days(ask: Caller) -> None:
+def test_dev_tier_is_limited_to_30_days(ask: Caller) -> None:
     """Thirty days before 30 June noon is 31 May noon."""
     body = history(ask, tier="dev", start="2026-05-25", resolution="raw")
     assert ends(body) == ("2026-05-31T12:00:00Z", "2026-06-30T12:00:00Z")
@@ -83,7 +83,7 @@ def test_dev_is_held_to_thirty_days(ask: Caller) -> None:
 @pytest.mark.parametrize(
     ("start", "end"), [("2026-05-01", "2026-05-31T12:00Z"), ("2026-07-01", "2026-07-02")]
 )
-def test_dev_windows_wholly_outside_are_403(ask: Caller, start: str, end: str) -> None:
+def test_dev_window_before_the_last_30_days_returns_403(ask: Caller, start: str, end: str) -> None:
     body = ask.error(HISTORY, 403, tier="dev", symbol="BTC", start=start, end=end)
     assert body["required_tier"] == "pro"
     assert "2026-05-31T12:00:00Z to 2026-06-30T12:00:00Z" in body["error"]
@@ -96,14 +96,14 @@ def test_dev_windows_wholly_outside_are_403(ask: Caller, start: str, end: str) -
         ("2026-07-01", "2026-07-02", "the window begins after the time of memory, 2026-06-30 12:00:00 UTC"),
     ],
 )
-def test_pro_windows_without_data_say_why(ask: Caller, start: str, end: str, why: str) -> None:
+def test_pro_window_without_data_states_the_reason(ask: Caller, start: str, end: str, why: str) -> None:
     for path in (HISTORY, "/funding/settlement"):
         body = ask.body(path, symbol="BTC", start=start, end=end)
         assert body["series"] == {}
         assert body["notices"] == [f"no data for this request: {why}"]
 
 
-def test_ranges_end_now(ask: Caller) -> None:
+def test_preset_ranges_end_now(ask: Caller) -> None:
     body = ask.body("/oi/BTC/timeseries", range="1d", exchanges="binance", resolution="1h")
     assert body["data"][0] == {
         "timestamp": "2026-06-29T12:00:00Z",
@@ -115,7 +115,7 @@ def test_ranges_end_now(ask: Caller) -> None:
     assert "start was raised" in dev["notices"][0]
 
 
-def test_volume_of_an_hour_that_is_not_over_is_nowhere() -> None:
+def test_volume_of_the_current_hour_is_not_served() -> None:
     """1 USD each hour up to the hour that begins at 11:00; at 11:59:59 eleven hours are over."""
     hours = market.every("1h", "2026-06-30 00:00", "2026-06-30 11:00")
     frames = {
@@ -142,7 +142,7 @@ def test_the_default_start_is_derived_from_an_end_that_was_set_to_now(ask: Calle
     assert ends(body) == ("2026-06-23T12:00:00Z", "2026-06-30T12:00:00Z")
 
 
-def test_a_range_that_begins_in_the_future(ask: Caller) -> None:
+def test_range_that_begins_in_the_future_is_rejected(ask: Caller) -> None:
     """Dev: wholly outside the rolling 30 days; Pro has no such window, so the range itself is wrong."""
     assert ask.error(HISTORY, 403, tier="dev", symbol="BTC", start="2027-01-01")["required_tier"] == "pro"
     assert "is not before end" in ask.error(HISTORY, 400, symbol="BTC", start="2027-01-01")["error"]

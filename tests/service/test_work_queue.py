@@ -81,9 +81,7 @@ def joined(queue: WorkQueue, work: Work, *names: str) -> dict[str, Job]:
 
 @pytest.mark.parametrize("first", ["b1", "b2", "c1", "d1"])
 @played
-async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
-    work: Work, first: str
-) -> None:
+async def test_free_slot_goes_to_the_caller_without_a_running_job(work: Work, first: str) -> None:
     """Callers b, c and d hold all slots and have more to do; whichever of their jobs ends, e is next."""
     queue = WorkQueue(at_once=4)
     names = ["b1", "b2", "c1", "d1", "b3", "c2", "d2", "b4", "c3", "d3"]
@@ -97,7 +95,7 @@ async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
 
 
 @played
-async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
+async def test_six_callers_take_turns_on_four_slots(work: Work) -> None:
     queue = WorkQueue(at_once=4)
     names = [f"{caller}{n}" for caller in "abcdef" for n in (1, 2, 3, 4)]
     jobs = joined(queue, work, *names)
@@ -145,7 +143,7 @@ async def test_a_shared_job_stays_in_the_queue_of_the_caller_that_waits_on(work:
 
 
 @played
-async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
+async def test_job_is_cancelled_when_its_last_client_disconnects(work: Work) -> None:
     queue = WorkQueue()
     (job,) = joined(queue, work, "a1").values()
     assert queue.join("a1", "b", work("a1")) is job
@@ -162,7 +160,7 @@ async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
 
 
 @played
-async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
+async def test_queued_job_without_clients_never_starts(work: Work) -> None:
     queue = WorkQueue(at_once=1)
     jobs = joined(queue, work, "a1", "a2", "a3")
     await work.began(1)
@@ -188,7 +186,7 @@ async def test_an_error_goes_to_every_client_and_frees_the_slot(work: Work) -> N
 
 
 @played
-async def test_only_so_many_of_one_caller_may_wait(work: Work) -> None:
+async def test_queue_length_is_limited_per_caller(work: Work) -> None:
     queue = WorkQueue(at_once=1, most_waiting=2)
     jobs = [*joined(queue, work, "a1", "a2", "a3").values()]
     with pytest.raises(Refusal, match="too many requests at once"):

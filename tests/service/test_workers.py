@@ -71,9 +71,7 @@ def answer(url: str) -> int:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
-def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replaced(
-    tmp_path: Path, end: str
-) -> None:
+def test_workers_share_keys_and_a_dead_worker_is_replaced(tmp_path: Path, end: str) -> None:
     """While one worker is stopped, only the other can take a connection; both end with their parent."""
     with serving(tmp_path / "x", "--key", "pro=secret") as (process, url):
         until(lambda: len(workers(process)) == 2)
@@ -96,7 +94,7 @@ def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replac
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the signals of processes as Linux tells them")
-def test_ctrl_c_while_workers_start_ends_all_without_a_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_during_start_ends_all_workers_without_a_traceback(tmp_path: Path) -> None:
     """A terminal sends it to all processes; workers that are importing would print a traceback."""
     with serving(tmp_path, start_new_session=True) as (process, _):
         until(lambda: len(workers(process)) == 2)
