@@ -310,7 +310,7 @@ def test_gaps_within_phases(venue: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("venue", "interval", "count", "seconds"), cases([1, 4, 8], [2, 5, 8], [5, 1200]))
-def test_payments_that_make_up_for_a_halt_are_one_row(
+def test_payments_after_a_halt_are_stored_as_one_row(
     venue: str, interval: int, count: int, seconds: int, tmp_path: Path
 ) -> None:
     """They come 7 s apart after the hour of the last of them.

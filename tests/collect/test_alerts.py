@@ -100,14 +100,14 @@ def alerts(receiver: Receiver, folder: Path, *rules: str, tries: int = 3) -> tup
         ("silent 15m exchange=okx", "12:16", ["okx"]),
     ],
 )
-def test_rules_hold_for_the_series_that_break_them(
+def test_alert_rules_match_the_series_beyond_their_limit(
     archive: Archive, rule: str, now: str, series: list[str]
 ) -> None:
     breaches = parse_rule(rule).breaches(archive, pd.Timestamp(f"2026-01-30T{now}", tz="UTC"))
     assert sorted(breach.series for breach in breaches) == series
 
 
-def test_absolute_values_see_both_signs(archive: Archive) -> None:
+def test_absolute_rules_match_both_signs(archive: Archive) -> None:
     archive.merge(FUNDING, rates(["SOL"], ["okx"], hours=1, start=NOON, plus=-30.0))
     [breach] = parse_rule("abs funding_history.rate_bps_8h > 20").breaches(archive, NOON)
     assert (breach.series, breach.value, breach.time) == ("okx SOL", 30.0, NOON)
@@ -123,13 +123,13 @@ def test_absolute_values_see_both_signs(archive: Archive) -> None:
         ("silent 15m venue=okx", "each with symbol=… or exchange=…"),
     ],
 )
-def test_rules_that_cannot_be_read_are_refused(rule: str, words: str) -> None:
+def test_unreadable_rules_are_rejected(rule: str, words: str) -> None:
     with pytest.raises(ValueError, match=r"alert rule|must be a table|soon") as caught:
         parse_rule(rule)
     assert words in str(caught.value)
 
 
-def test_a_change_of_state_is_posted_once_and_signed(
+def test_alert_is_posted_once_per_change_of_state_and_signed(
     archive: Archive, receiver: Receiver, tmp_path: Path
 ) -> None:
     rule = "funding_history.rate_bps_8h > 20 symbol=BTC exchange=okx"
@@ -156,7 +156,7 @@ def test_a_change_of_state_is_posted_once_and_signed(
     assert headers[SIGNATURE] == f"sha256={expected}"
 
 
-def test_a_busy_receiver_is_tried_again(archive: Archive, tmp_path: Path) -> None:
+def test_alert_is_posted_again_when_the_receiver_is_busy(archive: Archive, tmp_path: Path) -> None:
     receiver = Receiver(failures=2)
     watched, lines = alerts(receiver, tmp_path, "silent 15m exchange=okx")
     watched.check(archive, NOON + pd.Timedelta(1, "h"))
@@ -168,7 +168,7 @@ def test_a_busy_receiver_is_tried_again(archive: Archive, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("status", "posts"), [(503, 3), (400, 1)])
-def test_an_alert_that_cannot_be_delivered_is_kept_without_the_address(
+def test_undelivered_alert_is_stored_without_the_address(
     archive: Archive, tmp_path: Path, status: int, posts: int
 ) -> None:
     receiver = Receiver(failures=9, status=status)
@@ -184,7 +184,7 @@ def test_an_alert_that_cannot_be_delivered_is_kept_without_the_address(
     assert "secret-path" not in lines[0] + json.dumps(kept)
 
 
-def test_the_command_asks_for_an_address_and_a_secret(
+def test_command_requires_an_address_and_a_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DERIVDATA_ALERT_URL", "DERIVDATA_ALERT_SECRET"):

@@ -28,7 +28,7 @@ _REACH = {"ethereal": "2026-01-02T01:00"}
 
 
 @pytest.mark.parametrize("exchange", SETTLING)
-def test_a_month_of_settlements_equals_the_truth_row_for_row(exchange, fill, archive, fakes) -> None:
+def test_backfilled_month_of_settlements_equals_the_truth(exchange, fill, archive, fakes) -> None:
     """Though a tenth of the requests fail."""
     fakes.random_faults = 0.1
     options = {"unconfirmed": exchange in UNCONFIRMED}
@@ -43,7 +43,7 @@ def test_a_month_of_settlements_equals_the_truth_row_for_row(exchange, fill, arc
 
 
 @pytest.mark.parametrize("exchange", ["binance", "bitget", "hyperliquid", "kraken"])
-def test_a_delisted_contract_has_a_past(exchange: str, fill: Any, archive: Archive, fakes: Fakes) -> None:
+def test_delisted_contract_is_backfilled(exchange: str, fill: Any, archive: Archive, fakes: Fakes) -> None:
     fakes.delisted = True
     options = {"symbols": ["OLD"], "unconfirmed": exchange in UNCONFIRMED}
     assert fill("funding_settlements", exchange, **options).failed == []
@@ -54,7 +54,7 @@ def test_a_delisted_contract_has_a_past(exchange: str, fill: Any, archive: Archi
     ]
 
 
-def test_a_walk_that_breaks_off_writes_no_row_and_is_requested_again(fill, archive, fakes) -> None:
+def test_interrupted_walk_writes_no_rows_and_is_requested_again(fill, archive, fakes) -> None:
     fill("funding_settlements", "bybit", symbols=["ETH"])
     listing = 3  # requests for the list of contracts
     refused = {"retCode": 10001, "retMsg": "bad", "result": {}, "time": 1}
@@ -70,7 +70,7 @@ def test_a_walk_that_breaks_off_writes_no_row_and_is_requested_again(fill, archi
     hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
-def test_a_row_that_fails_costs_its_page_alone_and_is_requested_again(fill, archive, fakes) -> None:
+def test_invalid_row_rejects_only_its_page_which_is_requested_again(fill, archive, fakes) -> None:
     """Hyperliquid has 500 payments a page: the second page has a rate that is not a number."""
     bad = pd.Timestamp("2026-01-30T05:00Z")
 
@@ -103,7 +103,7 @@ def test_a_row_that_fails_costs_its_page_alone_and_is_requested_again(fill, arch
     assert archive.unanswered("funding_settlements", "hyperliquid", "BTC", *MONTH) == []
 
 
-def test_a_history_waits_for_the_end_of_a_ban(fill: Any, fakes: Fakes, clock: Any) -> None:
+def test_history_waits_for_the_end_of_a_ban(fill: Any, fakes: Fakes, clock: Any) -> None:
     """Half an hour, given in the text of Binance's response."""
     since = clock.utc()
     until = int((since + pd.Timedelta(30, "min")).timestamp() * 1000)
@@ -113,7 +113,7 @@ def test_a_history_waits_for_the_end_of_a_ban(fill: Any, fakes: Fakes, clock: An
     assert clock.utc() - since >= pd.Timedelta(30, "min")
 
 
-def test_a_ban_that_is_longer_is_an_error_that_says_what_to_do(fill: Any, fakes: Fakes) -> None:
+def test_too_long_ban_is_an_error_with_advice(fill: Any, fakes: Fakes) -> None:
     fakes.refusals["binance"] = (
         418,
         {"Retry-After": "7200"},
@@ -126,7 +126,9 @@ def test_a_ban_that_is_longer_is_an_error_that_says_what_to_do(fill: Any, fakes:
         assert words in done.failed[0]
 
 
-def test_a_window_is_asked_only_where_the_ledger_lacks_it(fill: Any, archive: Archive, fakes: Fakes) -> None:
+def test_only_windows_missing_from_the_ledger_are_requested(
+    fill: Any, archive: Archive, fakes: Fakes
+) -> None:
     fill("funding_settlements", "binance", start="2026-01-10")
     fakes.log.clear()
     fill("funding_settlements", "binance")
@@ -138,7 +140,7 @@ def test_a_window_is_asked_only_where_the_ledger_lacks_it(fill: Any, archive: Ar
 
 
 @pytest.mark.parametrize("apart", [30, 300])
-def test_a_clock_that_differs_is_noticed_or_stops_writing(apart, fill, archive, fakes) -> None:
+def test_clock_difference_is_reported_or_stops_writing(apart, fill, archive, fakes) -> None:
     fakes.skew = pd.Timedelta(apart, "s")
     done = fill("funding_settlements", "dydx")
     if apart == 30:
@@ -149,7 +151,7 @@ def test_a_clock_that_differs_is_noticed_or_stops_writing(apart, fill, archive, 
         assert archive.tables() == frozenset()
 
 
-def test_a_long_walk_tells_requests_done_of_how_many(fill: Any, fakes: Fakes) -> None:
+def test_long_walk_reports_progress_in_requests(fill: Any, fakes: Fakes) -> None:
     """Phemex: 31 days in steps of 100 hours, and 9 hours before them, are 8 requests."""
     said: list[str] = []
     fill("funding_settlements", "phemex", symbols=["BTC"], progress=said.append)
@@ -168,7 +170,7 @@ def test_a_long_walk_tells_requests_done_of_how_many(fill: Any, fakes: Fakes) ->
         *((venue, {"mark": 0.0, "index": -2.0}, "1h") for venue in ("bybit", "okx")),
     ],
 )
-def test_past_prices_are_the_truth_and_candles_are_asked_where_unconfirmed_requests_are_wanted(
+def test_past_prices_equal_the_truth_and_candles_need_unconfirmed(
     venue, kinds, resolution, fill, archive, fakes
 ) -> None:
     """A candle's price is its open, at its start; where its kind is so far above the mark."""
@@ -197,7 +199,7 @@ def test_past_prices_are_the_truth_and_candles_are_asked_where_unconfirmed_reque
 
 
 @pytest.mark.parametrize("venue", ["binance", "bybit", "okx"])
-def test_the_past_of_dated_futures_is_the_mark_next_to_the_index(venue, fill, archive, fakes) -> None:
+def test_history_of_dated_futures_has_mark_and_index(venue, fill, archive, fakes) -> None:
     """For listed futures only: the ledger has no window of them, since others may have expired in it."""
     fakes.extras, start = True, pd.Timestamp("2026-01-28", tz="UTC")
     assert fill("futures_history", venue, symbols=["BTC"], start=start, unconfirmed=True).failed == []
@@ -211,7 +213,7 @@ def test_the_past_of_dated_futures_is_the_mark_next_to_the_index(venue, fill, ar
     assert archive.requests().empty
 
 
-def test_paradex_has_a_row_of_its_rate_for_every_minute(fill: Any, archive: Archive) -> None:
+def test_paradex_returns_a_rate_for_every_minute(fill: Any, archive: Archive) -> None:
     """Of rows five seconds apart, the newest of each minute; a fraction of 8 hours is 10,000 bps."""
     start = MONTH[1] - pd.Timedelta(1, "h")
     assert fill("funding_history", "paradex", symbols=["BTC"], start=start).failed == []

@@ -66,7 +66,7 @@ def test_polls_store_one_contract_and_the_sum_of_all(made: Any, archive: Archive
     assert sums["bybit", "BTC"] == sums["bybit", "ETH"] == linear + 1_000_000
 
 
-def test_by_coin_reads_the_sum_from_an_archive(made: Any, archive: Archive, okx: Fakes) -> None:
+def test_oi_by_coin_reads_the_sum_from_an_archive(made: Any, archive: Archive, okx: Fakes) -> None:
     made("okx", "bybit").once()
     dd.connect(str(archive.path))
     linear = 1353 * 50_050.0
@@ -85,7 +85,9 @@ def test_by_coin_reads_the_sum_from_an_archive(made: Any, archive: Archive, okx:
     assert set(dd.panel(one).max("time").values.ravel()) == {linear}
 
 
-def test_a_sum_that_lacks_a_contract_is_missing(made: Any, archive: Archive, okx: Fakes, clock: Any) -> None:
+def test_sum_is_missing_if_one_contract_is_missing(
+    made: Any, archive: Archive, okx: Fakes, clock: Any
+) -> None:
     collector = made("okx")
     collector.once()
 
@@ -107,7 +109,7 @@ def test_a_sum_that_lacks_a_contract_is_missing(made: Any, archive: Archive, okx
     assert len(found) == 1
 
 
-def test_a_doubtful_figure_of_another_contract_does_not_enter_a_sum(
+def test_doubtful_value_of_another_contract_is_not_summed(
     made: Any, archive: Archive, okx: Fakes, clock: SimulatedClock
 ) -> None:
     collector = made("okx")
@@ -126,7 +128,7 @@ def test_a_doubtful_figure_of_another_contract_does_not_enter_a_sum(
     assert btc["oi_all_contracts_usd"].notna().tolist() == [True, False]
 
 
-def test_binance_requests_the_open_interest_of_other_contracts_after_the_main_ones(
+def test_binance_requests_oi_of_main_contracts_first(
     made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     def coin_margined(params: dict[str, Any], _: Any) -> Any:
@@ -150,7 +152,7 @@ def test_binance_requests_the_open_interest_of_other_contracts_after_the_main_on
     assert (rows["oi_all_contracts_usd"] - rows["oi_usd"]).round(6).to_dict() == {"BTC": 7000.0, "ETH": 700.0}
 
 
-def test_an_archive_without_sums_is_read_as_before(tmp_path: Any) -> None:
+def test_archive_without_sums_is_still_readable(tmp_path: Any) -> None:
     """A table that was written before the column existed."""
     times = pd.date_range("2026-01-20", periods=3, freq="1h", tz="UTC")
     old = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": times, "oi_usd": 5.0, "resolution": "1h"})

@@ -29,7 +29,7 @@ def _rows(archive: Archive, table: str) -> pd.DataFrame:
     return rows.set_index(["exchange", "symbol"])
 
 
-def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: Archive, fakes: Fakes) -> None:
+def test_one_poll_stores_one_row_per_contract_and_venue(made: Any, archive: Archive, fakes: Fakes) -> None:
     rows = made(*FOUR).once()
     assert rows["funding_history"] == len(FOUR) * 2
     market = _rows(archive, "markets_symbol_exchanges")
@@ -44,9 +44,7 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: A
     assert set(prices.loc[("binance", "BTC"), "kind"]) == {"mark", "index", "last"}
 
 
-def test_progress_counts_the_requests_to_come_and_names_the_slowest_to_answer_first(
-    archive, monkeypatch
-) -> None:
+def test_progress_counts_planned_requests_and_names_the_slowest_venues_first(archive, monkeypatch) -> None:
     clock, said = EventClock(pd.Timestamp(NOW, tz="UTC")), list[str]()
     fakes = faked(LAST, clock, monkeypatch)
     fakes.delays = {"bybit": 9.0, "okx": 2.0}
@@ -58,7 +56,7 @@ def test_progress_counts_the_requests_to_come_and_names_the_slowest_to_answer_fi
     assert done < of == len(fakes.log) - 1, "that a list has a second page is known when the first is there"
 
 
-def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(made, archive, fakes) -> None:
+def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(made, archive, fakes) -> None:
     names = [f"C{number}" for number in range(25)]
     universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
     figures = {
@@ -82,9 +80,7 @@ def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(made, a
     assert not refused["answered"].any()
 
 
-def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
-    made, archive, clock, monkeypatch
-) -> None:
+def test_exception_in_an_adapter_fails_only_its_venue_and_is_named(made, archive, clock, monkeypatch) -> None:
     collector = made("okx", "bybit")
 
     def wrong(*_: object) -> None:
@@ -100,9 +96,7 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
     assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
 
 
-def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
-    made, archive, clock, monkeypatch
-) -> None:
+def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(made, archive, clock, monkeypatch) -> None:
     """Otherwise a venue whose thread hangs would look like one that is no longer collected."""
     collector, began = made("okx", names=["funding_history"]), clock.utc()
     monkeypatch.setattr(clock, "receive", lambda source, seconds: None)
@@ -116,9 +110,7 @@ def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
     assert late(archive, clock.utc(), pd.Timedelta(10, "min")) == ["okx funding_history"]
 
 
-def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
-    made, archive, fakes, clock
-) -> None:
+def test_rows_without_a_venue_time_get_the_arrival_time(made, archive, fakes, clock) -> None:
     fakes.delays["hyperliquid/info"] = 7.0
     began = clock.utc()
     made("hyperliquid").once()
@@ -128,9 +120,7 @@ def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
     assert set(_rows(archive, "oi_history")["time"]) == {sent[0]}
 
 
-def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
-    made, archive, fakes, clock
-) -> None:
+def test_failed_contract_list_keeps_the_older_one_and_is_requested_again(made, archive, fakes, clock) -> None:
     collector = made("okx", names=["funding_history"])
     collector.once()
     clock.wait(3600)
@@ -143,7 +133,7 @@ def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
     assert len(_rows(archive, "funding_history")) == 3 * 2
 
 
-def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
+def test_failed_five_minute_request_retries_briefly_then_waits_five_minutes(
     made, archive, fakes, clock
 ) -> None:
     names = ["funding_history", "prices_history"]
@@ -160,7 +150,7 @@ def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits
     assert len(_rows(archive, "funding_history")) == 2 * 2
 
 
-def test_an_older_answer_lends_its_volume_but_not_its_price(made, archive, fakes, clock) -> None:
+def test_older_response_supplies_volume_but_not_price(made, archive, fakes, clock) -> None:
     collector = made("binance")
     collector.once()
     clock.wait(60)
@@ -174,7 +164,7 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(made, archive, fakes
     assert asked.count("/fapi/v1/ticker/24hr") == 1
 
 
-def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collect(
+def test_poll_of_all_venues_equals_the_truth_without_inverse_and_delisted_contracts(
     made, archive, fakes
 ) -> None:
     """Inverse and delisted contracts are next to forty others, the last without the optional fields."""
@@ -205,7 +195,7 @@ def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collec
     assert (figures == [50_600.0, 50_000.0, 7 * 50_600.0]).all(axis=None)
 
 
-def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_asked_as_such(
+def test_coin_margined_bitget_contract_is_requested_as_coin_margined(
     made, fill, archive, fakes, monkeypatch
 ) -> None:
     monkeypatch.setattr(state_bodies, "BITGET_OTHERS", ("BTC", "XYZ"))
@@ -223,7 +213,7 @@ def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_a
     assert asked == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"
 
 
-def test_a_contract_of_another_market_does_not_replace_one_that_failed(made, archive, fakes, clock) -> None:
+def test_contract_of_another_market_does_not_replace_a_failed_one(made, archive, fakes, clock) -> None:
     """The coin-margined contract of the fakes pays 9 bps, the USDT contract 1."""
     collector = made("binance", names=["funding_history"])
     collector.once()
@@ -235,7 +225,7 @@ def test_a_contract_of_another_market_does_not_replace_one_that_failed(made, arc
     assert "maintenance" in collector.failed["binance /fapi/v1/premiumIndex"]
 
 
-def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(made, archive, fakes, clock) -> None:
+def test_geoblocked_host_is_skipped_but_its_venue_is_still_polled(made, archive, fakes, clock) -> None:
     fakes.refusals["binance/eapi/"] = (451, {}, {"code": 0, "msg": "restricted location"})
     collector = made("binance", share_seconds=None)
     for _ in range(2):
@@ -251,9 +241,7 @@ def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(made, arch
     assert "binance options_snapshot" not in collector.failed, "but with the next hour"
 
 
-def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_again(
-    made, archive, fakes, clock
-) -> None:
+def test_failed_contract_list_is_requested_again_and_the_others_are_used(made, archive, fakes, clock) -> None:
     busy = {"retCode": 10016, "retMsg": "busy", "result": {}, "time": 1}
     fakes.altered["instruments-info"] = lambda params, body: busy if params["category"] == "inverse" else body
     collector = made("bybit")
@@ -267,7 +255,7 @@ def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_aga
     assert collector.failed == {}
 
 
-def test_intervals_that_never_came_are_no_default(made: Any, archive: Archive, fakes: Fakes) -> None:
+def test_missing_intervals_are_not_replaced_by_a_default(made: Any, archive: Archive, fakes: Fakes) -> None:
     """Where fundingInfo is missing, an adjusted contract must not pass for one of 8 hours."""
     fakes.refusals["binance/fapi/v1/fundingInfo"] = DOWN
     collector = made("binance", names=["funding_history"])
@@ -276,7 +264,7 @@ def test_intervals_that_never_came_are_no_default(made: Any, archive: Archive, f
     assert "binance /fapi/v1/fundingInfo" in collector.failed
 
 
-def test_only_what_the_tables_need_is_asked(made: Any, fakes: Fakes) -> None:
+def test_only_endpoints_of_the_chosen_tables_are_requested(made: Any, fakes: Fakes) -> None:
     made("binance", names=["funding_history"]).once()
     asked = {place.rpartition("/")[2] for _, place, *_ in fakes.log}
     assert asked == {"exchangeInfo", "fundingInfo", "premiumIndex"}
@@ -286,7 +274,7 @@ def test_only_what_the_tables_need_is_asked(made: Any, fakes: Fakes) -> None:
     assert others == {"/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo"}
 
 
-def test_a_user_is_told_which_request_got_no_answer(archive, fakes, clock) -> None:
+def test_notice_names_the_request_without_a_response(archive, fakes, clock) -> None:
     fakes.refusals["binance/dapi/v1/premiumIndex"] = DOWN
     store = ReadThrough(archive, venues=["binance"], clock=clock, addresses=fakes.addresses)
     store.refresh()
@@ -296,7 +284,7 @@ def test_a_user_is_told_which_request_got_no_answer(archive, fakes, clock) -> No
     assert said[0].startswith("binance: no response to /dapi/v1/premiumIndex: ")
 
 
-def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
+def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
     made, archive, fakes, clock
 ) -> None:
     """Next to a row that contradicts itself, which is named each time."""
@@ -328,7 +316,7 @@ def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
     assert rows["volume_24h_usd"].notna().all()
 
 
-def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
+def test_open_interest_that_jumps_by_a_unit_is_omitted_and_other_rows_are_written(
     made, archive, fakes, clock
 ) -> None:
     names = [f"C{number}" for number in range(6)]
@@ -364,7 +352,7 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
     )
 
 
-def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(made, archive, fakes, clock) -> None:
+def test_contract_delisted_within_the_hour_ends_with_its_last_row(made, archive, fakes, clock) -> None:
     """The venue still serves the contract's last minute; the others change, so the list is requested."""
     names = [f"C{number}" for number in range(4)]
     minute = {"now": 0}
@@ -424,7 +412,7 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_requested_aga
     assert set(archive.symbols("funding_history")) == {"BTC", "ETH"}
 
 
-def test_of_an_hourly_request_only_what_failed_is_requested_again(made, archive, fakes, clock) -> None:
+def test_only_failed_contracts_of_an_hourly_request_are_requested_again(made, archive, fakes, clock) -> None:
     lost = {"BTC"}
     asked = _rates_of_cryptocom(fakes, lost)
     collector = made("cryptocom", names=["funding_history"])

@@ -84,7 +84,7 @@ def test_coverage_of_venues() -> None:
     assert dd.venues.endpoints()["note"].str.contains("a fifth of them each minute").sum() == 2
 
 
-def test_an_unknown_venue_or_table_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_venue_or_table_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["collect", "--once"], ["backfill"]):
         assert main([*command, "--to", str(tmp_path / "a"), "--venues", "nope"]) == 1
         assert "venues must be among binance, bybit" in capsys.readouterr().err
@@ -92,7 +92,7 @@ def test_an_unknown_venue_or_table_is_one_line(tmp_path: Path, capsys: pytest.Ca
     assert "tables must be among funding_settlements" in capsys.readouterr().err
 
 
-def test_status_says_what_was_collected_and_what_failed(made, fakes, clock, archive, capsys) -> None:
+def test_status_reports_collected_tables_and_failures(made, fakes, clock, archive, capsys) -> None:
     fakes.faults["okx"] = [(451, {}, {})]
     collector = made("bybit", "okx")
     collector.once()
@@ -107,7 +107,7 @@ def test_status_says_what_was_collected_and_what_failed(made, fakes, clock, arch
     assert rows.loc[("bybit", "funding_history"), "last_row"] == pd.Timestamp("2026-01-20T10:30:30.6Z")
 
 
-def test_status_stands_behind_an_alarm(tmp_path, monkeypatch, capsys) -> None:
+def test_status_fails_when_the_last_response_is_too_old(tmp_path, monkeypatch, capsys) -> None:
     """Responses end at 10:31 and are seven and a half minutes old."""
     archive, at = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20T10:30Z").as_unit("us")
     asked = [LedgerEntry("okx", None, at, at + pd.Timedelta(1, "min"))]
@@ -128,7 +128,7 @@ def test_status_stands_behind_an_alarm(tmp_path, monkeypatch, capsys) -> None:
     assert "no response for 7m: okx funding_history" in told.err
 
 
-def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(archive: Archive) -> None:
+def test_status_alarm_ignores_ended_series_and_waits_for_hourly_refills(archive: Archive) -> None:
     """At 12:00: polled until 11:59 and 11:45, refilled until 10:46, failing since 8:00; once until 6:00."""
     day = pd.Timestamp("2026-01-20", tz="UTC").as_unit("us")
     asked = {
@@ -170,7 +170,7 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     assert "not as expected: dydx /perpetualMarkets" in capsys.readouterr().err
 
 
-def test_collecting_ends_when_nothing_answers_for_so_long(made: Any, fakes: Fakes) -> None:
+def test_collecting_ends_after_a_time_without_any_response(made: Any, fakes: Fakes) -> None:
     minutes: list[Minute] = []
 
     def log(minute: Minute) -> None:
@@ -185,7 +185,7 @@ def test_collecting_ends_when_nothing_answers_for_so_long(made: Any, fakes: Fake
     assert pd.Timedelta(30, "min") <= waited < pd.Timedelta(33, "min")
 
 
-def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(made, fakes, clock) -> None:
+def test_collecting_continues_when_responses_have_no_rows(made, fakes, clock) -> None:
     fakes.refusals = {"gateio/futures/usdt/liq_orders": (200, {}, [])}
     minutes: list[Minute] = []
 
@@ -202,7 +202,7 @@ def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(m
     assert sum(place.endswith("/liq_orders") for _, place, *_ in fakes.log) >= 10
 
 
-def test_a_check_of_venues_at_one_address_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_venues_at_one_host_sends_requests_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hyperliquid and a market at its address: the waits of one count for the other."""
     monkeypatch.setattr("derivdata.sources.collect.session.keep_checks", lambda *_: None)
     found: list[list[VenueSession]] = []
@@ -223,7 +223,7 @@ def _checked(fakes: Fakes, clock: SimulatedClock, *names: str) -> pd.DataFrame:
     return check_venues(sessions).set_index(["exchange", "path_or_channel"])
 
 
-def test_check_tells_what_a_body_confirms_and_what_contradicts(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_check_reports_confirmed_and_contradicted_facts(fakes: Fakes, clock: SimulatedClock) -> None:
     fakes.faults["hyperliquid"] = [*[None] * 5, {"universe": 3}]
     rows = _checked(fakes, clock, "hyperliquid").loc["hyperliquid"]
     verdicts = rows["verdict"].to_dict()
@@ -235,7 +235,7 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts(fakes: Fakes, clo
 
 
 @pytest.mark.parametrize("factor", [1, 8, 100])
-def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(factor, fakes, clock) -> None:
+def test_check_compares_binance_rates_with_hyperliquid_predictions(factor, fakes, clock) -> None:
     fakes.altered["binance/fapi/v1/premiumIndex"] = lambda _, body: [
         {**row, "lastFundingRate": str(factor * 0.0001)} for row in body
     ]
@@ -252,7 +252,7 @@ def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(facto
     assert "451" in dead["error"].iloc[0]
 
 
-def test_check_finds_both_sides_counted_where_one_is_expected(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_check_detects_open_interest_that_counts_both_sides(fakes: Fakes, clock: SimulatedClock) -> None:
     """Gate's tickers count both sides, its contracts one: if one of them changes, the two differ."""
     fakes.altered["/futures/usdt/tickers"] = lambda _, body: [
         {**row, "total_size": str(2 * float(row["total_size"]))} for row in body
@@ -279,9 +279,7 @@ def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(tmp_
     assert checked_on() == {}
 
 
-def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
-    made, archive, capsys, monkeypatch
-) -> None:
+def test_public_service_of_collected_data_prints_the_venues_terms(made, archive, capsys, monkeypatch) -> None:
     made("okx").once()
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     for host, said in (("127.0.0.1", False), ("0.0.0.0", True)):
@@ -290,7 +288,7 @@ def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
 
 
 @pytest.mark.parametrize("lost", [["okx"], ["okx", "bybit"]])
-def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
+def test_collecting_once_names_failures_and_fails_without_any_row(
     lost, commands, fakes, tmp_path, capsys
 ) -> None:
     """Histories of a dead venue are not requested, which would take minutes of waiting."""
@@ -309,7 +307,7 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
         assert "no rows; failed: bybit funding_history, okx funding_history" in capsys.readouterr().out
 
 
-def test_a_backfill_without_an_answer_says_why_and_fails(commands, fakes, tmp_path, capsys) -> None:
+def test_backfill_without_a_response_fails_with_the_reason(commands, fakes, tmp_path, capsys) -> None:
     options = "--venues okx --symbols BTC --since 2d".split()
     command = ["backfill", "--to", str(tmp_path / "market"), *options]
     fakes.refusals = {"okx": (503, {}, {"msg": "maintenance"})}

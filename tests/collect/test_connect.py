@@ -52,7 +52,7 @@ def _asked(fakes: Fakes, ending: str) -> int:
     return sum(place.endswith(ending) for _, place, _, _ in fakes.log)
 
 
-def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_settlements_are_stored_and_requested_once(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["binance", "bybit"])
     with pytest.warns(DataNotice, match="BTC binance: 21 of 54 payments are missing"):  # as hourly ones
         rows = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
@@ -71,7 +71,7 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
     assert _asked(fakes, "fundingRate") == before
 
 
-def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
+def test_slow_venue_does_not_delay_reads_of_another(fakes: Fakes) -> None:
     """Okx does not respond; a read of both waits for it, while bybit's data is already stored."""
     store = read_through.open_venues(None, ["bybit", "okx"])
     window = [pd.Timestamp(day, tz="UTC") for day in ("2026-01-12", "2026-01-15")]
@@ -96,7 +96,7 @@ def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
     assert set(store.requests()["exchange"]) == {"bybit", "okx"}
 
 
-def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedClock, tmp_path: Path) -> None:
+def test_snapshot_is_at_most_a_minute_old(fakes: Fakes, clock: SimulatedClock, tmp_path: Path) -> None:
     dd.connect("venues", venues=["bybit", "okx", "hyperliquid"])
     assert dd.asof() == clock.utc().floor("min")
     rows = dd.funding.snapshot()
@@ -113,7 +113,7 @@ def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedCloc
     assert (len(kept), len({path.parent for path in kept})) == (3, 1)  # no folder for each state
 
 
-def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(fakes, clock) -> None:
+def test_unavailable_venue_gives_one_notice_with_the_reason(fakes, clock) -> None:
     fakes.faults["bybit"] = [(451, {}, {})]
     dd.connect("venues", venues=["bybit", "okx"])
     with pytest.warns(DataNotice, match="bybit is omitted: .*HTTP 451"):
@@ -126,7 +126,7 @@ def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(fakes, clock) 
         assert notice.startswith("bybit is omitted: ")
 
 
-def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_snapshot_raises_until_one_venue_responds(fakes: Fakes, clock: SimulatedClock) -> None:
     """As without a network: an empty table would mean that no venue pays funding."""
     fakes.refusals = {"bybit": (503, {}, {})}
     dd.connect("venues", venues=["bybit"])
@@ -142,7 +142,7 @@ def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clo
     assert set(dd.funding.snapshot()["exchange"]) == {"bybit"}
 
 
-def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Path) -> None:
+def test_connect_without_a_network_raises_with_the_reason(fakes: Fakes, tmp_path: Path) -> None:
     fakes.out_of_reach = {"bybit", "okx", "kraken"}
     with pytest.raises(NetworkError) as caught:
         dd.connect("venues", venues=["bybit", "okx", "kraken"])
@@ -159,7 +159,7 @@ def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Pa
         assert set(dd.funding.snapshot()["exchange"]) == {"gateio"}
 
 
-def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) -> None:
+def test_window_before_the_first_poll_names_functions_with_history(fakes: Fakes) -> None:
     dd.connect("venues", venues=["bybit"])
     first = "begin with the first poll, 2026-01-20 10:30, .*settlements has earlier payments"
     with few_rows(), pytest.warns(DataNotice, match=first):
@@ -168,7 +168,7 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
     assert dd.quality(rows)[["expected", "missing"]].to_numpy().tolist() == [[720, 719]]
 
 
-def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
+def test_polls_and_histories_share_rate_limit_and_contract_list(fakes: Fakes) -> None:
     """Each history has a separate session; the venue counts all requests together."""
     dd.connect("venues", venues=["bybit"])
     dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
@@ -181,7 +181,7 @@ def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(
     assert all(late - early >= pd.Timedelta(0.999 * least, "s") for early, late in pairwise(sent))
 
 
-def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes: Fakes) -> None:
+def test_totals_are_empty_if_only_some_symbols_were_fetched(fakes: Fakes) -> None:
     """The history of one symbol is fetched; a total of its day would lack all the others."""
     dd.connect("venues", venues=["okx"])
     assert len(dd.oi.history("BTC", "2026-01-19", "2026-01-20")) == 24
@@ -191,7 +191,7 @@ def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes:
     assert totals.empty
 
 
-def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_order_book_older_than_a_minute_is_requested_again(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["binance", "okx"])
     book = dd.orderbook.book("BTC", "okx")
     assert book[["side", "price_usd", "size"]].to_numpy().tolist() == [
@@ -210,7 +210,7 @@ def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock:
     assert depth.loc[depth["depth_bps"] == 50, "ask_depth_usd"].dropna().unique().tolist() == [303.0]
 
 
-def test_options_of_the_venues_are_refused_for_other_sources() -> None:
+def test_venue_options_are_rejected_for_other_sources() -> None:
     with pytest.raises(ValueError, match="archive= and venues= are only for"):
         dd.connect("sample", venues=["okx"])
 
@@ -238,7 +238,7 @@ def _told_now(local: server.RunningService) -> pd.Timestamp:
 
 
 @pytest.mark.parametrize("busy", ["fill", "poll"])
-def test_the_service_answers_while_venues_are_asked(busy, fakes, clock, monkeypatch) -> None:
+def test_service_responds_during_requests_to_venues(busy, fakes, clock, monkeypatch) -> None:
     fill, poll = Held(read_through.backfill), Held(Collector.once)
     monkeypatch.setattr(read_through, "backfill", fill)
     monkeypatch.setattr(Collector, "once", lambda collector: poll(collector))
@@ -269,7 +269,7 @@ def test_the_service_answers_while_venues_are_asked(busy, fakes, clock, monkeypa
     assert [answer.status_code for answer in slow] == [200]
 
 
-def test_before_the_first_state_the_clock_is_the_machines(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_clock_before_the_first_poll_is_the_system_clock(fakes: Fakes, clock: SimulatedClock) -> None:
     store = read_through.open_venues(venues=["bybit"])
     clock.wait(100)
     assert store.now == clock.utc()
@@ -277,7 +277,7 @@ def test_before_the_first_state_the_clock_is_the_machines(fakes: Fakes, clock: S
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs users without an entry")
-def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_home_directory_raises_with_advice_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     import pwd
 
     def unknown(_: object) -> None:
@@ -293,7 +293,7 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.Monk
         session.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
 
 
-def test_venues_whose_open_interest_is_not_polled_are_named_once(fakes: Fakes) -> None:
+def test_notice_names_venues_without_polled_open_interest_once(fakes: Fakes) -> None:
     dd.connect("venues", venues=["aster", "binance", "bybit"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
@@ -308,7 +308,7 @@ def test_venues_whose_open_interest_is_not_polled_are_named_once(fakes: Fakes) -
     assert told == [said]
 
 
-def test_prices_are_those_of_polls_and_of_histories(fakes: Fakes) -> None:
+def test_prices_combine_polls_and_histories(fakes: Fakes) -> None:
     """Gate reports its mark next to its open interest; bybit's past mark is missing, with a notice."""
     dd.connect("venues", venues=["gateio", "bybit"])
     with warnings.catch_warnings(record=True) as caught:

@@ -85,7 +85,7 @@ def _minutes(collector: Collector, clock: SimulatedClock, count: int) -> None:
         collector.once()
 
 
-def test_each_contract_is_asked_every_five_minutes_and_a_fifth_of_them_each_minute(fakes, clock) -> None:
+def test_each_minute_requests_a_fifth_of_the_contracts(fakes, clock) -> None:
     session = VenueSession(VENUES["binance"], clock, address=fakes.addresses["binance"])
     state, first = VenueState(session, seconds=25.0), clock.utc()
     for minute in range(10):
@@ -99,7 +99,7 @@ def test_each_contract_is_asked_every_five_minutes_and_a_fifth_of_them_each_minu
     assert [symbol for symbol, _ in asked[:5]] == ["S22", "S21", "S20", "S19", "S18"], "by volume"
 
 
-def test_rows_bear_the_venue_s_instant_and_the_mark_of_the_same_minute(collected, fakes, clock) -> None:
+def test_rows_have_the_venue_time_and_the_mark_of_the_same_minute(collected, fakes, clock) -> None:
     collector = collected()
     _minutes(collector, clock, 5)
     end = clock.utc() + MINUTE
@@ -115,7 +115,7 @@ def test_rows_bear_the_venue_s_instant_and_the_mark_of_the_same_minute(collected
     assert market["oi_usd"].notna().all(), "what was told within five minutes still holds"
 
 
-def test_the_ledger_has_each_symbol_s_five_minutes_and_status_no_hole(collected, fakes, clock) -> None:
+def test_five_minute_polls_leave_no_gap_in_the_ledger(collected, fakes, clock) -> None:
     collector = collected()
     first = clock.utc()
     _minutes(collector, clock, 7)
@@ -130,7 +130,7 @@ def test_the_ledger_has_each_symbol_s_five_minutes_and_status_no_hole(collected,
     assert held.loc["oi_history", "holes"] == 0
 
 
-def test_chosen_symbols_come_first_and_once_asks_for_all(collected, fakes, clock) -> None:
+def test_chosen_symbols_are_requested_first_and_a_single_poll_requests_all(collected, fakes, clock) -> None:
     collected(symbols=["S03"]).once()
     assert [symbol for symbol, _ in fakes.asked()][:2] == ["S03", "S22"]
     before = len(fakes.asked())
@@ -138,9 +138,7 @@ def test_chosen_symbols_come_first_and_once_asks_for_all(collected, fakes, clock
     assert len(fakes.asked()) - before == len(COINS)
 
 
-def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
-    collected, fakes, clock
-) -> None:
+def test_refused_contract_loses_its_row_and_busy_venue_ends_the_poll(collected, fakes, clock) -> None:
     refused = {
         "S22USDT": (400, {"code": -1121, "msg": "Invalid symbol."}),
         "S19USDT": (503, {"msg": "maintenance"}),
@@ -166,7 +164,7 @@ def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
         (("S22", "S21", "S20", "S19", "S18"), 5),  # five in a row: it is the venue
     ],
 )
-def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(bad, asked, fakes, clock) -> None:
+def test_unreadable_contract_loses_its_row_and_five_in_a_row_end_the_poll(bad, asked, fakes, clock) -> None:
     wrong = {"openInterest": [], "time": "soon"}
     fakes.altered["/openInterest"] = lambda params, body: (
         body | wrong if params["symbol"].removesuffix("USDT") in bad else body
@@ -176,7 +174,7 @@ def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(bad, as
     assert [symbol for symbol, _ in fakes.asked()] == [f"S{22 - n:02}" for n in range(asked)]
 
 
-def test_a_request_that_does_not_exist_is_not_made_again(collected, fakes, clock) -> None:
+def test_request_with_404_is_not_repeated(collected, fakes, clock) -> None:
     fakes.refusals["binance/fapi/v1/openInterest"] = (404, {}, {"code": -1, "msg": "no such path"})
     collector = collected()
     collector.once()
@@ -186,7 +184,7 @@ def test_a_request_that_does_not_exist_is_not_made_again(collected, fakes, clock
     assert collector.venues_without("oi_history") == []  # the coin-margined request is still there
 
 
-def test_without_a_mark_of_the_minute_the_row_is_left_out(collected, fakes, clock) -> None:
+def test_row_without_a_mark_of_the_minute_is_omitted(collected, fakes, clock) -> None:
     fakes.refusals["binance/fapi/v1/premiumIndex"] = (400, {}, {"code": -1, "msg": "no"})
     collector = collected()
     collector.once()
@@ -195,7 +193,7 @@ def test_without_a_mark_of_the_minute_the_row_is_left_out(collected, fakes, cloc
     assert "without a mark price of the same minute" in collector.failed["binance oi_history"]
 
 
-def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(tmp_path, fakes, clock) -> None:
+def test_notice_states_the_share_of_polled_open_interest_until_complete(tmp_path, fakes, clock) -> None:
     store = ReadThrough(
         open_archive(tmp_path / "market"), venues=["binance"], clock=clock, addresses=fakes.addresses
     )
@@ -240,14 +238,12 @@ def _hours(polls: list[tuple[pd.Timedelta, int]], ahead: pd.Timedelta) -> list[f
         ([(-30 * MINUTE, 16), (-29 * MINUTE, 12)], [None, None]),  # brought forward: none has passed
     ],
 )
-def test_the_interval_is_the_time_between_two_payments_whatever_our_clock_shows(
-    polls, wanted, seconds
-) -> None:
+def test_interval_is_the_time_between_payments_at_any_local_clock(polls, wanted, seconds) -> None:
     """A clock off by up to a minute is accepted; payments follow the venue's clock."""
     assert _hours(polls, pd.Timedelta(seconds, "s")) == wanted
 
 
-def test_a_payment_that_was_seen_to_pass_comes_before_an_interval_that_was_told_before() -> None:
+def test_observed_payment_overrides_an_interval_stated_earlier() -> None:
     """A list of 8 hours goes on agreeing with 16:00 where 08:00 and 12:00 were paid."""
     spacing, hours = PaymentSpacing(), []
     for since, due in ((4 * 60 - 1, 12), (4 * 60 + 1, 16), (6 * 60, 16)):

@@ -123,13 +123,13 @@ def _call(name: str, *args: Any, **options: Any) -> Any:
         return getattr(getattr(dd, family), function)(*args, **options)
 
 
-def test_every_fetcher_is_walked() -> None:
+def test_every_public_fetcher_has_a_call_in_these_tests() -> None:
     families = [name for name in FAMILIES if hasattr(dd, name)]
     public = {f"{f}.{name}" for f in families for name in getattr(dd, f).__all__}
     assert public == {*CALLS, *" ".join(LACKING.values()).split(), *BY_COLLECTING, *LISTS}
 
 
-def test_fetchers_have_rows_or_name_the_table_that_no_venue_tells(market: Fakes) -> None:
+def test_fetchers_return_rows_or_name_the_table_that_venues_lack(market: Fakes) -> None:
     found = {name: _call(name, *args, **options) for name, (args, options) in CALLS.items()}
     assert [name for name, table in found.items() if len(table) == 0] == []
     assert {*SYMBOLS} <= {*dd.instruments(venues="okx")["symbol"]}
@@ -167,7 +167,7 @@ def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_
     assert len(found) > 0
 
 
-def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
+def test_open_interest_history_equals_the_truth(market: Fakes) -> None:
     rows = _call("oi.history", "BTC", *DAY, resolution="raw")
     counts = rows.groupby("exchange", observed=True).size().to_dict()
     of_htx = rows.loc[rows["exchange"] == "huobi", "time"]
@@ -184,7 +184,7 @@ def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
     assert rows["oi_usd"].tolist() == pytest.approx(truth)
 
 
-def test_order_books_of_all_venues_are_the_truth(market: Fakes) -> None:
+def test_order_books_of_all_venues_equal_the_truth(market: Fakes) -> None:
     for exchange, _ in BOOKS:
         rows = _call("orderbook.book", "BTC", exchange)
         found = {
@@ -195,7 +195,7 @@ def test_order_books_of_all_venues_are_the_truth(market: Fakes) -> None:
 
 
 @pytest.mark.parametrize("exchange", ["deribit", "bybit", "binance"])
-def test_chains_are_the_truth(exchange: str, market: Fakes) -> None:
+def test_option_chains_equal_the_truth(exchange: str, market: Fakes) -> None:
     rows = _call("options.snapshot", "BTC", exchange)
     asked = [at for name, place, _, at in market.log if name == exchange and (name, place) in chains.CHAINS]
     truth = {

@@ -46,7 +46,9 @@ def run(bucket: Bucket, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> An
     return fill
 
 
-def test_metrics_are_open_interest_and_three_ratios(run: Any, bucket: Bucket, archive: Archive) -> None:
+def test_metrics_files_give_open_interest_and_three_ratios(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
     """To 2026-06-24 a row is labelled with its own time, and from then on five minutes earlier."""
     bucket.put_zip(day_file("2026-06-24"), metrics("BTCUSDT", "2026-06-24"))
     bucket.put_zip(day_file("2026-06-25"), metrics("BTCUSDT", "2026-06-25", first="00:00", coins=500.0))
@@ -66,7 +68,7 @@ def test_metrics_are_open_interest_and_three_ratios(run: Any, bucket: Bucket, ar
     assert values["short_share"].tolist() == pytest.approx([1 / 2.001, 0.4, 1 / 3])
 
 
-def test_the_ledger_says_that_a_file_gave_the_rows_and_fetches_none_again(run, bucket, archive) -> None:
+def test_ledger_records_files_and_they_are_not_fetched_again(run, bucket, archive) -> None:
     for day in ("2024-01-01", "2024-01-02", "2024-01-03"):
         bucket.put_zip(day_file(day), metrics("BTCUSDT", day))
     run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"])
@@ -86,7 +88,7 @@ def test_the_ledger_says_that_a_file_gave_the_rows_and_fetches_none_again(run, b
     assert again.written == {("binance", "oi_history"): 288}
 
 
-def test_a_dry_run_counts_files_bytes_and_rows_and_fetches_nothing(run, bucket, archive) -> None:
+def test_dry_run_counts_files_bytes_and_rows_without_fetching(run, bucket, archive) -> None:
     for day in pd.date_range("2024-01-01", "2024-01-20"):
         if day.day != 7:
             bucket.put_zip(day_file(f"{day:%Y-%m-%d}"), metrics("BTCUSDT", f"{day:%Y-%m-%d}"))
@@ -103,7 +105,7 @@ def test_a_dry_run_counts_files_bytes_and_rows_and_fetches_nothing(run, bucket, 
     assert "CC BY-NC-SA" in done.terms["binance"]
 
 
-def test_missing_days_and_rows_are_said(run: Any, bucket: Bucket, archive: Archive) -> None:
+def test_missing_days_and_rows_are_reported(run: Any, bucket: Bucket, archive: Archive) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     blank = metrics("BTCUSDT", "2024-01-03", skip=100).replace(",1.5,2.0,1.0,", ',"",,,')
     bucket.put_zip(day_file("2024-01-03"), blank)
@@ -119,7 +121,7 @@ def test_missing_days_and_rows_are_said(run: Any, bucket: Bucket, archive: Archi
     assert len(archive.unanswered("oi_history", "binance", "BTC", *lacking)) == 1
 
 
-def test_a_file_of_another_checksum_is_not_read(run, bucket, archive, tmp_path) -> None:
+def test_file_with_a_wrong_checksum_is_not_read(run, bucket, archive, tmp_path) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     bucket.put_zip(day_file("2024-01-02"), metrics("BTCUSDT", "2024-01-02"), wrong="0" * 64)
     done = run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"], folder=tmp_path / "files")
@@ -131,7 +133,7 @@ def test_a_file_of_another_checksum_is_not_read(run, bucket, archive, tmp_path) 
     assert bucket.asked.count(day_file("2024-01-02")) == 2
 
 
-def test_a_run_that_breaks_off_goes_on_where_it_ended(run: Any, bucket: Bucket, archive: Archive) -> None:
+def test_interrupted_run_continues_where_it_ended(run: Any, bucket: Bucket, archive: Archive) -> None:
     days = [f"{day:%Y-%m-%d}" for day in pd.date_range("2024-01-01", "2024-01-06")]
     for day in days:
         bucket.put_zip(day_file(day), metrics("BTCUSDT", day))
@@ -146,7 +148,7 @@ def test_a_run_that_breaks_off_goes_on_where_it_ended(run: Any, bucket: Bucket, 
     assert len(archive.read("oi_history", *EVER)) == 6 * 288
 
 
-def test_a_file_that_was_rewritten_corrects_its_rows_and_no_others(run, bucket, archive) -> None:
+def test_rewritten_file_corrects_only_its_own_rows(run, bucket, archive) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"])
     polled = archive.read("oi_history", *EVER).iloc[:1].assign(resolution="raw", oi_usd=7.0)
@@ -208,7 +210,7 @@ def test_dated_futures_have_the_index_of_their_hours_and_expired_ones_are_found(
     ]
 
 
-def test_bvol_is_the_last_value_of_each_hour_at_its_end(run: Any, bucket: Bucket, archive: Archive) -> None:
+def test_bvol_is_the_last_value_of_each_hour(run: Any, bucket: Bucket, archive: Archive) -> None:
     """Excerpt of one row per second; by hand: 40.5 is the last of the first hour."""
     first = pd.Timestamp("2026-07-01", tz="UTC")
     stamps = [first + pd.Timedelta(h, "h") + pd.Timedelta(s, "s") for h in range(24) for s in (0, 1800, 3599)]
@@ -228,7 +230,7 @@ def test_bvol_is_the_last_value_of_each_hour_at_its_end(run: Any, bucket: Bucket
     assert run("2026-07-01T01:00", "2026-07-02T01:00", names=["volatility_index_published"]).written == {}
 
 
-def test_a_file_about_another_month_or_contract_is_refused(run: Any, bucket: Bucket) -> None:
+def test_file_of_another_month_or_contract_is_rejected(run: Any, bucket: Bucket) -> None:
     rows = "1609459200000,8,0.00010000\n"
     bucket.put_zip(f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2022-01.zip", rows)
     bucket.put_zip(day_file("2022-01-05"), metrics("ETHUSDT", "2022-01-05"))
@@ -312,7 +314,7 @@ def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Arch
     ]
 
 
-def test_a_busy_host_is_requested_again_and_a_refusal_is_no_empty_month(run, bucket, archive) -> None:
+def test_busy_host_is_requested_again_and_a_refusal_is_not_an_empty_month(run, bucket, archive) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     for status, tries in ((503, 5), (403, 1)):
         bucket.broken[day_file("2024-01-01")] = status
@@ -348,7 +350,7 @@ def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(run, bucket
     assert "744 rows of volume_taker became 720" in said
 
 
-def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(run, bucket, archive) -> None:
+def test_rewritten_file_does_not_replace_payments_from_requests(run, bucket, archive) -> None:
     """The file lacks a payment that a request returned; a payment of the next month is outside the file."""
     month = f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2021-01.zip"
     first = 1609459200000  # 2021-01-01
@@ -371,7 +373,7 @@ def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(run, bucket, a
     assert "3 rows of funding_settlements became 2" in done.notices[-1]
 
 
-def test_a_symbol_that_the_archive_has_of_another_contract_fails_alone(run, bucket, archive) -> None:
+def test_symbol_stored_from_another_contract_fails_without_the_others(run, bucket, archive) -> None:
     for name in ("BTCUSDT", "ETHUSDT", "XRPUSDT"):
         bucket.put_zip(day_file("2024-01-01", name), metrics(name, "2024-01-01"))
     window: Any = ("2024-01-01T00:05", "2024-01-02T00:05")
@@ -386,7 +388,7 @@ def test_a_symbol_that_the_archive_has_of_another_contract_fails_alone(run, buck
     assert failure.startswith("binance metrics BTCUSDT: oi_history: BTCUSDT would continue the series of BTC")
 
 
-def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(run, bucket, archive) -> None:
+def test_damaged_daily_file_is_named_and_the_month_is_stored(run, bucket, archive) -> None:
     bucket.put_zip(bar_file("2024-01"), bars("BTCUSDT", "2024-01-01", "2024-02-01", skip=("2024-01-07",)))
     bucket.put_zip(bar_file("2024-01-07", by="daily"), "<html>moved</html>\n")
     done = run("2024-01-01", "2024-02-01", names=["prices_history"])
@@ -394,7 +396,7 @@ def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(run, bucket, arc
     assert any("1h-2024-01-07.zip" in text for text in done.notices), done.notices
 
 
-def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(run, bucket) -> None:
+def test_current_month_is_not_requested_from_a_host_without_a_list(run, bucket) -> None:
     """It is the first of August: the present file of August would be taken for the whole month."""
     done = run("2026-07-01", "2026-08-20", venues=["gateio"], names=["funding_settlements"])
     assert [path.rpartition("/")[2] for path in bucket.asked] == ["BTC_USDT-202607.csv.gz"]
@@ -410,7 +412,7 @@ def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(run
         ("2026-07-01T00:00", "2026-07-01T23:55", True),
     ],
 )
-def test_labels_of_metrics_with_a_row_less(first: str, last: str, moved: bool) -> None:
+def test_metrics_labels_without_the_first_or_last_row(first: str, last: str, moved: bool) -> None:
     labels = pd.Series(pd.date_range(first, last, freq="5min", tz="UTC"))
     instants = state_times(labels, inverse=False)
     assert instants.iloc[0] - labels.iloc[0] == pd.Timedelta("5min" if moved else "0min")

@@ -90,7 +90,7 @@ def test_a_dex_that_the_venue_lists_later_is_polled_from_the_next_hour_on(
     assert "mkts:BTC" in _symbols(archive)["hyperliquid"]
 
 
-def test_a_dex_that_fails_leaves_the_others(
+def test_failed_dex_does_not_affect_the_others(
     made: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock
 ) -> None:
     answer = dexes.altered["hyperliquid/info"]
@@ -121,7 +121,7 @@ def test_a_body_of_another_dex_is_not_stored(made: Any, archive: Archive, dexes:
     assert "expected contracts of the dex flx, got mkts:BTC" in why
 
 
-def test_an_address_without_the_list_of_dexes_has_none(fakes: Fakes, archive: Archive, made: Any) -> None:
+def test_address_without_a_dex_list_has_no_dexes(fakes: Fakes, archive: Archive, made: Any) -> None:
     fakes.altered["hyperliquid/info"] = lambda params, body: (
         (404, {}) if params["type"] == "perpDexs" else body
     )
@@ -131,7 +131,7 @@ def test_an_address_without_the_list_of_dexes_has_none(fakes: Fakes, archive: Ar
     assert _symbols(archive) == {"hyperliquid": ["BTC", "ETH"]}
 
 
-def test_a_list_whose_full_name_is_not_that_of_the_venue_is_refused(
+def test_dex_list_with_an_unexpected_full_name_is_rejected(
     fakes: Fakes, clock: SimulatedClock, dexes: Fakes, listed: list[Any]
 ) -> None:
     listed[-1]["fullName"] = "Another Exchange"

@@ -46,7 +46,7 @@ def _rows(archive: Archive, exchange: str, start: pd.Timestamp, end: pd.Timestam
 
 
 @pytest.mark.parametrize("exchange", [*OF_ALL, "dydx", "kraken", "paradex", "okx"])
-def test_a_backfill_is_the_truth_row_for_row(exchange, fill, archive, fakes) -> None:
+def test_backfilled_liquidations_equal_the_truth(exchange, fill, archive, fakes) -> None:
     start, end = pd.Timestamp("2026-01-20T04:10:07", tz="UTC"), pd.Timestamp("2026-01-20T10:00", tz="UTC")
     done = fill(TABLE, exchange, start=start, end=end, unconfirmed=True)
     assert done.failed == []
@@ -64,7 +64,7 @@ def test_a_backfill_is_the_truth_row_for_row(exchange, fill, archive, fakes) -> 
     assert again == [], "what was answered is not asked again"
 
 
-def test_a_list_without_a_window_answers_from_its_oldest_row_on(fill: Any, archive: Archive) -> None:
+def test_list_without_a_window_covers_time_from_its_oldest_row(fill: Any, archive: Archive) -> None:
     start, end = pd.Timestamp("2026-01-19T10:30", tz="UTC"), pd.Timestamp("2026-01-20T10:30", tz="UTC")
     done = fill(TABLE, "huobi", start=start, end=end)
     asked = archive.requests().set_index("answered")
@@ -78,7 +78,7 @@ def test_a_list_without_a_window_answers_from_its_oldest_row_on(fill: Any, archi
 
 
 @pytest.mark.parametrize("exchange", ["gateio", "deribit", "dydx"])
-def test_polls_lose_and_double_none_though_some_fail(exchange, made, archive, fakes, clock) -> None:
+def test_polls_store_each_liquidation_once_despite_failures(exchange, made, archive, fakes, clock) -> None:
     start = clock.utc()
     minutes: list[Any] = []
 
@@ -118,7 +118,7 @@ def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, a
     assert asked["symbol"].tolist() == ["BTC"] * 3
 
 
-def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(made, archive, fakes, clock) -> None:
+def test_unexpected_body_is_stored_and_stops_only_its_table(made, archive, fakes, clock) -> None:
     collector = made("okx")
     broken = {"code": "0", "msg": "", "data": [{"instId": 3}]}
     fakes.faults["okx"] = [None, None, broken]
@@ -180,7 +180,7 @@ def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
     assert found == truth
 
 
-def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(fill: Any, archive: Archive) -> None:
+def test_gap_in_the_stream_is_filled_without_duplicates(fill: Any, archive: Archive) -> None:
     """The stream's clock is 400 ms ahead of the window's, so rows at both edges are in the gap."""
     before = _events(START, START + pd.Timedelta(40, "min"))
     after = _events(START + pd.Timedelta(80, "min"), END)
@@ -197,7 +197,7 @@ def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(fill: A
     assert archive.unanswered(TABLE, "gateio", None, START, END) == []
 
 
-def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(fill, archive) -> None:
+def test_event_in_the_last_second_of_the_stream_is_stored(fill, archive) -> None:
     """The list truncates its time to the second, which is before the gap."""
     events = _events(START, END)
     single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
@@ -208,7 +208,7 @@ def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(fill, 
     _hold(archive, START, END)
 
 
-def test_polls_after_a_run_with_the_stream_store_nothing_again(made, archive, clock) -> None:
+def test_polls_do_not_repeat_events_of_an_earlier_stream(made, archive, clock) -> None:
     events = _events(START, END)
     last = events[len(events) // 2][1]
     stopped = pd.Timestamp(last.ms + 500, unit="ms", tz="UTC")
@@ -235,7 +235,7 @@ class Stub:
         return {TABLE: self.drains.pop(0)}, [], ""
 
 
-def test_a_stream_after_a_run_with_polls_stores_nothing_again(made: Any, fill: Any, archive: Archive) -> None:
+def test_stream_does_not_repeat_events_of_earlier_polls(made: Any, fill: Any, archive: Archive) -> None:
     fill(TABLE, "gateio", end=START + pd.Timedelta(1, "h"))
     stored = len(archive.read(TABLE, START, END))
     listened = START + pd.Timedelta(50, "min")  # what is pushed again when a connection begins
@@ -251,7 +251,7 @@ def test_a_stream_after_a_run_with_polls_stores_nothing_again(made: Any, fill: A
     assert len(archive.read(TABLE, START, END)) == stored + len(new)
 
 
-def test_equal_events_of_one_second_that_came_by_one_path_all_stay(made: Any, archive: Archive) -> None:
+def test_equal_events_of_one_second_from_one_path_are_all_stored(made: Any, archive: Archive) -> None:
     """One in the last frame of a minute, another half a second later in the first of the next."""
     collector = made("gateio", names=[TABLE], streams=["gateio"])
     one = _events(START, END)[0]

@@ -81,7 +81,7 @@ def _of(updates: list[Any], table: str) -> pd.DataFrame:
     return pd.concat([rows for name, rows in updates if name == table], ignore_index=True)
 
 
-def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes, clock, monkeypatch) -> None:
+def test_updates_have_windows_and_break_leaves_no_thread(fakes, clock, monkeypatch) -> None:
     """MEXC blocks this address: one notice, and a gap in each minute; the others continue."""
     said: list[str] = []
     monkeypatch.setattr(StatusLine, "show", lambda _, text: said.append(text))
@@ -114,7 +114,7 @@ def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes, clock, m
     assert sum("mexc funding_history" in str(one.message) for one in caught) == 1
 
 
-def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_rows_not_read_in_time_are_reported_as_a_gap(fakes: Fakes, clock: SimulatedClock) -> None:
     unread = "it was not read in time: the reader is slower than the venues"
     updates: list[Any] = []
     deadline = time.monotonic() + HANGS_SECONDS
@@ -137,7 +137,7 @@ def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) 
     assert set(coverage.loc[coverage["answered"], "start"]) <= set(read)
 
 
-def test_the_same_by_async_for(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_async_for_yields_the_same_updates(fakes: Fakes, clock: SimulatedClock) -> None:
     async def first() -> Any:
         feed = dd.live(RATES, ["kucoin"], ["ETH"], clock=clock, addresses=fakes.addresses)
         async for update in feed:
@@ -166,7 +166,7 @@ def _rate(rate: str, ms: int) -> dict[str, Any]:
     return {"arg": {"channel": "funding-rate", "instId": "BTC-USDT-SWAP"}, "data": [row]}
 
 
-def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> None:
+def test_broken_channel_is_reported_as_a_gap(served: Fakes) -> None:
     """Okx pushes a rate, ends the connection, and pushes another one when it is connected to again."""
     ms = int(time.time() * 1000)
     server = Pushing([[_rate("0.0001", ms)], [_rate("0.0003", ms + 900)]], 1)
@@ -192,7 +192,7 @@ def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> N
     assert not served.log or all("funding-rate" not in place for _, place, *_ in served.log), "none polled"
 
 
-def test_a_channel_of_binary_frames_is_named_and_polled_instead(served: Fakes) -> None:
+def test_channel_with_binary_frames_is_named_and_polled_instead(served: Fakes) -> None:
     """As Paradex' are since 2026-09-21: SBE, which begins with the length of a block and a template."""
     server = Pushing([[bytes.fromhex("3800010001000300") + bytes(56)]], 1)
     where: dict[str, Any] = {"addresses": served.addresses, "sockets": {"okx": server.address}}
@@ -215,7 +215,7 @@ def test_a_channel_of_binary_frames_is_named_and_polled_instead(served: Fakes) -
     assert rates["rate_bps_8h"].tolist() == pytest.approx([3.0] * len(rates))
 
 
-def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) -> None:
+def test_liquidation_far_from_the_mark_is_omitted_and_named(served: Fakes) -> None:
     """Prices are polled for it, even if not requested."""
     ms = int(time.time() * 1000)
     rows = [{"T": ms, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": price} for price in ("2500", "45000", "1e6")]
@@ -239,7 +239,7 @@ def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) ->
     assert {name for name, _ in updates} == {"liquidations_fills", "coverage"}
 
 
-def test_prices_are_polled_for_pushed_liquidations_and_told_by_their_channel(fakes: Fakes) -> None:
+def test_prices_are_polled_to_check_pushed_liquidations(fakes: Fakes) -> None:
     names, chosen = ["liquidations_fills", "prices_history"], ["bybit", "kucoin"]
     with dd.live(names, chosen, "BTC", addresses=fakes.addresses) as feed:
         assert feed._wanted == {"bybit": [], "kucoin": ["prices_history"]}
@@ -306,7 +306,7 @@ _SLIM = {"M": "100", "I": "99", "f": "0.0000125", "t": 1768905030000, "option_pr
          (1.0, 3_000.0, 100.0)),
     ],
 )  # fmt: skip
-def test_frames_of_a_channel_become_rows_of_the_whole_state(exchange, name, frames, told) -> None:
+def test_partial_frames_update_rows_of_the_full_state(exchange, name, frames, told) -> None:
     _, rows = _listened(exchange, frames, {name})
     marks = rows["prices_history"].query("kind == 'mark'")["price_usd"].tolist()
     assert rows["funding_history"]["rate_bps_8h"].tolist() == [pytest.approx(told[0])]
@@ -316,7 +316,7 @@ def test_frames_of_a_channel_become_rows_of_the_whole_state(exchange, name, fram
     assert others["funding_history"].empty
 
 
-def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_named() -> None:
+def test_frames_in_another_unit_are_a_gap_and_an_odd_value_is_named() -> None:
     """Dydx with six contracts: each in another unit, then one at thirty times its value."""
 
     def frame(*coins: int) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_name
     assert left_out == "2 values omitted, the first: C5-USD: oi_usd is 9000, and was 300 in the last poll"
 
 
-def test_a_collector_keeps_what_is_pushed_for_a_service_that_grows(served, archive, monkeypatch) -> None:
+def test_service_serves_pushed_rows_of_a_running_collector(served, archive, monkeypatch) -> None:
     """A second's row is stored before the next poll, and the service returns it."""
     monkeypatch.setattr("derivdata.sources.collect.collector._PUSHED_SECONDS", 0.1)
     ms, clock = int(time.time() * 1000), MachineClock()
@@ -441,7 +441,7 @@ def _told(
     return rates, list(zip(*ends, coverage["error"], strict=True))
 
 
-def test_a_window_is_a_gap_whose_pushed_rows_were_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_with_unread_pushed_rows_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows come at 20, 60 and 150 s, their windows each minute; with four that wait, the row at 20 s goes."""
     drains: list[Any] = [(None, []) for _ in range(180)]
     drains[0], drains[19], drains[59] = (1.0, []), (2.0, []), (3.0, [(0, 60)])
@@ -462,7 +462,7 @@ def test_the_time_until_a_channel_is_connected_is_a_gap_without_a_notice(monkeyp
     assert windows == [(0, 1, "the channel was not connected yet"), (1, 2, ""), (2, 62, "")]
 
 
-def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_pong_does_not_withdraw_a_reported_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ping of second 10 gets its pong at 70, after the minute was reported as a gap: the gap remains."""
     drains: list[Any] = [(None, []) for _ in range(120)]
     drains[0], drains[69], drains[119] = (1.0, []), (None, [(0, 10)]), (None, [(10, 120)])
@@ -480,12 +480,12 @@ def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest
         ((["orderbook_book"], "okx"), r"such as symbols=\['BTC'\]"),
     ],
 )
-def test_what_cannot_be_told_live_is_refused(arguments: Any, message: str) -> None:
+def test_live_rejects_unsupported_tables_and_venues(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dd.live(*arguments)
 
 
-def test_the_example_of_the_page_draws_ten_minutes(monkeypatch) -> None:
+def test_example_of_the_documentation_draws_ten_minutes(monkeypatch) -> None:
     clock = Together("2026-01-20T10:30:30", venues=3)
     fakes = faked(int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()), clock, monkeypatch)
     text = (Path(__file__).resolve().parents[2] / "docs" / "venues.md").read_text(encoding="utf-8")
@@ -509,7 +509,7 @@ def test_the_example_of_the_page_draws_ten_minutes(monkeypatch) -> None:
     assert _threads() == set()
 
 
-def test_a_book_is_polled_for_its_symbol(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_order_book_is_polled_for_the_requested_symbol(fakes: Fakes, clock: SimulatedClock) -> None:
     feed = dd.live("orderbook_book", "okx", "BTC", clock=clock, addresses=fakes.addresses)
     with feed:
         table, rows = next(iter(feed))
@@ -521,7 +521,7 @@ def test_a_book_is_polled_for_its_symbol(fakes: Fakes, clock: SimulatedClock) ->
     assert rows[["symbol", "side", "price_usd"]].iloc[0].tolist() == ["BTC", "ask", 101.0]
 
 
-def test_the_channels_of_the_state_are_known_endpoints_and_ask_for_names() -> None:
+def test_state_channels_are_known_endpoints_and_require_symbols() -> None:
     """As the venues' pages write the messages."""
     for exchange, streams in STATE_STREAMS.items():
         paths = {e.path for e in VENUES[exchange].endpoints if e.method == "WS"}

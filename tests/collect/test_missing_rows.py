@@ -43,7 +43,7 @@ def gaps(archive: Archive, *, answered: bool) -> list[tuple[pd.Timestamp, pd.Tim
 
 
 @pytest.mark.parametrize("missing", [1, 2, 5, 12])
-def test_a_gap_is_confirmed_by_a_second_answer(
+def test_gap_is_confirmed_by_a_second_response(
     missing: int, fill: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     times = pd.date_range(hour("2026-01-20T08:00"), periods=missing, freq="8h")
@@ -81,9 +81,7 @@ def test_a_gap_is_confirmed_by_a_second_answer(
     ]
 
 
-def test_a_payment_that_is_listed_late_completes_the_window(
-    fill: Any, archive: Archive, fakes: Fakes
-) -> None:
+def test_late_payment_completes_the_window(fill: Any, archive: Archive, fakes: Fakes) -> None:
     without(fakes, "2026-01-20T08:00", "2026-01-20T16:00", "2026-01-25T00:00")
     fill(PAYMENTS, "binance")
     assert len(gaps(archive, answered=False)) == 2
@@ -125,7 +123,7 @@ def test_missing_rows_of_open_interest_are_requested_again(fill: Any, archive: A
     assert archive.unanswered("oi_history", "binance", "BTC", "2026-01-29", END) == []
 
 
-def test_rows_that_begin_late_are_named_where_no_listing_is_stated(
+def test_late_first_row_is_reported_if_the_listing_time_is_unknown(
     fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
     """Bybit's list has no listing here: payments of 1 to 15 January are 45 rows at 8 hours."""

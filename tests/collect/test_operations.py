@@ -48,7 +48,7 @@ def _rates_at(day: str) -> pd.DataFrame:
     return rates(["BTC"], ["okx"], hours=24, start=pd.Timestamp(day, tz="UTC"))
 
 
-def test_whole_months_that_are_too_old_go_with_their_ledger(archive: Archive) -> None:
+def test_retention_removes_whole_months_and_their_ledger_entries(archive: Archive) -> None:
     for day in ("2025-11-20", "2025-12-20", "2026-01-10"):
         first = pd.Timestamp(day, tz="UTC")
         request = LedgerEntry("okx", None, first, first + pd.Timedelta(1, "D"))
@@ -79,7 +79,7 @@ def test_whole_months_that_are_too_old_go_with_their_ledger(archive: Archive) ->
     assert len(archive.read(FUNDING, *EVER)) == size
 
 
-def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(archive, monkeypatch) -> None:
+def test_collector_applies_keep_and_does_not_refill_before_it(archive, monkeypatch) -> None:
     clock = EventClock(START)
     fakes = faked(LAST, clock, monkeypatch)
     archive.append(FUNDING, _rates_at("2025-12-20"))
@@ -104,7 +104,7 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(archive
     assert settled.min() >= START - week
 
 
-def test_a_full_disk_ends_collecting_and_nothing_is_lost(made, archive, clock, monkeypatch) -> None:
+def test_full_disk_ends_collecting_without_losing_stored_rows(made, archive, clock, monkeypatch) -> None:
     """The disk is full at the last step of the append of the third minute."""
     minutes: list[Minute] = []
 
@@ -127,7 +127,7 @@ def _full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
+def test_each_minute_is_logged_as_one_line_of_json_or_text() -> None:
     minute = Minute(
         START, {FUNDING: 1200, "oi_history": 0}, {"okx oi_history": "HTTP 503"}, {"bybit": "HTTP 451"}
     )
@@ -168,7 +168,7 @@ def _block(language: str) -> str:
     return found[1]
 
 
-def test_the_commands_of_unit_and_container_are_ours() -> None:
+def test_documented_systemd_and_docker_commands_parse() -> None:
     start = re.search(r"(?m)^ExecStart=(.*)$", _block("ini"))
     assert start is not None
     program, *options = shlex.split(start[1])
@@ -190,7 +190,7 @@ def test_the_commands_of_unit_and_container_are_ours() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_documented_unit(tmp_path: Path) -> None:
     unit = tmp_path / "derivdata-collect.service"
     unit.write_text(_block("ini").replace("/usr/local/bin/derivdata", sys.executable), encoding="utf-8")
     run = subprocess.run(
@@ -207,7 +207,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     ("funding_history", range(60), 0),
     ("funding_history", [0, 1, 3, 4, 9], 2),
 ])  # fmt: skip
-def test_a_hole_is_longer_than_from_one_poll_to_the_next(archive, table, minutes, holes) -> None:
+def test_gap_is_longer_than_the_polling_interval(archive, table, minutes, holes) -> None:
     """Deribit's chain comes every five minutes, its rates every minute; a poll's window is of one minute."""
     starts = [FIRST + pd.Timedelta(minute, "min") for minute in minutes]
     asked = [LedgerEntry("deribit", None, at, at + pd.Timedelta(1, "min")) for at in starts]
@@ -223,9 +223,7 @@ def test_a_hole_is_longer_than_from_one_poll_to_the_next(archive, table, minutes
         ([0, 5, 20, 25], [(0, 10), (20, 30)], 1),  # 10 and 15 are lacking
     ],
 )
-def test_a_poll_stands_for_the_time_until_the_next_so_that_the_ledger_does_not_grow(
-    archive, monkeypatch, polled, spans, holes
-) -> None:
+def test_consecutive_polls_are_one_ledger_entry(archive, monkeypatch, polled, spans, holes) -> None:
     """Chains of five minutes, entered by the collector, after older windows of a minute."""
     clock = SimulatedClock("2026-03-02T08:00:05")
     collector = Collector(
@@ -248,7 +246,7 @@ def test_a_poll_stands_for_the_time_until_the_next_so_that_the_ledger_does_not_g
     assert len(gaps) == holes
 
 
-def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(archive: Archive) -> None:
+def test_outage_is_one_ledger_entry_until_a_response(archive: Archive) -> None:
     empty = tables.TABLES["funding_history"].empty()
     for minute in range(6):
         at = FIRST + minute * MINUTE
@@ -265,7 +263,7 @@ def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(archive: Arc
     assert archive.requests()["answered"].tolist() == [True]
 
 
-def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is(archive: Archive) -> None:
+def test_removed_venue_is_not_late_but_a_stopped_collector_is(archive: Archive) -> None:
     empty, hours = tables.TABLES["funding_history"].empty(), [FIRST + pd.Timedelta(h, "h") for h in range(4)]
     for exchange, end in (("okx", hours[1]), ("bybit", hours[3])):
         archive.merge("funding_history", empty, requests=[LedgerEntry(exchange, None, FIRST, end)])

@@ -146,7 +146,7 @@ def _truth(fakes: Fakes, exchange: str, table: str) -> int:
 
 
 @pytest.mark.parametrize("title", CASES)
-def test_an_answer_about_something_else_is_filled_by_the_next_backfill(
+def test_rejected_response_is_requested_again_by_the_next_backfill(
     title, fill, archive, fakes, clock
 ) -> None:
     exchange, table, place, lie, message = CASES[title]
@@ -170,7 +170,7 @@ def test_an_answer_about_something_else_is_filled_by_the_next_backfill(
         (Paging(limit=2, descending=True), [100, 100], "a full page has no row before"),
     ],
 )
-def test_a_full_page_without_progress_ends_a_walk_with_an_error(paging, times, message) -> None:
+def test_page_without_progress_ends_the_walk_with_an_error(paging, times, message) -> None:
     steps = walk(paging, 10, 100)
     next(steps)
     page = Records(times=times, cursor="2")
@@ -182,7 +182,7 @@ def test_a_full_page_without_progress_ends_a_walk_with_an_error(paging, times, m
     ("exchange", "place", "lie"),
     [("hyperliquid", "info", once_empty()), ("binance", "fundingRate", changed(later_again))],
 )
-def test_an_empty_page_is_asked_for_again_and_a_payment_that_occurs_twice_is_one(
+def test_empty_page_is_requested_again_and_repeated_payments_are_stored_once(
     exchange, place, lie, fill, archive, fakes
 ) -> None:
     fakes.altered[place] = lie
@@ -190,7 +190,7 @@ def test_an_empty_page_is_asked_for_again_and_a_payment_that_occurs_twice_is_one
     assert _rows(archive, FUNDING) == _truth(fakes, exchange, FUNDING)
 
 
-def test_an_empty_list_of_contracts_is_a_failure_and_leaves_the_older_one(fill, archive, fakes) -> None:
+def test_empty_contract_list_is_an_error_and_the_older_list_stays(fill, archive, fakes) -> None:
     fakes.altered["exchangeInfo"] = EMPTIED
     done = fill(FUNDING, "binance")
     assert any("the list of contracts is empty" in line for line in done.failed), done.failed
@@ -200,7 +200,7 @@ def test_an_empty_list_of_contracts_is_a_failure_and_leaves_the_older_one(fill, 
 
 
 @pytest.mark.parametrize(("silent", "failed"), [({"ETH"}, 0), ({"BTC", "ETH"}, 2)])
-def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
+def test_contract_without_payments_is_accepted_if_another_has_payments(
     silent, failed, fill, archive, fakes, monkeypatch
 ) -> None:
     """It is new, or pays nothing; a request that is empty about BTC too is broken."""
@@ -217,7 +217,7 @@ def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
     assert _rows(archive, FUNDING) == (0 if failed else _truth(fakes, "bybit", FUNDING) // 2)
 
 
-def test_a_window_in_the_life_of_a_contract_is_not_empty(fill, archive, fakes, monkeypatch) -> None:
+def test_empty_response_within_the_life_of_a_contract_is_an_error(fill, archive, fakes, monkeypatch) -> None:
     """Ether was paid before and bitcoin is: a week without a payment is a response about something else."""
     assert fill(FUNDING, "bybit", symbols=["ETH"], end="2026-01-10").failed == []
     honest = fakes.payments
@@ -230,7 +230,7 @@ def test_a_window_in_the_life_of_a_contract_is_not_empty(fill, archive, fakes, m
 
 
 @pytest.mark.parametrize(("factor", "is_believed"), [(30.0, False), (1 / 30, False), (8.0, True)])
-def test_a_window_is_held_to_the_rows_that_the_series_had_last(
+def test_open_interest_is_compared_with_the_last_stored_rows(
     factor, is_believed, fill, archive, fakes
 ) -> None:
     """Open interest of small coins may be of any size: only the series itself determines the unit."""
@@ -245,7 +245,7 @@ def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history")
 
 
-def test_a_series_may_rise_from_nothing(fill: Any, archive: Archive, fakes: Fakes) -> None:
+def test_open_interest_may_rise_from_zero(fill: Any, archive: Archive, fakes: Fakes) -> None:
     """A contract that no one held has no figure to which its next rows could be held."""
     fakes.altered["openInterestHist"] = scaled(0.0, "sumOpenInterestValue")
     assert fill("oi_history", "binance", symbols=["ETH"], start="2026-01-30", end="2026-01-31").failed == []
@@ -254,7 +254,7 @@ def test_a_series_may_rise_from_nothing(fill: Any, archive: Archive, fakes: Fake
     assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history") // 2
 
 
-def test_an_archive_that_cannot_be_read_is_no_fault_of_the_venue(fill: Any, archive: Archive) -> None:
+def test_unreadable_archive_is_not_reported_as_a_venue_error(fill: Any, archive: Archive) -> None:
     assert fill("oi_history", "binance", symbols=["ETH"], start="2026-01-30", end="2026-01-31").failed == []
     for path in archive.path.rglob("*.parquet"):
         path.write_bytes(b"damaged" + path.read_bytes()[7:])
@@ -279,7 +279,7 @@ def _state(price: float = 100.0, **figures: Any) -> State:
         ({"mark": 4.9, "oi_coins": None, "oi_usd": None}, {"mark"}),
     ],
 )
-def test_a_poll_is_held_to_the_figures_next_to_it_and_to_the_last_one(changed, lost) -> None:
+def test_poll_is_compared_with_other_contracts_and_the_last_poll(changed, lost) -> None:
     at = pd.Timestamp("2026-03-02", tz="UTC")
     polls = LastPolls("venue")
     assert polls.hold([_state()], at) == ([_state()], {}, [])
@@ -294,7 +294,7 @@ def test_a_poll_is_held_to_the_figures_next_to_it_and_to_the_last_one(changed, l
     assert row.rate == _state().rate, "a rate may fall at once"
 
 
-def test_open_interest_that_is_asked_for_singly_is_held_to_the_last_one_too(archive, fakes, clock) -> None:
+def test_open_interest_of_single_requests_is_compared_with_the_last_poll(archive, fakes, clock) -> None:
     """Binance returns it for one contract a request."""
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
     collector = Collector(archive, venues=["binance"], share_seconds=None, **where)
@@ -319,7 +319,7 @@ def test_open_interest_that_is_asked_for_singly_is_held_to_the_last_one_too(arch
 
 
 @pytest.mark.parametrize("days", [-1, 2])
-def test_an_answer_of_another_day_is_none_about_the_present(days, archive, fakes, clock) -> None:
+def test_response_of_another_day_is_not_a_current_poll(days, archive, fakes, clock) -> None:
     def moved(rows: list[Any]) -> None:
         for row in rows:
             row |= {name: row[name] + days * 86_400_000 for name in ("time", "nextFundingTime")}
@@ -332,7 +332,7 @@ def test_an_answer_of_another_day_is_none_about_the_present(days, archive, fakes
     assert not asked.loc[asked["table"] == "funding_history", "answered"].any()
 
 
-def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fakes, clock) -> None:
+def test_impossible_rows_fail_their_venue_only(archive, fakes, clock) -> None:
     """The archive rejects a name with a non-printable character, and the rows that come with it."""
     fakes.altered["fapi/v1/premiumIndex"] = changed(lambda rows: rows[0].update(symbol="BTC\u200bUSDT"))
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
@@ -355,7 +355,9 @@ def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fak
         ({}, [], []),
     ],
 )
-def test_a_list_is_held_to_the_one_before(changed: dict[str, Any], held: list[str], news: list[str]) -> None:
+def test_changed_contract_identity_needs_a_second_list(
+    changed: dict[str, Any], held: list[str], news: list[str]
+) -> None:
     """A change of a contract's identity is accepted when the next list repeats it."""
     before, doubted = Instrument("X", "X", "USDT", 1.0), dict[str, Instrument]()
     for again in (False, True):
@@ -365,7 +367,7 @@ def test_a_list_is_held_to_the_one_before(changed: dict[str, Any], held: list[st
         assert (told.instruments == [before]) is (not changed or bool(held and not again))
 
 
-def test_a_liquidation_far_from_the_last_price_or_of_no_contract_is_left_out() -> None:
+def test_liquidation_far_from_the_price_or_of_an_unknown_contract_is_omitted() -> None:
     at = pd.Timestamp("2026-03-02", tz="UTC")
     polls = LastPolls("venue")
     polls.hold([_state()], at)
@@ -400,7 +402,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("title", MOVES)
-def test_the_largest_known_moves_pass(title: str) -> None:
+def test_largest_recorded_moves_are_accepted(title: str) -> None:
     figure, path = MOVES[title]
     polls = LastPolls("venue")
     for minute, value in enumerate(path):
@@ -421,7 +423,7 @@ def test_the_largest_known_moves_pass(title: str) -> None:
         ({"openInterest"}, 30.0, "oi_history"),
     ],
 )
-def test_what_no_market_did_before_is_kept_as_rows_that_an_import_takes(
+def test_implausible_rows_are_quarantined_in_an_importable_file(
     figures, factor, table, made, archive, fakes, clock
 ) -> None:
     collector = made("binance", names=["funding_history", "oi_history", "prices_history"], share_seconds=None)
@@ -443,7 +445,7 @@ def test_what_no_market_did_before_is_kept_as_rows_that_an_import_takes(
     assert len(archive.read(table)) > len(before)
 
 
-def test_payments_that_no_window_brought_before_are_kept_as_rows(fill, archive, fakes, clock) -> None:
+def test_implausible_payments_are_quarantined_as_rows(fill, archive, fakes, clock) -> None:
     """A coin begins to pay the clamp; once that is imported, the next windows follow it."""
     fill = partial(fill, FUNDING, "binance", symbols=["BTC"])
     assert fill(start="2026-01-15", end="2026-01-18").failed == []

@@ -152,7 +152,7 @@ def test_payments_equal_their_schedule(
 
 
 @pytest.mark.parametrize(("exchange", "name"), some(HALTS, 3))
-def test_payments_that_make_up_for_a_halt_are_one_row(
+def test_payments_after_a_halt_are_stored_as_one_row(
     exchange: str, name: str, fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halt = halts(exchange)[name]
@@ -177,7 +177,7 @@ def test_payments_that_make_up_for_a_halt_are_one_row(
 @pytest.mark.parametrize(
     ("exchange", "name", "last"), some([(*case, last) for case in HALTS for last in (1, 3)], 11)
 )
-def test_a_backfill_that_ends_within_a_halt_is_completed_by_the_next(
+def test_backfill_ending_within_a_halt_is_completed_by_the_next_one(
     exchange: str,
     name: str,
     last: int,
@@ -226,7 +226,7 @@ def test_a_backfill_names_a_payment_that_contradicts_a_stored_one(
 
 
 @pytest.mark.parametrize("exchange", some(PAYING, 3))
-def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
+def test_single_payment_on_the_listing_day_has_its_interval_or_none(
     exchange: str,
     fill: Any,
     archive: Archive,

@@ -29,7 +29,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("venue", TOLD)
-def test_positioning_of_a_window_is_the_truth_row_for_row(fill, archive, fakes, venue) -> None:
+def test_positioning_history_equals_the_truth(fill, archive, fakes, venue) -> None:
     kinds, step, lasts, back = TOLD[venue]
     start = END - pd.Timedelta(back)
     assert fill("positioning_history", venue, start=start).failed == []
@@ -53,7 +53,7 @@ def test_positioning_of_a_window_is_the_truth_row_for_row(fill, archive, fakes, 
     ("venue", "step"),
     [(v, HOUR) for v in ("binance", "aster", "okx", "bitget", "kraken")] + [("gateio", MINUTES)],
 )
-def test_taker_volume_of_a_window_is_the_truth_row_for_row(fill, archive, venue, step) -> None:
+def test_taker_volume_history_equals_the_truth(fill, archive, venue, step) -> None:
     """Bitget and Kraken state coins, which count at the mark of the step's start."""
     start = END - pd.Timedelta(1, "D")
     done = fill("volume_taker", venue, start=start, unconfirmed=True)
@@ -69,7 +69,7 @@ def test_taker_volume_of_a_window_is_the_truth_row_for_row(fill, archive, venue,
     ("venue", "quote"),
     [("binance", "USDT"), ("bybit", "USDT"), ("coinbase", "USD"), ("kraken", "USD"), ("okx", "USDT")],
 )
-def test_spot_prices_of_a_window_are_the_truth_row_for_row(fill, archive, venue, quote) -> None:
+def test_spot_price_history_equals_the_truth(fill, archive, venue, quote) -> None:
     start = END - pd.Timedelta(3, "D")
     assert fill("prices_spot", venue, start=start).failed == []
     rows = archive.read("prices_spot", start, END)
@@ -80,7 +80,7 @@ def test_spot_prices_of_a_window_are_the_truth_row_for_row(fill, archive, venue,
 
 
 @pytest.mark.parametrize("venue", ["binance", "okx", "gateio"])
-def test_the_step_under_way_is_asked_for_again_when_it_is_over(archive, fakes, clock, venue) -> None:
+def test_current_step_is_requested_again_after_its_end(archive, fakes, clock, venue) -> None:
     """At 10:30 the hour of 10:00 has no row yet, and at 11:05 it may be missing; a later backfill adds it."""
     start = END - pd.Timedelta(1, "D")
     where: dict[str, Any] = {"venues": [venue], "clock": clock, "addresses": fakes.addresses}
@@ -125,7 +125,7 @@ OF_OPTIONS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(
     ("table", "venue"), [*((table, "deribit") for table in OF_OPTIONS), ("delivery_prices", "binance")]
 )
-def test_options_of_a_window_are_the_truth_row_for_row(fill, archive, fakes, table, venue) -> None:
+def test_option_history_equals_the_truth(fill, archive, fakes, table, venue) -> None:
     start, (column, wanted) = END - pd.Timedelta(2, "D"), OF_OPTIONS[table]
     assert fill(table, venue, start=start).failed == []
     rows = archive.read(table, start, END)
@@ -138,7 +138,7 @@ def test_options_of_a_window_are_the_truth_row_for_row(fill, archive, fakes, tab
     assert {place for _, place, _, _ in fakes.log[asked:]} <= lists
 
 
-def test_a_collector_polls_the_newest_option_trades_where_they_are_named(archive, fakes, clock) -> None:
+def test_collector_polls_option_trades_if_the_table_is_chosen(archive, fakes, clock) -> None:
     """100 trades of each family reach back five minutes: the ledger has so much and no more."""
 
     def collect(*names: str) -> dict[str, int]:
@@ -158,7 +158,7 @@ def test_a_collector_polls_the_newest_option_trades_where_they_are_named(archive
     assert gap == (asked["end"].iloc[0], rows["time"].iloc[100])
 
 
-def test_an_hour_in_which_nobody_is_short_has_no_ratio_and_costs_no_other_row() -> None:
+def test_hour_without_shorts_has_no_ratio_and_other_rows_stay() -> None:
     """As kraken reports the first hours after a listing."""
     told = {
         "timestamp": [1768860000, 1768863600, 1768867200],
@@ -169,7 +169,7 @@ def test_an_hour_in_which_nobody_is_short_has_no_ratio_and_costs_no_other_row() 
     assert rows["positioning_history"]["long_short_ratio"].tolist() == [2.0]
 
 
-def test_a_collector_refills_positioning_where_it_is_named(archive, fakes, clock) -> None:
+def test_collector_refills_positioning_if_the_table_is_chosen(archive, fakes, clock) -> None:
     def collect(*names: str) -> dict[str, int]:
         return Collector(
             archive, venues=["bybit"], symbols=["BTC"], names=names or None, since=pd.Timedelta(1, "D"),

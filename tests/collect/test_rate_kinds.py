@@ -24,7 +24,7 @@ def test_running_rates_are_stored_with_their_settlement(
     assert rows["rate_bps_8h"].tolist() == pytest.approx(bps.tolist(), rel=1e-9, nan_ok=True)
 
 
-def test_rates_by_kind_are_stored_only_where_they_are_named(
+def test_rates_by_kind_are_stored_only_if_the_table_is_chosen(
     made: Callable[..., Collector], archive: Archive
 ) -> None:
     made("okx").once()

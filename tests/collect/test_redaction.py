@@ -22,7 +22,7 @@ from derivdata.sources.collect.checking import REDACTED, redacted
         "Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.abc.def",
     ],
 )
-def test_addresses_keys_and_accounts_in_a_text_are_removed(text: str) -> None:
+def test_redaction_removes_addresses_keys_and_accounts(text: str) -> None:
     for body in (text.encode(), json.dumps({"msg": text}).encode()):
         found, removed = redacted(body)
         assert REDACTED in json.dumps(found)
@@ -46,13 +46,13 @@ def test_addresses_keys_and_accounts_in_a_text_are_removed(text: str) -> None:
         {"taker_address": "abc"},
     ],
 )
-def test_fields_that_name_who_asked_or_traded_are_removed(row: dict[str, Any]) -> None:
+def test_redaction_removes_fields_about_users_and_traders(row: dict[str, Any]) -> None:
     found, removed = redacted(json.dumps({"data": [row]}).encode())
     assert [*found["data"][0].values()] == [REDACTED]
     assert removed == [f"{next(iter(row))} was removed"]
 
 
-def test_figures_names_of_contracts_and_instants_stay() -> None:
+def test_redaction_preserves_numbers_contracts_and_times() -> None:
     body = {
         "id": "bc7d5575-3711-4532-a000-312bfacfb767",
         "symbol": "BTC-PERP_USDT0",
@@ -72,7 +72,7 @@ def test_figures_names_of_contracts_and_instants_stay() -> None:
     assert redacted(json.dumps(body).encode()) == (body, [])
 
 
-def test_long_lists_and_pages_are_cut_and_said_to_be() -> None:
+def test_long_lists_and_pages_are_shortened_and_reported() -> None:
     found, removed = redacted(json.dumps([{"n": number} for number in range(30)]).encode())
     assert found == [{"n": number} for number in range(20)]
     assert removed == ["a list of 30 rows was cut to 20"]

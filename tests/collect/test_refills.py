@@ -68,7 +68,7 @@ def collected(refilling: Any, threads: Any) -> Callable[..., list[Minute]]:
     return run
 
 
-def test_a_slow_refill_holds_up_no_minute(collected: Any, threads: Fakes) -> None:
+def test_slow_refill_does_not_delay_polls(collected: Any, threads: Fakes) -> None:
     threads.delays["bybit/v5/market/funding/history"] = 300.0
     found = collected(24, "bybit", "okx", symbols=["BTC", "ETH"])
     began = [minute.time.floor("min") for minute in found]
@@ -80,9 +80,7 @@ def test_a_slow_refill_holds_up_no_minute(collected: Any, threads: Fakes) -> Non
     assert counted[0] < asked[1] < counted[-1], "okx's is counted when it is done, and bybit's when it is"
 
 
-def test_a_venue_that_never_answers_a_history_delays_that_of_no_other(
-    refilling, archive, fakes, clock
-) -> None:
+def test_hanging_history_of_a_venue_does_not_delay_the_others(refilling, archive, fakes, clock) -> None:
     """Bybit blocks for an hour: okx is refilled, and with the next hour again, bybit not a second time."""
     held = fakes.held["bybit/v5/market/funding/history"] = threading.Event()
     collector = refilling("bybit", "okx")
@@ -115,9 +113,7 @@ def _is_refilled(archive: Archive, exchange: str) -> bool:
     return set(mine["table"]) >= {"funding_settlements"}
 
 
-def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(
-    collected, archive, threads
-) -> None:
+def test_finished_refill_is_counted_and_the_next_starts_at_the_hour(collected, archive, threads) -> None:
     found = collected(6, "hyperliquid")
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
@@ -131,7 +127,7 @@ def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour
     assert apart > pd.Timedelta(3, "s"), "polls and refills take turns, of 4 s each"
 
 
-def test_what_goes_wrong_in_a_refill_arrives(collected, threads, monkeypatch) -> None:
+def test_archive_error_in_a_refill_stops_collecting(collected, threads, monkeypatch) -> None:
 
     def refused(*_: object, **__: object) -> None:
         raise ArchiveError("market: nothing was appended: No space left on device")
@@ -142,7 +138,7 @@ def test_what_goes_wrong_in_a_refill_arrives(collected, threads, monkeypatch) ->
     assert threads.now() < BEFORE_THE_HOUR + pd.Timedelta(6, "min")
 
 
-def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(collected, monkeypatch) -> None:
+def test_unexpected_error_in_a_refill_is_reported_and_polls_continue(collected, monkeypatch) -> None:
 
     def broken(*_: object, **__: object) -> None:
         raise KeyError("fundingTime")
@@ -153,7 +149,7 @@ def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(collected
     assert "bybit: KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
 
 
-def test_a_payment_that_is_listed_late_is_asked_for_again(fill, archive, fakes, clock) -> None:
+def test_late_payment_is_requested_again(fill, archive, fakes, clock) -> None:
     """Of 11:00, and not yet in the list at 11:02."""
     fakes.listed_after["hyperliquid"] = pd.Timedelta(5, "min")
     for end in ("2026-01-20T11:01", "2026-01-20T12:01"):
@@ -163,7 +159,7 @@ def test_a_payment_that_is_listed_late_is_asked_for_again(fill, archive, fakes, 
     assert [time.hour for time in times] == [8, 9, 10, 11, 12]
 
 
-def test_a_history_that_is_refused_is_told_with_the_minute(collected: Any, threads: Fakes) -> None:
+def test_refused_history_is_reported_with_the_poll(collected: Any, threads: Fakes) -> None:
     truth = threads.truth.payments
     threads.truth.payments = lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)]  # type: ignore[method-assign]
     found = collected(6, "bybit")
@@ -213,7 +209,7 @@ def test_a_signal_in_a_refill_ends_it_cleanly(number, refilling, archive, fakes,
     archive.merge("funding_history", archive.read("funding_history").iloc[:0])  # the lock is free
 
 
-def test_a_stop_is_noticed_where_there_is_nothing_to_wait_for(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_stop_is_noticed_without_a_wait_between_requests(fakes: Fakes, clock: SimulatedClock) -> None:
     """A venue that responds more slowly than its rate limit needs no wait between two requests."""
     fakes.delays["bybit"] = 30.0
     session = VenueSession(VENUES["bybit"], clock, address=fakes.addresses["bybit"])
@@ -226,7 +222,7 @@ def test_a_stop_is_noticed_where_there_is_nothing_to_wait_for(fakes: Fakes, cloc
     assert len(fakes.log) == asked
 
 
-def test_turns_of_many_threads_are_apart() -> None:
+def test_requests_of_many_threads_are_spaced_by_the_rate_limit() -> None:
     shared, now = Shared(), pd.Timestamp("2026-01-20", tz="UTC")
     waits: list[float] = []
 
@@ -237,7 +233,7 @@ def test_turns_of_many_threads_are_apart() -> None:
     assert sorted(waits) == pytest.approx([0.25 * turn for turn in range(400)])
 
 
-def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_ban_of_one_session_pauses_all_sessions_of_the_venue(fakes: Fakes, clock: SimulatedClock) -> None:
     shared, address = Shared(), fakes.addresses["binance"]
     first, other = (VenueSession(VENUES["binance"], clock, address=address, shared=shared) for _ in range(2))
     endpoint = next(e for e in VENUES["binance"].endpoints if e.path == "/fapi/v1/premiumIndex")
@@ -254,7 +250,7 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(fakes: Fakes, c
     assert fakes.log[-1][-1] >= before + pd.Timedelta(300, "s")
 
 
-def test_those_who_waited_for_a_closed_venue_go_on_one_after_the_other(threads: Any) -> None:
+def test_sessions_resume_one_after_another_when_a_ban_ends(threads: Any) -> None:
     """A poll and two histories get a 429 together: afterwards their requests are not simultaneous."""
     fakes, clock = threads, threads.clock
     shared, venue = Shared(), VENUES["okx"]
@@ -295,7 +291,7 @@ access</title><style>.region{color:red}</style></head><body><div role="region"><
         ("okx", 403, "This service is not available in a browser", "limit"),
     ],
 )
-def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
+def test_only_refusals_that_name_a_region_count_as_geoblock(
     venue, status, text, reason, fakes, clock
 ) -> None:
     session = VenueSession(VENUES[venue], clock, address=fakes.addresses[venue])
@@ -318,7 +314,7 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
         assert session.request(endpoint)[0].states
 
 
-def test_a_worker_that_cannot_start_is_not_taken_for_running(refilling, archive, clock, monkeypatch) -> None:
+def test_worker_that_fails_to_start_is_not_listed_as_running(refilling, archive, clock, monkeypatch) -> None:
     collector = refilling("bybit")
 
     def refuse(_: threading.Thread) -> None:
@@ -335,7 +331,7 @@ def test_a_worker_that_cannot_start_is_not_taken_for_running(refilling, archive,
     assert not archive.read("funding_settlements", clock.utc() - pd.Timedelta(1, "D"), clock.utc()).empty
 
 
-def test_a_venue_that_is_closed_for_longer_costs_no_patience(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_ban_longer_than_the_patience_does_not_use_it_up(fakes: Fakes, clock: SimulatedClock) -> None:
     """Waiting for a turn is not a failure of the venue."""
     session = VenueSession(VENUES["mexc"], clock, address=fakes.addresses["mexc"])
     state = next(e for e in session.venue.endpoints if e.every is not None)

@@ -48,7 +48,7 @@ _CASES = [*((name, True) for name in _NAMES), *((name, False) for name in sorted
 
 
 @pytest.mark.parametrize(("exchange", "of_status"), _CASES)
-def test_the_message_of_a_limit_names_venue_endpoint_limit_and_remedy(exchange: str, of_status: bool) -> None:
+def test_rate_limit_error_names_venue_endpoint_limit_and_remedy(exchange: str, of_status: bool) -> None:
     reply = _limit(exchange, 86_400, of_status=of_status)
     session, endpoint = _session(exchange, SimulatedClock("2026-01-20T10:00"), reply)
     with pytest.raises(VenueError) as caught:
@@ -62,7 +62,7 @@ def test_the_message_of_a_limit_names_venue_endpoint_limit_and_remedy(exchange: 
 
 
 @pytest.mark.parametrize(("exchange", "of_status"), _CASES)
-def test_the_end_of_a_ban_is_waited_for(exchange: str, of_status: bool) -> None:
+def test_request_waits_for_the_end_of_a_ban(exchange: str, of_status: bool) -> None:
     clock = SimulatedClock("2026-01-20T10:00")
     since = clock.utc()
     session, endpoint = _session(

@@ -74,7 +74,7 @@ def _until(holds: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
-def test_a_channel_of_no_contract_says_why_nothing_comes() -> None:
+def test_channel_without_contracts_states_the_reason() -> None:
     stream = _bybit(MachineClock(), None, list)
     stream.start()
     why = "DerivdataError: bybit does not list any of the requested contracts"
@@ -127,7 +127,7 @@ def _rows(stream: VenueStream, count: int) -> tuple[pd.DataFrame, list[Any], lis
     return pd.concat(frames, ignore_index=True), windows, errors
 
 
-def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
+def test_window_begins_when_all_subscriptions_are_acknowledged() -> None:
     stream = _bybit(MachineClock(), None)
     first = pd.Timestamp("2026-01-20T10:00", tz="UTC")
     stream._unacknowledged, stream._heard = [1, 2], [first, first]
@@ -176,7 +176,7 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(strea
     )
 
 
-def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(streams) -> None:
+def test_compressed_frame_is_read_and_ping_is_answered_with_its_number(streams) -> None:
     ping = gzip.compress(b'{"op":"ping","ts":"1492420473058"}')
     stream, server = streams("huobi", [[ping, gzip.compress(HUOBI_FRAME)]], 1)
     rows, *_ = _rows(stream, 1)
@@ -185,13 +185,13 @@ def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(streams) 
     assert server.received[-1] == {"op": "pong", "ts": "1492420473058"}
 
 
-def test_a_refused_subscription_is_the_error(streams: Any) -> None:
+def test_refused_subscription_raises(streams: Any) -> None:
     refused = {"success": False, "ret_msg": "Invalid topic", "op": "subscribe"}
     stream, _ = streams("bybit", [[refused], []], 1)
     _until(lambda: "Invalid topic" in stream.drain()[2])
 
 
-def test_text_that_is_no_json_ends_nothing(streams: Any) -> None:
+def test_text_that_is_not_json_does_not_end_the_connection(streams: Any) -> None:
     stream, server = streams("huobi", [[b"hello", HUOBI_FRAME]], 1)
     rows, *_ = _rows(stream, 1)
     assert rows["value_usd"].tolist() == [25_000.0]
@@ -199,7 +199,7 @@ def test_text_that_is_no_json_ends_nothing(streams: Any) -> None:
     assert len(server.received) == 1
 
 
-def test_a_silent_peer_that_answers_pings_is_listened_to() -> None:
+def test_silent_connection_that_answers_pings_stays_open() -> None:
     clock, server = SimulatedClock("2026-03-02T08:00:00"), Pushing([], 1)
     stream = _bybit(clock, server.address)
     stream.start()
@@ -216,7 +216,7 @@ def test_a_silent_peer_that_answers_pings_is_listened_to() -> None:
     server.close()
 
 
-def test_a_peer_that_shows_no_sign_of_life_is_not_listened_to() -> None:
+def test_connection_without_pongs_is_closed() -> None:
     """It accepts the connection and takes what comes, without a frame and without a pong."""
     clock, listening = SimulatedClock("2026-03-02T08:00:00"), plain.create_server(("127.0.0.1", 0))
     taken: list[bytes] = []
@@ -272,7 +272,7 @@ class Waits(threading.Event):
     (None, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]),
     (3, [1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 8.0, 16.0]),
 ])  # fmt: skip
-def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, waits: list[float]) -> None:
+def test_only_a_lasting_connection_resets_the_backoff(held: int | None, waits: list[float]) -> None:
     """The server accepts and closes; the connection numbered `held`, if any, lasts a minute."""
     clock, count = SimulatedClock("2026-03-02T08:00:00"), 0
 
@@ -316,7 +316,7 @@ def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatc
     ]  # fmt: skip
 
 
-def test_a_row_that_fails_is_left_out_and_breaks_the_window(streams: Any) -> None:
+def test_invalid_row_is_omitted_and_breaks_the_window(streams: Any) -> None:
     odd = {**PUSH, "data": [{**PUSH["data"][0], "S": "Both"}, *PUSH["data"], {**PUSH["data"][0], "v": "3"}]}
     stream, _ = streams("bybit", [[odd, PUSH]], 2)
     rows, _, errors = _rows(stream, 2)
@@ -372,7 +372,7 @@ def test_connections_are_opened_within_the_limits_of_the_venue(
     assert waited == pytest.approx(waits)
 
 
-def test_messages_are_sent_at_the_pace_of_the_venue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_sent_at_the_rate_limit_of_the_venue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bitget accepts 10 a second."""
     stream = VenueStream(
         VENUES["bitget"], STATE_STREAMS["bitget"][0], lambda: ([BTC], {}), SimulatedClock("2026-01-20T10:00")
@@ -383,7 +383,7 @@ def test_messages_are_sent_at_the_pace_of_the_venue(monkeypatch: pytest.MonkeyPa
     assert waited == [0.1]
 
 
-def test_a_channel_is_broken_while_it_cannot_be_read_and_whole_again_after_a_frame() -> None:
+def test_unreadable_channel_is_complete_again_after_a_valid_frame() -> None:
     """Liquidations, which may pause for hours while pings get responses."""
     clock = SimulatedClock("2026-01-20T10:00")
     stream = _bybit(clock, None)

@@ -409,7 +409,7 @@ def new_fakes(patch: pytest.MonkeyPatch) -> tuple[Fakes, SimulatedClock]:
     return fakes, clock
 
 
-def test_wrong_histories_are_seen_or_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_altered_histories_are_detected_or_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one change in twenty is undetected, and each of these is listed with its reason."""
     found: dict[str, str] = {}
     for history in HISTORIES:

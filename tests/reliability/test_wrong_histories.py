@@ -314,7 +314,7 @@ def outcome(call: Call, change: Change, liar: Liar, *, every: bool = False) -> s
     return "\n".join(f"notice: {text}" for text in shown) if notices else "silent"
 
 
-def test_wrong_histories_are_seen_or_listed(liar: Liar) -> None:
+def test_altered_histories_are_detected_or_listed(liar: Liar) -> None:
     """At most one change in twenty is undetected, and each of these is listed with its reason."""
     found = {
         f"{name}: {title}": outcome(call, change, liar)
