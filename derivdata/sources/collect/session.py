@@ -347,7 +347,7 @@ class VenueSession:
         self._http = KeylessSession(venue.headers)
         self.notices: list[str] = []
 
-    def answer_seconds(self) -> float:
+    def response_seconds(self) -> float:
         """Return the mean response time in a poll [s], including the current request."""
         since = self._sent_at
         now = self.clock.utc()

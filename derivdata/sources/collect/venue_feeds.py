@@ -581,7 +581,7 @@ class VenuePolls:
             expected += max(state.session.requests, state.session.expected)
         finished = len(self.states) - len(running)
         line = f"{finished} of {len(self.states)} venues, {done} of {expected} requests"
-        slowest = sorted(running, key=lambda name: -self.states[name].session.answer_seconds())[:_SHOWN]
+        slowest = sorted(running, key=lambda name: -self.states[name].session.response_seconds())[:_SHOWN]
         if slowest:
             line += f"; waiting for {', '.join(slowest)}"
         return line

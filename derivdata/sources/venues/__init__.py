@@ -1,9 +1,9 @@
 """Requests to the venues' keyless public APIs, and conversion of their bodies to tables.
 
-This package has the requests (`endpoints`) and reads the responses (`read`), including old recordings. It
-opens no connection and reads no clock; `derivdata.sources.collect` sends the requests. Each venue is a file.
-An unexpected body raises one error with its place. An error that a venue sends with HTTP 200 raises an error
-too, and never returns an empty table.
+This package declares the requests (`endpoints`) and reads the responses (`read`), including old recordings.
+It neither opens connections nor reads a clock; `derivdata.sources.collect` sends the requests. Each venue has
+its own file. An unexpected body raises one error with its place. An error that a venue sends with HTTP 200
+raises an error too, and never returns an empty table.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
 def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
     """Raise for a frame of another channel, or a response with another method than expected.
 
-    A frame is not the response of a request either: bars of last prices are pushed in the layout of marks.
+    A frame is also not accepted as a response, because bars of last prices are pushed in the layout of marks.
     """
     place = VENUES[reading.exchange].channel_at
     if not place:
@@ -335,7 +335,7 @@ def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
     if is_request and f'"{place.rpartition(".")[2]}"'.encode() not in reading.body:
         return
     for channel in dict.fromkeys(reading.pushed(str | None, place, None)):
-        if channel in (None, "subscribe"):  # the latter has no request
+        if channel in (None, "subscribe"):  # a subscription is not a request
             continue
         if is_request:
             reading.fail(f"expected the response of a request, got a frame of the channel {channel!r}")
@@ -347,11 +347,12 @@ def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
 @lru_cache(maxsize=4096)
 def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
     """Return whether a channel is an endpoint's, or another one of its venue with the same frames."""
-    # Lighter writes the first "/" of a channel as ":", and Kraken sends the first trades as trade_snapshot
+    # Lighter writes the first "/" of a channel as ":", and Kraken sends the first trades as trade_snapshot.
     name = channel.replace(":", "/").removesuffix("_snapshot")
-    if name.startswith("incremental_"):  # Deribit's begins with a whole ticker, and names no interval
+    # Deribit's incremental channel starts with a full ticker and does not name an interval.
+    if name.startswith("incremental_"):
         name = f"{name.removeprefix('incremental_')}.raw"
-    # OKX has the same frames at other depths and paces, such as books5 and books-l2-tbt
+    # OKX sends the same frames at other depths and intervals, such as books5 and books-l2-tbt.
     name = re.sub(r"^books[-\w]+$", "books", name)
     if endpoint.path.startswith("/"):
         name = f"/{name}"
@@ -391,7 +392,7 @@ def _opened(
         body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
         at=None if at is None else times.us(times.instant(at, "at")),
         context=context if isinstance(context, Context) else Context(context, venue),
-        parts=values,
+        path_params=values,
     )
     VENUES[venue].refuse(reading)
     if endpoint is None:
@@ -409,7 +410,10 @@ def _parsed(request: str) -> tuple[str, dict[str, str]]:
 def _endpoint_of(
     venue: str, place: str, params: Mapping[str, str]
 ) -> tuple[VenueEndpoint | None, dict[str, str]]:
-    """Return the endpoint of a request and the parts of its path; None if only errors can be read."""
+    """Return the endpoint of a request and the variable parts of its path.
+
+    None if only errors can be read.
+    """
     near = _endpoints_at(venue, place)
     if not near:
         paths = ", ".join(sorted({e.path for e in VENUES[venue].endpoints}))
@@ -417,7 +421,7 @@ def _endpoint_of(
     fitting = [(endpoint, values) for endpoint, values in near if _has_fixed(endpoint, params)]
     if not fitting:
         return None, {}
-    # The endpoint with the most parameters and the fewest parts of the path that may be anything
+    # Choose the endpoint with the most fixed parameters and the fewest variable parts.
     endpoint, values = max(fitting, key=lambda row: len(row[0].fixed) - len(row[1]))
     return endpoint, {name: value for name, value in values.items() if not value.startswith("{")}
 
@@ -427,7 +431,7 @@ def _has_fixed(endpoint: VenueEndpoint, params: Mapping[str, str]) -> bool:
     return all(name in params and value in ("", params[name]) for name, value in endpoint.fixed.items())
 
 
-@lru_cache(maxsize=512)  # a history is many bodies of one path
+@lru_cache(maxsize=512)  # cached, because a history has many bodies with the same path
 def _endpoints_at(venue: str, place: str) -> list[tuple[VenueEndpoint, dict[str, str]]]:
     """Return the endpoints of a path, with its ``{name}`` parts."""
     matches = []

@@ -107,6 +107,6 @@ VENUE = Venue(
     "https://omni.apex.exchange/api",
     ENDPOINTS,
     refusal(_Fault, {429: "limit", "429": "limit"}.get),
-    budget=2.5,  # 600 a minute
+    budget=2.5,  # a quarter of 600 a minute
     hourly=True,
 )

@@ -45,10 +45,10 @@ def _market(reading: Reading, row: ContractRow[str | float, str, str]) -> Instru
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read payments, the newest first; the running interval, which has not ended, is excluded."""
+    """Read payments, the newest first, without the interval that has not ended."""
     rows = reading.rows(_PAID)
     names = [row.name for row in rows]
-    times = [f"{str(row.time).removesuffix('Z')}Z" for row in rows]  # written without a zone
+    times = [f"{str(row.time).removesuffix('Z')}Z" for row in rows]  # times lack a zone
     rates = [row.rate for row in rows]
     records = reading.payment_columns(names, times, rates, [None] * len(rows), _named, unit="iso")
     if reading.at is not None:

@@ -65,7 +65,7 @@ _OPTION_MARK = spelled(
     Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
     mark="markPrice", interest_rate="riskFreeInterest", required=("iv",),  # not in positions and exercises
 )  # fmt: skip
-# The price of exercise is the index that each option settles on
+# The exercise price is the index on which each option settles.
 _OPTION_TICKER = spelled(
     Greeks[str, str], name="symbol", underlying="exercisePrice", index_price="exercisePrice", bid="bidPrice",
     ask="askPrice", volume="volume", required=("bid",),
@@ -84,7 +84,7 @@ class _Exercised(Wire):
 
 
 def exercises(reading: Reading) -> Records:
-    """Read the price at which the options of each expiry were settled, a row for each option."""
+    """Read the settlement prices of expired options, which have one row per option."""
     records = Records()
     for row in reading.rows(_Exercised):
         option = reading.option(row.symbol, reading.ms(row.expiryDate))
@@ -192,7 +192,7 @@ def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
                 continue
             hours = None
             if item.perpetual and row.next_payment:
-                # fundingInfo lists only adjusted contracts
+                # fundingInfo lists only contracts with another interval than the default.
                 default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
                 times = reading.ms(row.time), reading.ms(row.next_payment)
                 hours = reading.current_interval(item, *times, default)
@@ -216,7 +216,7 @@ class _Info(Wire):
 
 
 def funding_info(reading: Reading) -> Records:
-    """Read the intervals of the contracts that differ, or once differed, from 8 hours."""
+    """Read the intervals of contracts whose interval is or was different from 8 hours."""
     rows = reading.rows(_Info)
     return Records(
         intervals=[Interval(reading.instrument(r.symbol, named), r.fundingIntervalHours) for r in rows]
@@ -262,8 +262,8 @@ def open_interest_history(reading: Reading) -> Records:
 
 
 class _Ticker(Figures[str, int]):
-    traded: str | None = None  # in contracts
-    bid: str | None = None  # size of the best bid, which tickers of spot pairs alone state
+    traded: str | None = None  # 24-hour volume in contracts
+    bid: str | None = None  # size of the best bid, which only tickers of spot pairs state
 
 
 _TICKER = spelled(
@@ -387,7 +387,7 @@ _Bar = tuple[Stamp, str, str, str, str, str, Stamp, str, int, str, str, str]
 def klines(reading: Reading) -> Records:
     """Read prices at the start of each bar: of the mark, the index of a pair, or the last trade.
 
-    Next to last prices is what takers bought of the turnover, of bars that are over; the rest they sold.
+    Completed bars of last prices also state the turnover that takers bought; the rest is what they sold.
     """
     item = reading.instrument(reading.requested("symbol", "pair"), named)
     resolution = reading.resolution("interval")
@@ -412,7 +412,7 @@ class _Delivered(Wire):
 
 
 def deliveries(reading: Reading) -> Records:
-    """Read what quarterly futures of a pair were delivered at: at 08:00, though some stamps say 00:00."""
+    """Read delivery prices of quarterly futures: at 08:00, although some timestamps are at 00:00."""
     item = reading.instrument(reading.requested("pair"), named)
     days = []
     for row in reading.rows(_Delivered):
@@ -425,13 +425,14 @@ _endpoint = partial(VenueEndpoint, "binance")
 _linear = partial(_endpoint, margin="linear")
 _inverse = partial(_endpoint, margin="inverse", host=_COIN)
 _HISTORY = Paging(limit=1000)
-_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
+# 499 rows, so pages are never cut.
+_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)
 _SIDED = {"ratio": "longShortRatio", "long": "longAccount", "short": "shortAccount", "time": "timestamp"}
 _OF_PAIR = {"long": "longPosition", "short": "shortPosition"}
 
 
 def _ratios(path: str, kind: str) -> tuple[VenueEndpoint, VenueEndpoint]:
-    """Return the requests of one ratio, at its timestamp, for linear and inverse contracts."""
+    """Return the requests of one ratio for linear and inverse contracts."""
     of_pair = {**_SIDED, **(_OF_PAIR if kind == "top_positions" else {})}
     always = {"params": {"period": "5m"}, "paging": _OI_HISTORY, "pool": "data"}
     read = partial(positioning, path="", kind=kind, ends=False)
@@ -475,7 +476,7 @@ def _of_market(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ..
 
 
 def _candles(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ...]:
-    """Return the requests for prices of a market; for a dated future the mark with the index next to it."""
+    """Return the requests for prices of a market; for dated futures mark and index together."""
     candles_of = partial(
         of, "prices", read=klines, params={"interval": "1h"}, paging=Paging(limit=1500), weight=10,
         confirmed=False,
@@ -536,7 +537,7 @@ VENUE = Venue(
     "https://fapi.binance.com",
     ENDPOINTS,
     refuse,
-    budget=10.0,  # of 2,400 a minute
+    budget=10.0,  # a quarter of 2,400 a minute
     pools={"funding": 500 / 300 / 4, "data": 1000 / 300 / 4, "spot": 6000 / 60 / 4},
     socket=_SOCKET,
     stream=Stream("!forceOrder@arr", lambda *_: [Socket(_SOCKET, [])], b"forceOrder"),

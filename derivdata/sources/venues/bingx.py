@@ -24,7 +24,7 @@ from derivdata.sources.venues.wire import (
 
 _REASONS = {100410: "limit", 109415: "busy", 109500: "busy"}
 _ALIASES = {"NEIROCTO": "NEIRO", "TRUMPSOL": "TRUMP", "MONAD": "MON", "LIGHTER": "LIT"}
-"""Coins that BingX names in its own way (review of its list, 2026-11; TRUMPSOL also in ccxt 4.5.90)."""
+"""Coins whose names on BingX differ (its list of 2026-11; TRUMPSOL also in ccxt 4.5.90)."""
 _NO_COINS = ("NCSK", "NCFX", "NCCO", "NCSI")  # stocks, currencies, commodities and indexes
 
 
@@ -37,7 +37,8 @@ def _named(name: str) -> Instrument:
 def _contract(reading: Reading, row: ContractRow[float, int, int]) -> Instrument:
     """Return a contract by its name: `asset` shows AI for AIINU and GENSYN, and ONE for CROSS."""
     item = _named(row.name)
-    return reading.contract(row, symbol=item.symbol, active=item.active and row.status == 1)  # online
+    # Status 1 means online.
+    return reading.contract(row, symbol=item.symbol, active=item.active and row.status == 1)
 
 
 _CONTRACT = spelled(
@@ -53,7 +54,7 @@ _TICKER = spelled(
     Figures[str, int], name="symbol", last="lastPrice", volume_usd="quoteVolume",
     change_pct="priceChangePercent",
 )  # fmt: skip
-# USD: 3.3e9 for BTC at 16,884 could be no coins
+# The unit is USD: 3.3e9 for BTC at a price of 16,884 cannot be coins.
 _OI = spelled(Figures[str, int], name="symbol", oi_usd="openInterest", time="time")
 _PAID = spelled(PaymentRow[str, int], name="symbol", rate="fundingRate", time="fundingTime")
 _BOOK = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="T")
@@ -87,6 +88,6 @@ VENUE = Venue(
     "https://open-api.bingx.com",
     ENDPOINTS,
     refusal(NumberedBody, _REASONS.get),
-    budget=12.5,  # 500 in 10 seconds
+    budget=12.5,  # a quarter of 500 in 10 seconds
     terms="Excludes the United States and Canada; no text on public data was found.",
 )

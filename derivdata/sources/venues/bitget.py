@@ -56,7 +56,7 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=bool(plain.quote) and not date)
 
 
-# Tickers of spot pairs have no open interest
+# Tickers of spot pairs do not have open interest.
 _TICKER = spelled(
     Figures[str, str], name="symbol", time="ts", last="lastPr", index_price="indexPrice", rate="fundingRate",
     contracts="holdingAmount", volume_usd="quoteVolume", change="change24h", expiry="deliveryTime",
@@ -73,8 +73,8 @@ class _Current(Wire):
     symbol: str
     fundingRate: str
     fundingRateInterval: str | None = None
-    fundingTime: Stamp | None = None  # of a payment, which is a row of another response
-    lastPr: str | None = None  # of a ticker of v2, lastPrice of v3
+    fundingTime: Stamp | None = None  # only in payments, which are rows of another response
+    lastPr: str | None = None  # only in tickers of v2; v3 has lastPrice
     lastPrice: str | None = None
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -92,7 +92,7 @@ def current_rates(reading: Reading) -> Records:
             item = reading.instrument(row.symbol, _named)
             rate = reading.number(row.fundingRate)
             hours = reading.number(row.fundingRateInterval) or reading.interval(item)
-            is_test = row.maxFundingRate is None  # a test symbol has no limits
+            is_test = row.maxFundingRate is None  # test symbols lack limits of the rate
             if item.perpetual and not is_test and item.active:
                 states.append(State(item, time, rate, hours, hours))
     return Records(states=states)
@@ -103,12 +103,12 @@ _PAID_V3 = spelled(PaymentRow[str, str], name="symbol", rate="fundingRate", time
 _CLOSED = spelled(
     LiquidationRow[str, str], name="symbol", side="side", price="price", amount="amount", time="ts"
 )
-_LONGS = {"buy": "long", "sell": "short"}  # the side of the position; the price is near that of bankruptcy
+_LONGS = {"buy": "long", "sell": "short"}  # side of the position; the price is near the bankruptcy price
 _BOOK = spelled(Book[tuple[float | str, float | str], str], bids="bids", asks="asks", time="ts")
 
 
 class _Contract(ContractRow[str, str, str]):
-    places: str | None = None  # decimals of a price, whose last moves by `tick`
+    places: str | None = None  # number of decimals of prices, whose last digit changes by `tick`
 
 
 _CONTRACT = spelled(
@@ -174,7 +174,8 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
 
 
 _hours = partial(
-    _endpoint, params={"period": "1h"}, symbol="symbol", quote="USDT", weight=20,  # once a second
+    # Limited to one request a second.
+    _endpoint, params={"period": "1h"}, symbol="symbol", quote="USDT", weight=20,
     paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2),
 )  # fmt: skip
 _MARKS = _endpoint(

@@ -1,6 +1,6 @@
 """BitMEX, which closed on 2026-09-23: its bodies are read for archives, and it is not requested by default.
 
-One response has every contract.
+One response contains every contract.
 
 Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, with a value
 in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar. Its list of
@@ -66,7 +66,7 @@ class _Contract(Figures[float, str], kw_only=True):
     root: str | None = None
     multiplier: float | None = None
     interval: str | None = None
-    value: float | None = None  # of open interest, in a hundred-millionth or a millionth of a coin
+    value: float | None = None  # open interest in a hundred-millionth or a millionth of a coin
     tick: float | None = None
     lot: float | None = None
     listed: str | None = None
@@ -138,8 +138,8 @@ def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | 
 
 
 class _Paid(PaymentRow[float, str], kw_only=True):
-    daily: float | None = None  # the rate of 24 hours
-    state: str | None = None  # of an instrument, which is a row of another response
+    daily: float | None = None  # rate per 24 hours
+    state: str | None = None  # only in instruments, which are rows of another response
 
 
 _PAID = spelled(
@@ -164,7 +164,7 @@ def payments(reading: Reading) -> Records:
 
 class _Level(Wire):
     symbol: str
-    id: int  # which trades do not have
+    id: int  # trades do not have it
     side: str
     size: float
     price: float
@@ -172,7 +172,7 @@ class _Level(Wire):
 
 
 def book(reading: Reading) -> Records:
-    """Read a book, a row a level and side; sizes are contracts."""
+    """Read a book with a row per level and side; sizes are contracts."""
     rows = reading.decode(list[_Level])
     if not rows:
         return Records()
@@ -195,14 +195,14 @@ ENDPOINTS = (
     _endpoint("book", "/orderBook/L2", book, params={"depth": "500"}, symbol="symbol"),
 )  # fmt: skip
 
-# Closing date: the venue's notice; ccxt 4.5.90 (2026-10-23) has removed the venue
+# Closing date by the venue's notice; ccxt 4.5.90 (2026-10-23) removed the venue.
 VENUE = Venue(
     "bitmex",
     "https://www.bitmex.com/api/v1",
     ENDPOINTS,
     refusal(_Fault, _REASONS.get),
     closed_on="2026-09-23",
-    budget=0.125,  # 30 a minute without a key
+    budget=0.125,  # a quarter of 30 a minute without a key
     socket="wss://ws.bitmex.com/realtime",
     terms="Refuses accounts of the United States and others; no text on public data was found.",
 )

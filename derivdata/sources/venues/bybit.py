@@ -91,12 +91,12 @@ def _named(name: str) -> Instrument:
 
 
 class _Ticker(Figures[str, str]):
-    due: str | None = None  # the next payment
-    both: str | None = None  # sides of open interest
+    due: str | None = None  # time of the next payment
+    both: str | None = None  # open interest over both sides
     both_usd: str | None = None
     one: str | None = None
     one_usd: str | None = None
-    traded: str | None = None  # in contracts
+    traded: str | None = None  # 24-hour volume in contracts
     stage: str = ""
 
 
@@ -107,7 +107,7 @@ _TICKER_FIELDS = {
     "traded": "volume24h", "volume_usd": "turnover24h", "change": "price24hPcnt",
     "stage": "curPreListingPhase", "expiry": "deliveryTime",
 }  # fmt: skip
-# Payments and positions have no last price. Each recorded ticker of v5 since 2022 has one.
+# Payments and positions lack a last price, which every recorded v5 ticker since 2022 has.
 _TICKER = spelled(_Ticker, required=("last",), **_TICKER_FIELDS)
 _CHANGE = spelled(_Ticker, **_TICKER_FIELDS)
 
@@ -135,7 +135,7 @@ class _Named(Wire):
 
 
 _OPTION_NAME = re.compile(r"\w+-\d{1,2}[A-Z]{3}\d\d-[\d.]+-[CP](-USDT)?")
-# A frame of 2023-01-05 in ccxt 4.5.90, pro/bybit.py
+# Layout of a frame of 2023-01-05 in ccxt 4.5.90, pro/bybit.py.
 _PUSHED_OPTION = spelled(
     Greeks[str, int], name="symbol", iv="markPriceIv", delta="delta", gamma="gamma", vega="vega",
     theta="theta", open_interest="openInterest", underlying="underlyingPrice", bid="bidPrice", ask="askPrice",
@@ -167,7 +167,7 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     item = reading.instrument(row.name, _named)
     if row.stage:
         return []
-    # A delta frame has neither of the two fields: the name of a future has its date
+    # Delta frames lack both fields, so dated futures are identified by their name.
     is_dated = not item.perpetual or row.rate == "" or row.due in ("", "0")
     amount = _one_side(reading, row.both, row.one)
     mark = reading.number(row.mark)
@@ -187,7 +187,8 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     if not is_dated and row.due:
         figures["next_payment"] = reading.ms(row.due)
     state = reading.state(item, row, hours, time=time, **figures)
-    expiry = state.instrument.expiry if is_dated else None  # a perpetual that ends has a delivery too
+    # Perpetuals that will be delisted also have a delivery time.
+    expiry = state.instrument.expiry if is_dated else None
     perpetual = item.perpetual and state.instrument.perpetual and not is_dated
     return [state._replace(instrument=item._replace(perpetual=perpetual, expiry=expiry))]
 
@@ -198,7 +199,7 @@ def _one_side(reading: Reading, both: str | None, one: str | None) -> float | No
     single = reading.number(one)
     if whole is None:
         return single
-    # The venue rounds each to the step that it shows: the coarser one counts
+    # Each value is rounded to its own decimals, so the coarser step is the tolerance.
     step = max(10.0 ** -len(text.partition(".")[2]) for text in (both, one) if text)
     if single is not None and abs(whole / 2 - single) > max(step, 1e-3 * single):
         reading.fail(f"expected singleOpenInterest half of openInterest, {whole / 2!r}, got {single!r}")
@@ -207,7 +208,7 @@ def _one_side(reading: Reading, both: str | None, one: str | None) -> float | No
 
 _PAID = spelled(PaymentRow[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
 _BOOK = spelled(Book[tuple[str, str], int], name="s", bids="b", asks="a", time="ts")
-_LONGS = {"Buy": "long", "Sell": "short"}  # the side of the position; the price is that of its bankruptcy
+_LONGS = {"Buy": "long", "Sell": "short"}  # side of the position; the price is the bankruptcy price
 _CLOSED = spelled(LiquidationRow[str, int], name="s", side="S", amount="v", price="p", time="T")
 
 
@@ -302,7 +303,7 @@ _WALK = Paging(descending=True, limit=200)
 _CURSOR = Paging("cursor", cursor="cursor", limit=1000, start="", end="")
 _SOCKET = "wss://stream.bybit.com/v5/public"
 _TOPICS = 200
-_CONNECTION_TOPICS = 400  # the topics of one connection may have 21,000 characters together
+_CONNECTION_TOPICS = 400  # the topics of one connection may have up to 21,000 characters
 _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 
 

@@ -30,7 +30,7 @@ _PRODUCT = spelled(
 
 
 def _product(reading: Reading, row: ContractRow[str, str, str]) -> Instrument | None:
-    """Return a pair in USD: one in USDC has the same book, and others trade little."""
+    """Return a pair in USD. Pairs in USDC have the same book, and others trade little."""
     if row.quote != "USD":
         return None
     return reading.contract(row, active=row.status == "online")
@@ -57,5 +57,5 @@ VENUE = Venue(
     "https://api.exchange.coinbase.com",
     ENDPOINTS,
     refusal(_Fault, _REASONS.get),
-    budget=2.5,  # of 10 a second, as clients count
+    budget=2.5,  # a quarter of 10 a second, as clients assume
 )

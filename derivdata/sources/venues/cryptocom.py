@@ -59,7 +59,7 @@ _TICKER = spelled(
 class _Value(Wire):
     v: str
     t: Stamp
-    h: str | None = None  # the high of a bar or a ticker, whose v is a volume
+    h: str | None = None  # only in bars and tickers, in which v is the volume
 
 
 class _Valuation(Data[list[_Value]]):
@@ -89,7 +89,7 @@ def funding_history(reading: Reading) -> Records:
 class _Sides(Wire):
     bids: list[tuple[str, str, str]]
     asks: list[tuple[str, str, str]]
-    t: Stamp | None = None  # the sample of the page of 2025-11 has none
+    t: Stamp | None = None  # the sample of the page of 2025-11 lacks it
 
 
 class _Book(Data[list[_Sides]]):
@@ -138,7 +138,7 @@ VENUE = Venue(
     "https://api.crypto.com/exchange/v1",
     ENDPOINTS,
     refusal(NumberedBody, _REASONS.get),
-    budget=25.0,  # 100 a second of each method
+    budget=25.0,  # a quarter of 100 a second for each method
     terms="Derivatives are closed to 93 places; no text on public data was found.",
     hourly=True,
     channel_at="method",

@@ -87,7 +87,7 @@ def _futures(reading: Reading, rows: list[Figures[float, int]]) -> Records:
 
 
 def option_summaries(reading: Reading) -> Records:
-    """Read the chain of a currency, which has no greeks."""
+    """Read the chain of a currency, without greeks."""
     return _options(reading, reading.rows(_OPTION_SUMMARY, "result"))
 
 
@@ -258,7 +258,7 @@ def delivery_prices(reading: Reading) -> Records:
 
 
 def volatility_index(reading: Reading) -> Records:
-    """Read DVOL [%]: the last value of each candle that is over, stamped with its end."""
+    """Read DVOL [%]: the last value of each completed candle, at the candle's end."""
     symbol = reading.requested("currency")
     resolution = reading.resolution("resolution", "s")
     if resolution not in times.RESOLUTIONS:
@@ -275,7 +275,7 @@ def volatility_index(reading: Reading) -> Records:
 
 class _Contract(ContractRow[float, int, bool]):
     type: str = ""
-    former_type: str = ""  # the same until 2022 or so
+    former_type: str = ""  # former name of the field, until about 2022
     settles: str = ""
     strike: float | None = None
 

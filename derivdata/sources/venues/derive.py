@@ -1,4 +1,4 @@
-"""Derive v3: rates are hourly fractions; rows have names of one letter, and no name of their contract.
+"""Derive v3: rates are hourly fractions. Rows have one-letter field names and do not name their contract.
 
 Its data usage policy of 2026-05-09 allows trading of one's own and unpublished internal research only, so the
 venue is off unless the user names it.
@@ -55,7 +55,7 @@ _OPTION = spelled(
 
 
 def _add(reading: Reading, records: Records, name: str, body: bytes) -> None:
-    """Add the row of a perpetual or an option, whose name comes with the request or as a key."""
+    """Add the row of a perpetual or an option; its name is in the request or is the key."""
     item = reading.instrument(name, _named)
     slim = wire.decode(body, _Slim, reading.where)
     if (slim.option_pricing is None) != item.perpetual:
@@ -104,7 +104,7 @@ def tickers(reading: Reading) -> Records:
     named = reading.value(Any, "result.tickers", None) is not None
     records = Records()
     rows = reading.value(keyed(msgspec.Raw), "result.tickers" if named else "result")
-    # A currency without options has an empty map of tickers
+    # Currencies without options have an empty map of tickers.
     if not rows and not (named and reading.params.get("instrument_type") == "option"):
         reading.fail("result: expected tickers by name, got an empty object")
     for name, row in rows.items():

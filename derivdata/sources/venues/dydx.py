@@ -144,7 +144,7 @@ _TRADE = spelled(
     id="id",
     kind="type",
 )
-_LONGS = {"SELL": "long", "BUY": "short"}  # a taker that sold closed a long
+_LONGS = {"SELL": "long", "BUY": "short"}  # a taker sell closed a long
 _liquidated = partial(closed_rows, named=_named, longs=_LONGS, unit="iso", only="LIQUIDATED", filled=True)
 
 
@@ -169,7 +169,7 @@ def trade_frames(reading: Reading) -> Records:
 
 
 _PART = placed(many(_TRADE), "trades")
-_PARTS = placed(_PART | many(_PART), "contents")  # one, or a batch
+_PARTS = placed(_PART | many(_PART), "contents")  # one message or a batch
 
 
 _BOOK = spelled(Book[Level[str], str], bids="bids", asks="asks")

@@ -1,4 +1,4 @@
-"""EdgeX, its second generation (contracts such as BTCUSDC); the first, in USD, trades no more.
+"""EdgeX, second generation (contracts such as BTCUSDC). The first generation, in USD, is closed.
 
 The running rate is ``forecastFundingRate``, which tickers call ``fundingRate``; next to it ``fundingRate`` is
 the rate of the last payment. All numbers are text, and contracts are named by numbers, whose coins are only
@@ -90,7 +90,7 @@ _RATE = spelled(
     Figures[str, str], name="contractId", time="fundingTimestamp", rate="forecastFundingRate",
     price="oraclePrice", hours="fundingRateIntervalMin", index_price="indexPrice", mark="markPrice",
 )  # fmt: skip
-# Open interest is coins, at the mark, else at the oracle's price
+# Open interest is in coins, valued at the mark, otherwise at the oracle's price.
 _TICKER = spelled(
     Figures[str, str], name="contractId", last="lastPrice", index_price="indexPrice", price="oraclePrice",
     mark="markPrice", contracts="openInterest", rate="fundingRate", volume_usd="value",
@@ -113,7 +113,7 @@ _PAID = spelled(
 
 
 def funding_page(reading: Reading) -> Records:
-    """Read settled rates, the newest first; other rows are estimates of a minute."""
+    """Read settled rates, the newest first; other rows are estimates by minute."""
     rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid is not False]
     stated = ((row.name, row.time, row.rate, row.hours) for row in rows)
     records = reading.payments(stated, _named, per_hour=60.0)
@@ -169,6 +169,6 @@ VENUE = Venue(
     "https://edgex-prod-v2.edgex.exchange",
     ENDPOINTS,
     refusal(_Coded, {"RATE_LIMIT": "limit", "TOO_MANY_REQUESTS": "limit"}.get),
-    budget=2.0,  # not confirmed: no limit is published; 5 a second were accepted in 2026-04
+    budget=2.0,  # unconfirmed: no limit is published, but 5 a second were accepted in 2026-04
     channel_at="channel",
 )

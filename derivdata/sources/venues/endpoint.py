@@ -1,4 +1,4 @@
-"""Descriptions of venues as data: endpoints, their paging, the venue itself; and the walk through pages.
+"""Declarations of venues and endpoints, and paging through histories.
 
 A walk never counts pages and never steps by an assumed interval. It ends when a page is empty or brings no
 row beyond the last. Pages overlap by the row at their edge, which is written once.
@@ -56,20 +56,20 @@ _BY_WHAT = ("",)
 
 @dataclass(frozen=True)
 class Paging:
-    """How a history is walked."""
+    """Paging of a history."""
 
-    # Pages follow by time, by a cursor in the response, or by a page number
+    # next page by time, by a cursor in the response, or by a page number
     by: Literal["time", "cursor", "page"] = "time"
-    # The newest rows come first, or the newest are returned if there are more than `limit`
+    # whether the newest rows come first, or are returned if there are more than `limit`
     descending: bool = False
-    start: str = "startTime"  # parameters of the window; empty where the venue has none
+    start: str = "startTime"  # parameters of the window; empty if the venue has none
     end: str = "endTime"
     unit: Literal["ms", "s", "ns", "iso"] = "ms"
     limit: int = 0  # maximum rows of a page, and its parameter
     limit_name: str = "limit"
     cursor: str = ""  # parameter of the cursor or the page number
     span_hours: float | None = None  # longest window of one request
-    reach_days: float | None = None  # how far back it goes, or is walked; None is the listing
+    reach_days: float | None = None  # available or requested length of the past in days; None is unlimited
     # Rows at the time `end` itself are excluded: the next page then starts one unit later, so that rows which
     # share a time are not lost at the end of a page
     exclusive: bool = False
@@ -89,24 +89,25 @@ class VenueEndpoint:
     read: Callable[[Reading], Records] = field(compare=False)
     tables: tuple[str, ...] = _BY_WHAT
     method: Literal["GET", "POST", "WS"] = "GET"  # WS: the path is a channel
-    params: Mapping[str, str] = field(default_factory=dict, compare=False)  # that are always sent
-    symbol: str = ""  # parameter with the contract; empty if one response has all
-    paging: Paging | None = None  # None if one response has all
-    # How `symbol` writes the name of a contract, or its ``{symbol}``, ``{base}``, ``{quote}`` or ``{pair}``
+    params: Mapping[str, str] = field(default_factory=dict, compare=False)  # parameters that are always sent
+    symbol: str = ""  # parameter with the contract; empty if one response has all contracts
+    paging: Paging | None = None  # None if one response has all rows
+    # format of `symbol`: the contract's name, or ``{symbol}``, ``{base}``, ``{quote}`` or ``{pair}``
     names: str = "{}"
     host: str = ""  # address that differs from the venue's
-    weight: float = 1.0  # cost in the venue's own units, of which `Venue.budget` may be spent
-    pool: str = ""  # which limit counts it, a name in `Venue.pools`; "" is `Venue.budget`
-    margin: Literal["any", "linear", "inverse"] = "any"  # the contracts that it is about
-    quote: str = ""  # currency in which these contracts are quoted; "" is any
-    lists: bool = False  # it is where the venue's contracts are listed from
-    every: float | None = None  # seconds between polls; None where it is not polled
+    weight: float = 1.0  # cost of a request in the units of `Venue.budget`
+    pool: str = ""  # limit that counts it, a name in `Venue.pools`; "" is `Venue.budget`
+    margin: Literal["any", "linear", "inverse"] = "any"  # margin of its contracts
+    quote: str = ""  # quote currency of its contracts; "" is any
+    lists: bool = False  # whether it lists the venue's contracts
+    every: float | None = None  # seconds between polls; None if it is not polled
     symbol_values: tuple[str, ...] = ()  # values of `symbol` in one poll, one request each
     # Parameter with a dex: polls also request the listed dexes that are not venues, a fifth of them each
     # minute
     dex: str = ""
     batch: int = 0  # maximum number of contracts per request, joined by commas, if a poll requests all
-    repeats: bool = False  # `symbol` is sent once for each contract of a batch, and not joined by commas
+    # Whether `symbol` is repeated for each contract of a batch instead of joined by commas.
+    repeats: bool = False
     # For a state with one request per contract, the number of requested contracts, by volume of 24 hours; 0
     # is all
     largest: int = 0
@@ -114,7 +115,7 @@ class VenueEndpoint:
     # For a history in coins, the request for the marks of the same times, which give its value
     marks: VenueEndpoint | None = field(default=None, compare=False)
     confirmed: bool = True  # False: the specification could not confirm it; not collected until checked
-    note: str = ""  # what else a user should know, for the table of endpoints
+    note: str = ""  # note for the table of endpoints
 
     def __post_init__(self) -> None:
         if self.tables is _BY_WHAT:
@@ -122,12 +123,12 @@ class VenueEndpoint:
 
     @property
     def label(self) -> str:
-        """How messages and ledgers name it among the venue's requests."""
+        """Name of the endpoint in messages and ledgers."""
         return f"{self.path} {self.quote}".strip()
 
     @property
     def is_of_one(self) -> bool:
-        """Whether a poll of the state takes a request for each contract."""
+        """Whether a poll of the state needs a request for each contract."""
         if self.every is None or not self.symbol:
             return False
         return not (self.symbol_values or self.expiry or self.batch)
@@ -154,7 +155,7 @@ class VenueEndpoint:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the place, its ``{name}`` parts as groups."""
-        pieces = re.split(r"\{(\w+)\}", self.place)  # texts, and between them the names
+        pieces = re.split(r"\{(\w+)\}", self.place)  # fixed texts alternating with names
         pieces[::2] = map(re.escape, pieces[::2])
         pieces[1::2] = map("(?P<{}>[^/?&]+?)".format, pieces[1::2])
         return re.compile("".join(pieces))
@@ -171,15 +172,15 @@ class Socket(NamedTuple):
 class Stream:
     """A channel that pushes liquidations, or the state of contracts."""
 
-    channel: str  # as in `VenueEndpoint.path`, to read frames by
+    channel: str  # path that identifies its frames, as in `VenueEndpoint.path`
     # Returns the connections that cover some contracts, given their names and the time [s], which some venues
     # want in the message
     connections: Callable[[Sequence[str], int], list[Socket]]
-    marker: bytes  # content of every frame with data; other frames answer a subscription or a ping
+    marker: bytes  # content of every frame with data; other frames reply to subscriptions or pings
     # Returns the required reply to a frame without data
     answer: Callable[[bytes], str | None] = lambda _: None
-    # A venue is collected by one path, because stream and requests identify rows differently. Whether it is
-    # this one
+    # Whether the venue is collected by this stream. Only one path is used, because stream and requests
+    # identify rows differently.
     is_default: bool = True
 
 
@@ -192,31 +193,31 @@ class Venue:
     endpoints: tuple[VenueEndpoint, ...]
     # Raises a `VenueError` for a body that is an error; called before a body is read
     refuse: Callable[[Reading], None] = field(compare=False)
-    budget: float  # weight per second that is spent at most: a quarter of the published limit
-    # The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`
+    budget: float  # maximum weight per second, a quarter of the published limit
+    # the same for separate limits, by the name in `VenueEndpoint.pool`
     pools: Mapping[str, float] = field(default_factory=dict, compare=False)
     socket: str = ""
     # Path of the field with a frame's channel; empty if frames have none. With "method", each response has
     # its request
     channel_at: str = ""
-    # Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping
+    # text to send over an idle WebSocket, and the idle time [s]; "" is the protocol's ping
     ping: tuple[str, float] = ("", 20.0)
     stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
     named_only: bool = False  # requested only if the user names it
-    closed_on: str = ""  # the day on which it closed; requested only if the user names it
+    closed_on: str = ""  # closing date; requested only if the user names it
     # Sent with each request, and with the handshake of each WebSocket
     headers: Mapping[str, str] = field(default_factory=dict, compare=False)
-    hourly: bool = False  # pays each hour, where the spacing of payments does not confirm another interval
-    is_inverse_hourly: bool = True  # so too for coin-margined contracts
+    hourly: bool = False  # whether it pays hourly, unless the spacing of payments confirms another interval
+    is_inverse_hourly: bool = True  # whether coin-margined contracts also pay hourly
 
     @property
     def is_default(self) -> bool:
-        """Whether it is requested where the user names no venue."""
+        """Whether it is requested if the user does not name venues."""
         return not self.named_only and not self.closed_on
 
     def seconds(self, endpoint: VenueEndpoint) -> float:
-        """Return how long a request takes up its limit's budget."""
+        """Return the seconds of the limit's budget that a request uses."""
         budget = self.pools[endpoint.pool] if endpoint.pool else self.budget
         return endpoint.weight / budget
 
@@ -262,7 +263,7 @@ def _forward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[
         elif paging.start and _is_full(paging, page):
             raise SchemaError("a full page has no row after those of the page before")
         elif last < end:
-            start = last  # nothing more in this part of the window
+            start = last  # the rest of this span is empty
         else:
             return
 
@@ -286,7 +287,7 @@ def _backward(paging: Paging, start: int, end: int, span: int) -> Generator[dict
 
 
 def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str], Records, None]:
-    """Walk pages that follow by a cursor or a number, until a page is empty or begins before the window."""
+    """Follow cursors or page numbers until a page is empty or begins before the window."""
     number = 1
     cursor = "1" if paging.by == "page" else ""
     seen: set[str] = set()

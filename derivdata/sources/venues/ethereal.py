@@ -30,7 +30,7 @@ class _Fault(Wire):
     statusCode: int | None = None
     error: str | None = None
     message: str | list[str] = ""
-    code: int | str | None = None  # of a proxy in front of the venue
+    code: int | str | None = None  # a proxy in front of the venue may send its own code
     msg: str | None = None
 
     @property

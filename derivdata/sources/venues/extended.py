@@ -32,7 +32,7 @@ class _Reason(Wire):
 class _Fault(Wire):
     status: str | None = None
     error: _Reason | None = None
-    code: int | str | None = None  # a proxy in front of the venue writes no status
+    code: int | str | None = None  # errors of a proxy in front of the venue lack the status
     msg: str | None = None
 
     @property
@@ -81,7 +81,7 @@ def markets(reading: Reading) -> Records:
     records = Records()
     for row in reading.rows(_MARKET, "data"):
         with reading.row():
-            if row.kind != "PERPETUAL" and not row.next_payment:  # older responses have no type
+            if row.kind != "PERPETUAL" and not row.next_payment:  # older responses lack the type
                 continue
             item = Instrument(
                 row.name,
@@ -144,7 +144,7 @@ def book(reading: Reading) -> Records:
 _TRADE = spelled(
     LiquidationRow[str, int], name="m", time="T", side="S", amount="q", price="p", kind="tT", number="i"
 )
-_LONGS = {"SELL": "long", "BUY": "short"}  # by the taker's side: the liquidation of a long position sells
+_LONGS = {"SELL": "long", "BUY": "short"}  # side of the taker: the liquidation of a long position sells
 
 _endpoint = partial(VenueEndpoint, "extended")
 _of_market = partial(_endpoint, symbol="market")

@@ -70,8 +70,8 @@ def _named(name: str) -> Instrument:
 class _Contract(Figures[str, float], kw_only=True):
     kind: str
     size: str
-    seconds: int  # between payments
-    open: _SIZE | None = None  # one side
+    seconds: int  # seconds between payments
+    open: _SIZE | None = None  # open interest of one side
     delisting: bool = False
     early: bool = False
     status: str = "trading"
@@ -119,19 +119,19 @@ def contracts(reading: Reading) -> Records:
 
 
 class _Ticker(Figures[str, int]):
-    both: _SIZE | None = None  # sides of open interest
+    both: _SIZE | None = None  # open interest over both sides
     size: str | None = None
-    seconds: int = 0  # between payments, from frames
+    seconds: int = 0  # seconds between payments, in frames
 
 
 class _PushedTicker(_Ticker, kw_only=True):
-    # Missing in frames of 2020 to 2023 (tardis-node, test/mappers.test.ts)
+    # missing in frames of 2020 to 2023 (tardis-node, test/mappers.test.ts)
     time: int | None = None  # type: ignore[assignment]
 
 
 _SHOWN = {"name": "contract", "last": "last", "both": "total_size", "volume_usd": "volume_24h_quote"}
 _SHOWN |= {"change_pct": "change_percentage", "mark": "mark_price", "index_price": "index_price"}
-# Positions and statistics have no last price
+# Positions and statistics do not have a last price.
 _TICKER = spelled(_Ticker, size="quanto_multiplier", required=("last",), **_SHOWN)
 _PUSHED = spelled(_PushedTicker, time="t", rate="funding_rate", seconds="funding_interval", **_SHOWN)
 
@@ -155,7 +155,7 @@ def tickers(reading: Reading, *, pushed: bool = False) -> Records:
             coins = item.coins(contracts, mark)
             hours = row.seconds / 3600 or reading.interval(item)
             records.states.append(reading.state(item, row, hours, time=time, oi_usd=usd, oi_coins=coins))
-    if pushed:  # a frame of 2020 has a contract twice, with the same figures
+    if pushed:  # a frame of 2020 has a contract twice, with equal values
         records.states = list(dict.fromkeys(records.states))
     return records
 
@@ -184,7 +184,7 @@ class _Stats(Wire):
     time: Stamp
     open_interest: _SIZE
     open_interest_usd: _SIZE
-    mark_price: _SIZE  # text on the venue's page of 2025-11
+    mark_price: _SIZE  # a text on the venue's page of 2025-11
     lsr_account: _SIZE | None = None
     top_lsr_account: _SIZE | None = None
     top_lsr_size: _SIZE | None = None
@@ -213,7 +213,7 @@ def _add_statistics(
     mark = reading.required(row.mark_price)
     contracts = reading.required(row.open_interest) / 2
     usd = reading.required(row.open_interest_usd) / 2
-    is_cut = not isinstance(row.open_interest, str)  # to whole contracts, without the header
+    is_cut = not isinstance(row.open_interest, str)  # sizes are rounded to whole contracts without the header
     reading.require_close(
         item.usd(contracts, mark),
         usd,
@@ -324,7 +324,7 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
     price = reading.required(row.order_price)
     time = reading.seconds(row.time)
     if isinstance(row, _Pushed):
-        if not -1_000_000 < reading.ms(row.time_ms) - time < 1_000_000:  # seconds may be cut or rounded
+        if not -1_000_000 < reading.ms(row.time_ms) - time < 1_000_000:  # seconds may be truncated or rounded
             reading.fail(f"{row.time} seconds and {row.time_ms} milliseconds are different times")
         time = reading.ms(row.time_ms)
     return Liquidation.of(
@@ -340,7 +340,7 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
 
 
 _LEVEL = spelled(Level[_SIZE], price="p", size="s")
-# Sizes are contracts; the time is in seconds with a fraction
+# Sizes are contracts; the time is in seconds with a fraction.
 _BOOK = spelled(
     Book[_LEVEL, float], bids="bids", asks="asks", time="update",  # type: ignore[valid-type]
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""GRVT: one contract per request; rates are percentage points of the interval, and times nanoseconds.
+"""GRVT: one contract per request. Rates are in percent per interval, and times in nanoseconds.
 
 The venue's page says percentage points, and so do three clients; one client divides by a million instead. The
 bodies decide: BTC's ``0.0037`` of 2025-12-03 would be 37 bps as a fraction and a 27,000th of a basis point in
@@ -52,7 +52,7 @@ def _contract(reading: Reading, row: ContractRow[_NUMBER, str, None]) -> Instrum
 class _Ticker(Figures[str, str], kw_only=True):
     stamp: str
     interval_h: _NUMBER | None = None
-    bought: str | None = None  # USD that takers bought and sold in 24 hours
+    bought: str | None = None  # taker buys and sells of 24 hours [USD]
     sold: str | None = None
     due: str | None = None
 
@@ -159,5 +159,5 @@ VENUE = Venue(
     "https://market-data.grvt.io",
     ENDPOINTS,
     refusal(NumberedBody, {1006: "limit", 1002: "busy"}.get),
-    budget=4.0,  # no limit was found; ccxt sends 25 a second
+    budget=4.0,  # no published limit was found; ccxt sends 25 a second
 )

@@ -34,9 +34,9 @@ from derivdata.sources.venues.wire import (
 from derivdata.support.forking import DECODERS
 
 _HOUR_US = 3_600_000_000
-_CENT = 0.01  # USD, to which turnovers are rounded at the coarsest
+_CENT = 0.01  # coarsest rounding of turnovers [USD]
 _REASONS = dict.fromkeys((1032, 1084), "limit")
-_USD_SIZES = {"BTC": 100.0}  # of an inverse contract; 10 USD of the others
+_USD_SIZES = {"BTC": 100.0}  # USD per inverse contract; other coins have 10 USD
 
 
 class _Fault(Wire):
@@ -77,7 +77,7 @@ class _Rate(Wire):
     funding_time: Stamp | None
     next_funding_time: Stamp | None = None
     estimated_rate: str | None = None
-    id: str | None = None  # of a payment of v5, which is a row of another response
+    id: str | None = None  # only in payments of v5, which are rows of another response
 
 
 class _Rates(Wire):
@@ -86,7 +86,9 @@ class _Rates(Wire):
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read running rates; dated contracts have none, and a payment in the past marks a delisted one.
+    """Read running rates, without those of dated and delisted contracts.
+
+    A contract with its next payment in the past is delisted.
 
     Only v5, which is requested for some contracts, has the payment after the next, and so the interval.
     """
@@ -119,7 +121,7 @@ def funding_rates(reading: Reading) -> Records:
 
 
 class _Paid(PaymentRow[str, str], kw_only=True):
-    upcoming: Stamp | None = None  # of a running rate, which is a row of another response
+    upcoming: Stamp | None = None  # only in running rates, which are rows of another response
 
 
 _PAID = spelled(
@@ -140,7 +142,7 @@ class _Oi(Wire):
     contract_code: str
     volume: float
     amount: float
-    business_type: str = "swap"  # only linear lists mix swaps and dated futures
+    business_type: str = "swap"  # only linear lists contain both swaps and dated futures
     value: float | None = None
     trade_turnover: float | None = None
 
@@ -173,7 +175,7 @@ class _OiTick(Wire):
     volume: float | str
     amount_type: int | str  # 1: contracts, 2: coins; text in ccxt 4.5.90, htx.py
     ts: Stamp
-    value: float | str | None = None  # USD; inverse contracts have none
+    value: float | str | None = None  # USD; missing for inverse contracts
 
 
 class _OiSeries(Wire):
@@ -211,7 +213,10 @@ _MERGED = spelled(
 
 
 def merged(reading: Reading) -> Records:
-    """Read the last price and 24 hours of all contracts; there is no bulk mark, so the last is the price."""
+    """Read last prices and 24-hour statistics of all contracts.
+
+    A bulk mark does not exist, so the last price is used.
+    """
     records = states(_MERGED, "ticks", _named, stamp="ts")(reading)
     records.states = [row._replace(volume_usd=one_side(row.volume_usd)) for row in records.states]
     return records
@@ -230,7 +235,7 @@ class _Liquidated(Wire):
 
 
 def liquidations(reading: Reading) -> Records:
-    """Read liquidations of v5, where volume and amount both are contracts."""
+    """Read liquidations of v5, whose volume and amount are both contracts."""
     records = Records()
     for row in reading.rows(_Liquidated, "data"):
         with reading.row():
@@ -290,7 +295,7 @@ def liquidation_frames(reading: Reading) -> Records:
 
 
 class _Contract(ContractRow[float | str, str, int]):
-    business: str = "swap"  # only linear lists mix swaps and dated futures
+    business: str = "swap"  # only linear lists contain both swaps and dated futures
 
 
 _CONTRACT = spelled(

@@ -1,7 +1,7 @@
 """Hyperliquid, and its HIP-3 dexes.
 
-A dex that the API knows as a venue has its own slug, and its symbols are coins. Contracts of any other dex
-are contracts of hyperliquid whose symbols are ``dex:COIN``.
+A dex that is a venue of the API has its own slug, and its symbols are coins. Contracts of any other dex are
+contracts of hyperliquid whose symbols are ``dex:COIN``.
 
 The rate is hourly: a decimal of 0.0000125 is 1 bps in 8 hours. Until June 2023 it was paid every 8 hours and
 quoted for them. Contexts are joined to names by position. There is no history of open interest and no public
@@ -44,7 +44,7 @@ def _named(name: str) -> Instrument:
 
 
 def venue_of_request(venue: str, params: Mapping[str, str]) -> str:
-    """Return the slug of the dex in a request to Hyperliquid, if the API knows it as a venue."""
+    """Return the slug of the dex in a request to Hyperliquid, if it is a venue of the API."""
     dex = params.get("dex") or _dex_of(params.get("coin", ""))
     return hip3_contract(venue, f"{dex}:")[0] if venue == "hyperliquid" and dex else venue
 
@@ -79,8 +79,8 @@ class _Universe(Wire):
 
 class _Context(Figures[str, int], kw_only=True):
     funding: str
-    mean: str | None = None  # a coin without one does not trade
-    traded: str | None = None  # coins of 24 hours
+    mean: str | None = None  # missing for coins that do not trade
+    traded: str | None = None  # 24-hour volume in coins
 
 
 _CONTEXT = spelled(
@@ -104,9 +104,9 @@ def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[Sta
 
 
 def _check_means(reading: Reading, rows: list[_Context]) -> None:
-    """Raise if the mean price of the day has another order of magnitude than the mark, in the median.
+    """Raise if the mean price of the day is of a different order of magnitude than the mark, in the median.
 
-    A single coin may lose nine tenths in a day.
+    The median is used, because a single coin may lose nine tenths in a day.
     """
     logs = []
     for row in rows:
@@ -136,7 +136,7 @@ _OF_DEX: Any = tuple[str, many(_CONTEXT)]  # type: ignore[misc]
 
 
 def all_contexts(reading: Reading) -> Records:
-    """Read a frame without names: they are the context's instruments of each dex, in their order.
+    """Read a frame without names, whose rows are in the order of the context's instruments of each dex.
 
     Without them only the first two of the venue's own book, BTC and ETH, are known. Dexes that are venues are
     excluded.
@@ -309,7 +309,7 @@ VENUE = Venue(
     "https://api.hyperliquid.xyz",
     ENDPOINTS,
     refuse,
-    budget=5.0,  # of 1,200 a minute, for the dexes too, which take turns with it at one address
+    budget=5.0,  # a quarter of 1,200 a minute, shared with the dexes at the same address
     socket="wss://api.hyperliquid.xyz/ws",
     ping=('{"method":"ping"}', 50.0),
     hourly=True,

@@ -58,7 +58,7 @@ class _Wrong(Wire):
 
     code: int | str | None = None
     message: str | None = None
-    severity: str = "E"  # W is a warning, which comes with rows
+    severity: str = "E"  # W is a warning, which is sent together with rows
     type: str | None = None
     msg: str | None = None
     field: str | None = None
@@ -73,7 +73,7 @@ class _Fault(Wire):
     @property
     def fault(self) -> Fault:
         """An error comes with HTTP 200."""
-        if isinstance(self.error, list):  # of spot prices, empty if missing
+        if isinstance(self.error, list):  # errors of spot prices are a list
             if not self.error:
                 return None
             return self.error[0], self.error[0]
@@ -100,7 +100,7 @@ def _named(name: str) -> Instrument:
 
 
 class _Ticker(Figures[float, str]):
-    traded: float | None = None  # in contracts
+    traded: float | None = None  # 24-hour volume in contracts
     suspended: bool = False
 
 
@@ -109,7 +109,7 @@ _TICKER_FIELDS = {
     "contracts": "openInterest", "traded": "vol24h", "volume_usd": "volumeQuote", "rate": "fundingRate",
     "change_pct": "change24h", "suspended": "suspended",
 }  # fmt: skip
-_TICKER = spelled(_Ticker, **_TICKER_FIELDS)  # the list has indices, which only have a last price
+_TICKER = spelled(_Ticker, **_TICKER_FIELDS)  # the list also has indices, which only have a last price
 _ONE_TICKER = spelled(_Ticker, required=("mark",), **_TICKER_FIELDS)
 
 
@@ -120,7 +120,7 @@ def tickers(reading: Reading) -> Records:
 
 
 def ticker(reading: Reading) -> Records:
-    """Read the same of one contract."""
+    """Read the ticker of one contract."""
     return _states(reading, reading.rows(_ONE_TICKER), None)
 
 
@@ -131,7 +131,7 @@ def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:
             item = reading.instrument(row.name, _named)
             if row.suspended:
                 continue
-            price = row.index_price or row.mark  # a thin contract's mark may be 7 % off
+            price = row.index_price or row.mark  # the mark of an illiquid contract may be 7 % off
             rate = None
             hours = None
             if row.rate is not None and price and item.perpetual:
@@ -143,10 +143,10 @@ def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:
 
 
 def _relative_rate(item: Instrument, money: float, price: float) -> float:
-    """Return the fraction that an absolute rate is of a contract's value."""
+    """Convert an absolute rate to a fraction of a contract's value."""
     if item.inverse:
-        return money * price  # coins per USD
-    return money / price  # USD per coin
+        return money * price  # the rate is in coins per USD
+    return money / price  # the rate is in USD per coin
 
 
 class _Pushed(Figures[float, int], kw_only=True):
@@ -187,7 +187,7 @@ _PAID = spelled(PaymentRow[float, str], time="timestamp", rate="relativeFundingR
 
 
 class _Contract(ContractRow[float, str, bool]):
-    places: int | None = None  # decimals of a size, below 0 of whole tens
+    places: int | None = None  # decimals of a size; negative for multiples of ten
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument | None:
@@ -215,7 +215,7 @@ _CONTRACT = spelled(
 )  # fmt: skip
 
 
-_LONGS = {"sell": "long", "buy": "short"}  # a taker that sold closed a long
+_LONGS = {"sell": "long", "buy": "short"}  # a taker sell closed a long
 _TRADE = spelled(
     LiquidationRow[float, str], time="time", id="uid", number="trade_id", price="price", amount="size",
     side="side", kind="type",
@@ -272,7 +272,7 @@ def long_short(reading: Reading) -> Records:
 
 
 def taker_volume(reading: Reading) -> Records:
-    """Read what takers bought and sold, in columns: coins of PF_, USD of PI_."""
+    """Read taker buys and sells, sent in columns: coins for PF_, USD for PI_."""
     volumes = reading.value(_Taken, "result.data")
     records = Records()
     for item, start, step, *sides in _sides(reading, records, volumes.buy_volume, volumes.sell_volume):
@@ -426,6 +426,6 @@ VENUE = Venue(
     budget=1.0,
     socket="wss://futures.kraken.com/ws/v1",
     hourly=True,
-    is_inverse_hourly=False,  # PI_ contracts paid every 4 hours in 2022 (recorded body of 2022-06-28)
+    is_inverse_hourly=False,  # PI_ contracts paid every 4 hours in 2022 (recorded body of 2022-06-28).
     channel_at="feed",
 )

@@ -58,7 +58,7 @@ class _Contract(Figures[float, int], kw_only=True):
     is_inverse: bool
     open_interest: str | None = None
     rate_symbol: str | None = None
-    announced: int | None = None  # the next interval [ms], and the current one
+    announced: int | None = None  # next and current interval [ms]
     current: int | None = None
     stage: str = ""
     listed: int | None = None

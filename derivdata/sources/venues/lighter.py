@@ -1,8 +1,8 @@
-"""Lighter: three units for one rate.
+"""Lighter uses three units for rates.
 
-``/funding-rates`` gives a fraction per 8 hours (also of other venues); ``/fundings`` percent per hour without
-sign, which is in ``direction``; the stream percent per hour with a sign. Open interest is coins in REST
-and USD in the stream.
+``/funding-rates`` gives a fraction per 8 hours (also of other venues); ``/fundings`` gives percent per hour
+without a sign, which is in ``direction``, and the stream percent per hour with a sign. Open interest is coins
+in REST and USD in the stream.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from derivdata.sources.venues.wire import (
 from derivdata.support.forking import DECODERS
 
 _PERCENT = 100.0
-_CENT = 0.01  # USD, to which a venue may round the value of a trade
+_CENT = 0.01  # rounding of trade values [USD]
 
 
 class _Fault(NumberedBody):
@@ -84,8 +84,8 @@ class _Detail(Figures[float, int], kw_only=True):
     market_id: int
     kind: str | None = None
     status: str | None = None
-    traded: float | None = None  # coins of 24 hours
-    tick: int | None = None  # decimals
+    traded: float | None = None  # 24-hour volume in coins
+    tick: int | None = None  # number of decimals
     step: int | None = None
 
 
@@ -104,7 +104,7 @@ def details(reading: Reading) -> Records:
     typed-lighter 0.3.0 (2026-10) and perp-md 0.5.3.
     """
     records = Records()
-    means = list[float]()  # mean price of the day over the last price
+    means = list[float]()  # ratios of the day's mean price to the last price
     for row in reading.rows(_DETAIL, "order_book_details", or_null=True):
         with reading.row():
             item = _listed(row.market_id, row.name)._replace(
@@ -119,7 +119,7 @@ def details(reading: Reading) -> Records:
             if row.last and row.volume_usd and row.traded:
                 means.append(row.volume_usd / row.traded / row.last)
             records.states.append(reading.state(item, row))
-    if means:  # a single coin may well lose nine tenths in a day
+    if means:  # the median is used, because a single coin may lose nine tenths in a day
         reading.require_close(statistics.median(means), 1.0, 0.9, "mean over last price, median coin")
     return records
 
@@ -138,7 +138,7 @@ def fundings(reading: Reading) -> Records:
     times = [row.timestamp for row in rows]
     try:
         rates = _signed(reading, rows)
-    except SchemaError:  # of some rows: read them one by one
+    except SchemaError:  # some rows have another shape: read them one by one
         times = []
         rates = []
         for row in rows:
@@ -220,7 +220,7 @@ class _Trade(Wire):
 
 
 _CLOSED_BY = {True: "short", False: "long"}
-"""Side of the closed position, by whether the maker sold: a taker that sold closed a long."""
+"""Side of the closed position, by whether the maker sold. A taker sell closed a long."""
 
 
 class _TradeFrame(Wire):
@@ -315,7 +315,7 @@ ENDPOINTS = (
 )  # fmt: skip
 
 SOCKET = "wss://mainnet.zklighter.elliot.ai/stream"
-_CHANNELS = 100  # of one connection, at most
+_CHANNELS = 100  # maximum number of channels per connection
 
 
 class _Ping(Wire):

@@ -53,7 +53,7 @@ def tickers(reading: Reading) -> Records:
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read rates and intervals; rows without a contract, with a rate and prices of 0, are omitted."""
+    """Read rates and intervals. Rows of missing contracts, with a rate and prices of 0, are omitted."""
     records = states(_RATE, "data", _named)(reading)
     listed = reading.context.instruments
     records.states = [

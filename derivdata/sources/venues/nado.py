@@ -96,14 +96,14 @@ def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snap
 def snapshots(reading: Reading) -> Records:
     """Read payments and open interest in USD of the hours in which the snapshots fall, the newest first.
 
-    Open interest is that of the end of the hour: no transaction came after the stamp. The hour under way is
-    left out.
+    Open interest refers to the end of the hour, because no transaction followed the timestamp. The current
+    hour is omitted.
     """
     item, number, rows = _snapshots(reading)
     records = Records()
     for stamp, row in rows:
         records.times.append(stamp)
-        hour = (stamp - 1) // _HOUR_US * _HOUR_US  # a stamp on the hour is the last of the hour before
+        hour = (stamp - 1) // _HOUR_US * _HOUR_US  # a timestamp on the hour belongs to the previous hour
         if number in row.funding_rates:
             rate = reading.required(row.funding_rates[number]) / _X18
             records.payments.append(Payment(item, hour, rate, 1.0))
@@ -123,7 +123,7 @@ _snapshot = partial(
         descending=True, start="", end="market_snapshots.interval.max_time", unit="s", limit=100,
         limit_name="market_snapshots.interval.count",
     ),
-    weight=45,  # of 100 snapshots
+    weight=45,  # cost of 100 snapshots
     confirmed=False,
 )  # fmt: skip
 

@@ -54,7 +54,7 @@ from derivdata.tables.contracts import option_coins
 
 _HOUR_US = 3_600_000_000
 _EXTENDED = "_XPERP"
-"""Ending of the family of X-Perps (ccxt 4.5.90, okx.py fetch_funding_rate; a recorded rate of 2026-09)."""
+"""Suffix of the family of X-Perps (ccxt 4.5.90, okx.py fetch_funding_rate; a recorded rate of 2026-09)."""
 _RATE_CHANNEL = "funding-rate"
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
 
@@ -83,21 +83,21 @@ class _Funding(Wire):
     instType: str
     fundingRate: str
     fundingTime: Stamp
-    # Frames of 2021 have neither of the two (tardis-node, test/mappers.test.ts, 2021-12)
+    # frames of 2021 lack both fields (tardis-node, test/mappers.test.ts, 2021-12)
     nextFundingTime: Stamp | None = None
     ts: Stamp | None = None
     nextFundingRate: str | None = None
     prevFundingTime: Stamp | None = None
     settFundingRate: str | None = None
-    realizedRate: str | None = None  # of payments only
+    realizedRate: str | None = None  # only in payments
     settState: str | None = None
 
 
 def funding_rates(reading: Reading) -> Records:
     """Read running rates, also of the stream; the interval is the time between the next two payments.
 
-    The response about all contracts has X-Perps among the swaps. They are omitted there: a coin has the rate
-    of its swap. A request or a frame that names an X-Perp has its rate.
+    The response about all contracts has X-Perps among the swaps. They are omitted there, because the rate of
+    a coin is that of its swap. A request or a frame that names an X-Perp has its rate.
     """
     records = Records()
     is_of_all = reading.params.get("instId", "ANY") == "ANY" and reading.place != _RATE_CHANNEL
@@ -154,12 +154,12 @@ _PAID = spelled(PaymentRow[str, str], name="instId", rate="realizedRate", time="
 
 class _Typed(Wire):
     instId: str
-    instType: str | None = None  # absent from trades and from trimmed recordings
+    instType: str | None = None  # missing in trades and shortened recordings
     tradeId: str | None = None
 
 
 def _only(types: str, read: Reader) -> Reader:
-    """Refuse rows of another ``instType``, and trades of options, whose rows have a mark too."""
+    """Reject rows of another ``instType``, and option trades, whose rows also have a mark."""
 
     def checked(reading: Reading) -> Records:
         for row in reading.pushed(_Typed, "data"):
@@ -210,7 +210,7 @@ def indices(reading: Reading) -> Records:
     return records
 
 
-# Sizes are contracts
+# Sizes are contracts.
 _BOOK = spelled(Book[tuple[str, str, str, str], str], bids="bids", asks="asks", time="ts")
 
 
@@ -320,7 +320,7 @@ def _is_in_coin(name: str) -> bool:
     return name.split("-")[1] == "USD"
 
 
-# Greeks without BS are premium-adjusted in coin; open interest is in contracts
+# Greeks without BS are premium-adjusted, in coin. Open interest is in contracts.
 _OPTION = spelled(
     Greeks[str, str], name="instId", time="ts", iv="markVol", delta="deltaBS", gamma="gammaBS", vega="vegaBS",
     theta="thetaBS", underlying="fwdPx", required=("iv",),
@@ -345,7 +345,7 @@ def _quoted(shape: type[Greeks[str, str]]) -> Reader:
 
 
 def taker_volumes(reading: Reading) -> Records:
-    """Read what takers sold and bought in USD in each step that is over; OKX counts contracts by default."""
+    """Read taker sells and buys of each completed step in USD (by default, OKX counts contracts)."""
     unit = reading.params.get("unit", "1")
     if unit != "2":
         reading.fail(f"expected volumes in USD, unit=2 of the request, got unit={unit}")

@@ -62,7 +62,7 @@ def _market(reading: Reading, row: _Listing) -> Instrument | None:
 
 class _Price(Figures[str, int], kw_only=True):
     traded: str | None = None
-    before: str | None = None  # the oracle's price of 24 hours ago
+    before: str | None = None  # oracle price 24 hours ago
 
 
 _PRICE = spelled(
@@ -86,7 +86,7 @@ def prices(reading: Reading) -> Records:
 
 
 class _Paid(PaymentRow[str, int], kw_only=True):
-    oracle: str  # a row of /info has rate and time too, but is not a payment
+    oracle: str  # rows of /info also have a rate and a time, but are not payments
 
 
 # Bodies of belyjelli/ai-rates, 2026-09-13: the newest row has `next_funding_rate` 0.00000475, which /info at
@@ -132,6 +132,6 @@ VENUE = Venue(
     "https://api.pacifica.fi/api/v1",
     ENDPOINTS,
     refusal(_Fault, {429: "limit", 500: "busy", 503: "busy"}.get),
-    budget=100 / 60 / 4,  # 100 credits a minute without a key
+    budget=100 / 60 / 4,  # a quarter of 100 credits a minute without a key
     hourly=True,
 )

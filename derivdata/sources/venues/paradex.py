@@ -1,6 +1,7 @@
-"""Paradex: rates for a period of the market's own (8 hours nearly always), accrued continuously.
+"""Paradex: rates for a period of each market (almost always 8 hours), accrued continuously.
 
-``/funding/data`` has a row every few seconds, each a rate for the whole period: samples, never added up.
+``/funding/data`` has a row every few seconds. Each is a rate for the full period, so rows are samples and
+never added up.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from derivdata.sources.venues.wire import (
 T = TypeVar("T")
 _OLD_HOURS = 8.0
 _CUT = 1e-8
-"""`funding_rate_8h` is cut to eight decimals (a body of 2026-02 in ccxt 4.5.90, pro/paradex.py)."""
+"""`funding_rate_8h` is truncated to eight decimals (a body of 2026-02 in ccxt 4.5.90, pro/paradex.py)."""
 
 
 class _Fault(WordedBody):
@@ -82,9 +83,9 @@ class _Sample(Wire):
 
 
 def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
-    """Read samples of the rate, the newest first, or a row a frame of the stream.
+    """Read samples of the rate, the newest first, or the frames of the stream with one row each.
 
-    Old rows say a period of 0 and are of 8 hours.
+    Old rows state a period of 0, which means 8 hours.
     """
     records = Records()
     if pushed:
@@ -109,7 +110,7 @@ def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
     return records
 
 
-_LONGS = {"SELL": "long", "BUY": "short"}  # a taker that sold closed a long
+_LONGS = {"SELL": "long", "BUY": "short"}  # a taker sell closed a long
 _TRADE = spelled(
     LiquidationRow[str, int], name="market", time="created_at", side="side", amount="size", price="price",
     id="id", kind="trade_type",

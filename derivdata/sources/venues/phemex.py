@@ -43,7 +43,7 @@ _PRODUCT = spelled(
     status="status", stage="perpProductSubType", hours="fundingInterval", listed="listTime", tick="tickSize",
     step="qtyStepSize",
 )  # fmt: skip
-# `timestamp` is the time of the row's last change, not of the response
+# `timestamp` is the time of the row's last change, not of the response.
 _TICKER = spelled(
     Figures[str, int], name="symbol", mark="markRp", index_price="indexRp", last="lastRp", opened="openRp",
     rate="fundingRateRr", contracts="openInterestRv", volume_usd="turnoverRv",
@@ -65,7 +65,7 @@ def _of_rate(name: str) -> Instrument:
     return _named(name.removeprefix(".").removesuffix("FR8H"))
 
 
-# 30 levels a side, in coins; the time is in nanoseconds
+# Books have 30 levels per side, in coins; the time is in nanoseconds.
 _BOOK = spelled(
     Book[tuple[str, str], int], name="symbol", time="timestamp", bids="orderbook_p.bids",
     asks="orderbook_p.asks",
@@ -101,6 +101,6 @@ VENUE = Venue(
     "https://api.phemex.com",
     ENDPOINTS,
     refusal(NumberedBody, {10500: "busy", 11115: "limit"}.get),
-    budget=1.25,  # 300 a minute according to the venue
+    budget=1.25,  # a quarter of 300 a minute according to the venue
     terms="Excludes 45 places, among them the United States and the United Kingdom.",
 )

@@ -1,4 +1,4 @@
-"""Readers of bodies that most venues send in similar form, and of their margin tiers and borrow rates.
+"""Readers for bodies with a common form, and for margin tiers and borrow rates.
 
 A `path` has names in the body, such as ``result.list``; `named` parses the venue's names of contracts; `by`
 are parameters with the contract if the rows lack it; `unit` is the format of times.
@@ -101,7 +101,7 @@ def payments(
     cursor: str = "",
     more: str = "",
 ) -> Reader:
-    """Read payments, in any order; `period_h` is what rates are quoted for, None the interval.
+    """Read payments in any order. Rates are quoted for `period_h` hours, None for the interval.
 
     An hour is `per_hour` in the unit of the intervals that rows state. `cursor` and `more` are the paths of
     the next page's cursor and of whether there is one.
@@ -199,7 +199,10 @@ def positioning(
     ends: bool = True,
     cursor: str = "",
 ) -> Reader:
-    """Return a reader of long/short data; `step` names the period, which is known at its end if it `ends`."""
+    """Return a reader of long/short data.
+
+    `step` names the period, and `ends` means that data is stamped at its end.
+    """
 
     def read(reading: Reading) -> Records:
         records = Records(cursor=_next_page(reading, cursor))
@@ -219,7 +222,7 @@ def positioning(
 def taker_volumes(
     shape: type[LongShortRow[Any, Any]], path: str, named: Named, *, by: str = "", step: str = "period"
 ) -> Reader:
-    """Read contracts that takers bought (`long`) and sold (`short`) in the step that begins at a stamp."""
+    """Read contracts that takers bought (`long`) and sold (`short`) in steps stamped at their start."""
 
     def read(reading: Reading) -> Records:
         records = Records()
@@ -308,7 +311,7 @@ def closed(
 ) -> Reader:
     """Return a reader of liquidations; `longs` maps the venue's words to the side of the position.
 
-    `only` is the word of a trade that is a liquidation. The price is the order's, or the fill's where it is
+    `only` is the word of a trade that is a liquidation. The price is that of the order, or of the fill if
     `filled`.
     """
 
@@ -390,7 +393,7 @@ def contracts(
 
 _DAYS_PER_YEAR = 365.0
 _HOURS_PER_YEAR = 8_760.0
-_NO_TIER = "No VIP"  # Bybit's name of an account without a tier
+_NO_TIER = "No VIP"  # Bybit's name for an account without a tier
 
 
 class _OkxTier(Wire):

@@ -55,7 +55,8 @@ from derivdata.tables import contract
 from derivdata.tables.payments import VALID_HOURS
 
 T = TypeVar("T")
-_FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
+# Earliest and latest plausible times: 2014 and 2100.
+_FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"
 _STEP = re.compile(r"(\d*)([A-Za-z]*)")
 _UNITS_US = {
     "s": 1_000_000,
@@ -77,7 +78,7 @@ _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
     "indices": lambda row: (row.symbol, row.time, row.resolution),
     "deliveries": lambda row: (row.symbol, row.time, row.contract),
 }
-"""Histories with one row a time, and the key of a row; payments of one time are compared later."""
+"""Histories with one row per time, and the key of a row. Payments are compared later."""
 _CANDLE_TOLERANCE = 1.000001
 _BARS_WITH_A_GAP = 2
 _OPTION_SIDES = {"C": "call", "P": "put"}
@@ -125,13 +126,13 @@ class Context:
         self._unlisted = given.get("margins_without_intervals", ())
         marks = frames["prices_history"]
         marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
-        self._marks: dict[tuple[str, int], list[tuple[int, float]]] = {}  # by symbol and minute
+        self._marks: dict[tuple[str, int], list[tuple[int, float]]] = {}  # marks by symbol and minute
         for frame in (frames["markets_symbol_exchanges"], marks):
             for symbol, time, price in _mark_prices(frame):
                 self._marks.setdefault((symbol, time // _MINUTE_US), []).append((time, price))
 
     def lists_intervals(self, item: Instrument) -> bool:
-        """Return whether a list said which contracts such as this one differ from the venue's default."""
+        """Return whether a list states differing intervals for contracts such as this one."""
         return self._lists_intervals and not {item.margin, "any"} & {*self._unlisted}
 
     def mark(self, symbol: str, time: int | None) -> float | None:
@@ -211,7 +212,7 @@ def named(name: str) -> Instrument:
 
 
 def _whole_minute(us: int) -> int:
-    """Return the minute at or after a time: a venue has 07:59:59 for an expiry at 08:00."""
+    """Round a time up to the minute, because a venue writes an expiry at 08:00 as 07:59:59."""
     return -(-us // _MINUTE_US) * _MINUTE_US
 
 
@@ -226,7 +227,7 @@ def step_name(text: str, number_unit: str = "m") -> str:
 
 
 class _Guard:
-    """Context manager of `Reading.row`, which stores the error of the row that is read in it."""
+    """Context manager of `Reading.row`, which stores the error of its row."""
 
     __slots__ = ("_problems",)
 
@@ -244,9 +245,9 @@ class _Guard:
 
 
 class Reading(wire.Body):
-    """One body with all that is needed to read it.
+    """One body with its request and context.
 
-    It has the request, the `place` (path or channel) with its parameters and the values of the `parts` in
+    It has the request, the `place` (path or channel) with its parameters and the `path_params` in
     ``{}``; its time of arrival (`at` [µs], None if unknown); and the context from other responses.
     """
 
@@ -259,7 +260,7 @@ class Reading(wire.Body):
         *,
         at: int | None,
         context: Context,
-        parts: Mapping[str, str] | None = None,
+        path_params: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(body, f"{exchange} {place}")
         self.exchange = exchange
@@ -267,7 +268,7 @@ class Reading(wire.Body):
         self.params = params
         self.at = at
         self.context = context
-        self.parts = dict(parts or {})
+        self.path_params = dict(path_params or {})
         self._instruments: dict[str, Instrument] = {}
         self._rows = 0
         self._odd = list[SchemaError]()
@@ -282,8 +283,8 @@ class Reading(wire.Body):
     def rows(self, kind: type[T], path: str = "", *, or_null: bool = False) -> list[T]:
         """Decode the rows at a path of names in the body, or a single row.
 
-        Some venues send null for a part of a history without rows. A row of another shape is omitted:
-        `finish` decides.
+        Some venues send null for a part of a history without rows. A row of another shape is omitted; see
+        `finish`.
         """
         try:
             decoded = self.value(kind | many(kind) | None if or_null else kind | many(kind), path)
@@ -312,7 +313,7 @@ class Reading(wire.Body):
         return decoded
 
     def _require_figures(self, kind: type[T], rows: Collection[T]) -> None:
-        """Raise if no row has any of the fields read here, not even null: they belong to another response."""
+        """Raise if no row has any of the requested fields: the rows belong to another response."""
         fields = getattr(kind, OPTIONAL, ())
         if not rows or not fields:
             return
@@ -339,7 +340,7 @@ class Reading(wire.Body):
         return decoded
 
     def _decoded(self, kind: type[T], raw: msgspec.Raw, place: str) -> T | None:
-        """Decode one row; None for another shape, which is noted."""
+        """Decode one row; return None and store the error for another shape."""
         self._encoded += 1
         try:
             return wire.decode(bytes(raw), kind, f"{self.where} {place}")
@@ -446,17 +447,17 @@ class Reading(wire.Body):
         records.omitted += texts
 
     def require_snapshot(self, kind: str) -> None:
-        """Raise for a frame that is not complete: a delta only has changed fields."""
+        """Raise for an incomplete frame, because a delta contains only changed fields."""
         if kind != "snapshot":
             self.fail(f"expected a snapshot, got {kind!r}: such frames have only changes")
 
     def requested(self, *names: str) -> str:
-        """Return the first of these parts or parameters that the request has, else the context's instrument.
+        """Return the first of these parameters in the request, otherwise the context's instrument.
 
         Raises `SchemaError`: the body does not name its contract.
         """
         for name in names:
-            value = self.parts.get(name) or self.params.get(name)
+            value = self.path_params.get(name) or self.params.get(name)
             if value:
                 return value
         if self.context.named:
@@ -532,7 +533,7 @@ class Reading(wire.Body):
         return step_name(self.params.get(name, ""), number_unit)
 
     def has_ended(self, stamp: int, resolution: str) -> bool:
-        """Return whether the step that begins at a time was over when the body came."""
+        """Return whether the step that begins at a time was complete when the body arrived."""
         step = times.RESOLUTIONS.get(resolution)
         return self.at is None or step is None or stamp + times.us(step) <= self.at
 
@@ -550,14 +551,14 @@ class Reading(wire.Body):
         long = self.number(row.long)
         short = self.number(row.short)
         ratio = self.number(row.ratio)
-        if long is not None and short == 0:  # no ratio: a contract that was just listed
+        if long is not None and short == 0:  # a new contract does not have a ratio
             return []
-        # Numbers, or shares, which need not add up to 1: some accounts hold both.
+        # Numbers or shares. Shares need not add up to 1, because some accounts hold both sides.
         if long is not None and short:
             whole = long + short
             if whole <= 1.5:
                 whole = 1.0
-            # Shares are rounded to four decimals, of which few remain for a small one
+            # Shares have four decimals, so small ones have few significant digits.
             rounding = 0.02 + 1e-4 / max(min(long, short), 1e-4)
             self.require_close(long / short, ratio, rounding, "the two sides and their ratio")
             ratio = long / short
@@ -578,7 +579,7 @@ class Reading(wire.Body):
     def taker_volumes(
         self, item: Instrument, start: int, bought: wire.NUMBER, sold: wire.NUMBER, resolution: str
     ) -> list[TakerVolume]:
-        """Return what takers bought and sold in a step that is over, linear contracts at its mark."""
+        """Return taker buys and sells of a completed step; linear contracts are valued at its mark."""
         mark = None if item.inverse else self.mark(item, start)
         buy = item.usd(self.required(bought), mark)
         sell = item.usd(self.required(sold), mark)
@@ -587,7 +588,7 @@ class Reading(wire.Body):
         return [TakerVolume(item, start, buy, sell, resolution)]
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
-        """Return the meaning of a venue's word; raise for others."""
+        """Translate a venue's word; raise for unknown words."""
         if value not in meanings:
             self.fail(f"expected one of {', '.join(map(repr, meanings))}, got {value!r}")
         return meanings[value]
@@ -660,8 +661,8 @@ class Reading(wire.Body):
     def _stated_hours(self, stated: Any, per_hour: float) -> float | None:
         """Return the interval [h] of a payment's row; 0 means missing.
 
-        BitMEX writes it as the time that it ends if it starts on 2000-01-01: ``2000-01-01T08:00:00.000Z`` is
-        8 hours.
+        BitMEX writes an interval as its end, counted from 2000-01-01: ``2000-01-01T08:00:00.000Z`` is 8
+        hours.
         """
         if stated is None or stated == "":
             return None
@@ -729,13 +730,13 @@ class Reading(wire.Body):
         opened = number(row.opened)
         change = self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
-        # 1. The change of 24 hours: a fraction, from the price before, or in percent.
+        # 1. Compute the 24-hour change: stated as a fraction or in percent, or from the earlier price.
         if change is None:
             change = change_pct(last, opened)
         if change is None:
             percent = row.change_pct
             change = number(percent.removesuffix("%") if isinstance(percent, str) else percent)
-        # 2. Open interest: in contracts, valued at the mark, or as the venue values it.
+        # 2. Compute open interest: contracts valued at the mark, or the venue's own value.
         if contracts is None:
             oi_usd = number(row.oi_usd)
             oi_coins = number(row.coins)
@@ -745,7 +746,7 @@ class Reading(wire.Body):
                 value_at = self.mark(item, stamp)
             oi_usd = item.usd(contracts, value_at)
             oi_coins = item.coins(contracts, value_at)
-        # 3. The volume: in coins, valued at the last price, or as the venue values it.
+        # 3. Compute the volume: coins valued at the last price, or the venue's own value.
         volume_usd = number(row.volume_usd) if volume is None or last is None else volume * last
         if row.expiry not in _NO_EXPIRY:
             item = item._replace(perpetual=False, expiry=_whole_minute(to_us(row.expiry)))
@@ -855,7 +856,7 @@ class Reading(wire.Body):
     ) -> list[tuple[float, float | None]]:
         """Return (price, coins) of one side of a book, equal prices added up.
 
-        The coins are None where the size of one contract is not known.
+        Coins are None if the contract size is unknown.
         """
         total: dict[float, float | None] = {}
         for row in rows:

@@ -1,7 +1,7 @@
 """Records of a venue's values, one per contract and time, and the relations between the values.
 
 An adapter converts a body to records; `tabulation.frames` converts records to tables. Times are microseconds
-since 1970 (UTC), None where the body has none. A number that the venue does not state is None, never 0.
+since 1970 (UTC). Missing times and numbers are None, never 0.
 
 A relation has some values of a record, and a function that detects impossible ones. Missing values are not
 checked. `derivdata.client.relations` has the relations of the API.
@@ -383,19 +383,19 @@ class Records:
     indices: list[IndexPoint] = field(default_factory=list)
     dexes: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    """Raw timestamps of all rows of a page, also of unused ones: the place at which to continue."""
+    """Raw timestamps of all rows of a page, including unused ones, from which the next page continues."""
     omitted: list[str] = field(default_factory=list)
     """Reasons for omitted rows that fail their own checks, such as contradictory values."""
     withheld: Records | None = None
-    """Original rows that lost values for that reason."""
+    """Original rows, of which contradictory values were removed."""
     cursor: str | None = None
     """Token for the next page."""
 
     def merged(self) -> Records:
-        """Return the same with one state of each contract and one row of each option, from several responses.
+        """Merge several responses into one state per contract and one row per option.
 
-        Missing values of a response come from the next one that has them; the first timestamp is that of the
-        state. A chain has its newest timestamp, so that it has a single time.
+        Missing values are filled from later responses. The state has the first timestamp. A chain has its
+        newest timestamp, so that it has a single time.
         """
         states: dict[str, State] = {}
         for state in self.states:
@@ -416,13 +416,13 @@ class Records:
         return replace(self, states=[*states.values()], options=chain)
 
     def add_past(self, row: Payment | OiPoint | Price | Liquidation) -> None:
-        """Add a row of a history, and its timestamp to those of the page."""
+        """Add a row of a history and its timestamp."""
         self.times.append(row.time)
         past = {Payment: self.payments, OiPoint: self.oi, Price: self.prices, Liquidation: self.liquidations}
         past[type(row)].append(row)  # type: ignore[attr-defined]
 
     def add(self, other: Records) -> None:
-        """Add the records of another body; its cursor becomes the cursor."""
+        """Add the records of another body, and take over its cursor."""
         for name in _LISTS:
             value = getattr(other, name)
             if value:
@@ -443,7 +443,7 @@ def omitted(reasons: Sequence[str], what: str = "row") -> str:
 
 
 def filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
-    """Return the members of a record, with missing ones from another."""
+    """Return the fields of a record, with missing values from another one."""
     return [a if a is not None else b for a, b in zip(first, second, strict=True)]
 
 
@@ -463,7 +463,7 @@ def _is_negative(value: float) -> bool:
 
 
 def _is_no_price(item: Instrument, price: float) -> bool:
-    """Return whether a price is above the maximum of BTC or ETH in USD."""
+    """Return whether a price exceeds the maximum for BTC or ETH in USD."""
     return item.quote in QUOTES and price > _LARGEST_PRICES.get(item.symbol, math.inf)
 
 
@@ -485,22 +485,22 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         ),
         "instrument oi_usd oi_coins": _implies_no_price,
         "mark index_price": _far(5),
-        "mark last": _far(20),  # a contract may not trade for long
+        "mark last": _far(20),  # large tolerance, because a contract may not have traded for a long time
         "period_h": _is_no_interval,
-        "rate": lambda rate: abs(rate) > 1,  # no venue lets a contract pay its whole value at once
+        "rate": lambda rate: abs(rate) > 1,  # a payment cannot exceed the value of the contract
         "change_pct": lambda percent: percent < -100,
-        # Some venues name a payment as the next for a while after it was made.
-        # A payment is due within one interval; some venues count the hours from another minute.
+        # Some venues still name a payment as the next one shortly after it was made. A payment is due within
+        # one interval; some venues count hours from another minute.
         "next_payment time period_h": lambda due, now, hours: due - now > (hours + 0.25) * _HOUR_US,
         "next_payment time": lambda due, now: not -_HOUR_US <= due - now <= _DAY_US + _HOUR_US,
     },
     Option: {
         "delta side": lambda delta, side: (delta if side == "call" else -delta) < -1e-6,
-        "delta": lambda delta: abs(delta) > 1.5,  # in coin it is that of the price in coin too
+        "delta": lambda delta: abs(delta) > 1.5,  # an option in coin also has a delta in coin
         "gamma": lambda gamma: gamma < -1e-9,
         "vega": lambda vega: vega < -1e-6,
         "theta": lambda theta: theta > 1e-6,
-        "iv": lambda iv: not 0 <= iv <= 50,  # a cheap option may have any
+        "iv": lambda iv: not 0 <= iv <= 50,  # cheap options may have any volatility
         **dict.fromkeys(("open_interest", "underlying", "quotes.volume"), _is_negative),
         **dict.fromkeys(("quotes.bid", "quotes.ask", "quotes.mark"), _is_negative),
         "quotes.bid quotes.ask": lambda bid, ask: bid > ask > 0,

@@ -1,12 +1,12 @@
-"""The venues, each from its own file, with their streams and a summary of what each publishes.
+"""All venues with their streams, and a summary of their data.
 
 Streams begin with the complete state of each contract; frames of bybit, dydx and edgex then have changed
 fields only. Addresses and messages come from the venues' public pages; none was verified live.
 
-Cadence, history and limits follow from the endpoints. Units and completeness are facts of the venues that no
-endpoint has; they are listed here from the venues' documentation. Bodies with sources and dates confirm the
-units of rates, payments, liquidations, options and open interest, except the open interest of aster and
-phemex (docs/development/evidence.md; a test checks this).
+Cadence, history and limits follow from the endpoints. Units and completeness are not part of endpoints; they
+are listed here from the venues' documentation. Bodies with sources and dates confirm the units of rates,
+payments, liquidations, options and open interest, except the open interest of aster and phemex
+(docs/development/evidence.md; a test checks this).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ VENUES: dict[str, Venue] = {venue.exchange: venue for venue in _VENUES}
 
 
 _TOPICS = 100
-"""Contracts that one message subscribes to, at most."""
+"""Maximum number of contracts per subscription message."""
 
 
 def _message(**fields: object) -> str:
@@ -138,7 +138,7 @@ def _limit(venue: str, fact: str) -> int:
 
 
 def _bitget(names: list[str]) -> str:
-    kinds = {"T": "USDT-FUTURES", "P": "USDC-FUTURES"}  # USDT, PERP
+    kinds = {"T": "USDT-FUTURES", "P": "USDC-FUTURES"}  # names end in USDT or PERP
     args = []
     for name in names:
         kind = kinds.get(name[-1], "COIN-FUTURES")
@@ -177,7 +177,7 @@ def _derive(names: list[str]) -> str:
 _DYDX = _message(type="subscribe", channel="v4_markets")
 _EDGEX = _message(type="subscribe", channel="ticker.all.1s")
 _EDGEX_SOCKET = "wss://edgex-quote-prod-v2.edgex.exchange/api/v1/public/ws"
-# A frame every 13.6 s (capture of 2026-09); `activeAssetCtx` of a coin comes each second
+# One frame every 13.6 s (capture of 2026-09); `activeAssetCtx` of a coin arrives every second.
 _HYPERLIQUID = _message(method="subscribe", subscription={"type": "allDexsAssetCtxs"})
 _LIGHTER = _message(type="subscribe", channel="market_stats/all")
 
@@ -191,7 +191,8 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
             _of_contracts(
                 "wss://ws.bitget.com/v2/ws/public",
                 _bitget,
-                largest=_limit("bitget", "stream_message_bytes"),  # of v2; v3 has 20 topics a message
+                # Limit of v2; v3 allows 20 topics a message.
+                largest=_limit("bitget", "stream_message_bytes"),
                 of_connection=_limit("bitget", "stream_channels"),
             ),
             b'"data"',
@@ -229,7 +230,7 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
         Stream("ticker", _of_contracts("wss://futures.kraken.com/ws/v1", _kraken), b'"funding_rate"'),
     ),
 }
-"""By venue."""
+"""Streams of states by venue."""
 
 
 _OTHERS = ""
@@ -376,7 +377,7 @@ def _row(
         "history": _history(endpoints),
         "limit": _history_limit(venue, endpoints),
         "completeness": completeness,
-        "verified_on": days[0],  # the oldest: "" as long as one endpoint was never checked
+        "verified_on": days[0],  # the oldest date, which is "" until every endpoint was checked
     }
 
 
@@ -397,7 +398,7 @@ def _history_limit(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
 
 
 def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
-    """Return the completeness of a state with one request per contract; "" for other states."""
+    """Describe the completeness of a state with one request per contract; "" for other states."""
     largest = [endpoint.largest for endpoint in endpoints if endpoint.is_of_one]
     if not largest:
         return ""

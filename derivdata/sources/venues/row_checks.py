@@ -1,9 +1,9 @@
-"""Checks of the rows of one venue that need no other venue.
+"""Checks of rows that use only the data of one venue.
 
-`row_faults` finds rows that cannot be right next to the rows before and after them. `series_doubts` finds
-unlikely rows: values that do not change, and rates above the venue's own cap or above all recorded rates.
-`size_doubts` finds sizes that no market has, in options and liquidations. A collector rejects rows with
-faults and reports doubts. `derivdata.venues.read` reports both.
+`row_faults` finds rows that contradict adjacent rows. `series_doubts` finds unlikely rows: constant values,
+and rates above the venue's cap or above all recorded rates. `size_doubts` finds implausible sizes of options
+and liquidations. A collector rejects rows with faults and reports doubts. `derivdata.venues.read` reports
+both.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ LEVELS = {
 STEADY = ("oi_history", "prices_history")
 """Tables of levels that change little from row to row; volumes do not."""
 FACTOR = 20.0
-"""How many times a figure may be the figure before and after it."""
+"""Maximum ratio of a value to the values before and after it."""
 
 _RATE = "rate_bps_8h"
 _LEAST_OF_SIZE = 3
 _SIZES = 4.0
-"""Factor from which two groups of levels with nothing between them are of two sizes."""
+"""Minimum ratio of two groups of levels without values in between."""
 _UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _NEAR_FACTOR = np.log(1.25)
 _NO_MARKET = np.log(1000.0)
-"""Logarithm of the factor by which no market moves from row to row."""
+"""Logarithm of an impossible move from row to row."""
 _LEAST_ROWS = 6
 _LEAST_DISTINCT = 6
 _STILL_ROWS = 12
@@ -69,12 +69,12 @@ _ZERO_IS_USUAL = ("deribit",)
 _LARGE_COINS = ("BTC", "ETH")
 _INTERVALS = (2.0, 4.0, 8.0)
 _LEAST_PRICES = {"BTC": 3000.0, "ETH": 80.0}
-"""Prices [USD] under which the coins were not in the years of which venues list open interest."""
+"""Prices [USD] that the coins always exceeded in the years with open interest."""
 _MOST_OI_USD = 1e11
 _LASTING_ROWS = 12
 _SORTED_ROWS = 48
 _SORTED = ("prices_history", "prices_spot", "volume_taker")
-"""Tables of figures of BTC and ETH that rise and fall; open interest, ratios and rates may rise for days."""
+"""Tables whose values for BTC and ETH rise and fall; open interest, ratios and rates may rise for days."""
 _LEAST_COINS = 0.01
 _LASTING_BPS = 45.0
 """Median [bps/8h] of twelve payments of BTC or ETH that no venue has reached: on seven venues from 2020 to
@@ -87,9 +87,9 @@ _OTHER_REGIME = 2.0
 
 
 def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
-    """Yield sentences about open interest in USD that is not that in coins, by the price between the two."""
+    """Yield sentences about open interest whose values in USD and in coins imply an impossible price."""
     series: dict[str, list[OiPoint]] = {}
-    # Dust of other coins may be less than a cent
+    # Tiny positions in other coins may be worth less than a cent.
     zeros = [point for point in points if point.oi_usd == 0.0 and (point.oi_coins or 0.0) >= _LEAST_COINS]
     zeros = [point for point in zeros if point.instrument.symbol in _LARGE_COINS]
     if len(zeros) >= _LEAST_ROWS:
@@ -140,7 +140,7 @@ def row_faults(table: str, rows: pd.DataFrame) -> Iterator[str]:
 def series_doubts(
     exchange: str, table: str, rows: pd.DataFrame, usual_hours: float | None = None
 ) -> Iterator[str]:
-    """Yield sentences about series that are rarely right, each with the first row in doubt.
+    """Yield sentences about implausible series, each with the first row in doubt.
 
     `usual_hours` is the interval of all contracts of a venue, None where contracts differ.
     """
@@ -427,7 +427,7 @@ def _still(
         is_floor = table == PAYMENTS and float(f"{value:.{_DIGITS_OF_FLOOR}g}") == float(f"{value:.9g}")
         is_zero = value == 0 and exchange not in _ZERO_IS_USUAL
         if is_long and (is_zero or (count >= _STILL_ROWS and not is_floor)):
-            shown = 0.0 if value == 0 else value  # not -0
+            shown = 0.0 if value == 0 else value  # avoids -0
             yield f"{label} is {shown:g} in {count} rows in a row, first {_shown(rows, first)}"
             return
 
@@ -595,14 +595,14 @@ def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:
 
 
 _SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
-"""Coins that exist at most, twice as many as in 2026 for ETH."""
+"""Maximum number of coins in existence, for ETH twice the number of 2026."""
 _LARGEST_LIQUIDATION_USD = 1e9
-"""The largest published liquidations were of 0.2 to 0.4 billion USD."""
+"""Maximum value of a liquidation [USD]. The largest published ones were 0.2 to 0.4 billion USD."""
 _INDEX_APART = 1.5
 
 
 def size_doubts(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences about sizes that no market has, each with the first such row."""
+    """Yield sentences about implausible sizes, each with the first such row."""
     if not len(rows) or "symbol" not in rows:
         return
     symbols = np.asarray(rows["symbol"], dtype=object)

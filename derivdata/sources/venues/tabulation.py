@@ -1,4 +1,4 @@
-"""Tables from records: one contract for each symbol, rates in bps per 8 hours, intervals from spacing."""
+"""Convert records to tables: one contract per symbol, rates in bps per 8 hours, intervals from spacing."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ _INSTRUMENT_FIELDS = {
 
 _MIN_VOLATILITIES = 5
 _VOLATILITIES = 0.03, 10.0
-"""Range of the median of several."""
+"""Allowed range of the median volatility."""
 
 
 def _check_volatilities(values: Iterable[float | None]) -> None:
@@ -279,8 +279,9 @@ _MEDIAN_BPS = 50.0
 _MEDIAN_BPS_OF_FEW = 300.0
 _IMPOSSIBLE = 1.0
 _LONGEST_HOURS = 24.0
-_SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
-_DEPTHS = (10.0, 25.0, 50.0, 100.0)  # bps from the mid price
+# Minimum number of contracts to check the median mark, and its maximum ratio to the index.
+_SEVERAL, _NEAR = 5, 2.0
+_DEPTHS = (10.0, 25.0, 50.0, 100.0)  # distances from the mid price [bps]
 
 
 ListedHours = Callable[[Instrument], float | None]
@@ -306,7 +307,7 @@ def frames(
     listed: ListedHours = lambda _: None,
     by_coin: bool = False,
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables that records fill, empty ones too.
+    """Return the tables of some records, including empty ones.
 
     `at` [µs] is the time of rows whose body has none; `listed` returns the interval [h] that the venue's list
     states for the newest payments of a contract.
@@ -410,7 +411,7 @@ def _check_marks(states: list[State]) -> None:
 
 
 def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
-    """Raise for a batch in another unit: no venue's median contract pays 50 bps in 8 hours, or a few 300."""
+    """Raise for a batch in another unit: a median rate of 50 bps in 8 hours, or of 300 with few contracts."""
     most = _MEDIAN_BPS if contracts >= _MANY else _MEDIAN_BPS_OF_FEW
     if contracts > 1 and np.median(np.abs(bps)) > most:
         raise SchemaError(
@@ -476,7 +477,7 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     for first, end in bounds:
         own = bps[first:end]
         _check_rates(merged.native[first:end], own[np.isfinite(own)], 1, f" of {names[series[first]]}")
-    # 4. State where each interval comes from: its row, the spacing, or the venue's list.
+    # 4. State the source of each interval: its row, the spacing, or the venue's list.
     source = np.where(np.isfinite(stated), SOURCES.index("row"), SOURCES.index("spacing"))
     source = np.where(~assigned.is_confirmed & (assigned.hours == of_list), SOURCES.index("list"), source)
     return {
@@ -548,7 +549,7 @@ def _of_coins(rows: Iterable[Any]) -> list[Any]:
     groups: dict[tuple[str, int | None], list[Any]] = {}
     for row in rows:
         if row.instrument.perpetual and row.instrument.active:
-            time = None if isinstance(row, State) else row.time  # states of one body are of one time
+            time = None if isinstance(row, State) else row.time  # states of one body have the same time
             groups.setdefault((tables.base(row.instrument.symbol)[0], time), []).append(row)
     sums = []
     for (coin, _), contracts in groups.items():
@@ -575,7 +576,7 @@ def _market(states: list[State], at: int | None) -> dict[str, Any]:
 
 
 def _price(state: State) -> float | None:
-    return state.mark or state.price or None  # venues write 0 where they have none
+    return state.mark or state.price or None  # venues write 0 for a missing price
 
 
 def _futures(records: Records, at: int | None) -> dict[str, Any]:
@@ -625,7 +626,7 @@ def _past_marks(prices: Sequence[Price]) -> list[tuple[State, str]]:
 
 def _prices(records: Records, at: int | None) -> dict[str, Any]:
     _check_marks(records.states)
-    # Venues write 0 for a missing price: of an index that does not exist or a contract that never traded.
+    # Venues write 0 for a missing price, if an index does not exist or a contract never traded.
     rows = []
     for row in preferred(records.states):
         for kind, value in (("mark", row.mark), ("index", row.index_price), ("last", row.last)):
@@ -672,7 +673,7 @@ def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
 
 def _books(records: Records, at: int | None) -> dict[str, Any]:
     """Return the levels of each side, the best first."""
-    books: list[OrderBook] = []  # of each level
+    books: list[OrderBook] = []  # book of each level
     sides: list[str] = []
     numbers: list[int] = []
     levels: list[tuple[float, float | None]] = []
@@ -693,7 +694,7 @@ def _books(records: Records, at: int | None) -> dict[str, Any]:
 
 def _depths(records: Records, at: int | None) -> dict[str, Any]:
     """Return the value within some distances of the mid price; missing for a side that ends earlier."""
-    books = []  # of each distance
+    books = []  # book of each distance
     bids = []
     asks = []
     for book in records.books:

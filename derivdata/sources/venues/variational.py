@@ -64,5 +64,5 @@ VENUE = Venue(
     "https://omni-client-api.prod.ap-northeast-1.variational.io",
     ENDPOINTS,
     refusal(WordedBody, {}.get),
-    budget=0.25,  # 10 in 10 seconds
+    budget=0.25,  # a quarter of 10 in 10 seconds
 )

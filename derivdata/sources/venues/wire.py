@@ -1,4 +1,4 @@
-"""Strict decoding of venues' bodies: numbers, times, and the shapes of rows and of errors.
+"""Strict decoding of venues' bodies: numbers, times, rows and errors.
 
 The fields of rows have the library's names. Each venue maps them to its own names with `spelled`.
 """
@@ -24,16 +24,18 @@ from derivdata.tables.contracts import expiry, iso_of
 T = TypeVar("T")
 
 NUMBER = str | float | None
-"""A number that the venue sends as text or as a number, or not at all."""
+"""A number, sent as text or as a number, or missing."""
 
 Stamp = int | float | str
 """A time, as a number or as text: venues change between the two, and some use both."""
 
-_FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
-_FIRST_MS = 1e11  # above any number of seconds of this millennium, below the milliseconds of 2014
+# Earliest and latest plausible times: 2014 and 2100.
+_FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000
+_FIRST_MS = 1e11  # larger than plausible seconds, smaller than plausible milliseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LENGTHS_OF_ISO = {19, 23, 26}  # without the zone: to seconds, milliseconds or microseconds
+# Lengths of ISO times without the zone, with seconds, milliseconds or microseconds.
+_LENGTHS_OF_ISO = {19, 23, 26}
 
 
 class Wire(msgspec.Struct, gc=False):
@@ -105,23 +107,23 @@ class Body:
         return result
 
     def percent(self, fraction: NUMBER) -> float | None:
-        """Return a fraction in percent, None where it is missing."""
+        """Convert a fraction to percent; None if it is missing."""
         value = self.number(fraction)
         return None if value is None else value * 100
 
     def required(self, value: NUMBER) -> float:
-        """Return a number that must be there."""
+        """Return a required number."""
         try:
-            result = float(plain_digits(value))  # the usual case first: histories are long
+            result = float(plain_digits(value))  # the usual case first, because histories are long
         except (TypeError, ValueError):
             result = math.nan
         if math.isfinite(result):
             return result
-        self.number(value)  # which reports any other value
+        self.number(value)  # raises the error for any other value
         return self.fail("a number is missing")
 
     def numbers(self, values: Sequence[NUMBER]) -> list[float]:
-        """Return numbers that must all be there; as `required`, of many."""
+        """Return many required numbers."""
         if _are_plain(values):
             try:
                 result = list(map(float, values))  # type: ignore[arg-type]
@@ -207,12 +209,12 @@ class Body:
     ) -> None:
         """Raise for two values of one quantity that differ by more than a relative `tolerance`.
 
-        `step` is the last digit to which the venue rounds or cuts one of them: a difference up to it is
-        accepted too. Where either is missing or 0, nothing is checked.
+        `step` is the last digit to which the venue rounds or truncates a value, and a difference up to it is
+        accepted. Missing values and 0 are not compared.
         """
         if not first or not second:
             return
-        # A difference of exactly one step is not exact as a float
+        # A difference of exactly one step may be slightly larger as a float.
         allowed = max(tolerance * max(abs(first), abs(second)), step * (1 + 1e-6))
         if abs(first - second) > allowed:
             self.fail(f"{what} differ: {first!r} and {second!r}: one of them may be in another unit")
@@ -226,7 +228,7 @@ def if_stated(convert: Callable[[Any], T], value: Any) -> T | None:
 
 
 def as_rows(value: list[T] | T) -> list[T]:
-    """Return the rows of a field where a venue sends a single row without a list."""
+    """Return the rows of a field that may be a single row instead of a list."""
     if isinstance(value, list):
         return value
     return [value]
@@ -240,7 +242,7 @@ def change_pct(price: float | None, before: float | None) -> float | None:
 
 
 def one_side(both: float | None) -> float | None:
-    """Return half of a figure that counts both sides of each position or trade."""
+    """Return half of a value that counts both sides of each position or trade."""
     if both is None:
         return None
     return both / 2
@@ -278,7 +280,7 @@ def _iso_instants(values: Sequence[str]) -> list[int]:
         return []
     if any(stamp.tzinfo is None for stamp in read):
         return []
-    # A float of seconds has digits of a quarter of a microsecond until 2100
+    # A float of seconds has a resolution of a quarter of a microsecond until 2100.
     return [round(stamp.timestamp() * 1e6) for stamp in read]
 
 
@@ -308,8 +310,8 @@ def expiry_in(name: str) -> int | None:
     return expiry_of(end, name) if iso is not None and iso[1] else None
 
 
-N = TypeVar("N")  # how a venue writes numbers: str, float, or either
-S = TypeVar("S")  # format of times
+N = TypeVar("N")  # type of a venue's numbers: str, float or both
+S = TypeVar("S")  # type of times
 
 
 class Figures(Wire, Generic[N, S]):
@@ -318,22 +320,22 @@ class Figures(Wire, Generic[N, S]):
     name: str
     time: S
     rate: N | None = None
-    hours: N | None = None  # between payments, in the venue's unit of time
-    plain_hours: float | None = None  # the same, a number next to figures that are text
+    hours: N | None = None  # time between payments, in the venue's unit
+    plain_hours: float | None = None  # the same as a number, if other values are text
     next_payment: S | None = None
     mark: N | None = None
     index_price: N | None = None
     last: N | None = None
-    price: N | None = None  # what represents the mark where a venue has none
-    opened: N | None = None  # the price of 24 hours ago
+    price: N | None = None  # substitute for the mark, if the venue has none
+    opened: N | None = None  # price 24 hours ago
     contracts: N | None = None  # open interest
     oi_usd: N | None = None
     coins: N | None = None  # open interest
     volume_usd: N | None = None
-    volume: N | None = None  # in coins, at the last price
-    change: N | None = None  # of 24 hours, a fraction
+    volume: N | None = None  # volume in coins, valued at the last price
+    change: N | None = None  # 24-hour change as a fraction
     change_pct: N | None = None
-    expiry: S | None = None  # of a dated contract in a list with perpetual ones
+    expiry: S | None = None  # expiry of dated contracts in a list with perpetuals
 
 
 class Greeks(Wire, Generic[N, S]):
@@ -363,7 +365,7 @@ class PaymentRow(Wire, Generic[N, S]):
     time: S
     rate: N
     name: str
-    hours: N | S | None = None  # between payments, in the unit of the venue
+    hours: N | S | None = None  # time between payments, in the venue's unit
 
 
 class LiquidationRow(Wire, Generic[N, S]):
@@ -374,9 +376,9 @@ class LiquidationRow(Wire, Generic[N, S]):
     side: str
     amount: N
     price: N
-    kind: str  # of a trade
+    kind: str  # kind of a trade
     id: str = ""
-    number: int | None = None  # of a trade, where it has no id
+    number: int | None = None  # number of a trade without an id
 
 
 class TradeRow(Wire, Generic[N, S, T]):
@@ -391,7 +393,7 @@ class TradeRow(Wire, Generic[N, S, T]):
     iv: N | None = None
     index_price: N | None = None
     underlying: N | None = None
-    block: T | None = None  # what names a block trade, or a package of which it is a leg
+    block: T | None = None  # id of a block trade, or of the package of which it is a leg
     combo: T | None = None
 
 
@@ -429,7 +431,7 @@ class ContractRow(Wire, Generic[N, S, T]):
     kind: str
     symbol: str = ""
     quote: str = ""
-    stage: str = ""  # marks a contract that does not trade freely yet
+    stage: str = ""  # marks a contract that is not fully open for trading
     shown: bool = True
     size: N | None = None
     hours: N | None = None
@@ -440,7 +442,7 @@ class ContractRow(Wire, Generic[N, S, T]):
 
 
 class Part(Wire):
-    """Base of the shapes that `placed` makes, each with one field, ``value``."""
+    """Base of the structs of `placed`, which have one field, ``value``."""
 
 
 _STAMPS = ("time", "next_payment", "expiry", "listed")
@@ -448,7 +450,7 @@ _WIDE: dict[Any, Any] = {
     **dict.fromkeys((int, str, float, int | str), Stamp),
     **dict.fromkeys((int | None, str | None, float | None, int | str | None), Stamp | None),
 }
-"""Times are read from text and from numbers, regardless of what a venue is known to send."""
+"""Types of times, which are read from text and numbers for every venue."""
 
 
 OPTIONAL = "__optional__"
@@ -460,7 +462,7 @@ _UNTELLING = ("name", "time", "status", "kind")
 
 
 def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> type[T]:
-    """Return a shape with the venue's names of its fields; fields that the venue lacks are None.
+    """Return a struct with the venue's field names; fields that the venue lacks are None.
 
     A name such as ``filters.price.tickSize`` is a path, and two of our names may be one of the venue's. A row
     must have the fields that are `required`, although they may be null: rows of other responses of the venue
@@ -518,7 +520,7 @@ def keyed(kind: Any) -> Any:
 
 
 def leaf(value: Any) -> Any:
-    """Return the value at the end of a path, of which `placed` is the shape."""
+    """Return the value at the end of a path whose struct is `placed`."""
     while isinstance(value, Part):
         value = value.value  # type: ignore[attr-defined]
     return value
@@ -551,7 +553,7 @@ class Refused(Wire):
 
 
 class RefusedBody(Wire):
-    """A body that is ``{"error": {"code": ..., "message": ...}}`` where it is an error."""
+    """A body that is ``{"error": {"code": ..., "message": ...}}`` for errors."""
 
     error: Refused | None = None
 
@@ -562,7 +564,10 @@ class RefusedBody(Wire):
 
 
 class CodedBody(Wire):
-    """A body whose ``code`` says whether it is an error; a venue with another `success` has a subclass."""
+    """A body whose ``code`` states whether it is an error.
+
+    A venue with another `success` code has a subclass.
+    """
 
     success: ClassVar[str] = "0"
     code: str | int | None = None
@@ -578,7 +583,7 @@ class CodedBody(Wire):
 
 
 class WordedBody(Wire):
-    """A body whose ``code`` is a word where it is an error."""
+    """A body whose ``code`` is a word if it is an error."""
 
     code: str | None = None
     message: str | None = None

@@ -53,7 +53,7 @@ def _contract(reading: Reading, row: _Listing) -> Instrument:
         symbol=item.symbol,
         quote=item.quote,
         perpetual=item.perpetual,
-        active=row.trading in (None, "", "TRADING", "ACTIVE"),  # the last in ccxt 4.5.90, modetrade.py
+        active=row.trading in (None, "", "TRADING", "ACTIVE"),  # "ACTIVE" is in ccxt 4.5.90, modetrade.py
     )
 
 
@@ -123,5 +123,5 @@ VENUE = Venue(
     "https://api.orderly.org/v1",
     ENDPOINTS,
     refusal(_Fault, _REASONS.get),
-    budget=2.0,  # 10 a second of an endpoint and IP
+    budget=2.0,  # the limit is 10 a second per endpoint and IP
 )
