@@ -162,7 +162,7 @@ def _imported(files: list[str], to: str, options: dict[str, Any]) -> Any:
         try:
             return archive.import_files(files=files, to=to, show=say, **options)
         except Unclear as question:
-            # A script gets the error, which names the option to pass.
+            # Scripts get the error, which names the option to pass.
             is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
             if not is_interactive or len(question.choices) > _MAX_CHOICES:
                 raise
@@ -353,7 +353,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
     table = arguments.name.replace(".", "_")
     fetcher_arguments = _arguments(fetcher, arguments)
     to_archive = arguments.to != "-" and Path(arguments.to).suffix not in _FORMATS
-    # Another suffix is a file of an unsupported format, not the folder of an archive.
+    # A path with another suffix is a file of an unsupported format, not an archive's folder.
     if to_archive and Path(arguments.to).suffix:
         raise ValueError(f"--to {arguments.to}: files must end in {' or '.join(_FORMATS)}")
     connect(arguments.source, now=arguments.now)
@@ -451,7 +451,7 @@ def _write(frame: pd.DataFrame, path: Path, *, formulas: bool) -> None:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         content = buffer.getvalue()
-    replace_file(path, content, mode=0o666)  # minus the umask, as for a file that a shell makes
+    replace_file(path, content, mode=0o666)  # reduced by the umask, like a file that a shell creates
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Recorded data of others whose licence allows its use: fetched once, checked by hash, read as our tables.
+"""Published data sets under open licences: fetched once, checked by hash, and imported as tables.
 
 ``datasets.toml`` next to this module has for each set the address of its files at one commit, their hashes
 and the options of their import. The files and the archive made from them are under ``datasets`` in the cache
@@ -37,7 +37,7 @@ def load(name: str | None = None) -> pd.DataFrame:
     Parameters
     ----------
     name
-        Which, such as ``"funding_2020_2023"``; None lists them.
+        Name of the set, such as ``"funding_2020_2023"``; None lists all sets.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
         try:
             whole.rename(archive)
         except OSError:
-            if not archive.is_dir():  # else another process was first
+            if not archive.is_dir():  # otherwise another process was first
                 raise
 
 

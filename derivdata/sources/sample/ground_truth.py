@@ -346,7 +346,7 @@ def _hourly(
     """Return the frames of `read` for every market and trading day, sorted by time and then `by`."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = session(hours)
-    # The empty frame comes first: it gives columns and dtypes if there are no hours or markets.
+    # The empty frame comes first, so that columns and dtypes are defined without hours or markets.
     frames = [read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]]
     for symbol, exchange in option_markets(names, venues):
         frames += [read(symbol, exchange, day, hours[days == day]) for day in np.unique(days).tolist()]

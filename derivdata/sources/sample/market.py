@@ -316,7 +316,7 @@ def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[
         today = selection.trading(day, day + 1)
         if not len(today):
             continue
-        if table == _STATE:  # a traded pair has a row at every step, so the last step is enough
+        if table == _STATE:  # the last step is enough, because a traded pair has a row at every step
             step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
             matrix = Matrix(_steps(day, 1)[step], state(today, day, step))
         else:
@@ -601,7 +601,7 @@ def _trades(
     """
     streams = _streams(names, markets)
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))
-    # By the fourth power a few actors trade on most days and large sizes, and most actors rarely.
+    # The fourth power makes a few actors trade large sizes on most days, and most actors rarely.
     weight = noise.uniform(noise.keys("actor", names), 1)[:, None, None] ** 4
     active = noise.uniform((streams ^ _ACTIVE)[..., None], days) < chance[0] + chance[1] * weight
     actor, market, place = np.nonzero(active)

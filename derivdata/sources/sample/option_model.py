@@ -75,7 +75,7 @@ class Listing(NamedTuple):
 
     expiry: Ints  # days since 1970 of the expiries
     listed: Ints  # first days of the expiries
-    place: Ints  # row of `expiry` that each option belongs to
+    place: Ints  # index of each option's expiry in `expiry`
     # `strike`, `call`: strike [USD] and whether it is a call
     strike: Floats
     call: Bools
@@ -175,7 +175,10 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, days: int) -> Floats:
-    """Return prices at midnights from the anchor day on; rounded up, so that later days use the cache."""
+    """Return prices at midnights from the anchor day on.
+
+    Their number is rounded up, so that later days use the cache.
+    """
     return np.asarray(universe.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
@@ -244,7 +247,7 @@ def spot(symbol: str, time: Ints) -> Floats:
 
 @lru_cache(maxsize=128)
 def _month(symbol: str, number: int) -> Floats:
-    """Return prices at the steps of `_MONTH` days; consecutive requests are mostly for the same days."""
+    """Return prices at the steps of `_MONTH` days, cached because requests often repeat the same days."""
     own = np.array([symbols().name.index(symbol)])
     return np.asarray(universe.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
 
@@ -291,7 +294,8 @@ PUBLISHED = Bates(
 """Estimate of Bakshi, Cao and Chen, with the mean relative jump used for the log jump, and v at its mean."""
 
 LEAST_PRICE = 1e-9
-"""Lowest price out of the money, in units of the forward; cheaper options get its volatility."""
+"""Minimum price out of the money, in units of the forward. Cheaper options get the volatility of this
+price."""
 
 
 def diffusive_variance(model: Bates, years: Floats) -> Floats:
@@ -322,19 +326,20 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
     drift = model.compensator * expected
     with_jump = -np.expm1(-expected)  # probability of a jump
     jump_variance = w + model.jump_mean**2 + model.jump_deviation**2
-    # 1. Mass, mean and variance of the control variates of both terms.
+    # 1. Compute mass, mean and variance of the control variates of both terms.
     lognormals = (
         (1.0 - with_jump, -drift, w),
         (with_jump, np.log(-np.expm1(-expected - drift) / with_jump), jump_variance),
     )
-    # 2. Ends of the integrals. |M₀(½ + iu)| decays as for a normal, and from u ≈ 1/σT on as e^(−rate u).
+    # 2. Choose the ends of the integrals. |M₀(½ + iu)| decays as for a normal, and from u ≈ 1/σT on as
+    # e^(−rate u).
     rate = (model.variance + model.reversion * model.long_variance * years) / model.vol_of_variance
     rate = rate * np.sqrt(1.0 - model.correlation**2)
     ends = (
         np.hypot(_NORMAL_TAIL / np.sqrt(w), _EXPONENTIAL_TAIL / rate),
         np.full(years.shape, _NORMAL_TAIL / model.jump_deviation),
     )
-    # 3. Midpoint rule for both terms.
+    # 3. Integrate both terms by the midpoint rule.
     price = np.zeros(k.shape)
     for term, (count, end, lognormal) in enumerate(
         zip((NODES_WITHOUT_JUMP, NODES_WITH_JUMPS), ends, lognormals, strict=True)

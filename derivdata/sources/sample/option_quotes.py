@@ -261,7 +261,7 @@ def _quotes(
     high = mark + half
     low_tick = _ticks(symbol, exchange, low)
     high_tick = _ticks(symbol, exchange, high)
-    # The margin keeps prices that are on the tick up to rounding.
+    # The margin preserves prices that are on the tick except for rounding.
     bid = np.floor(low / low_tick + 1e-9) * low_tick
     ask = np.maximum(np.ceil(high / high_tick - 1e-9), 1.0) * high_tick
     unit = "coin" if _is_inverse(symbol, exchange) else "usd"
@@ -317,7 +317,7 @@ INDEX_DAYS = 30.0
 INDICES = {"binance": ("BTC", "ETH"), "deribit": ("BTC", "ETH")}
 """Venues that publish an index, and its symbols."""
 
-_MOST_VOLATILITY = 5.0  # a higher implied volatility is missing
+_MOST_VOLATILITY = 5.0  # higher implied volatilities are missing
 _AVERAGED = np.arange(-6, 1) * STEP_US
 _COLUMNS = ("open_interest", "bid_coin", "bid_usd", "instrument_name")
 _DRAWS = {name: noise.key("option trades", name) for name in ("traded", "second", "size", "side", "block")}

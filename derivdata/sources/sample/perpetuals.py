@@ -209,7 +209,7 @@ def _oi(selection: Pairs, first: int, days: int) -> Floats:
     s = symbols()
     own, place = np.unique(selection.symbol, return_inverse=True)
     price = universe.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
-    # For most pairs, use the cached midnights of all pairs: which pairs trade changes from day to day.
+    # For most pairs, use the cached midnights of all pairs, because the traded pairs change from day to day.
     ends = None
     if 4 * len(selection) > len(pairs()):
         ends = noise.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, selection.row]
@@ -385,7 +385,7 @@ def orders(day: int) -> Orders:
     long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
     step = np.minimum(
         (tree.time - day * DAY_US) // STEP_US, STEPS - 1
-    )  # after midnight use the day's last price
+    )  # orders after midnight use the last price of the day
     path = universe.price(np.arange(len(symbols().name)), day, 1)
     quote = path[tree.symbol, step] * universe.premium(pairs())[pair]
     quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)

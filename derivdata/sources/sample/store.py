@@ -189,7 +189,7 @@ def _futures(
 
 
 _VERSION = 7
-"""Version of the sample; every change of its figures increases it."""
+"""Version of the sample. Every change of its values increases it."""
 
 _LONG_SECONDS = 0.2
 """Processor time [s] from which results are stored on disk."""
@@ -365,7 +365,7 @@ def _cached(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.Dat
 
 def _read(body: bytes) -> pd.DataFrame:
     frame = feather.read_feather(pa.BufferReader(body))
-    # Arrow does not store that empty categories are text.
+    # Arrow does not store the type of empty categories.
     empty = [n for n, kind in frame.dtypes.items() if kind == "category" and kind.categories.empty]
     return frame.astype(dict.fromkeys(empty, pd.CategoricalDtype(pd.Index([], dtype="str"))))
 

@@ -66,7 +66,7 @@ class _CountedTransport:
     def counts(self) -> tuple[int, int]:
         """Return the number of bytes that the client has received, and the number still to receive."""
         untaken = self._transport.get_write_buffer_size()
-        # The kernel's send buffer may have megabytes that the client has not acknowledged.
+        # The kernel's send buffer may contain megabytes that the client has not acknowledged.
         if sys.platform == "linux":
             import fcntl
             import termios
@@ -124,7 +124,7 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         elif since is not None and now - since >= self.request_seconds and not self._is_answering():
             self._counted.close()
             self._arriving_since = None
-            self._wait()  # until the unsent bytes are gone
+            self._wait()  # until the unsent bytes are sent
         else:
             self._wait()
 
@@ -171,7 +171,7 @@ def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -
                 worker.terminate()
             for worker in workers:
                 worker.join(_WORKER_PATIENCE)
-                worker.kill()  # has no effect on a process that has ended
+                worker.kill()  # without effect on a finished process
 
 
 def _keep_running(
@@ -185,7 +185,8 @@ def _keep_running(
     failures = 0
     while not stop.poll():
         if len(workers) < count:
-            # Not a fork: a child would inherit the locks that threads of the parent hold, pyarrow's for one.
+            # spawn instead of fork, because a child would inherit locks held by the parent's threads, such as
+            # pyarrow's.
             context = multiprocessing.get_context("spawn")
             worker = context.Process(target=_work, args=(settings, listener), daemon=True)
             with _interrupts_blocked():
@@ -207,13 +208,14 @@ def _keep_running(
 
 @contextmanager
 def _stop_requests() -> Iterator[Connection]:
-    """Yield a connection that is readable once SIGINT or SIGTERM has come.
+    """Yield a connection that becomes readable after SIGINT or SIGTERM.
 
     An exception raised by a signal handler may be lost in a callback; the connection stays readable.
     """
     stop, request = multiprocessing.Pipe(duplex=False)
     with stop, request:
-        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        # Only the main thread may set signal handlers.
+        if threading.current_thread() is not threading.main_thread():
             yield stop
             return
         signals = (signal.SIGINT, signal.SIGTERM)
@@ -231,7 +233,7 @@ def _interrupts_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # its own start would unblock the signal
+    resource_tracker.ensure_running()  # started first, because its own start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -417,7 +419,8 @@ def _terminable() -> Iterator[None]:
     def end(_: int, __: object) -> None:
         raise SystemExit(0)
 
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+    # Only the main thread may set signal handlers.
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGTERM, end)
@@ -473,7 +476,8 @@ def _listen(host: str, port: int) -> socket.socket:
         if not 0 <= port < 1 << 16:
             raise OSError("a port must be from 0 to 65535")
         family, kind, proto, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
-        # asyncio sets TCP_NODELAY only on sockets whose protocol is TCP; with protocol 0 small packets wait.
+        # asyncio sets TCP_NODELAY only on sockets with the protocol TCP. With protocol 0 small packets are
+        # delayed.
         listener = socket.socket(family, kind, proto)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -504,7 +508,8 @@ def _shown_keys(generated: Mapping[str, str], stack: contextlib.ExitStack) -> li
     lines = [f"  key of tier {tier}: {key}" for tier, key in generated.items()]
     if not lines or sys.stdout.isatty():
         return lines
-    handle, path = tempfile.mkstemp(prefix="derivdata-keys-", suffix=".txt")  # only its owner may read it
+    # `mkstemp` creates it readable by its owner only.
+    handle, path = tempfile.mkstemp(prefix="derivdata-keys-", suffix=".txt")
     stack.callback(lambda: pathlib.Path(path).unlink(missing_ok=True))
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.writelines(f"{tier}: {key}\n" for tier, key in generated.items())

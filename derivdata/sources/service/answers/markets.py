@@ -391,7 +391,7 @@ def _extents(view: View, name: str) -> pd.DataFrame:
     steps: dict[str, float] = {}
     if "order_id" not in TABLES[name].key:
         pairs = extents.dropna(subset=["exchange", "symbol", "last"])
-        for within in _STEPS_WITHIN:  # half a day is too short to see a step of a day
+        for within in _STEPS_WITHIN:  # half a day is too short to detect a step of a day
             steps |= _steps(view, name, pairs[~pairs["exchange"].isin(list(steps))], within)
     rows = extents.assign(table=name, exchange=names, step_hours=names.map(steps).astype("float64"))
     return rows[[*TABLES["catalog"].columns]]

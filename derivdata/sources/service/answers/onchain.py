@@ -22,7 +22,7 @@ from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
 from derivdata.support import times
 
 _QUARTER = pd.Timedelta(15, "min")
-"""Step of the base tables; a step is visible when it is over."""
+"""Step of the base tables. A step is visible after its end."""
 
 _DAY, _WEEK, _MONTH = (pd.Timedelta(days, "D") for days in (1, 7, 30))
 _TRADERS_SHOWN = 100
@@ -32,7 +32,7 @@ _CANDLES = "hip3_hourly_candles"
 _HIP4 = "hip4_traders"
 _HIP4_OI = "hip4_oi"
 
-# Figures of each kind of row: column of the base table → wire name. Rows are ranked by the first figure.
+# Columns of each kind of row: column of the base table → wire name. Rows are ranked by the first column.
 _LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
 _DEX = {"volume_usd": "volume", "fees_usd": "total_fees", "trade_count": "trade_count", **_LIQUIDATIONS}
 _SYMBOL = {
@@ -326,7 +326,7 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     view.need(_HIP4_OI)
     start = view.now - _MONTH if context.params["start"] is None else context.params["start"]
     window = context.window({"start": start})
-    # A row at midnight is the end of the day before.
+    # A row at midnight is the end of the previous day.
     ends = _filtered(context, view.rows(Query(_HIP4_OI, window.start + _DAY, window.end)))
     rows = _summed(ends.assign(day=ends["time"] - _DAY), ["day"], _OPEN_INTEREST)
     return {"success": True, "data": encoding.rows(rows), "notices": window.notices}

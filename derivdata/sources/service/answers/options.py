@@ -105,7 +105,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     step = next((step for days, step in _STEPS if window.requested <= days * _DAY), _LONGEST)
     length = times.RESOLUTIONS[step]
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
-    by_time: dict[pd.Timestamp, pd.DataFrame] = {}  # two steps may have the same chain
+    by_time: dict[pd.Timestamp, pd.DataFrame] = {}  # keyed by time, because two steps may have the same chain
     for hour in hours:
         chain = _chain_of_step(context, hour, length)
         if len(chain):
@@ -164,14 +164,14 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     expiry, expiries = pd.factorize(chains["expiry"].array.asi8[quoted], sort=True)
     cell = time * len(expiries) + expiry
     cells = len(stamps) * len(expiries)
-    # 2. The nearest strike of each cell, the lower one of two.
+    # 2. Find the nearest strike of each cell, on ties the lower one.
     distance = np.abs(strike - underlying)
     smallest = np.full(cells, np.inf)
     np.minimum.at(smallest, cell, distance)
     nearest = np.flatnonzero(distance == smallest[cell])
     lowest = np.full(cells, np.inf)
     np.minimum.at(lowest, cell[nearest], strike[nearest])
-    # 3. Means over the rows with that strike: call, put, and other options that have it.
+    # 3. Average over the rows with that strike: call, put, and other options.
     at_strike = np.flatnonzero(strike == lowest[cell])
     count = np.bincount(cell[at_strike], minlength=cells)
     filled = np.flatnonzero(count)
@@ -196,7 +196,7 @@ def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     Rows with their own timestamps are joined to chains, as in `derivdata.tables.chains`.
     """
     stamps = np.unique(chains["time"].array.asi8)
-    if (np.diff(stamps) < times.us(HOLD)).any():  # chains an hour apart or more need no joining
+    if (np.diff(stamps) < times.us(HOLD)).any():  # chains an hour apart or more are separate
         chains, _ = aligned(chains)
         stamps = np.unique(chains["time"].array.asi8)
     full = hours.as_unit("us").asi8

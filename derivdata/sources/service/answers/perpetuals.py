@@ -60,7 +60,8 @@ def metadata(context: RequestContext) -> dict[str, Any]:
     view.need(*_TABLES)
     rates = market.funding_now(view)
     hours = market.intervals(view).groupby("exchange", observed=True)["interval_hours"]
-    usual = hours.agg(lambda values: float(values.mode().iloc[0]))  # of equal counts the smallest
+    # `mode` returns sorted values, so ties give the smallest interval.
+    usual = hours.agg(lambda values: float(values.mode().iloc[0]))
     venues = _venues(sorted(rates["exchange"].astype(str).unique()))
     for venue in venues["exchange_names"]:
         if venue["name"] in usual.index:
@@ -350,7 +351,8 @@ def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.
     """Return the columns of the response, sorted by venue and time."""
     ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
     ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
-    volumes = dict(iter(volume.groupby("exchange")))  # once: a mask of names per venue is slow
+    # Grouped once, because a mask of names per venue is slow.
+    volumes = dict(iter(volume.groupby("exchange")))
     traded = []
     for exchange, rows in ratios.groupby("exchange", sort=True):
         own = volumes.get(exchange, volume.iloc[:0])
@@ -500,7 +502,7 @@ def _since(view: View, start: pd.Timestamp, limit: int, **filters: Sequence[str]
         count += len(orders)
         start = end
         step = step * 2
-    filled = [orders for orders in steps if len(orders)]  # an empty frame would change types in concat
+    filled = [orders for orders in steps if len(orders)]  # empty frames would change dtypes in concat
     return pd.concat(filled or steps, ignore_index=True).head(limit)
 
 

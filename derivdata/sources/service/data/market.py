@@ -76,7 +76,7 @@ def order_values(
     fills_table, orders_table = TABLES
     stored_orders = view.rows(Query(orders_table, start - LEAD, end + LEAD, symbols, columns=columns))
     fills = view.rows(Query(fills_table, start - LEAD, end + LEAD, symbols, columns=columns))
-    if len(stored_orders) and len(fills):  # an order may be in both tables, and counts once
+    if len(stored_orders) and len(fills):  # an order may be in both tables but counts once
         orders = liquidation_orders(view, start, end, symbols=symbols)
         return orders[["exchange", "time", "side", "value_usd"]]
     orders = stored_orders if fills.empty else _values(fills)
@@ -93,8 +93,8 @@ def _values(fills: pd.DataFrame) -> pd.DataFrame:
     names = pd.factorize(fills["order_id"])[0]
     order, orders = pd.factorize(names * len(venue.categories) + venue.codes)
     by_time = np.argsort(fills["time"].array.asi8, kind="stable")
-    # Where an index occurs several times in an assignment, the last value stays. So the last fill needs the
-    # order of time, and the first known side the reverse order.
+    # If an index occurs several times in an assignment, the last value remains. The last fill therefore needs
+    # chronological order, and the first known side the reverse order.
     last = np.empty(len(orders), dtype=np.intp)
     last[order[by_time]] = by_time
     first_side = np.full(len(orders), -1, dtype=side.codes.dtype)
@@ -146,7 +146,7 @@ def pairs(view: View) -> pd.DataFrame:
 
 
 def within(frame: pd.DataFrame, venues: Sequence[str] | None) -> pd.DataFrame:
-    """Keep the rows of some venues, or all where none are named."""
+    """Keep the rows of some venues, or all rows if `venues` is None."""
     return frame if venues is None else frame[frame["exchange"].isin(venues)]
 
 
@@ -365,7 +365,7 @@ class _Cells:
         self.symbols[cell] = series["symbols"].to_numpy()[row]
         hashes = series["symbol_hash"].to_numpy()[row]
         last = np.zeros(size, np.uint64)
-        last[cell] = hashes  # of several rows in a cell the last one stays; the others are compared with it
+        last[cell] = hashes  # the last of several rows in a cell remains, and the others are compared with it
         differing = (hashes != last[cell]) | np.isnan(series["value"].to_numpy())[row]
         self.unsure = np.bincount(cell, differing, minlength=size) > 0
 
@@ -454,7 +454,7 @@ class _TotalsRequest:
             return
         column = self.column
         horizon = self.view.horizon
-        # 1. Validity of a row, and the number of days with about a million rows.
+        # 1. Find the validity of a row, and the number of days with about a million rows.
         validity = pd.Timedelta(0)
         if not column.added and width is not None:
             validity = pd.Timedelta(int(np.max(windows.holds(sums["resolution"]))), "us")
@@ -463,17 +463,18 @@ class _TotalsRequest:
         days = int(_BLOCK_ROWS * ((end - start) / _DAY) / sums["symbols"].sum())
         block = (cells.time - cells.time[0]) // (max(days, 1) * times.us(_DAY))
         for number in np.unique(block):
-            # 2. Rows of the block's venues that reach into its cells.
+            # 2. Read the rows of the block's venues that reach into its cells.
             wanted = cells.take(block == number)
             first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in wanted.time[[0, -1]])
             span = max(first - validity, start), min(last + (width or INSTANT), end)
             names = ("symbol", "exchange", "resolution", "time", column.value)
             venues = sorted(set(wanted.exchange))
             rows = stated(self.view.rows(Query(column.table, *span, venues=venues, columns=names)))
-            rows = rows[rows["resolution"].isin(sums["resolution"].unique())]  # others were omitted
+            # Rows of other resolutions were omitted.
+            rows = rows[rows["resolution"].isin(sums["resolution"].unique())]
             keys = [pd.Categorical(rows[name]).codes for name in ("exchange", "symbol")]
             rows = rows.take(np.lexsort((rows["time"].array.asi8, *keys)))
-            # 3. Their totals, of the wanted cells only.
+            # 3. Compute their totals for the requested cells.
             from_rows = by_rows(rows, column.value, width, horizon, added=column.added)
             yield from_rows.take(_keys(from_rows).isin(_keys(wanted)))
 

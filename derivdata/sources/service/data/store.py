@@ -209,7 +209,7 @@ def check() -> None:
 
 def header_value(corrections: list[str]) -> str:
     """Return distinct corrections as the header's value, in numeric order, cut to the size of a header."""
-    # A correction starts with its number; sorting by the number's length first gives 9 before 10.
+    # A correction starts with its number. Sorting by the number's length first puts 9 before 10.
     distinct = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
     lines = [_encoded(text) for text in distinct]
     ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])

@@ -171,7 +171,8 @@ class View:
         `name` identifies everything else that the result depends on. Concurrent calls with the same name
         wait for one computation.
         """
-        key = (name, self.store.identity)  # before the reads: rows written meanwhile must not count as read
+        # Computed before reading, so that rows written meanwhile do not count as read.
+        key = (name, self.store.identity)
         with self._lock:
             shared = self._memo.get(key)
             if shared is None:
@@ -184,7 +185,7 @@ class View:
                 shared.value = made = make()
         with self._lock:
             if self._memo.get(key) is shared:
-                self._memo.put(key, shared)  # again, because its size has changed
+                self._memo.put(key, shared)  # stored again, because its size has changed
         return made
 
     def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
@@ -262,7 +263,7 @@ class View:
         blocks = self.blocks(window, made)
         steps = {series.used for _, series in blocks if len(series.frame) or series.notices}
         finest = min(steps, key=windows.length, default=blocks[0][1].used)
-        # A block without fine rows has a coarser resolution, so it is made again at the finest one.
+        # Blocks without fine rows have a coarser resolution and are computed again at the finest one.
         at_finest = []
         for block, series in blocks:
             if series.used != finest:
@@ -304,7 +305,7 @@ class View:
             second = self.combined(frame[frame[column.second].notna()], second_column, window, step)
             shown_keys = pd.MultiIndex.from_frame(shown[[*_KEYS]])
             places = pd.MultiIndex.from_frame(second[[*_KEYS]]).get_indexer(shown_keys)
-            # A key that is missing has place −1, which is the appended NaN.
+            # A missing key has the position −1, which is the appended NaN.
             values = np.append(second[column.second].to_numpy(dtype=np.float64), np.nan)
             shown = shown.assign(**{column.second: values[places]})
         return Series(shown[column.columns], step, notices), rows
@@ -402,7 +403,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
         return frames[0]
     columns = {name: pd.concat([frame[name] for frame in frames], ignore_index=True) for name in frames[0]}
     categorical = [name for name, dtype in frames[0].dtypes.items() if dtype == "category"]
-    for name in categorical:  # pd.concat of different categories gives objects
+    for name in categorical:  # pd.concat converts different categories to objects
         texts = [pd.Categorical(frame[name]) for frame in frames]
         columns[name] = pd.Series(union_categoricals(texts, sort_categories=True))
     order = np.lexsort(
@@ -432,11 +433,11 @@ class RequestCoverage(NamedTuple):
     """Windows in which each venue was requested for all wanted symbols."""
 
     spans: Mapping[str, list[times.Window]]
-    some: Mapping[str, list[str]]  # of venues without such a window: the symbols that were requested
+    some: Mapping[str, list[str]]  # requested symbols of venues without such a window
 
 
 _TABLE = "liquidations_fills"
-_LATE = pd.Timedelta(8, "min")  # the ledger is up to 7 minutes late for polled lists, 3 for streams
+_LATE = pd.Timedelta(8, "min")  # the ledger lags by up to 7 minutes for polled lists, and 3 for streams
 _MOST_NAMES = 8
 _EMPTY = "(an empty result does not mean that there were none)"
 
@@ -549,7 +550,7 @@ def _common_spans(
 
     The symbols in `own` have ledger entries of their own, in addition to entries for all symbols.
     """
-    # A symbol without own entries has only the entries for all symbols. Every symbol's windows include those,
+    # A symbol without own entries has the entries for all symbols. The windows of every symbol include these,
     # so they are the common windows.
     if symbols is None or not set(symbols) <= set(own):
         return _union(rows[rows["symbol"].isna()], start, end)

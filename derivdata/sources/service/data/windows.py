@@ -41,7 +41,7 @@ def steps(frame: pd.DataFrame) -> list[str]:
     named = pd.Categorical(frame["resolution"])
     names = [*map(str, named.categories), ""]
     if len(named) and len(names) == 2 and int(np.min(named.codes)) == 0:
-        return names[:1]  # the usual case: without the sort of np.unique
+        return names[:1]  # the usual case, without the sort of np.unique
     return [names[code] for code in np.unique(named.codes).tolist()]
 
 

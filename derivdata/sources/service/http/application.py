@@ -196,7 +196,8 @@ class _Service:
         """Return an endpoint's response, keyed by everything that its body depends on."""
         view = self._view
         packed = _accepts_gzip(request)
-        version = self._version()  # read before the identity, so that rows arriving in between make it old
+        # Read before the identity, so that rows that arrive in between make it outdated.
+        version = self._version()
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
 
         def make() -> EncodedBody:
@@ -229,7 +230,7 @@ class _Service:
         """Return a response from the cache, or queue its work while the client stays connected."""
         encoded = self._cache.get(key) or await self._made(request, key, caller, make)
         if encoded is None:
-            return Response(status_code=499)  # the client has left
+            return Response(status_code=499)  # the client has disconnected
         if _accepts_gzip(request) and encoded.worth_compressing and not encoded.is_compressed:
             await run_in_threadpool(encoded.compressed)
         self._cache.put(key, encoded)

@@ -247,7 +247,7 @@ PAYLOADS: dict[str, Schema] = (
         for e in endpoints.ENDPOINTS
         if e.rows
     }
-    | {  # the API document does not describe the fields of these
+    | {  # endpoints whose fields the API document does not describe
         e.path: record(success=FLAG, notices=NOTICES) | {"additionalProperties": True}
         for e in endpoints.ENDPOINTS
         if e.path.startswith(("/hip3-", "/hip4-", "/builder-"))
@@ -464,7 +464,8 @@ def _freshness(view: View) -> str:
     count = int((oldest > _LATE).sum())
     kind = "late" if count else "soft"
     summary = f'<p class="{kind}">{count} of {len(table)} venues late: no row for two hours.</p>'
-    late_cells = [[place + 1 for place in row.nonzero()[0]] for row in late]  # the first cell is the venue
+    # + 1, because the first cell is the venue.
+    late_cells = [[place + 1 for place in row.nonzero()[0]] for row in late]
     return summary + _table(["venue", *table.columns], rows, late_cells)
 
 
@@ -529,7 +530,7 @@ def _liquidations(view: View) -> str:
 
 def _table(head: list[str], rows: list[list[str]], late: list[list[int]] | None = None) -> str:
     """Return an HTML table; `late` lists the positions of marked cells in each row."""
-    # A name may break after an underscore, so that six columns fit the width of a tablet.
+    # Names may break after an underscore, so that six columns fit on a tablet.
     names = "".join(f'<th scope="col">{escape(name).replace("_", "_<wbr>")}</th>' for name in head)
     body = []
     for number, row in enumerate(rows):

@@ -109,7 +109,7 @@ class StreamedResponse(Response):
         """Send the headers, then the body in pieces."""
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         await send(start)
-        body = bytes(self.body)  # no copy: bytes(b) is b where b is bytes
+        body = bytes(self.body)  # bytes(b) does not copy if b is bytes
         with self._unsent.sending(body):
             for offset in range(0, len(body), _PIECE):
                 piece = body[offset : offset + _PIECE]
@@ -212,7 +212,7 @@ class WorkQueue:
         self._at_once = at_once
         self._most_waiting = most_waiting
         self._jobs: dict[Hashable, Job] = {}
-        # Callers in the order in which they wait. A job of several callers is in the queue of each.
+        # Waiting callers in order. A job of several callers is in the queue of each.
         self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, Job]] = OrderedDict()
         self._running: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
