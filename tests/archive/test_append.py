@@ -38,7 +38,7 @@ _CELLS: dict[Kind, list[object]] = {
 
 
 @pytest.mark.parametrize("name", sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
-def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
+def test_every_table_round_trips(tmp_path: Path, name: str) -> None:
     """Three rows of distinct values, and the same with everything missing that may be."""
     table = tables.TABLES[name]
     full = pd.DataFrame(
@@ -60,7 +60,7 @@ def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
     assert archive.append(name, full) == 0
 
 
-def test_expiries_that_are_dates_get_the_hour_of_expiry(tmp_path: Path) -> None:
+def test_expiry_dates_get_the_venues_hour_of_expiry(tmp_path: Path) -> None:
     expiry = [pd.Timestamp(text) for text in ("2026-03-27T00:00Z", "2026-06-26T16:00Z")]
     frame = pd.DataFrame(
         {
@@ -80,7 +80,7 @@ def test_expiries_that_are_dates_get_the_hour_of_expiry(tmp_path: Path) -> None:
     assert [stamp.isoformat()[:16] for stamp in back] == ["2026-03-27T08:00", "2026-06-26T16:00"]
 
 
-def test_missing_values_come_back_missing_and_are_equal(tmp_path: Path) -> None:
+def test_missing_values_round_trip_and_compare_equal(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("liquidations_events", orders(["1", "2"]))
     back = archive.read("liquidations_events", *EVER)
@@ -96,7 +96,7 @@ def test_missing_values_come_back_missing_and_are_equal(tmp_path: Path) -> None:
     assert sorted(archive.read("liquidations_events", *EVER)["order_id"]) == ["7", "8", "9"]
 
 
-def test_only_new_keys_are_written_and_values_first_seen_stay(tmp_path: Path) -> None:
+def test_append_writes_new_keys_only_and_keeps_stored_values(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
     before, files = archive.identity, sorted(tmp_path.rglob("*.parquet"))
@@ -118,7 +118,7 @@ def test_only_new_keys_are_written_and_values_first_seen_stay(tmp_path: Path) ->
     assert archive.read("funding_history", *EVER)["rate_bps_8h"].max() == 3.0
 
 
-def test_a_table_without_time_in_its_key_is_kept_once_per_instant(tmp_path: Path) -> None:
+def test_table_without_time_in_its_key_is_stored_once_per_time(tmp_path: Path) -> None:
     def venues(hour: int) -> pd.DataFrame:
         return pd.DataFrame(
             {
@@ -140,7 +140,7 @@ def test_a_table_without_time_in_its_key_is_kept_once_per_instant(tmp_path: Path
     assert newest["total_oi_usd"].tolist() == [6.0]
 
 
-def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Path) -> None:
+def test_identity_changes_with_every_append_and_depends_only_on_the_data(tmp_path: Path) -> None:
     one, other = open_archive(tmp_path / "one"), open_archive(tmp_path / "other")
     seen = [one.identity]
     for day in range(4):
@@ -169,7 +169,7 @@ def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pyt
     assert pq.read_table(merged)["symbol"].to_pylist() == ["A"] * 16 + ["B"] * 16 + ["C"] * 16
 
 
-def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:
+def test_archive_with_synthetic_rows_stays_marked_synthetic(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"]))
     assert not archive.synthetic
@@ -184,7 +184,7 @@ def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:
     assert second.synthetic
 
 
-def test_frames_of_other_tables_and_empty_ones_append_nothing(tmp_path: Path) -> None:
+def test_empty_frames_and_frames_of_other_tables_append_nothing(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     with pytest.raises(SchemaError, match=r"oi_history\.oi_usd"):
         archive.append("oi_history", rates())

@@ -39,7 +39,7 @@ def archive(tmp_path: Path) -> Archive:
     return open_archive(tmp_path / "mine")
 
 
-def test_an_append_spells_names_as_an_import_does(archive: Archive) -> None:
+def test_append_normalises_names_like_import(archive: Archive) -> None:
     frame = rates(["BTC/USDT:USDT", "sol"], ["Binance", "htx"], hours=3, plus=1.0).assign(kind="Sampled")
     assert archive.append(FUNDING, frame) == 12
     assert archive.symbols(FUNDING) == ("BTC", "SOL")
@@ -47,7 +47,7 @@ def test_an_append_spells_names_as_an_import_does(archive: Archive) -> None:
     assert archive.append(FUNDING, rates(["BTC", "SOL"], ["binance", "huobi"], hours=3, plus=1.0)) == 0
 
 
-def test_what_is_no_such_table_is_told_in_words_of_an_archive(archive: Archive) -> None:
+def test_schema_error_of_append_names_the_archive_not_the_api(archive: Archive) -> None:
     with pytest.raises(SchemaError) as refused:
         archive.append(FUNDING, rates(hours=2).assign(rate_bps_8h="much"))
     assert "dd.raw" not in str(refused.value)
@@ -82,14 +82,16 @@ HELD = settlements().drop(columns=["rate_bps_8h", "interval_hours", "kind"]).ass
         (OI, HELD.assign(oi_usd=5.2e12), "BTC is 5,200,000,000,000: possibly another currency"),
     ],
 )
-def test_units_are_asked_about(archive: Archive, table: str, frame: pd.DataFrame, told: str) -> None:
+def test_unlikely_units_raise_a_question(
+    archive: Archive, table: str, frame: pd.DataFrame, told: str
+) -> None:
     with pytest.raises(ArchiveError, match=told):
         archive.append(table, frame)
     assert archive.tables() == frozenset()
     assert archive.append(table, frame, accept=["unit"]) == 40
 
 
-def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
+def test_stated_interval_is_compared_with_the_spacing(archive: Archive) -> None:
     hourly = settlements("hyperliquid").assign(time=HOURLY)
     told = "interval_hours: hyperliquid BTC states 8, .* 1 hours apart .*: .* --set interval_hours=1 "
     with pytest.raises(ArchiveError, match=told):
@@ -97,7 +99,7 @@ def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
     assert archive.append(SETTLED, hourly.assign(interval_hours=1.0)) == 40
 
 
-def test_late_and_missing_payments_and_an_interval_that_changes_are_not_faults(archive: Archive) -> None:
+def test_late_or_missing_payments_and_changed_intervals_are_valid(archive: Archive) -> None:
     """Stamps late by milliseconds, a third of the payments missing; eight hours, then four, then one.
 
     Venues change the interval on a day of stress; each row has its interval.
@@ -125,13 +127,13 @@ def test_a_venue_in_another_unit_than_the_others(archive: Archive, factor: float
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0, 5.0, 0.4])
-def test_venues_that_merely_differ_are_not_asked_about(archive: Archive, factor: float) -> None:
+def test_differences_between_venues_raise_no_question(archive: Archive, factor: float) -> None:
     for exchange, rate in (("okx", 1.0), ("bybit", 1.04), ("zzz", factor)):
         frames = [settlements(exchange, name, rate=rate) for name in ("BTC", "ETH", "SOL")]
         assert archive.append(SETTLED, pd.concat(frames)) == 120
 
 
-def test_what_cannot_be_is_refused(archive: Archive) -> None:
+def test_impossible_values_are_rejected(archive: Archive) -> None:
     with pytest.raises(ArchiveError, match=r"interval_hours: 40 rows are impossible, first 0 \(BTC, okx"):
         archive.append(SETTLED, settlements(hours=0.0))
     assert archive.append(OI, HELD.assign(oi_usd=8e9)) == 40
@@ -147,7 +149,7 @@ def test_what_cannot_be_is_refused(archive: Archive) -> None:
         ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows are impossible, first 1626-"),
     ],
 )
-def test_hidden_characters_and_other_centuries_are_refused(
+def test_hidden_characters_and_other_centuries_are_rejected(
     archive: Archive, change: dict[str, Any], told: str
 ) -> None:
     """An open window starts in 1970: earlier rows would be in no read."""
@@ -159,7 +161,7 @@ def test_hidden_characters_and_other_centuries_are_refused(
     assert archive.tables() == frozenset()
 
 
-def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_future_times_are_rejected(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock six minutes before the last row, with five of grace."""
     last = START + pd.Timedelta(3, "h")
     clock = "derivdata.support.times.machine_now"
@@ -182,7 +184,7 @@ _BINANCE = "Time,Symbol,Interval,Rate\n" + "".join(
 )
 
 
-def test_a_website_s_export_with_percent_signs_and_hours(tmp_path: Path) -> None:
+def test_website_export_with_percent_signs_and_hours(tmp_path: Path) -> None:
     """As Binance's page exports it: ``0.005000%`` of 8 hours is 0.5 bps."""
     path = tmp_path / "in.csv"
     path.write_text(_BINANCE)
@@ -201,7 +203,7 @@ def test_a_website_s_export_with_percent_signs_and_hours(tmp_path: Path) -> None
     assert rows["symbol"].unique().tolist() == ["BTC"]
 
 
-def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
+def test_map_values_translates_words_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(
         "symbol,exchange,time,side,value_usd\nBTC,okx,2026-01-01T00:00Z,SELL,5\nBTC,okx,2026-01-01T00:01Z,buy,6\n"
@@ -225,7 +227,7 @@ def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
         )
 
 
-def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path: Path) -> None:
+def test_second_contract_of_a_stored_series_is_rejected_with_both_names(tmp_path: Path) -> None:
     """One series of two contracts would jump where one follows the other; spellings of one contract continue
     it.
     """
@@ -243,7 +245,7 @@ def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path:
         open_archive(tmp_path).append("funding_history", rates(["BTC-USDT"], ["binance"], hours=60))
 
 
-def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -> None:
+def test_deleted_series_accepts_another_contract(tmp_path: Path) -> None:
     """Another contract may then be stored, and an undo that would mix both raises; stored rows remain."""
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTCUSDC", "ETHUSDC"], ["binance"], hours=24))
@@ -271,7 +273,7 @@ def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -
         archive.append("funding_history", rates(["ETHUSDT"], ["binance"], start=START + pd.Timedelta("1D")))
 
 
-def test_an_undone_replacement_by_another_contract_gives_the_series_its_own_back(tmp_path: Path) -> None:
+def test_undo_of_a_replacement_restores_the_contract_of_the_series(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTCUSDC"], ["binance"], hours=24))
     archive.replace("funding_history", rates(["BTCUSDT"], ["binance"], hours=24), {"symbol": "BTC"})

@@ -59,7 +59,7 @@ def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
     assert len(read(archive)) == 384
 
 
-def test_a_venue_or_a_table_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
+def test_deleted_venue_or_table_is_unlisted_and_undo_restores_it(archive: Archive) -> None:
     before = read(archive)
     with pytest.raises(ArchiveError, match="nothing was corrected: no row of funding_history matches"):
         archive.delete(FUNDING, {"symbol": "LTC"})
@@ -73,7 +73,7 @@ def test_a_venue_or_a_table_that_is_deleted_is_listed_no_more_and_comes_back(arc
     pd.testing.assert_frame_equal(read(archive), before)
 
 
-def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(archive: Archive) -> None:
+def test_undo_restores_old_values_and_undo_of_undo_the_new_ones(archive: Archive) -> None:
     before = read(archive)
     archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=0.5), OKX_BTC)
     corrected = read(archive)
@@ -89,7 +89,7 @@ def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(arch
 
 
 @pytest.mark.parametrize("gone", [3, 1])
-def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive, gone: int) -> None:
+def test_rows_stored_after_a_deletion_survive_its_undo_and_redo(archive: Archive, gone: int) -> None:
     """The first deleted hour was stored again as 9.99; the other rows return and are deleted again."""
     archive.delete(FUNDING, OKX_BTC, end=hour(gone))
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, plus=9.99))
@@ -102,7 +102,7 @@ def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive,
     assert found == [9.99, *map(float, range(gone, 96))]
 
 
-def test_the_same_rows_appended_after_a_deletion_leave_its_record_whole(archive: Archive) -> None:
+def test_appending_deleted_rows_again_does_not_damage_the_correction(archive: Archive) -> None:
     """Their file would equal the file of the record, byte for byte, and is merged immediately."""
     archive.delete(FUNDING, OKX_BTC)
     archive.append(FUNDING, rates(["BTC"], ["okx"]))
@@ -112,7 +112,7 @@ def test_the_same_rows_appended_after_a_deletion_leave_its_record_whole(archive:
     assert len(read(archive)) == 384
 
 
-def test_corrections_of_the_same_rows_are_undone_from_the_last(archive: Archive) -> None:
+def test_overlapping_corrections_are_undone_newest_first(archive: Archive) -> None:
     archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=1.0), OKX_BTC)
     archive.replace(FUNDING, rates(["ETH"], ["okx"], plus=1.0), {"exchange": "okx", "symbol": "ETH"})
     archive.delete(FUNDING, {"symbol": ["BTC"]}, end=hour(3))
@@ -124,7 +124,7 @@ def test_corrections_of_the_same_rows_are_undone_from_the_last(archive: Archive)
     assert read(archive)["rate_bps_8h"].tolist() == [float(i) for i in range(96)] * 4
 
 
-def test_a_correction_changes_identity_and_past(archive: Archive) -> None:
+def test_correction_changes_identity_and_version_of_the_past(archive: Archive) -> None:
     name, state = archive.id, archive.identity
     archive.delete(FUNDING, {"symbol": "ETH"})
     assert archive.id == name
@@ -136,7 +136,7 @@ def test_a_correction_changes_identity_and_past(archive: Archive) -> None:
     assert past != archive.identity[:16]
 
 
-def test_what_was_corrected_is_told_with_what_is_read(archive: Archive) -> None:
+def test_corrections_are_reported_with_the_rows_read(archive: Archive) -> None:
     import derivdata as dd
 
     assert dd.provenance(read(archive))["notices"] == []
@@ -156,7 +156,7 @@ def test_what_was_corrected_is_told_with_what_is_read(archive: Archive) -> None:
     assert len(dd.provenance(read(archive))["notices"]) == 1
 
 
-def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
+def test_control_characters_in_a_reason_are_escaped(archive: Archive) -> None:
     import derivdata as dd
 
     archive.delete(FUNDING, OKX_BTC, reason="\x1b[2Jwrong")
@@ -172,7 +172,7 @@ def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
         ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the replaced selection, first"),
     ],
 )
-def test_a_question_that_cannot_be_meant(archive: Archive, where: Any, told: str) -> None:
+def test_invalid_filters_of_a_correction_raise(archive: Archive, where: Any, told: str) -> None:
     state = archive.identity
     with pytest.raises(ValueError, match=told):
         archive.replace(FUNDING, rates(["BTC"], ["okx"]), where)
@@ -180,7 +180,7 @@ def test_a_question_that_cannot_be_meant(archive: Archive, where: Any, told: str
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_correction_that_is_cut_off_leaves_the_state_before(
+def test_interrupted_correction_leaves_the_previous_state(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     before, state, files = read(archive), archive.identity, files_on_disk(archive)

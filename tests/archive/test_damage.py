@@ -16,7 +16,7 @@ from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates, said, say
 
 
-def test_places_that_hold_no_archive(tmp_path: Path) -> None:
+def test_folders_without_an_archive_raise(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="nowhere: archive not found"):
         open_archive(tmp_path / "nowhere", create=False)
     open_archive(tmp_path / "nowhere")
@@ -39,7 +39,7 @@ def test_places_that_hold_no_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [{}, {"seal": ""}, {"seal": "0" * 32}])
-def test_a_manifest_without_its_seal_is_refused(archive: Archive, text: dict[str, str]) -> None:
+def test_manifest_without_a_seal_is_rejected(archive: Archive, text: dict[str, str]) -> None:
     """Each byte of a sealed one is tested in reliability."""
     path = archive.path / "archive.json"
     path.write_text(json.dumps(said(archive.path) | text, separators=(",", ":")))
@@ -63,7 +63,7 @@ def test_a_file_without_checksums_is_not_read(archive: Archive, given: dict[str,
         open_archive(archive.path)
 
 
-def test_only_what_a_writer_noted_is_cleared_away(archive: Archive) -> None:
+def test_cleanup_removes_only_files_in_the_journal(archive: Archive) -> None:
     """An older manifest is restored after a writer was killed; files that it does not list remain."""
     path = archive.path / "archive.json"
     before = path.read_bytes()
@@ -85,7 +85,7 @@ def test_only_what_a_writer_noted_is_cleared_away(archive: Archive) -> None:
     assert len(open_archive(archive.path).read("funding_history", *EVER)) == 384 + 192
 
 
-def test_the_damage_of_a_copy_is_not_told_of_the_other(archive: Archive, tmp_path: Path) -> None:
+def test_damage_of_a_copy_is_not_reported_for_the_original(archive: Archive, tmp_path: Path) -> None:
     """Copies have the same files; a query of the intact one fails for another reason meanwhile."""
     copy = open_archive(shutil.copytree(archive.path, tmp_path / "copy"))
     table = archive_table("funding_history")
@@ -99,7 +99,7 @@ def test_the_damage_of_a_copy_is_not_told_of_the_other(archive: Archive, tmp_pat
             one.select("SELECT nonsense FROM read_parquet({files})", archive._storage, files)
 
 
-def test_files_of_another_table(archive: Archive) -> None:
+def test_file_of_another_table_is_rejected(archive: Archive) -> None:
     text = said(archive.path)
     say(archive.path, text | {"tables": {"oi_history": text["tables"]["funding_history"]}})
     with pytest.raises(ArchiveError, match="it contains funding_history, expected oi_history"):

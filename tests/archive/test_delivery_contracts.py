@@ -40,7 +40,7 @@ def _old_archive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     return open_archive(folder)
 
 
-def test_two_deliveries_of_one_venue_at_one_instant_are_both_stored(tmp_path: Path) -> None:
+def test_two_deliveries_of_one_venue_at_one_time_are_both_stored(tmp_path: Path) -> None:
     future = venues.read(
         "binance",
         "/futures/data/delivery-price?pair=BTCUSDT",
@@ -97,7 +97,7 @@ def test_an_archive_of_format_4_takes_delivery_prices(tmp_path: Path) -> None:
     assert archive.read("delivery_prices", *_DAYS)["contract"].tolist() == ["option:USDT"]
 
 
-def test_an_imported_file_need_not_have_the_contract(tmp_path: Path) -> None:
+def test_imported_delivery_prices_may_lack_the_contract(tmp_path: Path) -> None:
     file = tmp_path / "prices.csv"
     line = "BTC,deribit,{contract}2026-03-{day}T08:00:00Z,70000\n"
     header = "symbol,exchange,{contract}time,price_usd\n"

@@ -18,7 +18,7 @@ ROWS = 80
 @pytest.mark.parametrize("step", ["10D", "11h", "1h", "1min"])
 @pytest.mark.parametrize("month_rows", [4_000_000, 0])
 @pytest.mark.parametrize("batch", [1, 7, ROWS, 2 * ROWS - 1, 2 * ROWS])
-def test_a_file_holds_what_a_plain_grouping_gives(
+def test_files_hold_the_rows_of_a_plain_groupby(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int, batch: int
 ) -> None:
     """Two pairs with sparse rows, from three per month to all in one month."""
@@ -39,7 +39,7 @@ def test_a_file_holds_what_a_plain_grouping_gives(
 
 
 @pytest.mark.parametrize("group_rows", [1, 7, 1_000_000])
-def test_a_file_is_the_same_in_bites_of_any_size(
+def test_files_have_row_groups_of_the_configured_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
     monkeypatch.setattr(schemas, "GROUP_ROWS", group_rows)
@@ -54,7 +54,7 @@ def test_a_file_is_the_same_in_bites_of_any_size(
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(frame))
 
 
-def test_ranges_are_kept_of_what_reads_choose_by(tmp_path: Path) -> None:
+def test_only_filter_columns_have_statistics(tmp_path: Path) -> None:
     open_archive(tmp_path).append("funding_history", rates())
     for path in tmp_path.rglob("*.parquet"):
         group = pq.read_metadata(path).row_group(0)

@@ -89,7 +89,7 @@ def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
         ("PT480M", 8.0),
     ],
 )
-def test_intervals_may_be_spans(tmp_path: Path, text: str, hours: float) -> None:
+def test_intervals_may_be_durations(tmp_path: Path, text: str, hours: float) -> None:
     mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
     content = f"symbol,time,rate,h\nA,2020-01-01,0.0001,{text}\n"
     settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
@@ -99,7 +99,7 @@ def test_intervals_may_be_spans(tmp_path: Path, text: str, hours: float) -> None
 
 
 @pytest.mark.parametrize("text", ["eight", "8 months", "P1M", "1.5.2", "NaT hours"])
-def test_texts_that_are_not_spans_are_rejected(tmp_path: Path, text: str) -> None:
+def test_texts_that_are_not_durations_are_rejected(tmp_path: Path, text: str) -> None:
     mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
     content = f"symbol,time,rate,h\nA,2020-01-01,0.0001,8\nB,2020-01-01,0.0001,{text}\n"
     result = settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
@@ -199,9 +199,7 @@ def test_parquet_with_its_own_types(tmp_path: Path, zoned: bool) -> None:
         ("BTC,2020-01-02,1,9", "4 fields, where the first line names 3"),
     ],
 )
-def test_a_row_that_does_not_fit_is_counted_with_its_line_and_reason(
-    tmp_path: Path, line: str, why: str
-) -> None:
+def test_invalid_row_is_counted_with_its_line_and_reason(tmp_path: Path, line: str, why: str) -> None:
     good = "BTC,2020-01-01,1"
     content = f"Symbol,Date,Rate\n{good}\n\n{line}\n{line}\nETH,2020-01-01,2\n"
     result = settlements(tmp_path, content, unit="bps")
@@ -211,7 +209,7 @@ def test_a_row_that_does_not_fit_is_counted_with_its_line_and_reason(
     assert [line.partition(":")[0] for line in result.rejections] == ["in.csv, line 4", "in.csv, line 5"]
 
 
-def test_what_is_rejected_is_counted_and_the_first_named(tmp_path: Path) -> None:
+def test_rejected_rows_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     lines = ["Symbol,Date,Rate", "A,2020-01-01,1", "A,2020-01-02,", "A,never,1", "A,2020-01-04,x"]
     result = settlements(tmp_path, "\n".join(lines), unit="bps")
     assert result.rejected == 3
@@ -232,7 +230,7 @@ def test_what_is_rejected_is_counted_and_the_first_named(tmp_path: Path) -> None
     assert settlements(tmp_path / "header", "Symbol,Date,Rate\n").read == 0
 
 
-def test_rows_that_are_there_and_rows_that_differ_are_counted(tmp_path: Path) -> None:
+def test_stored_and_differing_rows_are_counted(tmp_path: Path) -> None:
     content = "Symbol,Date,Rate\nA,2020-01-01,1\nA,2020-01-01,1\nA,2020-01-01,2\nA,2020-01-02,1\n"
     result = settlements(tmp_path, content, unit="bps")
     assert (result.written, result.present, result.differing) == (2, 1, 1)
@@ -242,7 +240,7 @@ def test_rows_that_are_there_and_rows_that_differ_are_counted(tmp_path: Path) ->
     assert held(tmp_path)["rate_bps_8h"].tolist() == [1.0, 1.0]
 
 
-def test_of_several_quotes_one_is_taken(tmp_path: Path) -> None:
+def test_one_quote_currency_is_imported_per_symbol(tmp_path: Path) -> None:
     """BTC has a USDT contract on okx, so the USDC one is let go even where USDT lacks an hour."""
     one = text(tmp_path, "Symbol,exchange,Date,Rate\nBTC-USDC,okx,2020-01-01,5\nBTC-USDC,okx,2020-01-02,5\n")
     two = text(
@@ -287,7 +285,7 @@ def liquidations(folder: Path, content: str, name: str = "in.csv", **options: An
     return import_files("liquidations_events", text(folder, content, name), folder / "to", **said)
 
 
-def test_orders_without_id_get_the_same_one_in_every_import(tmp_path: Path) -> None:
+def test_orders_without_an_id_get_a_reproducible_one(tmp_path: Path) -> None:
     assert liquidations(tmp_path, _LIQUIDATIONS).written == 3
     found = held(tmp_path, "liquidations_events")
     assert found["order_id"].nunique() == 3
@@ -314,7 +312,7 @@ def test_orders_without_id_get_the_same_one_in_every_import(tmp_path: Path) -> N
     assert held(tmp_path / "fills", "liquidations_fills")["fill_id"].nunique() == 3
 
 
-def test_flags_are_true_or_false(tmp_path: Path) -> None:
+def test_booleans_must_be_true_false_1_or_0(tmp_path: Path) -> None:
     lines = [
         "exchange_id,start,session,time,end,is_tradable",
         *(f"nyse,2026-01-0{i}T00Z,{i},2026-01-05T00Z,2026-01-06T00Z,{f}" for i, f in enumerate("10", 1)),
@@ -357,7 +355,7 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
         ({"files": []}, "files: name at least one"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_a_file_is_opened(
+def test_invalid_options_raise_before_a_file_is_opened(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     said = {"table": "funding_settlements", "files": "absent.csv", "map": _MAP, "set": _SET, "unit": "native"}
@@ -382,7 +380,7 @@ def test_what_makes_no_sense_is_refused_before_a_file_is_opened(
         ("in.parquet", b"PAR1 no parquet PAR1", "cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_clear_error(
+def test_unreadable_file_raises_one_clear_error(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
     if content is not None:
@@ -391,7 +389,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(
         settlements(tmp_path, tmp_path / name)
 
 
-def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+def test_missing_column_is_named_with_the_available_ones(tmp_path: Path) -> None:
     content = "Symbol,When,Rate\nBTC,2020-01-01,1\n"
     sampled = text(tmp_path, "symbol,time,rate_bps_8h\nA,2020-01-01,1\n")
     said: dict[str, Any] = {"set": {"exchange": "x"}, "tz": "UTC", "unit": "native"}
@@ -405,7 +403,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
             settlements(tmp_path, content, **options)
 
 
-def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line numbers, equal rows and repeated keys are distinguished across the bites."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
     monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
@@ -417,9 +415,7 @@ def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert liquidations(tmp_path, content).present == 6
 
 
-def test_a_chain_that_comes_in_several_bites_keeps_one_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chain_read_in_several_chunks_has_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chains of five options, a second between rows, and bites of three rows."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
     monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
@@ -439,7 +435,7 @@ def test_a_chain_that_comes_in_several_bites_keeps_one_time(
     assert rows["quoted_at"].dt.second.tolist() == [0, 1, 2, 3, 4] * 2
 
 
-def test_words_that_would_poison_the_archive_are_turned_down(tmp_path: Path) -> None:
+def test_values_outside_the_allowed_words_are_rejected(tmp_path: Path) -> None:
     path = text(tmp_path, "symbol,exchange,time,rate_bps_8h\nBTC,okx,2026-01-01T00:00:00Z,1.5\n")
     for column, word, told in (
         ("resolution", "hourly", "is not raw or 1m or "),
@@ -484,7 +480,9 @@ def interest(folder: Path, content: str, **options: Any) -> Any:
         ("time,coins,mark", {"map": {"oi_usd": "coins", "price_usd": "mark"}}),
     ],
 )
-def test_open_interest_in_coins_by_the_prices_of_the_file(tmp_path: Path, head: str, options: Any) -> None:
+def test_open_interest_in_coins_is_converted_with_prices_of_the_file(
+    tmp_path: Path, head: str, options: Any
+) -> None:
     """90,171 coins at 60,000 and 90,000 at 61,000; a price of 0 counts as missing."""
     content = f"{head}\n2026-01-01,90171,60000\n2026-01-01 01:00,90000,61000\n2026-01-01 02:00,1,0\n"
     result = interest(tmp_path, content, tz="UTC", **options)
@@ -493,7 +491,7 @@ def test_open_interest_in_coins_by_the_prices_of_the_file(tmp_path: Path, head: 
     assert result.first_rejected.endswith("price_usd=0 is not positive")
 
 
-def test_open_interest_in_coins_by_the_prices_of_the_archive(tmp_path: Path) -> None:
+def test_open_interest_in_coins_is_converted_with_prices_of_the_archive(tmp_path: Path) -> None:
     """The venue's mark of the hour before, else its last price, else another venue's; never a later one."""
     prices = pd.DataFrame(
         [
@@ -514,7 +512,7 @@ def test_open_interest_in_coins_by_the_prices_of_the_archive(tmp_path: Path) -> 
     assert held(tmp_path, "oi_history")["oi_usd"].tolist() == [6.0e9, 6.1e9, 6.2e9]
 
 
-def test_open_interest_in_coins_without_a_price_is_refused(tmp_path: Path) -> None:
+def test_open_interest_in_coins_without_a_price_is_rejected(tmp_path: Path) -> None:
     said = r"1 of 1 rows are in coins, and the archive has no price of BTC within the hour before 2026-01-01"
     with pytest.raises(ArchiveError, match=said):
         interest(tmp_path, "time,oi_usd\n2026-01-01,90171\n", tz="UTC")

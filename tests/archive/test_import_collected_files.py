@@ -82,7 +82,7 @@ def test_a_close_of_dvol_without_its_open_is_asked_about(tmp_path: Path) -> None
     ]
 
 
-def test_candles_of_bviv_are_not_prices(tmp_path: Path) -> None:
+def test_candles_of_a_volatility_index_are_not_prices(tmp_path: Path) -> None:
     content = "timestamp,open,high,low,close\n1772323200,50.1,51,49,50.2\n"
     with pytest.raises(Unclear, match="its name is of volatility_index_published"):
         _import(tmp_path, "volmex_bviv.csv", content, set=_BTC)
@@ -108,20 +108,20 @@ def test_a_side_of_a_depth_file_without_the_other_is_rejected(tmp_path: Path) ->
     assert any("line 4: the asks at this distance are missing" in line for line in counts.rejections)
 
 
-def test_a_cell_that_is_no_list_of_levels_is_named(tmp_path: Path) -> None:
+def test_cell_without_a_list_of_levels_is_named(tmp_path: Path) -> None:
     content = 'time,symbol,bids,asks\n1772323200,BTCUSDT,"[[67000, 1.5]]","[67001"\n'
     with pytest.raises(ArchiveError, match=r"column asks has '\[67001': expected a list of levels"):
         _import(tmp_path, "binance.csv", content)
 
 
-def test_two_columns_of_one_name_with_other_values_are_refused(tmp_path: Path) -> None:
+def test_columns_of_one_name_with_different_values_are_rejected(tmp_path: Path) -> None:
     lines = [f"{1772323200 + i * 28800},BTCUSDT,0.0001,0.0002" for i in range(9)]
     content = "\n".join(["time,symbol,fundingRate,fundingRate", *lines]) + "\n"
     with pytest.raises(ArchiveError, match="two columns have the name 'fundingRate'"):
         _import(tmp_path, "binance.csv", content)
 
 
-def test_an_option_is_taken_by_the_tables_that_have_it(tmp_path: Path) -> None:
+def test_option_applies_only_to_tables_that_have_it(tmp_path: Path) -> None:
     """The unit is that of open interest alone: rates are fractions by their size."""
     lines = [f"{1772323200 + i * 28800},0.0001,50.5,67000.5" for i in range(9)]
     content = "\n".join(["time,fundingRate,openInterest,markPrice", *lines]) + "\n"

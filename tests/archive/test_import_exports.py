@@ -88,13 +88,13 @@ def test_headers_in_the_encodings_of_excel(tmp_path: Path, encoding: str, header
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist() == pytest.approx([1, -0.2, 0.5] * 3)
 
 
-def test_an_encoding_without_known_names_is_refused(tmp_path: Path) -> None:
+def test_text_in_an_unknown_encoding_is_rejected(tmp_path: Path) -> None:
     text = _lines("Zäit,Wärt", "%Y-%m-%dT%H:%M:%SZ", "{time},{rate}")
     with pytest.raises(ArchiveError, match="its text is not UTF-8"):
         _imported(tmp_path, "okx.csv", text.encode("cp1252"))
 
 
-def test_names_in_a_remark_and_numbers_with_blanks_between_them(tmp_path: Path) -> None:
+def test_numpy_savetxt_file_with_a_commented_header_is_read(tmp_path: Path) -> None:
     """numpy.savetxt (2.3) with a header."""
     text = _lines("# timestamp funding_rate", "", "{seconds:.18e} {rate:.18e}")
     _imported(tmp_path, "okx_BTCUSDT.txt", text)
@@ -126,7 +126,7 @@ _CAPTURES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", _CAPTURES)
-def test_captures_of_a_socket_have_replies_and_envelopes(tmp_path: Path, name: str) -> None:
+def test_websocket_captures_with_replies_and_envelopes_are_read(tmp_path: Path, name: str) -> None:
     lines = [_REPLY, _FORCED, {"op": "pong", "req_id": "1"}]
     text = "\n".join(json.dumps(_CAPTURES[name](line)) for line in lines) + "\n"
     if name == "messages":  # hftbacktest's collector writes the time of receipt before each message
@@ -196,7 +196,7 @@ def test_prices_in_a_folder_of_spot_markets_are_asked_about(tmp_path: Path) -> N
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0]
 
 
-def test_a_time_of_day_comes_before_its_date(tmp_path: Path) -> None:
+def test_time_of_day_before_the_date_is_read(tmp_path: Path) -> None:
     text = "date,quote_read_time,symbol,oi_usd\n2026-03-01,2026-03-01T08:00:00Z,BTC,6041490500\n"
     _imported(tmp_path, "okx.csv", text)
     _imported(tmp_path, "bybit.csv", text.replace("quote_read_time", "updated_at"))
@@ -215,7 +215,7 @@ def test_basis_points_and_totals_of_liquidations_by_other_names(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("form", ["({:.6f})", "{:.6f}-"])
-def test_negative_numbers_of_accountants(tmp_path: Path, form: str) -> None:
+def test_numbers_in_parentheses_are_negative(tmp_path: Path, form: str) -> None:
     cells = [form.format(-rate) if rate < 0 else f"{rate:.6f}" for rate in _RATES]
     rows = [f"{stamp}Z,BTC,{cell}" for stamp, cell in zip(_STAMPS, cells, strict=True)]
     _imported(tmp_path, "okx.csv", "\n".join(["time,symbol,fundingRate", *rows]) + "\n")
@@ -230,7 +230,7 @@ def test_an_offset_without_a_sign_is_ahead_of_utc(tmp_path: Path) -> None:
     assert stored["time"].tolist() == [stamp.tz_localize("UTC") for stamp in _STAMPS]
 
 
-def test_fractions_under_a_name_that_says_percent_are_asked_about(tmp_path: Path) -> None:
+def test_fractions_in_a_column_named_percent_raise_a_question(tmp_path: Path) -> None:
     header = "time,symbol,Funding Rate (%)"
     text = _lines(header, "%Y-%m-%dT%H:%M:%SZ", "{time},BTC,{rate}")
     with pytest.raises(Unclear) as question:
@@ -277,7 +277,7 @@ def test_rates_without_a_sign_next_to_who_pays_are_refused(tmp_path: Path) -> No
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].min() == pytest.approx(-0.2)
 
 
-def test_sides_of_the_writer_do_not_say_who_pays(tmp_path: Path) -> None:
+def test_side_of_the_account_does_not_determine_the_sign_of_rates(tmp_path: Path) -> None:
     rows = [f"{stamp}Z,BTC,0.0001,SHORT,short carry" for stamp in _STAMPS]
     _imported(tmp_path, "okx.csv", "\n".join(["time,symbol,funding_rate,position,strategy", *rows]) + "\n")
     assert set(_rows(tmp_path, "funding_settlements")["rate_bps_8h"]) == {1.0}
@@ -307,7 +307,7 @@ def test_text_in_an_unknown_encoding_is_an_error_with_the_name_of_the_file(tmp_p
         _imported(tmp_path, "okx.csv", text.encode("gbk"))
 
 
-def test_fractions_next_to_numbers_with_several_dots_are_refused(tmp_path: Path) -> None:
+def test_decimals_mixed_with_dot_grouped_numbers_are_rejected(tmp_path: Path) -> None:
     rows = [f"{_STAMPS[0]}Z,BTC,2.000.000.001", f"{_STAMPS[1]}Z,BTC,0.123"]
     text = "\n".join(["time,symbol,oi_usd", *rows]) + "\n"
     with pytest.raises(ArchiveError, match="its columns are not recognised"):

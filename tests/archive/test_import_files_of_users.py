@@ -169,7 +169,7 @@ def test_recorded_messages_of_liquidations(tmp_path: Path, name: str) -> None:
     assert rows["value_usd"].tolist() == [33500.0] * 3
 
 
-def test_positions_say_the_side_where_orders_are_named_too(tmp_path: Path) -> None:
+def test_side_of_the_position_is_used_if_order_sides_are_present(tmp_path: Path) -> None:
     rows = [
         {"exchange": "binance", "instrument": "BTCUSDT", "timestamp": _START * 1000 + place, "price": 67000,
          "volume": 0.5, "positionType": "LONG", "side": "SELL"}
@@ -237,7 +237,7 @@ def test_bars_of_a_nautilus_catalog_are_stamped_at_their_close(tmp_path: Path) -
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67050.0]
 
 
-def test_digits_of_a_date_are_not_a_venue() -> None:
+def test_digits_of_a_date_are_not_read_as_a_venue() -> None:
     """01 is a venue too; the name of a file has it as a month."""
     assert names_in_path("funding-2026-01-05.csv") == {}
     assert names_in_path("bitmex/funding-2026-01-05.csv") == {"exchange": "bitmex"}
@@ -264,7 +264,7 @@ def test_commas_in_numbers(tmp_path: Path, cells: list[str], values: list[float]
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == values
 
 
-def test_dates_with_slashes_need_one_that_shows_their_order(tmp_path: Path) -> None:
+def test_dates_with_slashes_need_a_day_above_12(tmp_path: Path) -> None:
     header = "symbol,venue,time,oi_usd\n"
     lines = "BTC,okx,3/1/2026 12:00 AM,1\nBTC,okx,3/27/2026 2:30 PM,2\n"
     _import(tmp_path, "oi.csv", header + lines)
@@ -328,7 +328,7 @@ def test_running_rates_of_coinapi_need_the_interval_only(tmp_path: Path) -> None
     assert stored["rate_bps_8h"] == pytest.approx(2.0)
 
 
-def test_a_web_export_has_the_times_of_its_browser(tmp_path: Path) -> None:
+def test_web_export_uses_the_time_zone_of_the_browser(tmp_path: Path) -> None:
     """Binance's page of 2025-03, saved at UTC+8: its first payment, of 2019-09-10 08:00 UTC, is at 16:00."""
     lines = ["2019-09-11 08:00:00", "2019-09-11 00:00:00", "2019-09-10 16:00:00"]
     content = '"Time","Contracts","Funding Interval","Funding Rate"\n' + "".join(
@@ -344,7 +344,7 @@ def test_a_web_export_has_the_times_of_its_browser(tmp_path: Path) -> None:
     assert rows["time"].dt.strftime("%m-%d %H").tolist() == ["09-10 08", "09-10 16", "09-11 00"]
 
 
-def test_a_layout_whose_times_show_another_clock_asks_for_the_zone(tmp_path: Path) -> None:
+def test_times_off_the_grid_of_a_layout_ask_for_the_zone(tmp_path: Path) -> None:
     """Payments at 01:00, 09:00 and 17:00 are those of London in summer."""
     lines = [f"2024-08-0{day} {hour}:00:00,BTCUSDT,8,0.0001" for day in (1, 2) for hour in ("01", "09", "17")]
     path = tmp_path / "BTCUSDT-fundingRate-2024-08.csv"
@@ -425,7 +425,7 @@ def test_the_interval_of_rows_says_that_hourly_rates_are_payments(tmp_path: Path
     )
 
 
-def test_times_of_the_exchange_come_before_those_of_the_collector(tmp_path: Path) -> None:
+def test_exchange_time_is_used_before_collector_time(tmp_path: Path) -> None:
     lines = [f"binance,BTCUSDT,long,0.5,67000,{_START * 1000 + 5},{_START * 1000 + 95}"]
     path = tmp_path / "liquidations_2026-03-01.csv"
     path.write_text("\n".join(["exchange,symbol,side,qty,price,ts_exch_ms,ts_ingest_ms", *lines]) + "\n")
@@ -435,7 +435,7 @@ def test_times_of_the_exchange_come_before_those_of_the_collector(tmp_path: Path
     assert rows["value_usd"].tolist() == [33_500.0]
 
 
-def test_a_mapped_column_says_the_table(tmp_path: Path) -> None:
+def test_mapped_column_determines_the_table(tmp_path: Path) -> None:
     """`--map index_pct=open` alone says that candles are of the index; the path says venue and symbol."""
     path = tmp_path / "deribit-surface" / "dvol_daily_BTC.csv"
     path.parent.mkdir()

@@ -395,7 +395,7 @@ def test_strikes_without_a_figure_are_not_a_chain(tmp_path: Path) -> None:
         _import(tmp_path, "deribit.csv", text)
 
 
-def test_figures_of_now_are_not_those_of_a_history(tmp_path: Path) -> None:
+def test_current_values_are_not_stored_as_history(tmp_path: Path) -> None:
     """A page has the current open interest next to that of past hours."""
     history = [{"ts": 1_772_323_200_000 + hour * 3_600_000, "openInterestUsd": 6e9 + hour} for hour in (0, 1)]
     page = {"symbol": "BTC", "mark_price": 67000.5, "open_interest_value": 5e9, "oi_history": history}
@@ -407,7 +407,7 @@ def test_figures_of_now_are_not_those_of_a_history(tmp_path: Path) -> None:
     ("last", "rejected"),
     [("0.00010", 1), ("0.", 1), ("0", 1), ("0.00010000", 0), ("0.00010000\n", 0), ("0.00010\n", 0)],
 )
-def test_a_file_that_ends_inside_its_last_number(tmp_path: Path, last: str, rejected: int) -> None:
+def test_truncated_last_number_is_rejected(tmp_path: Path, last: str, rejected: int) -> None:
     """Every other rate has 8 digits after the point, and the file has no final line break."""
     rows = [f"{stamp:%Y-%m-%dT%H:%M:%SZ},BTCUSDT,{rate:.8f}" for stamp, rate in
             ((_FIRST + place * pd.Timedelta(8, "h"), 0.00005) for place in range(11))]  # fmt: skip
@@ -555,7 +555,7 @@ def test_candles_of_kraken_are_of_the_price_that_their_file_names(
     assert (row["exchange"], row["kind"], row["price_usd"]) == ("kraken", kind, 67000.5)
 
 
-def test_the_figure_of_an_index_is_not_that_of_its_venues(tmp_path: Path) -> None:
+def test_value_of_an_index_is_not_stored_for_its_venues(tmp_path: Path) -> None:
     """OKX has the index next to the list of the venues in it."""
     components = [{"exch": venue, "symbol": "BTC/USDT", "wgt": "0.5"} for venue in ("binance", "bybit")]
     data = {"components": components, "last": "67000.5", "index": "BTC-USDT", "ts": "1772323200000"}

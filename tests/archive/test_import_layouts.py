@@ -512,7 +512,7 @@ def _turned(value: Any, *, is_twice: bool) -> Any:
 
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
 @pytest.mark.parametrize("layout", SAMPLES, ids=lambda layout: layout.label)
-def test_what_a_sample_stored_is_served(tmp_path: Path, layout: Layout) -> None:
+def test_rows_of_each_sample_are_served(tmp_path: Path, layout: Layout) -> None:
     import_files(
         _table(layout), _sample(tmp_path, layout), tmp_path / "to", accept=["unit"], **_stated(layout)
     )
@@ -655,7 +655,7 @@ def test_a_rate_or_volatility_is_not_a_price(tmp_path: Path, symbol: str, price:
     assert import_files(None, path, tmp_path / "to", accept=["unit"]).written == 1
 
 
-def test_one_name_of_several_kinds_of_file_is_asked_about(tmp_path: Path) -> None:
+def test_file_name_used_by_several_layouts_raises_a_question(tmp_path: Path) -> None:
     path = tmp_path / "BTC_USDT-202603.csv"
     path.write_text("1772323200,0.5\n1772323260,0.5\n1772323320,0.5\n")
     with pytest.raises(ArchiveError):

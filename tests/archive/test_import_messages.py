@@ -44,7 +44,7 @@ def test_names_of_options_are_made_of_expiry_strike_and_side(tmp_path: Path) -> 
     assert "omit it" in str(told.value)
 
 
-def test_words_of_sides_are_mapped_one_by_one(tmp_path: Path) -> None:
+def test_map_value_translates_single_words_of_sides(tmp_path: Path) -> None:
     """The first message names one word, the second the other; then all rows are there, each on its side."""
     lines = [f"BTCUSDT,{_STAMP + i},{side},67000,{i + 1}" for i, side in enumerate(["B", "S", "B", "S"])]
     path = _write(tmp_path, "liquidations.csv", "\n".join(["symbol,time,side,price,quantity", *lines]) + "\n")
@@ -83,7 +83,7 @@ def test_a_wrong_column_shows_the_nearest_one_of_the_file(tmp_path: Path, form: 
     assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, 2.0])
 
 
-def test_a_question_names_the_option_that_answers_it(tmp_path: Path) -> None:
+def test_question_names_the_option_and_its_choices(tmp_path: Path) -> None:
     """Hourly rates of no known venue may be payments or samples; open interest may be in three units."""
     lines = [f"BTC,myvenue,{_STAMP + i * _HOUR},0.0000125" for i in range(20)]
     path = _write(tmp_path, "x.csv", "\n".join(["coin,venue,timestamp,funding_rate", *lines]) + "\n")
@@ -136,7 +136,7 @@ def test_prices_are_compared_with_stored_ones_by_powers_of_ten(tmp_path: Path) -
     assert import_files("prices_history", other, tmp_path / "to", accept=["future"]).written == 1
 
 
-def test_a_market_of_no_known_spelling_is_asked_about(tmp_path: Path) -> None:
+def test_unknown_spelling_of_a_market_raises_a_question(tmp_path: Path) -> None:
     head = "symbol,exchange,time,oi_usd\n"
     path = _write(
         tmp_path, "oi.csv", head + "BTC-25DEC26,okx,2026-01-01T00:00Z,1\nBTC:USD?!,okx,2026-01-01T00:00Z,2\n"
@@ -229,7 +229,7 @@ def _advised_sources(message: str) -> list[str]:
     return re.findall(r"--from (\w+)", message)
 
 
-def test_from_of_rows_without_names_gives_all_of_them(tmp_path: Path) -> None:
+def test_source_named_in_the_question_imports_all_unnamed_rows(tmp_path: Path) -> None:
     """Levels of Bybit's book are lists: price and size."""
     sides = {"b": [["67000", "1"], ["66999.5", "2.5"]], "a": [["67001", "0.25"]]}
     result = {"s": "BTCUSDT", **sides, "ts": _STAMP, "u": 1, "seq": 2, "cts": _STAMP}
@@ -245,7 +245,7 @@ def test_from_of_rows_without_names_gives_all_of_them(tmp_path: Path) -> None:
     assert rows["size"].tolist() == [2.5, 1.0, 0.25]
 
 
-def test_from_of_each_venue_gives_all_rows_of_that_venue(tmp_path: Path) -> None:
+def test_source_of_each_venue_imports_all_its_rows(tmp_path: Path) -> None:
     """Aster's premium index has the fields of Binance's."""
     prices = {"BTCUSDT": "67000.5", "ETHUSDT": "1900.5"}
     rows = [
@@ -273,7 +273,7 @@ def test_from_of_each_venue_gives_all_rows_of_that_venue(tmp_path: Path) -> None
         assert dict(zip(marks["symbol"], marks["price_usd"], strict=True)) == {"BTC": 67000.5, "ETH": 1900.5}
 
 
-def test_advice_to_omit_from_is_followed_by_all_rows(tmp_path: Path) -> None:
+def test_advice_to_omit_source_imports_all_rows(tmp_path: Path) -> None:
     """No declared layout of OKX is taker volume; a file with the names of the table needs none."""
     path = _write(tmp_path, "okx_taker.csv", "time,symbol,exchange,buy_usd,sell_usd\n")
     with path.open("a", encoding="utf-8") as file:

@@ -379,7 +379,7 @@ def test_a_file_that_may_be_read_wrongly_is_refused(tmp_path: Path, name: str) -
         (["100.250", "100.500", "67.5"], 100.25),
     ],
 )
-def test_marks_of_numbers_are_those_of_the_whole_file(
+def test_decimal_mark_is_determined_from_the_whole_file(
     tmp_path: Path, cells: list[str], first: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chunk that may be read in two ways is followed by a number that shows the mark."""

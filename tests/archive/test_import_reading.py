@@ -60,7 +60,7 @@ def test_missing_rows_are_counted_by_the_stated_resolution(tmp_path: Path) -> No
     ]
 
 
-def test_raw_rows_have_the_distance_that_nine_of_ten_have(tmp_path: Path) -> None:
+def test_step_of_raw_rows_needs_nine_of_ten_equal_distances(tmp_path: Path) -> None:
     even = _hours("2026-01-01", 40, "5min").delete([20])
     path = _csv(tmp_path, _rows(even, oi_usd=1e9))
     [line] = _reading(path, "oi_history", tmp_path)

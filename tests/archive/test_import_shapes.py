@@ -227,7 +227,7 @@ def test_a_total_of_venues_is_not_a_venue(tmp_path: Path) -> None:
     assert _rows(tmp_path, "oi_history")["exchange"].tolist() == ["binance"]
 
 
-def test_one_word_of_a_side_tells_the_other(tmp_path: Path) -> None:
+def test_opposite_side_is_inferred_from_one_known_word(tmp_path: Path) -> None:
     lines = [f"BTCUSDT,{_START + i},{side},67000,{i + 1}" for i, side in enumerate(["buy", "sell"])]
     content = "\n".join(["symbol,time,side,price,quantity", *lines]) + "\n"
     said: dict[str, Any] = {"set": {"exchange": "binance"}, "map_values": {"side": {"sell": "long"}}}

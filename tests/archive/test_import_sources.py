@@ -49,7 +49,7 @@ def test_each_file_of_a_zip_is_read(tmp_path: Path) -> None:
         import_files("oi_history", tmp_path / "c.zip", tmp_path / "to", set={"exchange": "x"})
 
 
-def test_of_two_quotes_the_preferred_one_is_taken_by_the_files_names(tmp_path: Path) -> None:
+def test_preferred_quote_is_selected_by_file_names(tmp_path: Path) -> None:
     files = [
         zipped(tmp_path / f"BTC{quote}-fundingRate-2026-01.zip", x__csv=f"1767225600008,8,{rate}\n")
         for quote, rate in (("USDC", "0.0002"), ("USDT", "0.0001"))
@@ -61,7 +61,7 @@ def test_of_two_quotes_the_preferred_one_is_taken_by_the_files_names(tmp_path: P
     assert (row["time"], row["rate_bps_8h"]) == (pd.Timestamp("2026-01-01", tz="UTC"), pytest.approx(1.0))
 
 
-def test_a_header_is_told_by_its_first_cell_and_a_width_is_held(tmp_path: Path) -> None:
+def test_header_is_detected_by_its_first_cell_and_rows_must_have_its_width(tmp_path: Path) -> None:
     name = "BTCUSDT-fundingRate-2026-01.csv"
     row = "1767225600008,8,0.00010000\n"
     upper = "CALC_TIME,funding_interval_hours,LAST_funding_rate\n"
@@ -71,7 +71,7 @@ def test_a_header_is_told_by_its_first_cell_and_a_width_is_held(tmp_path: Path) 
         brought(tmp_path / "c", "funding_settlements", name, "1767225600008,8\n", "binance")
 
 
-def test_an_unknown_header_is_refused_with_the_nearest_form(tmp_path: Path) -> None:
+def test_unknown_header_is_rejected_with_the_nearest_known_one(tmp_path: Path) -> None:
     with pytest.raises(
         ArchiveError, match=r"it has instrument, rate, and the nearest form instrument, contract_type, "
     ):
@@ -143,7 +143,7 @@ def test_columns_of_velo(tmp_path: Path) -> None:
     assert found["prices_history"]["price_usd"] == 42000.0
 
 
-def test_hours_of_cryptohftdata_tell_venue_and_symbol_by_their_folder(tmp_path: Path) -> None:
+def test_cryptohftdata_venue_and_symbol_come_from_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "binance_futures" / "2026-08-20" / "07"
     folder.mkdir(parents=True)
     path = folder / "BTCUSDT_open_interest.parquet"

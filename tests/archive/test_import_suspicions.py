@@ -233,7 +233,7 @@ def test_orders_of_binance_state_the_position_that_they_close(tmp_path: Path) ->
         _import(tmp_path, "liquidations.csv", content, set={"exchange": "bybit"})
 
 
-def test_a_collector_that_cut_the_quote_off_a_name_is_believed_where_its_value_proves_coins(
+def test_name_without_a_quote_is_accepted_if_values_prove_coins(
     tmp_path: Path,
 ) -> None:
     """Rows of moon-dev's collector, 2025: 2.45 SOL at 141.30 USD; its usd_size is of the order's price."""
@@ -274,14 +274,14 @@ def test_a_scale_without_a_unit_multiplies_in_the_unit_of_the_caller(tmp_path: P
     assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {6_041_500_000.0}
 
 
-def test_a_word_that_may_be_a_scale_is_not_passed_over(tmp_path: Path) -> None:
+def test_ambiguous_scale_word_is_rejected(tmp_path: Path) -> None:
     """``mil`` is a thousand in Spanish, and a million in English."""
     content = _hourly("time,exchange,symbol,OI (mil USD)", "{time},binance,BTCUSDT,6041500")
     with pytest.raises(ArchiveError, match="as it has the word 'mil'"):
         _import(tmp_path, "oi.csv", content, unit="usd")
 
 
-def test_a_stated_unit_does_not_silence_an_impossible_size(tmp_path: Path) -> None:
+def test_stated_unit_does_not_allow_an_impossible_size(tmp_path: Path) -> None:
     content = _hourly("time,exchange,symbol,open_interest", "{time},binance,BTCUSDT,6041.5")
     with pytest.raises(Unclear, match="has always had more than a million"):
         _import(tmp_path, "oi.csv", content, unit="usd")
@@ -326,7 +326,7 @@ def test_an_unknown_venue_in_rows_of_a_layout_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pepe_vs_btc.csv", "PEPE-BTC.csv", "link_btc.csv", "ETHBTC_1h.csv"])
-def test_a_pair_quoted_in_coins_is_not_the_quote(tmp_path: Path, name: str) -> None:
+def test_pair_quoted_in_coins_is_not_priced_in_usd(tmp_path: Path, name: str) -> None:
     content = _hourly("time,mark_price", "{time},0.0000001")
     with pytest.raises(Unclear, match="its prices may not be in USD"):
         _import(tmp_path, name, content, set={"exchange": "binance"})
@@ -338,6 +338,6 @@ def test_a_pair_quoted_in_coins_is_not_the_quote(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("name", "symbol"), [("okx_btc_swap.csv", "BTC"), ("LINK_okx.csv", "LINK"), ("pepe_okx.csv", "PEPE")]
 )
-def test_a_file_name_has_its_coin(tmp_path: Path, name: str, symbol: str) -> None:
+def test_coin_is_read_from_the_file_name(tmp_path: Path, name: str, symbol: str) -> None:
     _import(tmp_path, name, _hourly("time,mark_price", "{time},67000"))
     assert {*open_archive(tmp_path / "to").read("prices_history", *EVER)["symbol"]} == {symbol}

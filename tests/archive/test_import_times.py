@@ -50,7 +50,7 @@ def test_one_instant(tmp_path: Path, given: str, tz: str | None, utc: str) -> No
     assert taken(tmp_path, [given], tz)[0] == [utc]
 
 
-def test_an_hour_that_comes_twice_is_told_by_the_rows_around_it(tmp_path: Path) -> None:
+def test_repeated_local_hour_is_resolved_by_neighbouring_rows(tmp_path: Path) -> None:
     """On 29 October 2023 London's clock showed 01:00 at 00:00 and at 01:00 UTC."""
     eight_hourly = ["2023-10-28 17:00", "2023-10-29 01:00", "2023-10-29 08:00"]
     found, _ = taken(tmp_path, eight_hourly, "Europe/London")
@@ -78,7 +78,7 @@ def test_an_hour_that_comes_twice_is_told_by_the_rows_around_it(tmp_path: Path) 
         assert result.rejected == 0
 
 
-def test_a_file_that_is_newest_first_keeps_its_order_over_the_doubled_hour(tmp_path: Path) -> None:
+def test_descending_file_resolves_the_repeated_local_hour(tmp_path: Path) -> None:
     """New York set its clock back on 2 November 2025 at 06:00 UTC; each row's price is its hour in UTC."""
     local = ["00:00", "01:00", "01:00", "02:00", "03:00"]
     lines = [f"A,x,2025-11-02 {hour},{utc}" for utc, hour in zip((4, 5, 6, 7, 8), local, strict=True)]
@@ -91,7 +91,7 @@ def test_a_file_that_is_newest_first_keeps_its_order_over_the_doubled_hour(tmp_p
     ]
 
 
-def test_doubled_hours_of_a_file_in_no_order_are_rejected(tmp_path: Path) -> None:
+def test_repeated_local_hour_in_an_unsorted_file_is_rejected(tmp_path: Path) -> None:
     shuffled = [f"2023-10-29 {t}" for t in ("03:00", "01:00", "00:00", "04:00", "01:00", "02:00")]
     found, result = taken(tmp_path, shuffled, "Europe/London")
     assert found == [f"2023-10-{day}:00:00" for day in ("28T23", "29T02", "29T03", "29T04")]
@@ -124,12 +124,12 @@ def test_a_numeric_column_of_parquet_is_read_since_1970(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tz", ["UTC+24", "Mars/Base", "../etc/passwd", ""])
-def test_zones_that_are_none(tmp_path: Path, tz: str) -> None:
+def test_invalid_time_zones_raise(tmp_path: Path, tz: str) -> None:
     with pytest.raises(ValueError, match="tz="):
         taken(tmp_path, ["2020-01-01"], tz)
 
 
-def test_times_without_a_zone_are_utc_and_the_reading_says_so(tmp_path: Path) -> None:
+def test_times_without_a_zone_are_read_as_utc_and_reported(tmp_path: Path) -> None:
     stored, result = taken(tmp_path, ["2026-03-01 00:00", "2026-03-01 01:00"], None)
     assert stored == ["2026-03-01T00:00:00", "2026-03-01T01:00:00"]
     assert (
@@ -139,7 +139,7 @@ def test_times_without_a_zone_are_utc_and_the_reading_says_so(tmp_path: Path) ->
     assert "zone      as the file states it" in zoned.understood
 
 
-def test_rows_off_the_multiples_of_their_step_ask_for_the_zone(tmp_path: Path) -> None:
+def test_rows_off_the_utc_grid_ask_for_the_zone(tmp_path: Path) -> None:
     """Rows each 8 hours of London are at 00, 08 and 16 in winter, and at 01, 09 and 17 in summer."""
     winter = [f"2026-03-2{day} {hour}:00" for day in (7, 8) for hour in ("00", "08", "16")]
     summer = [f"2026-03-{day} {hour}:00" for day in (30, 31) for hour in ("01", "09", "17")]
@@ -179,7 +179,7 @@ def test_an_hour_twice_where_clocks_are_set_back_asks_for_the_zone(tmp_path: Pat
     assert rows["oi_usd"].tolist() == [8e9 + place for place in range(6)]
 
 
-def test_midnight_in_two_pages_is_not_a_change_of_clocks(tmp_path: Path) -> None:
+def test_midnight_repeated_in_two_pages_is_not_a_clock_change(tmp_path: Path) -> None:
     """Hourly UTC rows of October 2025 in daily pages that share midnight, Sundays included."""
     days = pd.date_range("2025-10-01", "2025-10-31", freq="D")
     pages = [pd.date_range(day, periods=25, freq="1h") for day in days]

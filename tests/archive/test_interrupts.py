@@ -71,7 +71,7 @@ def _interrupted(call: Callable[[], Any], modules: list[Any], at: int) -> tuple[
 _LOCKING = [manifest, storage]
 
 
-def test_an_append_that_is_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: Path) -> None:
+def test_append_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "a", lock_timeout=0.5)
     _append(archive, 0)
     _, steps = _interrupted(lambda: _append(archive, 1), _LOCKING, at=-1)
@@ -128,7 +128,7 @@ def test_a_signal_in_a_query_is_keyboard_interrupt(tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_an_error_of_a_statement_that_names_the_interrupt_stays_a_value_error(tmp_path: Path) -> None:
+def test_query_error_that_mentions_interrupt_is_a_value_error(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "a")
     _append(archive, 0)
     for name in (

@@ -58,7 +58,7 @@ def oracle(
 
 @pytest.mark.parametrize("table", [FUNDING, CHAIN])
 @pytest.mark.usefixtures("small_files")
-def test_the_newest_rows_at_any_instant(tmp_path: Path, table: str) -> None:
+def test_newest_rows_equal_a_plain_search_at_any_time(tmp_path: Path, table: str) -> None:
     archive = open_archive(tmp_path)
     frame = rates(["BTC", "ETH", "SOL"], hours=100) if table == FUNDING else chains(5)
     order = np.random.default_rng(3).permutation(frame["time"].unique())

@@ -33,7 +33,7 @@ def panel(
     )
 
 
-def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lazy_table_stays_lazy_and_equals_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
     start, end = START + pd.Timedelta("40h"), START + pd.Timedelta("60h")
@@ -45,7 +45,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     pd.testing.assert_frame_equal(found, archive.read("funding_history", start, end, symbols=["BTC"]))
 
 
-def test_partitions_agree_on_categories_and_nothing_there_is_an_empty_frame(tmp_path: Path) -> None:
+def test_partitions_share_categories_and_an_empty_table_is_an_empty_frame(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"]))
     archive.append("funding_history", rates(["ETH"], start=START + pd.Timedelta(60, "D")))
@@ -57,7 +57,7 @@ def test_partitions_agree_on_categories_and_nothing_there_is_an_empty_frame(tmp_
 
 
 @pytest.mark.parametrize("chunks", [None, 1, 7, 96])
-def test_a_lazy_panel_is_that_of_the_rows(
+def test_lazy_panel_equals_the_panel_of_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | None
 ) -> None:
     """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
@@ -79,7 +79,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
 
 
 @pytest.mark.parametrize("chunks", [None, 1, 3])
-def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: int | None) -> None:
+def test_settlement_panel_has_interval_hours(tmp_path: Path, chunks: int | None) -> None:
     """A venue that changed from 8 h to 4 h, and an hour without a settlement: the hours are NaN there."""
     archive = open_archive(tmp_path)
     times = [START + pd.Timedelta(hours, "h") for hours in (0, 8, 12, 16)]
@@ -108,14 +108,14 @@ def test_a_panel_of_prices_is_of_one_kind(tmp_path: Path) -> None:
     assert found.to_numpy().tolist() == [[[101.0]]]
 
 
-def test_a_panel_of_no_symbols_has_none(tmp_path: Path) -> None:
+def test_panel_of_no_symbols_is_empty(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
     found = panel(archive, symbols=[]).compute()
     assert found.sizes == {"symbol": 0, "exchange": 2, "time": 24}
 
 
-def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
+def test_impossible_panels_raise_with_the_reason(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))
     with pytest.raises(ValueError, match="of funding_history at 2026-01-30 00:01:30 is off the grid"):
@@ -136,7 +136,7 @@ def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
             panel(archive, table, column, **more)
 
 
-def test_what_was_planned_before_files_were_merged_says_so(tmp_path: Path) -> None:
+def test_lazy_table_of_replaced_files_raises_with_advice(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=5))
     for told in ("a writer replaced this file after lazy", "is missing: .*: restore it"):
@@ -150,7 +150,7 @@ def test_what_was_planned_before_files_were_merged_says_so(tmp_path: Path) -> No
                 each.compute()
 
 
-def test_a_word_that_the_manifest_does_not_list_is_no_other_s_row(tmp_path: Path) -> None:
+def test_symbol_missing_from_the_manifest_raises(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC", "ETH"], ["okx"], hours=5))
     text = said(tmp_path)

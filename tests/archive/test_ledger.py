@@ -30,7 +30,7 @@ def windows(*pairs: tuple[float, float]) -> list[Window]:
     return [Window(hour(a), hour(b)) for a, b in pairs]
 
 
-def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
+def test_ledger_distinguishes_no_rows_from_not_requested(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     asked = [LedgerEntry("okx", "BTC", hour(0), hour(4)), LedgerEntry("okx", "LTC", hour(0), hour(4))]
     assert archive.append("funding_history", rates(["BTC"], ["okx"], hours=4), requests=asked) == 4
@@ -53,7 +53,7 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
     assert archive.unanswered("funding_history", "okx", None, hour(0), hour(4)) == windows((2, 4))
 
 
-def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
+def test_failed_request_stays_in_the_ledger_until_a_response(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     failed = LedgerEntry("okx", "BTC", hour(0), hour(4), "HTTP 451: \x1b restricted")
     ask(archive, failed)
@@ -82,7 +82,7 @@ def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch:
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(2)) == windows((1, 2))
 
 
-def test_an_archive_keeps_its_id_and_its_version_says_what_changed(tmp_path: Path) -> None:
+def test_version_states_whether_appended_rows_change_the_past(tmp_path: Path) -> None:
     """Rows at the end leave the past as it was; rows over an hour behind the newest change it."""
     archive = open_archive(tmp_path / "a")
     steps = [
@@ -110,7 +110,7 @@ def test_an_archive_keeps_its_id_and_its_version_says_what_changed(tmp_path: Pat
 @pytest.mark.parametrize(
     ("start", "error", "changes_past"), [(2, "", True), (9.5, "", False), (2, "HTTP 451", False)]
 )
-def test_an_answer_without_rows_is_another_version(
+def test_response_without_rows_changes_the_version(
     tmp_path: Path, start: float, error: str, changes_past: bool
 ) -> None:
     """A window that a service reports as never requested: its response is not stored."""
@@ -131,7 +131,7 @@ def past(archive: Archive) -> str:
     return archive.version.partition(".")[0]
 
 
-def test_two_copies_that_were_corrected_otherwise_have_two_pasts(tmp_path: Path) -> None:
+def test_copies_with_different_corrections_have_different_versions(tmp_path: Path) -> None:
     """A copy is restored and corrected again: a client must not reuse cached responses of the other."""
     first = open_archive(tmp_path / "a")
     first.append("funding_history", rates(["BTC"], ["okx"], hours=10))
@@ -145,7 +145,7 @@ def test_two_copies_that_were_corrected_otherwise_have_two_pasts(tmp_path: Path)
     assert past(second) != past(first)
 
 
-def test_an_archive_of_an_earlier_version_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
+def test_archive_of_an_earlier_format_opens_unchanged_and_accepts_rows(tmp_path: Path) -> None:
     """Format 4; the hour's number is its rate (tests/archive/rates.py), and one row was deleted."""
     before = {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()}
     archive = open_archive(_OLD, create=False)

@@ -42,7 +42,7 @@ def close(archive: Archive) -> int:
     return archive.append(FUNDING, rates(["BTC"], ["okx"], hours=2, start=MARCH))
 
 
-def test_a_month_that_is_over_is_one_file_by_symbol_venue_and_time(archive: Archive) -> None:
+def test_closed_month_is_one_file_sorted_by_symbol_venue_and_time(archive: Archive) -> None:
     before = archive.read(FUNDING, *EVER)
     assert close(archive) == 2
     assert folders(archive) == ["2026-01", "2026-03"]
@@ -76,7 +76,7 @@ def test_a_large_month_is_sorted_week_by_week(
     pd.testing.assert_frame_equal(archive.read(FUNDING, MARCH, "2026-04-01"), conformed(rows))
 
 
-def test_rows_that_come_late_wait_until_they_are_an_eighth(archive: Archive) -> None:
+def test_late_rows_are_merged_once_they_exceed_an_eighth_of_the_month(archive: Archive) -> None:
     close(archive)
     archive.append(FUNDING, rates(["SOL"], ["okx"], hours=30, start=JANUARY))
     assert folders(archive) == ["2026-01", "2026-01", "2026-03"]
@@ -85,7 +85,7 @@ def test_rows_that_come_late_wait_until_they_are_an_eighth(archive: Archive) -> 
     assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288 + 60
 
 
-def test_corrections_undo_and_retention_go_on_in_a_closed_month(archive: Archive) -> None:
+def test_corrections_undo_and_retention_work_in_a_closed_month(archive: Archive) -> None:
     whole = archive.read(FUNDING, *EVER)
     archive.delete(FUNDING, {"symbol": "ETH"}, start=JANUARY + pd.Timedelta("70h"))
     close(archive)
@@ -100,7 +100,7 @@ def test_corrections_undo_and_retention_go_on_in_a_closed_month(archive: Archive
     ("module", "name", "at"),
     [(writing.schemas, "write", 2), (manifest, "save", 2), (writing.queries, "slices", 1)],
 )
-def test_a_merge_that_is_cut_off_loses_nothing_and_is_done_by_the_next_append(
+def test_interrupted_merge_loses_nothing_and_the_next_append_completes_it(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, at: int
 ) -> None:
     with monkeypatch.context() as patch:
@@ -114,7 +114,7 @@ def test_a_merge_that_is_cut_off_loses_nothing_and_is_done_by_the_next_append(
     assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288
 
 
-def test_a_merge_that_fails_is_told_and_the_rows_are_there(
+def test_failed_merge_is_reported_and_its_rows_are_stored(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
@@ -144,7 +144,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     return arrange
 
 
-def test_another_who_changes_the_month_meanwhile_is_not_overwritten(archive: Archive, meanwhile: Any) -> None:
+def test_merge_does_not_overwrite_a_concurrent_change(archive: Archive, meanwhile: Any) -> None:
     corrected, pair = rates(["ETH"], ["okx"], hours=1, start=JANUARY, plus=7.0), {"symbol": "ETH"}
     pair |= {"exchange": "okx"}
     other, end = open_archive(archive.path), JANUARY + pd.Timedelta("1h")
@@ -156,7 +156,7 @@ def test_another_who_changes_the_month_meanwhile_is_not_overwritten(archive: Arc
     assert len(archive.read(FUNDING, *EVER)) == 290
 
 
-def test_a_sweep_spares_a_month_that_is_being_merged(archive: Archive, meanwhile: Any) -> None:
+def test_cleanup_preserves_a_month_during_its_merge(archive: Archive, meanwhile: Any) -> None:
     """A writer was killed; the next one cleans up while the month's file is not yet in the manifest."""
     other = open_archive(archive.path)
 

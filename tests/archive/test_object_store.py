@@ -129,7 +129,7 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
         _ = places[1].path
 
 
-def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lazy_panel_reads_objects_in_few_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive is pickled to workers without credentials; a panel of it equals the panel of its rows."""
     archive = pickle.loads(pickle.dumps(open_archive(f"s3://{bucket}/derivs")))
     archive.append(FUNDING, rates())
@@ -161,9 +161,7 @@ def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.M
         reads.clear()
 
 
-def test_a_writer_that_another_overtakes_repeats_its_change(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overtaken_writer_repeats_its_change(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other commits after the first has read the manifest and uploaded its rows, which go again."""
     place = f"s3://{bucket}/derivs"
     archive, other = open_archive(place), open_archive(place)
@@ -187,7 +185,7 @@ def test_a_writer_that_another_overtakes_repeats_its_change(
     assert objects_of(archive) == named(archive)
 
 
-def test_a_put_that_was_done_but_not_answered_is_a_success(
+def test_completed_put_without_a_response_is_a_success(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """botocore repeats a put whose response was lost; the second put finds the manifest of the first."""
@@ -200,7 +198,7 @@ def test_a_put_that_was_done_but_not_answered_is_a_success(
 @pytest.mark.parametrize(
     ("ignored", "header"), [({"IfNoneMatch", "IfMatch"}, "If-None-Match"), ({"IfMatch"}, "If-Match")]
 )
-def test_a_store_without_conditional_writes_is_refused(
+def test_store_without_conditional_writes_is_rejected(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: set[str], header: str
 ) -> None:
     """Each time: the check leaves neither a manifest that would let the next append pass nor other objects.
@@ -233,7 +231,7 @@ def test_a_store_without_conditional_writes_is_refused(
     )
 
 
-def test_it_is_served_like_a_folder(archive: Archive) -> None:
+def test_archive_in_an_object_store_is_served_like_a_folder(archive: Archive) -> None:
     dd.connect(archive.location)
     try:
         found = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), venues=["okx"])
@@ -243,7 +241,9 @@ def test_it_is_served_like_a_folder(archive: Archive) -> None:
         dd.disconnect()
 
 
-def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_paths_without_an_archive_raise(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ArchiveError, match=r"s3://bucket-\d+/none: archive not found"):
         open_archive(f"s3://{bucket}/none", create=False)
@@ -261,16 +261,14 @@ def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_cannot_be_reached_is_one_clear_error(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_store_raises_one_clear_error(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ObjectStore, "read_pieces", Mock(side_effect=ConnectionError("no route")))
     with pytest.raises(ArchiveError, match=r"s3://.*\.parquet: cannot be read: no route"):
         archive.read(FUNDING, *EVER)
 
 
 @pytest.mark.parametrize("address", ["gs://bucket", "https://host/archive", "file:///data"])
-def test_other_addresses_make_no_folder(
+def test_unsupported_addresses_raise_and_create_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -310,7 +308,7 @@ class Kept(list[str]):
         pass
 
 
-def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
+def test_failed_append_preserves_a_month_merged_by_another_thread(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The append fails when the month's file is uploaded and not yet named: every row is there after it."""
@@ -342,9 +340,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
     assert len(archive.read(FUNDING, *EVER)) == 48
 
 
-def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merge_with_an_uncertain_put_keeps_its_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The response is lost, and the store applies the manifest after all writers have checked for it."""
     archive = of_two_files(bucket, monkeypatch)
     late: list[Callable[[], None]] = []
@@ -362,7 +358,7 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
     assert named(archive) <= objects_of(archive)
 
 
-def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overtaken_merge_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rejected put is not applied later."""
     archive = of_two_files(bucket, monkeypatch)
     before = objects_of(archive)
@@ -386,7 +382,7 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
         (False, "no store", r"it is unknown whether these rows were appended: .*: reset"),
     ],
 )
-def test_a_put_whose_connection_breaks_is_told_as_what_is_known_of_it(
+def test_broken_put_reports_whether_the_commit_is_known(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool, beside: str, told: str
 ) -> None:
     """Files that the manifest may name stay, and another's commit is not taken for ours."""
@@ -411,7 +407,7 @@ def test_a_put_whose_connection_breaks_is_told_as_what_is_known_of_it(
     assert len(again.read(FUNDING, *EVER)) == 192 * len(again.symbols(FUNDING))
 
 
-def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
+def test_unreadable_manifest_does_not_hide_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = open_archive(tmp_path)
@@ -426,7 +422,7 @@ def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
         archive.append(FUNDING, rates(["ETH"]))
 
 
-def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_read_during_a_put_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """The put ends between the response to the read and its caching: the next read must request again.
 
     Or it ends right after the age of a cached read was checked: that read is returned.
@@ -457,7 +453,7 @@ def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: py
     assert store.manifest_mark() == "new"
 
 
-def test_an_upload_that_fails_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_upload_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.tempfile, "tempdir", str(tmp_path))
     store = ObjectStore("s3://bucket/derivs")
     draft = store.draft("funding_history/2024-01")

@@ -90,7 +90,9 @@ def test_intervals_that_bridge_missing_payments_are_corrected(
     assert archive.read(TABLE)["interval_hours"].tolist() == rows["interval_hours"].tolist()
 
 
-def test_days_with_one_payment_and_real_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_repairs_single_daily_payments_and_accepts_interval_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A change 8 to 4 to 1 to 6 hours is right; of daily files every payment was read as 8 h."""
     archive = open_archive(tmp_path)
     store(archive, old_rows("binance", [8] * 6 + [4] * 6 + [1] * 6 + [6] * 6 + [8, 8], per_hour=False))

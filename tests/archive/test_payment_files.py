@@ -251,7 +251,7 @@ def require(rows: pd.DataFrame, paid: Sequence[Payment], missing: Sequence[Payme
 @pytest.mark.parametrize(
     ("venue", "interval", "place", "count"), cases([1, 4, 8], [5, 14, 22], range(1, 13), step=31)
 )
-def test_missing_payments_change_no_other_row(
+def test_missing_payments_do_not_change_other_rows(
     venue: str, interval: int, place: int, count: int, tmp_path: Path
 ) -> None:
     whole = schedule((interval, 40))
@@ -260,7 +260,7 @@ def test_missing_payments_change_no_other_row(
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 4]))
-def test_two_gaps_in_a_row(venue: str, interval: int, tmp_path: Path) -> None:
+def test_two_nearby_gaps_are_reported_as_missing(venue: str, interval: int, tmp_path: Path) -> None:
     whole = schedule((interval, 30))
     missing = [*whole[10:12], *whole[13:15]]
     paid = [payment for payment in whole if payment not in missing]
@@ -268,12 +268,12 @@ def test_two_gaps_in_a_row(venue: str, interval: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("venue", CHANGING)
-def test_phases_of_changing_intervals(venue: str, tmp_path: Path) -> None:
+def test_series_with_changing_intervals(venue: str, tmp_path: Path) -> None:
     whole = schedule((8, 6), (4, 6), (1, 8), (6, 6), (8, 6))
     require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
 
 
-def test_phases_from_midnight_are_not_of_another_zone(tmp_path: Path) -> None:
+def test_changed_intervals_at_midnight_are_not_taken_for_another_zone(tmp_path: Path) -> None:
     """Payments of 8 h are not at multiples of 6 h, which is the median interval."""
     whole = schedule((8, 6), (4, 6), (1, 24), (6, 40), (8, 6))
     layout = LAYOUTS["quantconnect"]._replace(options={"source": "quantconnect"})
@@ -281,15 +281,13 @@ def test_phases_from_midnight_are_not_of_another_zone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([2, 3, 6, 12, 24]))
-def test_every_valid_interval(venue: str, interval: int, tmp_path: Path) -> None:
+def test_every_valid_interval_is_inferred(venue: str, interval: int, tmp_path: Path) -> None:
     whole = schedule((interval, 12))
     require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 4], step=4))
-def test_a_late_file_completes_the_series_and_a_listing_day_has_the_interval_of_the_next(
-    venue: str, interval: int, tmp_path: Path
-) -> None:
+def test_later_file_completes_the_intervals_of_a_series(venue: str, interval: int, tmp_path: Path) -> None:
     """The first day has one payment; payments 9 and 10 come in a second file, with two that are stored."""
     whole = schedule((interval, 20))
     first = [whole[0], *whole[1:9], *whole[11:]]
@@ -298,7 +296,7 @@ def test_a_late_file_completes_the_series_and_a_listing_day_has_the_interval_of_
 
 
 @pytest.mark.parametrize("venue", CHANGING)
-def test_gaps_within_phases(venue: str, tmp_path: Path) -> None:
+def test_gaps_between_interval_changes(venue: str, tmp_path: Path) -> None:
     """Two payments of 8 h, three of 4 h, four of 1 h and two of 6 h are missing, each within its phase."""
     whole = schedule((8, 12), (4, 13), (1, 14), (6, 12), (8, 6))
     missing: list[Payment] = []
@@ -405,7 +403,7 @@ def late_payments(interval: int, rates: str, seconds: int) -> list[Payment]:
 @pytest.mark.parametrize(
     ("venue", "interval", "seconds", "rates", "cut", "is_turned"), cases([1, 8], *CUT, step=47)
 )
-def test_a_halt_that_is_cut_between_two_files_is_one_row(
+def test_halt_split_over_two_files_is_one_row(
     venue: str, interval: int, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
 ) -> None:
     """The stored rows equal one file's, the log lists the change, and a second import writes 0 rows."""
@@ -434,7 +432,7 @@ def test_a_halt_that_is_cut_between_two_files_is_one_row(
 
 @pytest.mark.parametrize("is_turned", [False, True])
 @pytest.mark.parametrize("interval", [1, 8])
-def test_a_halt_is_one_row_where_only_the_last_payment_comes_after_the_minute(
+def test_halt_is_one_row_if_only_the_last_payment_is_late(
     interval: int, is_turned: bool, tmp_path: Path
 ) -> None:
     """The payments of 45, 52 and 59 s are in one file, and that of 66 s begins the other."""
@@ -450,9 +448,7 @@ def test_a_halt_is_one_row_where_only_the_last_payment_comes_after_the_minute(
 
 
 @pytest.mark.parametrize("venue", KINDS)
-def test_files_that_overlap_within_a_halt_are_a_contradiction_until_they_come_together(
-    venue: str, tmp_path: Path
-) -> None:
+def test_files_overlapping_within_a_halt_must_be_imported_together(venue: str, tmp_path: Path) -> None:
     """The first file has payments 16 and 17, the second one 17 to 20: sums do not show which they share."""
     paid = late_payments(1, "distinct", 1200)
     first = import_one(LAYOUTS[venue], tmp_path, "first", paid[:17])
@@ -466,14 +462,14 @@ def test_files_that_overlap_within_a_halt_are_a_contradiction_until_they_come_to
 
 
 @pytest.mark.parametrize("venue", some(sorted(LAYOUTS), 5))
-def test_equal_payments_after_a_halt_count_also_where_a_page_repeats_rows(venue: str, tmp_path: Path) -> None:
+def test_equal_payments_after_a_halt_are_counted_despite_repeated_rows(venue: str, tmp_path: Path) -> None:
     paid, first, end = held_back("equal")
     rows = imported(LAYOUTS[venue], tmp_path, [*paid[:6], *paid[3:8], *paid[8:end], *paid[first:]])
     assert rows["payment_count"].sum() == 40
     assert rows["rate_native"].sum() == pytest.approx(40 * -2e-5, rel=1e-9)
 
 
-def test_a_payment_of_a_halt_with_more_payments_missing_is_a_contradiction(tmp_path: Path) -> None:
+def test_halt_with_further_missing_payments_is_a_contradiction(tmp_path: Path) -> None:
     """Next to two late payments of four, it is uncertain whether one of them belongs to the hour."""
     paid, first, end = held_back("distinct")
     venue = LAYOUTS["okx"]
@@ -487,7 +483,7 @@ def test_a_payment_of_a_halt_with_more_payments_missing_is_a_contradiction(tmp_p
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 8], step=5))
-def test_a_lone_payment_of_the_day_of_listing_is_counted(venue: str, interval: int, tmp_path: Path) -> None:
+def test_single_payment_on_the_listing_day_is_counted(venue: str, interval: int, tmp_path: Path) -> None:
     """Its interval is unknown from the file unless rows state it; the next file determines it."""
     whole = schedule((interval, 8))
     rows = imported(LAYOUTS[venue], tmp_path, whole[:1])
@@ -520,7 +516,7 @@ def test_two_rates_of_one_payment_are_named(venue: str, tmp_path: Path) -> None:
     ("factor", "count", "text"),
     [(1.0, (2, 0), "states 8 h; the stored row stays"), (2.0, (0, 2), "has two rates")],
 )
-def test_a_payment_under_another_stated_interval_must_have_the_same_sum(
+def test_payment_with_another_stated_interval_must_have_the_same_sum(
     factor: float, count: tuple[int, int], text: str, tmp_path: Path
 ) -> None:
     """With twice the sum the rate per 8 hours is equal, and the payment is another one."""
@@ -534,7 +530,7 @@ def test_a_payment_under_another_stated_interval_must_have_the_same_sum(
     require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
 
 
-def test_a_stated_interval_completes_a_payment_whose_spacing_tells_none(tmp_path: Path) -> None:
+def test_stated_interval_completes_a_payment_without_clear_spacing(tmp_path: Path) -> None:
     paid = schedule((4, 2))
     before = imported(LAYOUTS["binance answers"], tmp_path, paid)
     assert before["interval_hours"].isna().all()

@@ -115,7 +115,7 @@ def test_any_order_of_files_stores_the_rows_of_one_import(
     pd.testing.assert_frame_equal(in_turn.rows[COLUMNS], at_once.rows[COLUMNS], rtol=1e-12)
 
 
-def test_a_rate_per_eight_hours_stays_when_later_rows_tell_another_interval() -> None:
+def test_rate_per_8h_is_unchanged_when_later_rows_change_the_interval() -> None:
     """The first payments after a change from 4 to 8 hours look like every second one of 4 hours."""
     payments: Schedule = [(4 * n, 4.0, 4e-5) for n in range(1, 7)] + [
         (24 + 8 * n, 8.0, 8e-5) for n in range(1, 5)
@@ -128,7 +128,7 @@ def test_a_rate_per_eight_hours_stays_when_later_rows_tell_another_interval() ->
     np.testing.assert_allclose(store.rows["rate_bps_8h"], 0.8, rtol=1e-12)
 
 
-def test_payments_of_many_symbols_are_completed_some_at_a_time(
+def test_payments_of_many_symbols_are_completed_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored and new rows, a change of the interval, and the log equal those of one pass."""

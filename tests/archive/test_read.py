@@ -13,7 +13,7 @@ from derivdata.sources.archive import Archive, open_archive, queries
 from tests.archive.rates import EVER, START, conformed, rates
 
 
-def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
+def test_read_filters_by_window_symbols_and_venues(archive: Archive) -> None:
     rows = archive.read("funding_history", START + pd.Timedelta("2h"), START + pd.Timedelta("4h"))
     assert sorted(set(rows["rate_bps_8h"])) == [2.0, 3.0]
     assert len(rows) == 8
@@ -35,7 +35,7 @@ def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("rows_per_group", [1, 7, 50, 1000])
-def test_every_filter_gives_what_a_plain_filter_gives(
+def test_every_filter_equals_a_pandas_filter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int
 ) -> None:
     """Row groups that are excluded by their statistics never contain a requested row."""
@@ -57,7 +57,7 @@ def test_every_filter_gives_what_a_plain_filter_gives(
                 pd.testing.assert_frame_equal(found, conformed(chosen))
 
 
-def test_what_is_there(archive: Archive) -> None:
+def test_archive_lists_tables_symbols_venues_and_span(archive: Archive) -> None:
     assert archive.tables() == {"funding_history"}
     assert archive.symbols("funding_history") == ("BTC", "ETH")
     assert archive.exchanges("funding_history") == ("binance", "okx")
@@ -71,7 +71,7 @@ def test_what_is_there(archive: Archive) -> None:
     assert "<table" in archive._repr_html_()
 
 
-def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_succeeds_during_a_concurrent_merge(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that it was about to read are merged away by another writer."""
     real, calls = queries.read, []
 

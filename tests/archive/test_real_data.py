@@ -14,7 +14,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return open_archive(real_archive(tmp_path_factory), create=False)
 
 
-def test_every_row_of_every_file_is_there(archive: Archive) -> None:
+def test_every_row_of_every_file_is_stored(archive: Archive) -> None:
     """Lines of the files but their headings; 287 × 39 × 2 snapshots but 52 that are null."""
     assert archive.info()["rows"].to_dict() == {
         "funding_history": 22_334,

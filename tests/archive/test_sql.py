@@ -37,7 +37,7 @@ def archive(filled: Path, tmp_path: Path) -> Archive:
     return open_archive(shutil.copytree(filled, tmp_path / "derivs"))
 
 
-def test_rows_are_those_that_read_gives_and_tables_are_shown(archive: Archive) -> None:
+def test_sql_rows_equal_read_and_tables_are_listed(archive: Archive) -> None:
     found = archive.sql("SELECT * FROM funding_history ORDER BY symbol, exchange, time")
     rows = archive.read(FUNDING, *EVER)
     assert list(found) == list(rows)
@@ -51,7 +51,7 @@ def test_rows_are_those_that_read_gives_and_tables_are_shown(archive: Archive) -
     assert described["time"] == "TIMESTAMP WITH TIME ZONE"
 
 
-def test_days_are_those_of_utc_in_any_time_zone(filled: Path) -> None:
+def test_sql_days_are_utc_in_any_session_time_zone(filled: Path) -> None:
     """DuckDB takes its zone from the first use in a process: 72 hours from 30 January are three days."""
     query = (
         "SELECT date_trunc('day', time) AS day, count(*) AS rows FROM funding_history "
@@ -114,7 +114,7 @@ def test_values_by_hand(archive: Archive) -> None:
         "",
     ],
 )
-def test_nothing_else_is_read_and_nothing_is_written(archive: Archive, tmp_path: Path, query: str) -> None:
+def test_sql_reads_only_the_archive_and_writes_nothing(archive: Archive, tmp_path: Path, query: str) -> None:
     secret_frame = pd.DataFrame({"secret": [1]})
     secret = tmp_path / "secret.txt"
     secret.write_text("password")
@@ -126,14 +126,14 @@ def test_nothing_else_is_read_and_nothing_is_written(archive: Archive, tmp_path:
     assert len(secret_frame) == 1
 
 
-def test_only_the_files_that_count_are_behind_the_door(archive: Archive) -> None:
+def test_sql_cannot_read_files_of_removed_rows(archive: Archive) -> None:
     """Rows removed by a correction are in a separate file and cannot be queried."""
     removed = archive._manifest().corrections[0].removed[0]
     with pytest.raises(ValueError, match="query: "):
         archive.sql(f"SELECT * FROM read_parquet('derivdata://0000000000000000/{removed.path}')")
 
 
-def test_a_damaged_file_is_an_error_and_no_number(archive: Archive) -> None:
+def test_damaged_file_raises_and_gives_no_result(archive: Archive) -> None:
     path = max(archive.path.glob("*/2026-03/*.parquet"))
     good = path.read_bytes()
     for at in (60, len(good) // 2, len(good) - 40):
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_an_error_and_no_number(archive: Archive) -> None:
         archive.sql("SELECT count(*) FROM funding_history")
 
 
-def test_more_memory_than_allowed_is_refused(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_above_the_memory_limit_raises(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.sources.archive.reading.SQL_MEMORY", "10MB")
     with pytest.raises(ValueError, match="query: Out of Memory Error"):
         archive.sql("SELECT count(DISTINCT range) FROM range(5000000)")
@@ -153,7 +153,7 @@ def test_more_memory_than_allowed_is_refused(archive: Archive, monkeypatch: pyte
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_reads_and_leaves_and_the_parent_goes_on(archive: Archive) -> None:
+def test_parent_and_forked_child_can_both_query(archive: Archive) -> None:
     assert len(archive.read(FUNDING, *EVER)) == 480
     child = os.fork()
     if child == 0:
@@ -169,7 +169,7 @@ def test_a_forked_child_reads_and_leaves_and_the_parent_goes_on(archive: Archive
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_leaves_an_engine_that_is_asked() -> None:
+def test_fork_does_not_replace_the_parents_engine() -> None:
     with engine() as asked:
         child = os.fork()
         if child == 0:

@@ -33,7 +33,7 @@ def archive(tmp_path: Path) -> Archive:
     return filled
 
 
-def test_values_by_hand_and_those_that_are_chosen(archive: Archive) -> None:
+def test_sums_equal_hand_calculation_for_all_and_chosen_series(archive: Archive) -> None:
     sums = archive.sums(Query(OI, *EVER), "oi_usd")
     binance, okx = (sums[sums["exchange"] == name] for name in ("binance", "okx"))
     assert binance["time"].tolist() == [START + pd.Timedelta(hour, "h") for hour in range(4)]
@@ -69,14 +69,14 @@ def test_large_values_are_added_exactly(archive: Archive) -> None:
         archive.append(OI, interest("BTC", "gateio", 0, [1e33]), accept=["unit", "venues"])
 
 
-def test_a_correction_is_in_the_sums_and_their_notices(archive: Archive) -> None:
+def test_corrections_are_included_in_sums_and_notices(archive: Archive) -> None:
     archive.delete(OI, {"symbol": "ETH"}, end=START + pd.Timedelta(1, "h"))
     sums = archive.sums(Query(OI, *EVER, venues=["binance"]), "oi_usd")
     assert sums["value"].tolist() == [1.0, 22.0, 104.25, 8.0]
     assert "2 rows deleted" in sums.attrs["provenance"]["notices"][0]
 
 
-def test_every_request_gives_the_same_bits_with_any_number_of_threads(
+def test_sums_are_bit_identical_with_any_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums of floats depend on their order, and threads on chance: 40 symbols in many row groups."""

@@ -32,7 +32,7 @@ def named_files(folder: Path) -> list[str]:
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
 )
-def test_a_writer_that_is_cut_off_anywhere_leaves_the_old_state(
+def test_writer_interrupted_anywhere_leaves_the_old_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, at: int
 ) -> None:
     archive = open_archive(tmp_path)
@@ -61,7 +61,7 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
 
 
 @pytest.mark.parametrize(("module", "name"), [(Path, "open"), (os, "replace")])
-def test_what_a_killed_writer_left_is_swept_although_the_next_is_killed_too(
+def test_files_of_two_successively_killed_writers_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
     """The second writer is killed while it writes its journal, which includes the entries of the first."""
@@ -82,7 +82,7 @@ def test_what_a_killed_writer_left_is_swept_although_the_next_is_killed_too(
 
 
 @pytest.mark.parametrize(("module", "name"), [(schemas.pq.ParquetWriter, "write_table"), (storage, "sync")])
-def test_a_full_disk_is_one_clear_error(
+def test_full_disk_raises_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
     archive = open_archive(tmp_path)
@@ -135,7 +135,7 @@ _FORKED = """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_process_that_is_forked_neither_keeps_the_lock_nor_releases_it(tmp_path: Path) -> None:
+def test_forked_process_neither_keeps_nor_releases_the_lock(tmp_path: Path) -> None:
     out, errors = started(_FORKED, tmp_path, "stays").communicate(timeout=HANGS_SECONDS)
     assert out.split() == ["384", "True"], errors
     # It leaves the block by an exception, while the parent still writes.
@@ -145,14 +145,14 @@ def test_a_process_that_is_forked_neither_keeps_the_lock_nor_releases_it(tmp_pat
     assert written == "384"
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+def test_folder_below_a_file_raises_one_clear_error(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "file" / "below")
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveError, match="Not a directory"):
         archive.append("funding_history", rates(start=START))
 
 
-def test_a_manifest_that_comes_between_two_looks_is_read(tmp_path, monkeypatch):
+def test_manifest_created_during_open_is_read(tmp_path, monkeypatch):
     """Another thread ends its first append after this one has found no manifest."""
     read, looks = Path.read_bytes, []
 
