@@ -26,7 +26,7 @@ def history(symbol: str) -> Callable[[], object]:
     return lambda: dd.funding.history(symbol, "2h")
 
 
-def test_nothing_differs_between_a_bundle_and_itself_and_a_damaged_one_is_refused(
+def test_bundle_equals_itself_and_damaged_bundle_is_rejected(
     service: Service, path: Path, tmp_path: Path
 ) -> None:
     recorded(path, history("BTC"), history("ETH"))
@@ -43,7 +43,7 @@ def test_nothing_differs_between_a_bundle_and_itself_and_a_damaged_one_is_refuse
         bundle.bundle_diff(tmp_path / "b.ddz", path)
 
 
-def test_a_changed_answer_names_its_rows(service: Service, path: Path, tmp_path: Path) -> None:
+def test_difference_names_the_changed_rows(service: Service, path: Path, tmp_path: Path) -> None:
     recorded(path, history("BTC"), history("ETH"))
     service.rates["BTC"] = [1.0, 2.5]
     recorded(tmp_path / "b.ddz", history("BTC"), history("ETH"))
@@ -65,7 +65,9 @@ def test_a_changed_answer_names_its_rows(service: Service, path: Path, tmp_path:
     assert repr(difference) == "BundleDiff(responses: 1 changed; rows: 1 of funding_history)"
 
 
-def test_answers_of_one_side_are_all_their_rows(service: Service, path: Path, tmp_path: Path) -> None:
+def test_response_in_one_bundle_only_counts_all_its_rows(
+    service: Service, path: Path, tmp_path: Path
+) -> None:
     recorded(path, history("BTC"))
     recorded(tmp_path / "b.ddz", history("ETH"))
     difference = bundle.bundle_diff(path, tmp_path / "b.ddz")
@@ -80,9 +82,7 @@ def test_answers_of_one_side_are_all_their_rows(service: Service, path: Path, tm
     assert rows.loc[rows["symbol"] == "BTC", "rate_bps_8h_b"].isna().all()
 
 
-def test_a_window_that_moved_is_compared_where_it_overlaps(
-    service: Service, path: Path, tmp_path: Path
-) -> None:
+def test_moved_window_is_compared_on_its_overlap(service: Service, path: Path, tmp_path: Path) -> None:
     """Rates at 10:00 and 11:00, an hour later at 11:00 and 12:00."""
     recorded(path, history("BTC"))
     service.date = NOON + pd.Timedelta("1h")
@@ -99,7 +99,7 @@ def test_a_window_that_moved_is_compared_where_it_overlaps(
     }
 
 
-def test_repeated_answers_are_compared_in_their_order(service: Service, path: Path, tmp_path: Path) -> None:
+def test_repeated_responses_are_compared_in_order(service: Service, path: Path, tmp_path: Path) -> None:
     def twice(first: float, second: float) -> list[Callable[[], object]]:
         def ask(rate: float) -> None:
             service.rates["BTC"] = [rate, rate]
@@ -113,7 +113,9 @@ def test_repeated_answers_are_compared_in_their_order(service: Service, path: Pa
     assert rows[["rate_bps_8h_a", "rate_bps_8h_b"]].to_numpy().tolist() == [[2.0, 3.0]] * 2
 
 
-def test_what_has_no_table_is_named_all_the_same(service: Service, path: Path, tmp_path: Path) -> None:
+def test_responses_without_a_table_are_named_in_the_difference(
+    service: Service, path: Path, tmp_path: Path
+) -> None:
     def unknown() -> None:
         with pytest.raises(errors.NotFound):
             dd.funding.history("DOGE", "2h")

@@ -51,7 +51,7 @@ def refused(path: Path, says: str) -> None:
     assert transport.SESSION.responder is None
 
 
-def test_a_bundle_that_ordinary_tools_repacked_is_still_one(good: Path, tmp_path: Path) -> None:
+def test_bundle_repacked_by_standard_zip_tools_is_valid(good: Path, tmp_path: Path) -> None:
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         again = zipped(tmp_path / "again.ddz", list(reversed(members(good).items())), method)
         assert bundle.verify(again) == 3
@@ -62,7 +62,7 @@ def test_a_bundle_that_ordinary_tools_repacked_is_still_one(good: Path, tmp_path
     "name",
     ["../evil", "/etc/passwd", "bodies/../../evil", "bodies/", "bodies/XYZ", "__init__.py"],
 )
-def test_a_member_of_another_name_is_refused(name: str, good: Path, tmp_path: Path) -> None:
+def test_unexpected_member_name_is_rejected(name: str, good: Path, tmp_path: Path) -> None:
     placeholder = "bodies/" + "0" * (len(name) - 7) if len(name) > 7 else "0" * len(name)
     bad = zipped(tmp_path / "bad.ddz", [*members(good).items(), (placeholder, b"x")])
     bad.write_bytes(bad.read_bytes().replace(placeholder.encode(), name.encode()))
@@ -71,7 +71,7 @@ def test_a_member_of_another_name_is_refused(name: str, good: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("before", [b"junk", None])
-def test_what_stands_before_a_bundle_is_refused(before: bytes | None, good: Path, tmp_path: Path) -> None:
+def test_data_before_the_zip_is_rejected(before: bytes | None, good: Path, tmp_path: Path) -> None:
     """Readers of zips find the last one in a file: another bundle before it would go unseen."""
     whole = good.read_bytes()
     path = tmp_path / "two.ddz"
@@ -80,7 +80,7 @@ def test_what_stands_before_a_bundle_is_refused(before: bytes | None, good: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes by name")
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_pipes_folders_and_too_long_names_are_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ddz")
     (tmp_path / "folder.ddz").mkdir()
     for name in ("pipe.ddz", "folder.ddz"):
@@ -88,7 +88,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     refused(tmp_path / ("x" * 5000), "x: not a bundle, or truncated: .*File name too long")
 
 
-def test_a_body_with_a_key_twice_is_refused(good: Path, tmp_path: Path) -> None:
+def test_body_with_a_duplicate_key_is_rejected(good: Path, tmp_path: Path) -> None:
     """Hashes, sizes and counts are right: only the body says a key twice."""
     contents = members(good)
     (old,) = (n for n, data in contents.items() if n.startswith("bodies/") and b'"ETH"' in data)
@@ -109,13 +109,13 @@ def test_a_body_with_a_key_twice_is_refused(good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_member_that_is_there_twice_is_refused(good: Path, tmp_path: Path) -> None:
+def test_duplicate_member_is_rejected(good: Path, tmp_path: Path) -> None:
     contents = members(good)
     refused(zipped(tmp_path / "bad.ddz", [*contents.items(), *contents.items()]), "duplicate member")
 
 
 @pytest.mark.parametrize("offset", [8, 10])
-def test_an_encrypted_member_and_another_way_of_packing_are_refused(offset: int, good: Path) -> None:
+def test_encrypted_members_and_other_compressions_are_rejected(offset: int, good: Path) -> None:
     """In the list of members: the flag of encryption, and the number of the method."""
     data = bytearray(good.read_bytes())
     data[data.index(b"PK\x01\x02") + offset] |= 1
@@ -148,7 +148,7 @@ def with_body(path: Path, size: int) -> Path:
         (60 * 2**20, 1000, "is damaged"),
     ],
 )
-def test_a_body_beyond_the_cap_or_the_size_that_it_states_is_not_unpacked(
+def test_body_larger_than_the_limit_or_its_stated_size_is_not_decompressed(
     size: int, claimed: int | None, says: str, path: Path
 ) -> None:
     """70 MiB of zeros in 70 kB."""
@@ -171,7 +171,7 @@ def claiming(path: Path, size: int, *names: bytes) -> Path:
     return path
 
 
-def test_an_absurd_sum_of_sizes_is_refused_before_anything_is_read(good: Path) -> None:
+def test_absurd_total_size_is_rejected_before_reading(good: Path) -> None:
     refused(claiming(good, 2**31), "too large: .* bytes when unpacked")
 
 
@@ -193,7 +193,7 @@ def changed(text: bytes, **values: Any) -> bytes:
         ("bodies", lambda t: t + b" ", r"bodies/[0-9a-f]{64} \(/.*\) is damaged: its hash"),
     ],
 )  # fmt: skip
-def test_contents_that_were_changed_are_refused_by_name(
+def test_changed_contents_are_rejected_by_name(
     name: str, change: Callable[[bytes], bytes] | None, says: str, good: Path, tmp_path: Path
 ) -> None:
     contents = members(good)
@@ -204,12 +204,12 @@ def test_contents_that_were_changed_are_refused_by_name(
     refused(zipped(tmp_path / "bad.ddz", list(contents.items())), says)
 
 
-def test_a_body_that_no_one_asked_for_is_refused(good: Path, tmp_path: Path) -> None:
+def test_body_without_a_request_is_rejected(good: Path, tmp_path: Path) -> None:
     extra = (f"bodies/{hashlib.sha256(b'x').hexdigest()}", b"x")
     refused(zipped(tmp_path / "bad.ddz", [*members(good).items(), extra]), "does not belong to a response")
 
 
-def test_a_body_damaged_after_it_was_opened_is_refused(service: Service, path: Path) -> None:
+def test_body_damaged_after_opening_is_rejected(service: Service, path: Path) -> None:
     service.extra = {"noise": random.Random(3).randbytes(200_000).hex()}
     with bundle.record(path):
         transport.raw("/large")
@@ -222,7 +222,7 @@ def test_a_body_damaged_after_it_was_opened_is_refused(service: Service, path: P
             transport.raw("/large")
 
 
-def test_what_a_killed_recording_left_next_to_it_is_swept(service: Service, path: Path) -> None:
+def test_files_of_a_killed_recording_are_removed(service: Service, path: Path) -> None:
     stray = path.with_name(f".{path.name}.99999.tmp")
     stray.write_text("half")
     other = path.with_name(".other.ddz.99999.tmp")

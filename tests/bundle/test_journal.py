@@ -30,7 +30,7 @@ def killed(service: Service, path: Path, tmp_path: Path) -> Path:
     return left
 
 
-def test_a_killed_recording_is_read_as_the_bundle_that_it_would_have_become(killed: Path, path: Path) -> None:
+def test_journal_of_a_killed_recording_is_readable_as_a_bundle(killed: Path, path: Path) -> None:
     journal, zipped = bundle.info(killed), bundle.info(path)
     assert killed.read_bytes().startswith(MAGIC)
     assert path.read_bytes().startswith(b"PK")
@@ -43,13 +43,13 @@ def test_a_killed_recording_is_read_as_the_bundle_that_it_would_have_become(kill
         assert transport.raw("/x/2") == {"path": "/x/2"}
 
 
-def test_a_killed_recording_may_be_recorded_over(killed: Path, service: Service) -> None:
+def test_killed_recording_can_be_overwritten(killed: Path, service: Service) -> None:
     with bundle.record(killed):
         transport.raw("/y")
     assert bundle.verify(killed) == 1
 
 
-def test_what_was_cut_off_in_the_last_frame_is_left_out(killed: Path, tmp_path: Path) -> None:
+def test_truncated_last_frame_is_omitted(killed: Path, tmp_path: Path) -> None:
     """For a cut at any byte: earlier acknowledged responses are whole, and nothing is partial."""
     data = killed.read_bytes()
     ends, place = [], len(MAGIC)
@@ -69,7 +69,9 @@ def test_what_was_cut_off_in_the_last_frame_is_left_out(killed: Path, tmp_path: 
     ("part", "offset"),
     [(b'"/x/1"', 1), (b"answer ", 1), (b"manifest ", 1), (b'"asof"', 1), (b"body ", 1), (b"body ", 80)],
 )
-def test_damage_is_an_error_and_not_an_end(part: bytes, offset: int, killed: Path, tmp_path: Path) -> None:
+def test_damaged_frame_raises_instead_of_ending_the_journal(
+    part: bytes, offset: int, killed: Path, tmp_path: Path
+) -> None:
     data = bytearray(killed.read_bytes())
     data[data.index(part) + offset] ^= 1
     bad = tmp_path / "bad.ddz"
@@ -78,9 +80,7 @@ def test_damage_is_an_error_and_not_an_end(part: bytes, offset: int, killed: Pat
         bundle.verify(bad)
 
 
-def test_zeros_and_a_length_past_the_end_are_an_error_where_frames_follow(
-    killed: Path, tmp_path: Path
-) -> None:
+def test_damaged_frame_before_other_frames_raises(killed: Path, tmp_path: Path) -> None:
     """A frame may only be called cut off where it is the last one; zeros have no end of line either."""
     data, bad = killed.read_bytes(), tmp_path / "bad.ddz"
     place = data.index(b"body ") + len(b"body ")
@@ -93,7 +93,7 @@ def test_zeros_and_a_length_past_the_end_are_an_error_where_frames_follow(
             bundle.verify(bad)
 
 
-def test_one_more_answer_costs_that_answer_alone(
+def test_each_response_appends_only_its_own_bytes(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted in bytes: the same number after two hundred responses as after one."""
@@ -115,7 +115,7 @@ def test_one_more_answer_costs_that_answer_alone(
     assert bundle.verify(path) == 200
 
 
-def test_a_file_that_was_replaced_meanwhile_is_told(service: Service, path: Path) -> None:
+def test_removed_file_raises_during_recording(service: Service, path: Path) -> None:
     recording = bundle.record(path)
     path.unlink()
     with pytest.raises(errors.BundleError, match="removed or replaced"):
@@ -125,7 +125,7 @@ def test_a_file_that_was_replaced_meanwhile_is_told(service: Service, path: Path
     assert not path.exists()
 
 
-def test_a_recording_ends_with_the_process(tmp_path: Path) -> None:
+def test_recording_is_completed_at_exit(tmp_path: Path) -> None:
     code = (
         "import derivdata as dd, sys\n"
         "dd.connect('sample', cache='off')\n"
@@ -138,7 +138,7 @@ def test_a_recording_ends_with_the_process(tmp_path: Path) -> None:
     assert bundle.verify(path) == 1
 
 
-def test_a_full_disk_leaves_no_recording_without_answers(
+def test_full_disk_leaves_no_empty_recording(
     path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = bundle.record(path)

@@ -34,7 +34,7 @@ def fetched() -> pd.DataFrame:
     return dd.funding.history(["BTC", "ETH"], "2h")
 
 
-def test_a_fetch_comes_back_without_a_socket_a_key_or_the_cache(
+def test_replay_needs_no_network_key_or_cache(
     service: Service, path: Path, request: pytest.FixtureRequest
 ) -> None:
     with bundle.record(path):
@@ -82,7 +82,7 @@ def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) 
         times.asof()
 
 
-def test_after_a_replay_the_connection_is_there_again(service: Service, path: Path) -> None:
+def test_connection_is_restored_after_a_replay(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()
     service.rates["BTC"] = [9.0, 9.0]
@@ -91,7 +91,7 @@ def test_after_a_replay_the_connection_is_there_again(service: Service, path: Pa
     assert fetched()["rate_bps_8h"].tolist() == [9.0, 9.0, 3.0, 4.0]
 
 
-def test_the_first_cell_of_a_notebook_can_be_run_again(service: Service, path: Path, tmp_path: Path) -> None:
+def test_new_recording_or_replay_ends_the_active_one(service: Service, path: Path, tmp_path: Path) -> None:
     """A recording and a replay replace the active one; earlier responses are in its file."""
     first = bundle.record(path)
     live = fetched()
@@ -114,9 +114,7 @@ def test_the_first_cell_of_a_notebook_can_be_run_again(service: Service, path: P
     assert bundle.verify(path) == 0, "the second recording of one path replaced the first"
 
 
-def test_a_replay_that_cannot_be_opened_leaves_the_active_one(
-    service: Service, path: Path, tmp_path: Path
-) -> None:
+def test_failed_replay_leaves_the_active_one(service: Service, path: Path, tmp_path: Path) -> None:
     with bundle.record(path):
         live = fetched()
     (tmp_path / "broken.ddz").write_bytes(b"no bundle")
@@ -149,7 +147,7 @@ def test_a_recording_may_begin_before_the_connection(service: Service, path: Pat
         assert len(fetched()) == 4
 
 
-def test_a_recording_of_nothing_has_no_clock_and_no_answers(path: Path) -> None:
+def test_empty_recording_has_no_clock_and_no_responses(path: Path) -> None:
     with bundle.record(path) as recording:
         assert "clock not read yet" in repr(recording)
     with bundle.replay(path):
@@ -159,7 +157,7 @@ def test_a_recording_of_nothing_has_no_clock_and_no_answers(path: Path) -> None:
             transport.raw("/funding")
 
 
-def test_a_request_that_was_not_made_names_the_nearest(service: Service, path: Path) -> None:
+def test_unrecorded_request_names_the_nearest_recorded_one(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()
         transport.raw("/else", symbol="SOL")
@@ -175,7 +173,7 @@ def test_a_request_that_was_not_made_names_the_nearest(service: Service, path: P
             transport.raw("/else", symbol="SOLO")
 
 
-def test_repeated_requests_come_in_their_order_then_the_last_again(service: Service, path: Path) -> None:
+def test_repeated_requests_replay_in_order_then_repeat_the_last(service: Service, path: Path) -> None:
     with bundle.record(path):
         for rate in (1.0, 1.0, 5.0, 1.0, 7.0, 7.0):
             service.rates["BTC"] = [rate, rate]
@@ -189,7 +187,7 @@ def test_repeated_requests_come_in_their_order_then_the_last_again(service: Serv
         assert sum(n.startswith("bodies/") for n in file.namelist()) == 3, "bodies are stored once"
 
 
-def test_errors_of_the_service_are_recorded_and_come_back(service: Service, path: Path) -> None:
+def test_service_errors_are_recorded_and_replayed(service: Service, path: Path) -> None:
     with bundle.record(path), pytest.raises(errors.NotFound):
         dd.funding.history("DOGE", "2h")
     transport.disconnect()
@@ -197,7 +195,7 @@ def test_errors_of_the_service_are_recorded_and_come_back(service: Service, path
         dd.funding.history("DOGE", "2h")
 
 
-def test_two_recordings_of_the_same_answers_are_the_same_bytes(service: Service, tmp_path: Path) -> None:
+def test_recordings_of_equal_responses_are_byte_identical(service: Service, tmp_path: Path) -> None:
     """In any order of arrival, from the network or the cache, requested once or twice, by threads."""
     assert service.server is not None
     transport.connect(service.server.url)
@@ -223,7 +221,7 @@ def test_two_recordings_of_the_same_answers_are_the_same_bytes(service: Service,
 
 
 @pytest.mark.parametrize("where", ["body", "header", "path", "query", "escaped query"])
-def test_an_answer_that_holds_the_key_is_not_recorded(where: str, service: Service, path: Path) -> None:
+def test_response_containing_the_key_is_not_recorded(where: str, service: Service, path: Path) -> None:
     def ask() -> Any:
         if where == "body":
             service.extra = {"you": KEY}
@@ -248,7 +246,7 @@ def test_an_answer_that_holds_the_key_is_not_recorded(where: str, service: Servi
         assert all(KEY.encode() not in file.read(name) for name in file.namelist())
 
 
-def test_what_is_in_a_bundle(service: Service, path: Path) -> None:
+def test_members_of_a_bundle(service: Service, path: Path) -> None:
     service.headers = {"Age": "90", "ETag": '"x"', "Set-Cookie": "a=b", "Deprecation": "true"}
     with bundle.record(path), pytest.warns(errors.DeprecationNotice):
         dd.funding.history("BTC", "2h")
@@ -277,7 +275,7 @@ def test_what_is_in_a_bundle(service: Service, path: Path) -> None:
     assert manifest["versions"]["numpy"] == np.__version__
 
 
-def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path) -> None:
+def test_description_of_a_recording_is_replayed(service: Service, path: Path) -> None:
     said = {"symbols": ("BTC", "ETH"), "window": "30d"}
     with bundle.record(path, about=said):
         fetched()
@@ -290,7 +288,7 @@ def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path
     assert bundle.verify(path) == 2
 
 
-def test_replay_says_whether_it_repeats_to_the_bit(
+def test_replay_states_whether_results_are_bit_identical(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = "derivdata.client.bundle"
@@ -310,7 +308,7 @@ def test_replay_says_whether_it_repeats_to_the_bit(
         assert "99.0 now" in other._repr_html_()
 
 
-def test_what_cannot_be_written_to_is_one_clear_error(service: Service, tmp_path: Path) -> None:
+def test_unwritable_path_raises_one_clear_error(service: Service, tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
     with pytest.raises(ValueError, match="pass another path"):
@@ -322,7 +320,7 @@ def test_what_cannot_be_written_to_is_one_clear_error(service: Service, tmp_path
     fetched()
 
 
-def test_a_bundle_is_replaced_and_a_recording_is_not_pickled(service: Service, path: Path) -> None:
+def test_bundle_is_replaced_atomically_and_recordings_do_not_pickle(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()
     with bundle.record(path) as recording, pytest.raises(TypeError):
@@ -331,7 +329,7 @@ def test_a_bundle_is_replaced_and_a_recording_is_not_pickled(service: Service, p
 
 
 @pytest.mark.parametrize("written", [0, 10, 200])
-def test_a_full_disk_leaves_what_was_there(
+def test_full_disk_leaves_the_existing_bundle(
     written: int, service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the disk has room for half a frame."""
@@ -356,7 +354,7 @@ def test_a_full_disk_leaves_what_was_there(
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-def test_a_disk_that_is_full_from_the_first_response_on_leaves_no_bundle(
+def test_disk_full_from_the_first_response_leaves_no_bundle(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> int:
@@ -372,7 +370,7 @@ def test_a_disk_that_is_full_from_the_first_response_on_leaves_no_bundle(
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_disk_that_is_full_at_the_end_leaves_the_journal(
+def test_disk_full_at_the_end_leaves_the_journal(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -390,7 +388,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_journal(
 
 
 @pytest.mark.parametrize("call", [bundle.replay, bundle.verify, bundle.info])
-def test_a_file_that_is_not_there_is_one_clear_error(call: Callable[[Path], Any], path: Path) -> None:
+def test_missing_bundle_raises_one_clear_error(call: Callable[[Path], Any], path: Path) -> None:
     with pytest.raises(errors.BundleError, match=r"carry\.ddz: file not found; pass the path"):
         call(path)
 
@@ -413,14 +411,14 @@ def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor's kernels")
-def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
+def test_blas_kernel_is_read_from_the_loaded_library() -> None:
     code = "from derivdata.client.bundle import blas; print(blas())"
     environment = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert run.stdout.strip() in ("OpenBLAS Nehalem", "unknown"), "unknown: numpy of another builder"
 
 
-def test_an_answer_that_was_refused_is_recorded_and_refused_again(service: Service, path: Path) -> None:
+def test_rejected_response_is_recorded_and_rejected_in_replay(service: Service, path: Path) -> None:
     """A recording stores failures: a replay fails and continues at the same calls as the run."""
     service.extra["unit"] = "percent"
     with bundle.record(path):

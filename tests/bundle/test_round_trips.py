@@ -58,9 +58,7 @@ def test_a_replay_gives_identical_frames_and_surfaces(market: Market) -> None:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_parquet_and_csv_bring_back_a_table_through_its_schema(
-    name: str, market: Market, tmp_path: Path
-) -> None:
+def test_parquet_and_csv_round_trip_through_the_schema(name: str, market: Market, tmp_path: Path) -> None:
     frame = market[1][name]
     frame.to_parquet(tmp_path / "x.parquet")
     frame.to_csv(tmp_path / "x.csv", index=False)
@@ -70,7 +68,7 @@ def test_parquet_and_csv_bring_back_a_table_through_its_schema(
         pd.testing.assert_frame_equal(TABLES[name].conform(read), frame, check_exact=True)
 
 
-def test_every_answer_makes_its_table_again_and_the_rows_are_the_tables(market: Market) -> None:
+def test_every_recorded_response_rebuilds_its_table(market: Market) -> None:
     """A recording set against one of nothing."""
     folder, live = market
     difference = bundle.bundle_diff(folder / "all.ddz", folder / "empty.ddz")

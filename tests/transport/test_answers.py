@@ -26,7 +26,7 @@ class Body(msgspec.Struct):
     notices: list[Any] | None = None
 
 
-def test_an_answer_is_decoded_and_dated() -> None:
+def test_response_is_decoded_with_its_date() -> None:
     with serving(lambda _: Reply.json({"rate": 1.0, "new_field": [1]})) as server:
         transport.connect(server.url)
         answer = transport.get(OI_TIMESERIES, {"symbol": "A/B", "range": "7d"}, into=Body)
@@ -46,7 +46,7 @@ def test_an_answer_is_decoded_and_dated() -> None:
         ([], "Expected `object`, got `array`"),
     ],
 )
-def test_an_answer_of_another_shape_names_path_and_field_and_is_not_kept(body: Any, says: str) -> None:
+def test_response_of_another_shape_names_path_and_field_and_is_not_cached(body: Any, says: str) -> None:
     replies = iter([Reply.json(body), Reply.json({"rate": 2.0})])
     with serving(lambda _: next(replies)) as server:
         transport.connect(server.url)
@@ -55,7 +55,7 @@ def test_an_answer_of_another_shape_names_path_and_field_and_is_not_kept(body: A
         assert transport.get(FUNDING, {}, into=Body).body.rate == 2.0
 
 
-def test_notices_are_kept_and_told_also_from_the_cache() -> None:
+def test_notices_are_given_again_from_the_cache() -> None:
     said = ["clamped", {"b": 1, "a": None}, 3]
     with serving(lambda _: Reply.json({"rate": 1.0, "notices": said})) as server:
         transport.connect(server.url)
@@ -81,7 +81,7 @@ class Silent(msgspec.Struct):
     [(None, ()), ([], ()), ("one", ("one",)), (["a", 3], ("a", "3")), ({"b": 1}, ('{"b": 1}',))],
 )
 @pytest.mark.parametrize("into", [Loose, Silent, dict[str, Any]])
-def test_notices_of_any_form_are_told_whatever_the_answer_is_read_into(
+def test_notices_of_any_form_are_given_for_every_response_type(
     into: Any, notices: Any, kept: tuple[str, ...]
 ) -> None:
     with serving(lambda _: Reply.json({"rate": 1.0, "notices": notices})) as server:
@@ -94,7 +94,7 @@ def test_notices_of_any_form_are_told_whatever_the_answer_is_read_into(
 
 
 @pytest.mark.parametrize("body", [["notices"], "notices", [{"notices": ["x"]}]])
-def test_what_is_no_object_has_no_notices(body: Any) -> None:
+def test_response_that_is_not_an_object_has_no_notices(body: Any) -> None:
     with serving(lambda _: Reply.json(body)) as server:
         transport.connect(server.url)
         assert transport.get(FUNDING, {}, into=Any).notices == ()
@@ -103,7 +103,7 @@ def test_what_is_no_object_has_no_notices(body: Any) -> None:
 HEADERS = {"Deprecation": "true", "Sunset": "Tue, 21 Jul 2026 00:00:00 GMT", "Link": "</oi>; rel=x"}
 
 
-def test_a_deprecation_is_told_once_for_each_endpoint() -> None:
+def test_deprecation_is_reported_once_per_endpoint() -> None:
     with serving(lambda _: Reply.json({"rate": 1.0}, headers=HEADERS)) as server:
         transport.connect(server.url)
         with pytest.warns(errors.DeprecationNotice, match="/funding: Deprecation: true; Sunset: .*Link"):
@@ -120,7 +120,7 @@ def test_a_deprecation_is_told_once_for_each_endpoint() -> None:
         transport.raw("/oi/coin", coin="ETH")
 
 
-def test_provenance_goes_with_a_frame_and_everything_made_of_it(tmp_path: Path) -> None:
+def test_provenance_is_preserved_by_pandas_operations(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
     said = transport.provenance([])
     frame.attrs["provenance"] = said
@@ -143,7 +143,7 @@ def one_symbol(asked: Asked) -> Reply:
     return Reply.json({"rate": float(asked.path.count("A"))})
 
 
-def test_each_takes_an_end_for_all_or_one_for_each() -> None:
+def test_get_each_requires_one_end_per_query() -> None:
     params = [{"symbol": s} for s in ("A", "B")]
     with serving(one_symbol) as server:
         transport.connect(server.url)
@@ -153,7 +153,7 @@ def test_each_takes_an_end_for_all_or_one_for_each() -> None:
             list(transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON]))
 
 
-def test_a_bar_is_shown_on_a_terminal(
+def test_progress_bar_is_shown_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(one_symbol) as server:
@@ -190,7 +190,7 @@ def test_a_bar_is_shown_on_a_terminal(
         ),
     ],
 )
-def test_raw_writes_what_is_known_in_its_one_way(path: str, params: dict[str, Any], sent: str) -> None:
+def test_raw_normalises_known_parameters(path: str, params: dict[str, Any], sent: str) -> None:
     with serving(lambda _: Reply.json([1, {"a": None}])) as server:
         transport.connect(server.url)
         assert transport.raw(path, **params) == [1, {"a": None}]
@@ -200,12 +200,12 @@ def test_raw_writes_what_is_known_in_its_one_way(path: str, params: dict[str, An
 @pytest.mark.parametrize(
     "path", ["funding", "//evil.example/x", "/funding?x=1", "/a#b", "https://x", "", "/a b"]
 )
-def test_raw_takes_a_path_alone(path: str) -> None:
+def test_raw_accepts_a_path_without_parameters(path: str) -> None:
     with pytest.raises(ValueError, match="path must start with one /"):
         transport.raw(path)
 
 
-def test_raw_refuses_what_cannot_be_sent() -> None:
+def test_raw_rejects_invalid_paths_and_parameters() -> None:
     with pytest.raises(ValueError, match="already in the path"):
         transport.raw("/oi/BTC/timeseries", symbol="ETH")
     with pytest.raises(ValueError, match="exclude each other"):
@@ -227,7 +227,7 @@ def answer_of(n: int, **rest: Any) -> Answer[Any]:
     return Answer(**(given | rest))
 
 
-def test_provenance_says_all_and_is_json() -> None:
+def test_provenance_is_complete_and_serialises_to_json() -> None:
     answers = [answer_of(2, notices=("clamped",)), answer_of(1, synthetic=True, notices=("clamped", "short"))]
     said = transport.provenance(answers)
     assert said == {

@@ -66,7 +66,7 @@ def expire(folder: Path, since: str = "365D") -> None:
         (NOON - 24 * HOUR, "clamped", False),
     ],
 )
-def test_only_a_closed_window_without_notices_is_kept_for_good(
+def test_only_closed_windows_without_notices_never_expire(
     until: pd.Timestamp | None, notices: Any, closed: bool, opened: Open, tmp_path: Path
 ) -> None:
     with serving(counting(notices=notices)) as server:
@@ -79,9 +79,7 @@ def test_only_a_closed_window_without_notices_is_kept_for_good(
     assert len(server.asked) == (1 if closed else 2)
 
 
-def test_an_answer_that_was_kept_by_a_clock_that_was_ahead_is_asked_for_again(
-    opened: Open, tmp_path: Path
-) -> None:
+def test_record_with_a_date_in_the_future_is_requested_again(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
         connection = opened(server.url)
         first = connection._serve(HISTORY, FUNDING_HISTORICAL)
@@ -93,7 +91,7 @@ def test_an_answer_that_was_kept_by_a_clock_that_was_ahead_is_asked_for_again(
         assert len(server.asked) == 2
 
 
-def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
+def test_cached_response_needs_neither_a_thread_nor_the_session(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
@@ -111,7 +109,7 @@ def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
             opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
 
 
-def test_what_came_since_the_cache_was_looked_into_is_not_requested_again(
+def test_record_stored_by_another_thread_meanwhile_is_used(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
@@ -123,9 +121,7 @@ def test_what_came_since_the_cache_was_looked_into_is_not_requested_again(
         assert len(server.asked) == 1
 
 
-def test_an_answer_that_is_kept_loads_nothing_of_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_response_imports_no_network_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
     with serving(counting()) as server:
         transport.connect(server.url)
@@ -141,7 +137,7 @@ def test_an_answer_that_is_kept_loads_nothing_of_the_network(
     assert run.stdout.strip() == "{'n': 0} []"
 
 
-def test_the_key_and_the_source_tell_entries_apart_and_the_port_does_not(opened: Open) -> None:
+def test_cache_entries_depend_on_key_and_source_but_not_on_the_port(opened: Open) -> None:
     with serving(counting()) as server, serving(counting(other=True)) as other:
         opened(server.url, key="k-free-tier")._serve(HISTORY, FUNDING)
         opened(server.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
@@ -153,7 +149,7 @@ def test_the_key_and_the_source_tell_entries_apart_and_the_port_does_not(opened:
         assert (len(server.asked), len(other.asked)) == (3, 1)
 
 
-def test_off_neither_reads_nor_keeps_and_refresh_requests_again_and_keeps_the_answer(
+def test_cache_off_reads_and_writes_nothing_and_refresh_replaces_records(
     opened: Open, tmp_path: Path
 ) -> None:
     with serving(counting()) as server:
@@ -170,7 +166,7 @@ def test_off_neither_reads_nor_keeps_and_refresh_requests_again_and_keeps_the_an
     assert fresh.body == kept.body == b'{"n": 1}'
 
 
-def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(
+def test_offline_mode_uses_records_of_any_age_and_opens_no_socket(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
@@ -191,7 +187,7 @@ def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(
         opened("https://nowhere.example", offline=True).clock()
 
 
-def test_a_cached_answer_is_the_answer(opened: Open) -> None:
+def test_cached_response_equals_the_response(opened: Open) -> None:
     """Body to the byte, date, headers that matter; 1.2 MB, not ASCII. Those on caching do not."""
     body = ('{"text": "' + "é€😀\\u0000 " * 100_000 + '"}').encode()
     caching = {"Cache-Control": "no-store", "Vary": "X-Api-Key, Accept", "ETag": '"1"', "Set-Cookie": "a=b"}
@@ -207,7 +203,7 @@ def test_a_cached_answer_is_the_answer(opened: Open) -> None:
     assert set(second.headers) & {"Deprecation", *caching} == {"Deprecation"}
 
 
-def test_a_forged_record_that_swells_is_a_miss() -> None:
+def test_record_that_decompresses_too_large_is_a_miss() -> None:
     """A right seal does not make 1 GiB of zeros a response of 10 bytes."""
     swollen = cache.dump(head("k", b"0" * 10), b"0" * 10)
     found = cache.read(swollen, "k")
@@ -220,7 +216,7 @@ def test_a_forged_record_that_swells_is_a_miss() -> None:
     assert cache.read(seal + b"\n" + rest, "k") is None
 
 
-def test_a_record_says_what_was_asked_and_until_when_it_is_fresh(opened: Open, tmp_path: Path) -> None:
+def test_record_states_its_request_and_expiry(opened: Open, tmp_path: Path) -> None:
     """Damage of it: tests/reliability/test_damage.py."""
     with serving(counting()) as server:
         opened(server.url)._serve(HISTORY, BRIEF)
@@ -233,7 +229,7 @@ def test_a_record_says_what_was_asked_and_until_when_it_is_fresh(opened: Open, t
     assert timedelta(seconds=0.9) < fresh <= timedelta(seconds=1), "requests-cache reads the clock twice"
 
 
-def test_a_full_disk_costs_one_warning_and_no_answer(
+def test_full_disk_gives_one_warning_and_all_responses(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
@@ -251,7 +247,7 @@ def test_a_full_disk_costs_one_warning_and_no_answer(
         assert connection._serve(HISTORY, FUNDING).body == b'{"n": 2}'
 
 
-def test_a_cache_folder_that_is_a_file_costs_one_warning_and_no_answer(opened: Open, tmp_path: Path) -> None:
+def test_cache_path_that_is_a_file_gives_one_warning_and_all_responses(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
     with serving(counting()) as server:
         connection = opened(server.url)
@@ -260,7 +256,7 @@ def test_a_cache_folder_that_is_a_file_costs_one_warning_and_no_answer(opened: O
         assert connection._serve(HISTORY, FUNDING_HISTORICAL).body == b'{"n": 1}'
 
 
-def test_folder_and_files_are_the_users_own(opened: Open, tmp_path: Path) -> None:
+def test_cache_files_are_readable_by_their_owner_only(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
         opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL)
     made = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
@@ -268,7 +264,7 @@ def test_folder_and_files_are_the_users_own(opened: Open, tmp_path: Path) -> Non
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_file()} == {"0o600"}
 
 
-def test_the_folder_is_the_variables_else_the_platforms(
+def test_cache_folder_is_that_of_the_variable_or_of_the_platform(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", "~/mine")
@@ -284,7 +280,7 @@ def fill(server: Server, count: int) -> None:
         transport.raw(f"/x/{n}")
 
 
-def test_info_counts_and_clear_removes(tmp_path: Path) -> None:
+def test_cache_info_counts_and_clear_removes_records(tmp_path: Path) -> None:
     assert transport.cache_clear() == 0
     with serving(counting()) as server:
         fill(server, 3)
@@ -299,7 +295,7 @@ def test_info_counts_and_clear_removes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older_than", ["2h", pd.Timedelta("2h")])
-def test_clear_can_spare_what_is_younger(older_than: Any) -> None:
+def test_clear_can_preserve_recent_records(older_than: Any) -> None:
     with serving(counting()) as server:
         fill(server, 3)
     old = files(transport.cache_info().folder)[0]
@@ -310,7 +306,7 @@ def test_clear_can_spare_what_is_younger(older_than: Any) -> None:
 
 
 @pytest.mark.parametrize("older_than", ["soon", 5, pd.Timedelta("-1h"), pd.NaT])
-def test_clear_wants_a_length_of_time(older_than: Any) -> None:
+def test_clear_requires_a_duration(older_than: Any) -> None:
     with serving(counting()) as server:
         fill(server, 1)
     with pytest.raises(ValueError, match="older_than"):
@@ -318,7 +314,9 @@ def test_clear_wants_a_length_of_time(older_than: Any) -> None:
     assert transport.cache_info().answers == 1
 
 
-def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Open, tmp_path: Path) -> None:
+def test_oldest_records_are_evicted_at_the_limit_and_stray_files_removed(
+    opened: Open, tmp_path: Path
+) -> None:
     with serving(counting(pad="x" * 100)) as server:
         connection = opened(server.url)
         for n in range(10):
@@ -338,7 +336,7 @@ def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Op
     assert not stray.exists()
 
 
-def test_a_session_that_writes_much_evicts_on_its_way(
+def test_long_session_evicts_records_while_it_writes(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "LIMIT_BYTES", 30_000)

@@ -131,7 +131,7 @@ def test_a_response_of_a_new_request_is_checked(ran: list[str]) -> None:
 
 
 @pytest.mark.parametrize("options", [{"cache": "off"}, {"cache": {"read_only": True}}])
-def test_nothing_is_written_where_the_cache_is_not(
+def test_checks_are_not_marked_without_a_cache(
     options: dict[str, Any], ran: list[str], tmp_path: Path
 ) -> None:
     with serving(lambda _: history()) as server:
@@ -139,7 +139,7 @@ def test_nothing_is_written_where_the_cache_is_not(
         assert records(tmp_path) == []
 
 
-def test_two_readers_of_a_response_are_checked_each(ran: list[str], tmp_path: Path) -> None:
+def test_response_is_checked_once_for_each_reader(ran: list[str], tmp_path: Path) -> None:
     """The venues of liquidations are chosen here, so that other rows remain for each choice."""
     day = {"date": "2026-06-29T00:00:00Z"}
     venues = {"okx": {"long_usd": 1.0, "short_usd": 2.0}, "bybit": {"long_usd": 4.0, "short_usd": 8.0}}

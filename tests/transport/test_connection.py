@@ -72,7 +72,7 @@ def starts(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starts]:
     transport.disconnect()
 
 
-def test_nothing_connected_is_an_error_that_names_the_ways() -> None:
+def test_fetch_without_a_connection_names_the_ways_to_connect() -> None:
     for call in (
         transport.SESSION.current,
         transport.connect,
@@ -83,7 +83,7 @@ def test_nothing_connected_is_an_error_that_names_the_ways() -> None:
             call()
 
 
-def test_the_environment_connects(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_connect(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DERIVDATA_BASE_URL", server.url)
     monkeypatch.setenv("DERIVDATA_API_KEY", KEY)
     assert transport.raw("/funding") == {"ok": True}
@@ -91,7 +91,9 @@ def test_the_environment_connects(server: Server, monkeypatch: pytest.MonkeyPatc
     assert transport.SESSION.current() is transport.SESSION.current()
 
 
-def test_a_new_connection_ends_the_old_one_and_a_failed_one_does_not(starts: Starts, server: Server) -> None:
+def test_successful_connect_replaces_the_connection_and_a_failed_one_does_not(
+    starts: Starts, server: Server
+) -> None:
     first = transport.connect("sample")
     with pytest.raises(ValueError, match=r"cache must be one of .*'maybe'"):
         transport.connect("sample", cache="maybe")
@@ -105,7 +107,7 @@ def test_a_new_connection_ends_the_old_one_and_a_failed_one_does_not(starts: Sta
         transport.SESSION.current()
 
 
-def test_a_local_source_brings_key_label_and_clock(starts: Starts, server: Server) -> None:
+def test_local_source_supplies_key_label_and_clock(starts: Starts, server: Server) -> None:
     connection = transport.connect("path/to/archive", now="2026-06-30T14:00:59")
     assert starts.asked == [("path/to/archive", pd.Timestamp("2026-06-30T14:00:59Z"))]
     assert times.asof() == transport.asof() == pd.Timestamp("2026-06-30T14:00:00Z")
@@ -118,7 +120,7 @@ def test_a_local_source_brings_key_label_and_clock(starts: Starts, server: Serve
 
 
 @pytest.mark.parametrize("synthetic", [True, False])
-def test_a_local_source_is_cached_by_what_it_is_and_the_sample_for_good(
+def test_local_source_is_cached_by_identity_and_the_sample_never_expires(
     synthetic: bool, starts: Starts, server: Server
 ) -> None:
     for aged in (False, False, True):
@@ -129,7 +131,7 @@ def test_a_local_source_is_cached_by_what_it_is_and_the_sample_for_good(
     assert len(server.asked) == (1 if synthetic else 2)
 
 
-def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -> None:
+def test_arguments_of_another_kind_of_source_are_rejected(starts: Starts) -> None:
     with pytest.raises(ValueError, match="takes no api_key"):
         transport.connect("sample", api_key=KEY)
     with pytest.raises(ValueError, match="its own clock"):
@@ -139,7 +141,7 @@ def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -
     assert starts.asked == []
 
 
-def test_what_a_connection_shows(server: Server) -> None:
+def test_connection_repr_and_attributes(server: Server) -> None:
     connection = transport.connect(server.url, api_key=KEY, cache="refresh")
     folder = transport.cache_info().folder
     host = f"127.0.0.1:{server.port}"
@@ -152,7 +154,7 @@ def test_what_a_connection_shows(server: Server) -> None:
     assert "cache: offline" in repr(transport.connect(server.url, offline=True))
 
 
-def test_source_and_attribution_are_the_services_its_own_or_what_was_given(server: Server) -> None:
+def test_source_and_attribution_come_from_arguments_or_the_service(server: Server) -> None:
     transport.connect(server.url)
     text = transport.get(FUNDING, {}, into=dict[str, bool]).attribution
     assert text == f"Funding rate data provided by {server.url}"
@@ -176,9 +178,7 @@ def ticking(step: pd.Timedelta):  # type: ignore[no-untyped-def]
     return answer
 
 
-def test_the_clock_is_the_servers_floored_to_the_minute_and_kept_15_seconds(
-    opened: Open, fake: FakeTime
-) -> None:
+def test_clock_is_the_server_date_floored_to_minutes_for_15_seconds(opened: Open, fake: FakeTime) -> None:
     with serving(ticking(pd.Timedelta("40s"))) as server:
         connection = opened(server.url)
         assert connection.clock() == pd.Timestamp("2026-06-30T12:00Z")
@@ -189,7 +189,7 @@ def test_the_clock_is_the_servers_floored_to_the_minute_and_kept_15_seconds(
         assert [(a.method, a.path) for a in server.asked] == [("HEAD", "/")] * 2
 
 
-def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: FakeTime) -> None:
+def test_new_response_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: FakeTime) -> None:
     with serving(ticking(pd.Timedelta("60s"))) as server:
         connection = opened(server.url)
         connection._serve(Request("/funding", ()), FUNDING)
@@ -201,7 +201,7 @@ def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: 
         assert [a.method for a in server.asked] == ["GET", "HEAD"]
 
 
-def test_a_server_that_fails_tells_the_time_and_one_without_a_date_gives_no_clock(opened: Open) -> None:
+def test_error_responses_set_the_clock_and_missing_dates_do_not(opened: Open) -> None:
     with serving(lambda _: Reply(date=None)) as server:
         with pytest.raises(errors.NetworkError, match="Date"):
             opened(server.url).clock()
@@ -211,7 +211,7 @@ def test_a_server_that_fails_tells_the_time_and_one_without_a_date_gives_no_cloc
         assert len(server.asked) == 1, "any status will do: it is not asked again"
 
 
-def test_a_service_in_this_process_may_be_silent_for_long(
+def test_in_process_service_has_a_long_timeout(
     server: Server, starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Timeout of requests for the next byte: minutes here, seconds over a network."""

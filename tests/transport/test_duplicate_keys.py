@@ -42,7 +42,7 @@ def parsed(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return sum(sizes)
 
 
-def test_a_long_history_is_not_parsed_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_history_is_checked_without_parsing_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     outline = '{"symbol":"BTC","series":{"okx":0,"bybit":0}}'
     assert parsed(history(), monkeypatch) == len(outline)
 
@@ -67,7 +67,7 @@ def test_a_long_history_is_not_parsed_in_python(monkeypatch: pytest.MonkeyPatch)
         json.dumps({"é": [{"ü": n} for n in range(ROWS)]}, ensure_ascii=False, separators=(",", ":")),
     ],
 )
-def test_texts_of_every_form_pass_that_have_each_key_once(text: str) -> None:
+def test_json_without_duplicate_keys_passes(text: str) -> None:
     json.loads(text)
     check_keys(text.encode())
 
@@ -91,7 +91,7 @@ def test_texts_of_every_form_pass_that_have_each_key_once(text: str) -> None:
         json.dumps([json.loads(history())], separators=(",", ":")).replace('"bybit":', '"okx":'),
     ],
 )
-def test_a_key_that_is_there_twice_is_seen(text: str) -> None:
+def test_duplicate_key_is_detected(text: str) -> None:
     json.loads(text)
     with pytest.raises(DuplicateKey, match="same key twice"):
         check_keys(text.encode())
@@ -108,7 +108,7 @@ def test_a_key_that_is_there_twice_is_seen(text: str) -> None:
         history("{y:1}"),
     ],
 )
-def test_a_large_text_that_is_not_json_has_the_message_of_a_small_one(text: str) -> None:
+def test_large_invalid_json_has_the_same_message_as_small(text: str) -> None:
     with pytest.raises(msgspec.DecodeError) as expected:
         msgspec.json.decode(text, type=msgspec.Raw)
     with pytest.raises(msgspec.DecodeError) as error:
@@ -126,7 +126,7 @@ def test_a_large_text_that_is_not_json_has_the_message_of_a_small_one(text: str)
         history('{"xtimestamp":"x","y":1,"xtimestamp":1}'),
     ],
 )
-def test_nested_rows_and_braces_in_texts_hide_no_key(text: str) -> None:
+def test_nesting_and_braces_in_strings_hide_no_duplicate_key(text: str) -> None:
     json.loads(text)
     with pytest.raises(DuplicateKey):
         check_keys(text.encode())
@@ -163,7 +163,7 @@ def _repeats(value: Any) -> bool:
 
 @pytest.mark.drawn
 @given(st.recursive(_LEAVES, _members, max_leaves=25), st.sampled_from([":", " :", ": "]))
-def test_small_parts_are_compared_as_large_ones_are(value: Any, colon: str) -> None:
+def test_small_and_large_bodies_are_checked_alike(value: Any, colon: str) -> None:
     """Large parts use faster comparisons, which must agree at every size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body, "_SMALL_BYTES", 0)

@@ -112,7 +112,7 @@ LASTING = [
         (MARKETS_SYMBOLS, {}, "lists this endpoint for the Dev tier and higher: old"),
     ],
 )
-def test_a_refusal_without_a_tier_claims_none_of_the_key(
+def test_error_403_without_a_tier_does_not_name_the_tier_of_the_key(
     endpoint: Endpoint, params: dict[str, str], says: str, opened: Open
 ) -> None:
     with serving(lambda _: error(403, error="old")) as server:
@@ -133,7 +133,7 @@ def answers(replies: list[Reply]):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(("replies", "slept"), [c[1:] for c in RECOVERED], ids=[c[0] for c in RECOVERED])
-def test_a_passing_fault_is_tried_again(
+def test_transient_fault_is_retried(
     replies: list[Reply], slept: list[float], opened: Open, fake: FakeTime
 ) -> None:
     with serving(answers(replies)) as server:
@@ -147,7 +147,7 @@ def test_a_passing_fault_is_tried_again(
 @pytest.mark.parametrize(
     ("replies", "kind", "tries", "says"), [c[1:] for c in LASTING], ids=[c[0] for c in LASTING]
 )
-def test_a_lasting_fault_is_one_typed_error(
+def test_lasting_fault_raises_one_typed_error(
     replies: list[Reply], kind: type[Exception], tries: int, says: str, opened: Open
 ) -> None:
     with serving(answers(replies)) as server:
@@ -161,7 +161,7 @@ def test_a_lasting_fault_is_one_typed_error(
     assert str(raised.value).startswith("/funding")
 
 
-def test_pauses_double_up_to_the_cap_and_end_with_the_budget(opened: Open, fake: FakeTime) -> None:
+def test_backoff_doubles_up_to_the_cap_within_the_time_budget(opened: Open, fake: FakeTime) -> None:
     with serving(answers([error(500)])) as server:
         connection = opened(server.url, limits=Limits(tries=50))
         with pytest.raises(errors.ServerError):
@@ -170,14 +170,14 @@ def test_pauses_double_up_to_the_cap_and_end_with_the_budget(opened: Open, fake:
     assert 100 < sum(fake.slept) <= 120
 
 
-def test_retry_after_beyond_the_budget_is_not_waited_for(opened: Open, fake: FakeTime) -> None:
+def test_retry_after_beyond_the_time_budget_raises_at_once(opened: Open, fake: FakeTime) -> None:
     with serving(answers([asking(503, "30")])) as server, pytest.raises(errors.ServerError):
         checked(opened(server.url)._serve(ASKED, FUNDING))
     assert sum(fake.slept) <= 120
     assert len(server.asked) == 4
 
 
-def test_rate_limit_carries_the_seconds_that_the_body_names(opened: Open) -> None:
+def test_rate_limit_error_has_the_seconds_stated_in_the_body(opened: Open) -> None:
     reply = Reply.json({"error": "slow", "message": "2 a second", "retry_after": 77}, status=429)
     match = "slow; 2 a second"
     with serving(answers([reply])) as server, pytest.raises(errors.RateLimited, match=match) as raised:
@@ -203,7 +203,7 @@ def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
         (Reply(raw=lambda handler: handler.rfile.read(1)), {"read": 0.05}, "stopped sending"),
     ],
 )
-def test_bodies_without_end_and_silence_end_at_their_limits(
+def test_endless_bodies_and_silence_end_at_size_limit_and_timeout(
     reply: Reply, limit: dict[str, float], says: str, opened: Open
 ) -> None:
     with serving(answers([reply])) as server:
@@ -217,7 +217,7 @@ def reply(body: bytes) -> Any:
     return urllib3.HTTPResponse(io.BytesIO(body), {"Content-Encoding": "gzip"}, preload_content=False)
 
 
-def test_a_body_that_is_larger_on_the_wire_than_unpacked_is_cut_off_too() -> None:
+def test_size_limit_applies_to_compressed_bytes_too() -> None:
     """Empty gzip members unpack to nothing, so the unpacked size never reaches the limit."""
     empty = gzip.compress(b"", mtime=0)
     with pytest.raises(BodyTooLarge):
@@ -227,7 +227,7 @@ def test_a_body_that_is_larger_on_the_wire_than_unpacked_is_cut_off_too() -> Non
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**16 - 2, 2**16 - 1, 2**16, 2**17, 2**17 + 1, 300_001])
-def test_compressed_bodies_of_any_size_come_out_whole(size: int, opened: Open) -> None:
+def test_compressed_bodies_of_any_size_are_decoded_completely(size: int, opened: Open) -> None:
     """In one member, or in several, as concatenated gzip files have them."""
     text = (random.Random(size).randbytes(size).hex() + "0" * size)[:size]
     body = f'"{text}"'.encode()
@@ -237,7 +237,7 @@ def test_compressed_bodies_of_any_size_come_out_whole(size: int, opened: Open) -
             assert opened(server.url)._serve(ASKED, FUNDING).body == body
 
 
-def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> None:
+def test_endless_headers_end_at_the_time_limit(opened: Open) -> None:
     over = threading.Event()
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
@@ -253,7 +253,7 @@ def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> No
         over.set()
 
 
-def test_what_is_under_way_is_not_tried_again_after_the_end(opened: Open, fake: FakeTime) -> None:
+def test_request_in_flight_is_not_retried_after_close(opened: Open, fake: FakeTime) -> None:
     with serving(answers([error(503)])) as server:
         connection = opened(server.url, timing=replace(fake.timing, sleep=lambda _: connection.close()))
         with pytest.raises(errors.ServerError):
@@ -281,14 +281,14 @@ TWICE = [
 
 
 @pytest.mark.parametrize("body", TWICE)
-def test_a_key_that_occurs_twice_is_refused(body: bytes) -> None:
+def test_body_with_a_duplicate_key_is_rejected(body: bytes) -> None:
     with pytest.raises(NotJson, match="same key twice"):
         check_json(body, {})
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("text", ["plain", 'a "quoted": text', "colon : blank", "back\\slash"])
-def test_what_has_its_keys_once_passes(text: str, indent: int | None) -> None:
+def test_body_with_unique_keys_passes(text: str, indent: int | None) -> None:
     check_json(json.dumps({**ORDINARY, "text": text}, indent=indent).encode(), {})
 
 
@@ -333,21 +333,23 @@ def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
         ({"X-Bapi-Limit-Reset-Timestamp": "1772438390000"}, b"no end", None),
     ],
 )
-def test_a_response_says_how_long_to_wait(headers: dict[str, str], body: bytes, seconds: Any) -> None:
+def test_retry_after_is_read_from_seconds_or_dates(
+    headers: dict[str, str], body: bytes, seconds: Any
+) -> None:
     """From its own date on, 2026-03-02 08:00."""
     dated = {"Date": "Mon, 02 Mar 2026 08:00:00 GMT", **headers}
     assert adapter.stated_wait(adapter.KeylessReply(429, dated, body)) == seconds
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_an_answer_comes_whole_and_decoded(compressed: bool, session: adapter.KeylessSession) -> None:
+def test_response_is_complete_and_decoded(compressed: bool, session: adapter.KeylessSession) -> None:
     headers = {"Content-Encoding": "gzip"} if compressed else {}
     reply = Reply(gzip.compress(BODY) if compressed else BODY, headers=headers)
     with serving(lambda _: reply) as server:
         assert session.send("GET", f"{server.url}/v5/tickers", {}).body == BODY
 
 
-def test_a_compressed_answer_that_breaks_off_is_an_error(session: adapter.KeylessSession) -> None:
+def test_truncated_compressed_response_raises(session: adapter.KeylessSession) -> None:
     """The length on the wire is that of the part: only the compression reveals the missing rest."""
     reply = Reply(gzip.compress(BODY)[:-12], headers={"Content-Encoding": "gzip"})
     with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no complete response"):
@@ -362,7 +364,7 @@ def test_a_compressed_answer_that_breaks_off_is_an_error(session: adapter.Keyles
         ("http://venue.test", "http://127.0.0.1:9", "the proxy between this machine and venue.test does not"),
     ],
 )
-def test_what_was_never_reached_says_where_the_way_ends(
+def test_connection_errors_name_the_failed_step(
     url: str, proxy: str, why: str, session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy)
@@ -370,7 +372,7 @@ def test_what_was_never_reached_says_where_the_way_ends(
         session.send("GET", f"{url}/v5/tickers", {})
 
 
-def test_an_answer_that_drips_ends_at_the_deadline(
+def test_slow_response_ends_at_the_deadline(
     session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then never triggers a timeout: only the deadline ends it."""
@@ -381,15 +383,13 @@ def test_an_answer_that_drips_ends_at_the_deadline(
         session.send("GET", f"{server.url}/v5/tickers", {})
 
 
-def test_an_answer_that_is_too_large_is_an_error(
-    session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_response_raises(session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "LARGEST", len(BODY) - 1)
     with serving(lambda _: Reply(BODY)) as server, pytest.raises(NetworkError, match="larger than"):
         session.send("GET", f"{server.url}/v5/tickers", {})
 
 
 @pytest.mark.parametrize("value", ["1_0", "\u0661", "1e1", "-1", "NaN", ""])
-def test_a_retry_after_that_is_not_a_plain_number_is_left_aside(value: str) -> None:
+def test_retry_after_that_is_not_a_plain_number_is_ignored(value: str) -> None:
     assert retry_after(value, None) is None
     assert retry_after("10", None) == 10.0

@@ -54,7 +54,7 @@ def symbols(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("cache", ["on", "off", "refresh"])
-def test_eight_are_under_way_and_the_answers_come_in_order(cache: str) -> None:
+def test_eight_requests_run_in_parallel_and_responses_keep_their_order(cache: str) -> None:
     crowd = Crowd(8)
     with serving(crowd) as server:
         transport.connect(server.url, cache=cache)
@@ -64,7 +64,7 @@ def test_eight_are_under_way_and_the_answers_come_in_order(cache: str) -> None:
         assert len(server.asked) == 41
 
 
-def test_histories_of_many_symbols_are_one_series() -> None:
+def test_histories_of_many_symbols_are_requested_in_parallel() -> None:
     """A window that is not cut is one request a symbol, and those go out together too."""
     crowd = Crowd(8)
     window = times.window("2026-06-01T00:00Z", "2026-06-02T00:00Z")
@@ -76,7 +76,7 @@ def test_histories_of_many_symbols_are_one_series() -> None:
     assert crowd.most == 8
 
 
-def test_where_a_limit_stands_one_goes_after_another(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limited_requests_run_one_after_another(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = Crowd(1)
     with serving(crowd) as server:
         monkeypatch.setattr(SESSION, "connection", opened(server.url))
@@ -87,7 +87,7 @@ def test_where_a_limit_stands_one_goes_after_another(opened: Open, monkeypatch: 
     assert crowd.most == 1
 
 
-def test_an_error_comes_in_its_turn_and_what_was_answered_is_in_the_cache() -> None:
+def test_error_is_raised_in_order_and_earlier_responses_are_cached() -> None:
     """Seven more were in progress: a second run requests only the missing ones."""
     crowd = Crowd(8, fails="S003")
     with serving(crowd) as server:
@@ -106,7 +106,7 @@ def test_an_error_comes_in_its_turn_and_what_was_answered_is_in_the_cache() -> N
         assert [path.split("/")[2] for path in server.paths[9:]] == ["S003"]
 
 
-def test_a_first_error_ends_it_before_others_are_sent() -> None:
+def test_first_error_stops_further_requests() -> None:
     crowd = Crowd(1, fails="S000")
     with serving(crowd) as server:
         transport.connect(server.url)
@@ -116,7 +116,7 @@ def test_a_first_error_ends_it_before_others_are_sent() -> None:
 
 
 @pytest.mark.parametrize("cache", ["on", "off", "refresh"])
-def test_an_answer_and_an_error_reach_all_who_wait_and_the_error_is_not_kept(
+def test_waiting_callers_share_response_or_error_and_errors_are_not_cached(
     cache: str, opened: Open, joiners: Joiners
 ) -> None:
     """Sixteen threads at a time: each response comes once the fifteen others wait for it."""
@@ -142,7 +142,7 @@ def test_an_answer_and_an_error_reach_all_who_wait_and_the_error_is_not_kept(
     assert told == [errors.SchemaError] * 16 + [b"{}"] * 16
 
 
-def test_a_fault_of_ours_comes_out_where_it_was_called_and_without_its_frames() -> None:
+def test_internal_error_is_raised_at_the_caller_without_thread_frames() -> None:
     def broken() -> None:
         raise ZeroDivisionError("ours")
 
@@ -151,7 +151,7 @@ def test_a_fault_of_ours_comes_out_where_it_was_called_and_without_its_frames() 
     assert "broken" not in [entry.name for entry in raised.traceback]
 
 
-def test_a_thread_that_is_interrupted_or_cannot_start_raises_what_it_met(
+def test_interrupted_or_unstartable_thread_raises_its_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As `Thread.start` fails where it is interrupted between the two releases of its condition's lock."""

@@ -47,7 +47,7 @@ def _spelled(key: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("spelling", _spelled(KEYS[0]))
-def test_a_key_is_masked_in_each_spelling(key: str, spelling: str) -> None:
+def test_key_is_masked_in_every_encoding(key: str, spelling: str) -> None:
     secret, text = Secret(key), _spelled(key)[spelling].encode()
     body = b'{"error": "bad key ' + text + b' of yours"}'
     assert secret.within(body)
@@ -72,7 +72,7 @@ def test_a_key_is_masked_in_basic_authorization(key: str, user: str, encode: obj
         assert base64.b64decode(rest[: len(rest) // 4 * 4], altchars=None) in user.encode() + b""
 
 
-def test_text_without_the_key_stays_as_it_is() -> None:
+def test_text_without_the_key_is_unchanged() -> None:
     secret = Secret(KEYS[0])
     for text in (
         b"",
@@ -96,7 +96,7 @@ def test_text_without_the_key_stays_as_it_is() -> None:
         "https://api.example.com/#TOPSECRET77aa",
     ],
 )
-def test_a_source_that_holds_a_key_is_refused_and_shown_nowhere(source: str) -> None:
+def test_source_containing_a_key_is_rejected_and_not_shown(source: str) -> None:
     with pytest.raises(ValueError, match="not shown") as refused:
         dd.connect(source)
     assert source not in str(refused.value)
@@ -109,7 +109,7 @@ def test_a_source_that_holds_a_key_is_refused_and_shown_nowhere(source: str) -> 
 
 
 @pytest.mark.parametrize("path", ["s3://AKIA:TOPSECRET77aa@bucket/a", "S3://bucket/a?key=TOPSECRET77aa"])
-def test_an_archive_address_with_credentials_is_refused_and_not_shown(path: str) -> None:
+def test_archive_address_with_credentials_is_rejected_and_not_shown(path: str) -> None:
     with pytest.raises(ArchiveError, match="not shown") as refused:
         open_archive(path)
     assert "TOPSECRET77aa" not in str(refused.value)

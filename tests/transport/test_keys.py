@@ -48,7 +48,7 @@ def asked_with(**options: Any) -> str | None:
         return sent_key(server.asked[0])
 
 
-def test_argument_is_first_then_environment_then_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_argument_precedes_environment_and_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked_with() is None
     key_file("from-file\n")
     assert asked_with() == "from-file"
@@ -58,7 +58,7 @@ def test_argument_is_first_then_environment_then_file(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])
-def test_a_key_file_that_others_may_read_is_refused(mode: int) -> None:
+def test_key_file_readable_by_others_is_rejected(mode: int) -> None:
     key_file("from-file", mode)
     with pytest.raises(ValueError, match="chmod 600") as raised:
         transport.connect("https://api.example.com")
@@ -66,7 +66,7 @@ def test_a_key_file_that_others_may_read_is_refused(mode: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\nbreak", "schlüssel", "nul\0"])
-def test_what_cannot_be_a_key_is_refused_and_not_shown(key: str) -> None:
+def test_invalid_keys_are_rejected_and_not_shown(key: str) -> None:
     with pytest.raises(ValueError, match="not shown") as raised:
         transport.connect("https://api.example.com", api_key=key)
     shown = "".join(traceback.TracebackException.from_exception(raised.value).format())
@@ -76,7 +76,7 @@ def test_what_cannot_be_a_key_is_refused_and_not_shown(key: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://api.example.com", "http://192.168.1.5:8080", "http://127.0.0.1.evil.com"]
 )
-def test_a_key_is_not_sent_in_clear(url: str) -> None:
+def test_key_is_not_sent_over_plain_http(url: str) -> None:
     with pytest.raises(ValueError, match="plain http"):
         transport.connect(url, api_key=KEY)
 
@@ -84,11 +84,11 @@ def test_a_key_is_not_sent_in_clear(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1", "https://a.example"]
 )
-def test_a_key_is_sent_on_this_machine_and_by_https(url: str) -> None:
+def test_key_is_sent_to_loopback_and_over_https(url: str) -> None:
     assert transport.connect(url, api_key=KEY)._holds_key(KEY.encode())
 
 
-def test_https_needs_a_certificate_that_is_trusted_before_anything_is_sent(
+def test_untrusted_certificate_raises_before_anything_is_sent(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "*")  # where a proxy is set up for the machine
@@ -118,7 +118,7 @@ def test_https_needs_a_certificate_that_is_trusted_before_anything_is_sent(
 @pytest.mark.parametrize(
     "base", ["https://api.example.com", "https://api.example.com:443/", "https://API.example.com"]
 )
-def test_which_redirects_carry_the_key(
+def test_key_is_sent_only_on_same_origin_redirects(
     base: str, location: str, keyed: bool, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     seen: list[tuple[str, str | None]] = []
@@ -144,7 +144,7 @@ def test_which_redirects_carry_the_key(
         ("https://api.example.com.evil.com/funding", False),
     ],
 )
-def test_the_adapter_itself_puts_the_key_on_its_own_origin_only(url: str, keyed: bool) -> None:
+def test_adapter_adds_the_key_only_for_its_origin(url: str, keyed: bool) -> None:
     """The session mounts it for that origin alone; the adapter checks it too."""
     origin, secret = "https://api.example.com:443", Secret(KEY)
     adapter = Adapter(origin=origin, secret=secret, turn=print, limits=Limits(), timing=Timing())
@@ -155,7 +155,7 @@ def test_the_adapter_itself_puts_the_key_on_its_own_origin_only(url: str, keyed:
     assert "X-Api-Key" not in request.headers, "what is kept of a request never has it"
 
 
-def test_the_fingerprint_of_a_key_is_no_plain_hash_of_it() -> None:
+def test_fingerprint_of_a_key_is_not_a_plain_hash() -> None:
     """Folders are named after it: a plain hash could be looked up in tables of hashes of known keys.
 
     The value is the sha256sum of "derivdata key", a zero byte and the key; cache keys depend on it.
@@ -180,14 +180,14 @@ def canned(request: requests.PreparedRequest, location: str | None) -> requests.
     return response
 
 
-def test_redirects_end(opened: Open) -> None:
+def test_redirect_loop_raises(opened: Open) -> None:
     with serving(lambda _: Reply(b"", status=302, headers={"Location": "/funding"})) as server:
         with pytest.raises(errors.NetworkError, match="too many redirects"):
             opened(server.url)._serve(ASKED, FUNDING)
         assert len(server.asked) <= 7
 
 
-def test_a_proxy_is_not_used_by_plain_http(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+def test_plain_http_does_not_use_a_proxy(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
     with serving(plain) as proxy, serving(plain) as server:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("http_proxy", proxy.url)
@@ -196,7 +196,7 @@ def test_a_proxy_is_not_used_by_plain_http(monkeypatch: pytest.MonkeyPatch, open
         assert len(server.asked) == 1
 
 
-def test_no_other_credentials_are_looked_for(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+def test_netrc_credentials_are_not_used(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
     netrc = Path.home() / ".netrc"
     netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
     netrc.chmod(0o600)
@@ -207,7 +207,7 @@ def test_no_other_credentials_are_looked_for(monkeypatch: pytest.MonkeyPatch, op
 
 
 @pytest.mark.parametrize(("key", "said"), [("a", "a bad day"), ("abcdefgh", "***"), ("1234567", "1234567")])
-def test_a_key_too_short_to_be_secret_does_not_garble_what_was_said(key: str, said: str) -> None:
+def test_too_short_key_is_not_masked_in_messages(key: str, said: str) -> None:
     text = "a bad day" if key == "a" else key
     secret = Secret(key)
     assert secret.redact(text.encode()) == said.encode()
@@ -235,7 +235,7 @@ def test_a_failed_connect_leaves_no_key_in_its_traceback(
         frames = frames.tb_next
 
 
-def test_neither_key_nor_connection_is_pickled_or_shown(opened: Open) -> None:
+def test_keys_and_connections_are_neither_pickled_nor_shown(opened: Open) -> None:
     connection = opened("https://api.example.com")
     for thing in (connection, Secret(KEY)):
         assert KEY not in repr(thing)
@@ -258,7 +258,7 @@ def test_no_cookie_is_sent_back_along_a_redirect_or_later(opened: Open) -> None:
     assert [one.headers.get("Cookie") for one in server.asked] == [None] * 4
 
 
-def test_a_site_knows_every_spelling_of_its_origin_and_codes_sent_as_written() -> None:
+def test_origin_matches_every_spelling_of_an_address() -> None:
     assert set(site("https://api.example.com/v1").prefixes) == {
         "https://api.example.com:443/",
         "https://api.example.com/",
@@ -287,7 +287,7 @@ def test_a_site_knows_every_spelling_of_its_origin_and_codes_sent_as_written() -
         "https://h/fault:any=0.3:7;ok,(a)'!$&*+",
     ],
 )
-def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
+def test_address_is_normalised_as_requests_sends_it(url: str) -> None:
     """Else the key would stay at home, and nothing be found in the cache."""
     sent = str(requests.Request("GET", url).prepare().url)
     assert site(url).base == sent.rstrip("/")
@@ -307,7 +307,7 @@ def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
         )),
     ],
 )  # fmt: skip
-def test_what_is_more_than_an_address_or_would_be_sent_otherwise_is_refused(url: str, says: str) -> None:
+def test_invalid_addresses_are_rejected_without_showing_credentials(url: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as raised:
         site(url)
     assert "hunter2" not in str(raised.value)

@@ -22,9 +22,7 @@ def history(n: int) -> Request:
     return Request("/funding/historical", (("symbol", f"S{n}"),))
 
 
-def test_history_is_asked_at_most_1_8_times_a_second_and_the_rest_at_once(
-    opened: Open, fake: FakeTime
-) -> None:
+def test_historical_requests_are_limited_to_1_8_per_second(opened: Open, fake: FakeTime) -> None:
     with serving(lambda _: Reply.json({})) as server:
         connection = opened(server.url)
         for n in range(4):
@@ -33,7 +31,7 @@ def test_history_is_asked_at_most_1_8_times_a_second_and_the_rest_at_once(
     assert fake.slept == pytest.approx([SPACING] * 3)
 
 
-def test_a_turn_that_was_slept_through_is_taken_again(fake: FakeTime, tmp_path: Path) -> None:
+def test_missed_turn_is_taken_again_after_sleep(fake: FakeTime, tmp_path: Path) -> None:
     """The machine wakes the second request 0.2 s late: it has the third turn, and the next one the fourth."""
     late = iter([0.2])
 
@@ -50,7 +48,7 @@ def test_a_turn_that_was_slept_through_is_taken_again(fake: FakeTime, tmp_path: 
     assert fake.slept == pytest.approx([SPACING, SPACING - 0.2, SPACING])
 
 
-def test_every_try_takes_a_turn(opened: Open, fake: FakeTime) -> None:
+def test_every_retry_takes_a_turn(opened: Open, fake: FakeTime) -> None:
     replies = iter([Reply.json({}, status=500), Reply.json({}, status=500)])
     with serving(lambda _: next(replies, Reply.json({}))) as server:
         opened(server.url)._serve(history(0), FUNDING_HISTORICAL)
@@ -58,7 +56,7 @@ def test_every_try_takes_a_turn(opened: Open, fake: FakeTime) -> None:
     assert fake.slept == pytest.approx([pauses[0], turns[0], pauses[1], turns[1]])
 
 
-def test_a_source_in_this_process_is_not_paced(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
+def test_in_process_source_has_no_rate_limit(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
     with serving(lambda _: Reply.json({})) as server:
         connection = opened(server.url, paced=False)
         for n in range(5):
@@ -67,7 +65,7 @@ def test_a_source_in_this_process_is_not_paced(opened: Open, fake: FakeTime, tmp
     assert not (tmp_path / "cache" / "turns").exists()
 
 
-def test_two_connections_share_their_turns_and_two_keys_do_not(opened: Open, fake: FakeTime) -> None:
+def test_rate_limit_is_shared_by_connections_of_one_key(opened: Open, fake: FakeTime) -> None:
     with serving(lambda _: Reply.json({})) as server:
         opened(server.url)._serve(history(0), FUNDING_HISTORICAL)
         opened(server.url)._serve(history(1), FUNDING_HISTORICAL)
@@ -77,7 +75,7 @@ def test_two_connections_share_their_turns_and_two_keys_do_not(opened: Open, fak
 
 
 @pytest.mark.parametrize("slot", [b"", b"junk", b"nan", b"inf", b"999999", b"\xff\xfe"])
-def test_a_damaged_slot_file_is_a_free_turn(slot: bytes, fake: FakeTime, tmp_path: Path) -> None:
+def test_damaged_slot_file_allows_a_request(slot: bytes, fake: FakeTime, tmp_path: Path) -> None:
     pace = Pace(tmp_path, "scope", fake.timing)
     pace.wait(FUNDING_HISTORICAL)
     [file] = (path for path in tmp_path.iterdir() if path.suffix != ".lock")
@@ -88,7 +86,7 @@ def test_a_damaged_slot_file_is_a_free_turn(slot: bytes, fake: FakeTime, tmp_pat
     assert fake.slept == pytest.approx([SPACING])
 
 
-def test_where_no_file_can_be_written_turns_hold_within_the_process(fake: FakeTime, tmp_path: Path) -> None:
+def test_rate_limit_holds_within_the_process_without_a_file(fake: FakeTime, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     pace = Pace(tmp_path / "file" / "turns", "scope", fake.timing)
     for _ in range(3):
@@ -96,7 +94,7 @@ def test_where_no_file_can_be_written_turns_hold_within_the_process(fake: FakeTi
     assert fake.slept == pytest.approx([SPACING] * 2)
 
 
-def test_a_stopped_process_that_holds_the_file_stops_no_one(fake: FakeTime, tmp_path: Path) -> None:
+def test_stopped_process_with_the_file_lock_does_not_block_others(fake: FakeTime, tmp_path: Path) -> None:
     """After half a second the process takes its turn without the file."""
     pace = Pace(tmp_path, "scope", fake.timing)
     pace.wait(FUNDING_HISTORICAL)

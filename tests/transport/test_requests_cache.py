@@ -53,7 +53,7 @@ def conditions(server: Server) -> list[str | None]:
 # Conditional requests
 
 
-def test_an_expired_record_is_confirmed_without_its_body(opened: Open, tmp_path: Path) -> None:
+def test_expired_record_is_revalidated_without_its_body(opened: Open, tmp_path: Path) -> None:
     with serving(tagged()) as server:
         connection = opened(server.url)
         first = connection._serve(HISTORY, FUNDING)
@@ -67,7 +67,7 @@ def test_an_expired_record_is_confirmed_without_its_body(opened: Open, tmp_path:
     assert server.asked[1].headers["If-Modified-Since"] == "Tue, 30 Jun 2026 00:00:00 GMT"
 
 
-def test_a_record_that_changed_is_replaced(opened: Open, tmp_path: Path) -> None:
+def test_changed_record_is_replaced(opened: Open, tmp_path: Path) -> None:
     state: dict[str, Any] = {}
     with serving(tagged(state)) as server:
         connection = opened(server.url)
@@ -79,9 +79,7 @@ def test_a_record_that_changed_is_replaced(opened: Open, tmp_path: Path) -> None
         assert len(server.asked) == 2
 
 
-def test_a_window_that_closed_since_is_kept_for_good_when_it_is_confirmed(
-    opened: Open, tmp_path: Path
-) -> None:
+def test_window_closed_since_never_expires_once_revalidated(opened: Open, tmp_path: Path) -> None:
     until = NOON - HOUR + pd.Timedelta("30s")
     with serving(tagged()) as server:
         connection = opened(server.url)
@@ -91,7 +89,7 @@ def test_a_window_that_closed_since_is_kept_for_good_when_it_is_confirmed(
         assert conditions(server) == [None, '"0"'], "the second response is an hour after the window"
 
 
-def test_a_response_with_notices_is_requested_whole(opened: Open, tmp_path: Path) -> None:
+def test_response_with_notices_is_requested_without_a_condition(opened: Open, tmp_path: Path) -> None:
     state: dict[str, Any] = {"extra": {"notices": ["clamped to 30 days"]}}
     with serving(tagged(state)) as server:
         connection = opened(server.url)
@@ -101,7 +99,7 @@ def test_a_response_with_notices_is_requested_whole(opened: Open, tmp_path: Path
         assert conditions(server) == [None, None]
 
 
-def test_rows_of_the_past_that_changed_have_records_confirmed(opened: Open) -> None:
+def test_change_of_past_rows_revalidates_records(opened: Open) -> None:
     """A served archive returns the version of its past: most records remain valid."""
     state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
     with serving(tagged(state)) as server:
@@ -117,7 +115,7 @@ def test_rows_of_the_past_that_changed_have_records_confirmed(opened: Open) -> N
         assert [one.method for one in server.asked[asked:]] == ["HEAD"], "the record has the new version"
 
 
-def test_a_confirmed_response_without_a_date_is_refused(opened: Open, tmp_path: Path) -> None:
+def test_not_modified_response_without_a_date_is_rejected(opened: Open, tmp_path: Path) -> None:
     def answer(asked: Asked) -> Reply:
         if "If-None-Match" in asked.headers:
             return Reply(b"", status=304, headers={"ETag": '"0"'}, date=None)
@@ -144,7 +142,7 @@ def failing(status: int) -> Callable[[Asked], Reply]:
     ("status", "error"),
     [(500, errors.ServerError), (503, errors.ServerError), (429, errors.RateLimited)],
 )
-def test_an_expired_record_is_used_where_that_is_wanted(
+def test_expired_record_is_used_with_stale_if_error(
     status: int, error: type[Exception], opened: Open, tmp_path: Path
 ) -> None:
     with serving(failing(status)) as server:
@@ -158,7 +156,7 @@ def test_an_expired_record_is_used_where_that_is_wanted(
         assert (plain.status, type(transport.response.error_of(plain))) == (status, error)
 
 
-def test_an_expired_record_is_used_where_nothing_answers(opened: Open, tmp_path: Path) -> None:
+def test_expired_record_is_used_if_the_server_is_unreachable(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
         first = opened(server.url)._serve(HISTORY, FUNDING)
     expire(tmp_path)
@@ -171,7 +169,7 @@ def test_an_expired_record_is_used_where_nothing_answers(opened: Open, tmp_path:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
-def test_a_refusal_is_not_hidden_by_an_old_record(status: int, opened: Open, tmp_path: Path) -> None:
+def test_error_4xx_is_not_hidden_by_an_expired_record(status: int, opened: Open, tmp_path: Path) -> None:
     with serving(failing(status)) as server:
         opened(server.url)._serve(HISTORY, FUNDING)
         expire(tmp_path)
@@ -180,7 +178,7 @@ def test_a_refusal_is_not_hidden_by_an_old_record(status: int, opened: Open, tmp
         assert len(files(tmp_path)) == 1, "and the record stays"
 
 
-def test_a_doubted_record_is_no_answer_where_nothing_confirms_it(opened: Open) -> None:
+def test_invalidated_record_is_not_used_without_revalidation(opened: Open) -> None:
     """The version may have changed: without `stale_if_error` an error is better than other data."""
     state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
     with serving(tagged(state)) as server:
@@ -201,7 +199,7 @@ def test_a_doubted_record_is_no_answer_where_nothing_confirms_it(opened: Open) -
         ({"urls_expire_after": {"*/oi": 30}, "expire_after": 9}, 9),
     ],
 )
-def test_the_users_settings_come_before_the_endpoints(
+def test_user_settings_override_endpoint_settings(
     rules: dict[str, Any], seconds: float | None, opened: Open, tmp_path: Path
 ) -> None:
     with serving(counting()) as server:
@@ -216,7 +214,7 @@ def test_the_users_settings_come_before_the_endpoints(
         assert (record.head.expires - record.head.created).total_seconds() == pytest.approx(seconds, abs=0.5)
 
 
-def test_a_closed_window_does_not_expire_whatever_the_settings(opened: Open, tmp_path: Path) -> None:
+def test_closed_window_never_expires_with_any_settings(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
         connection = opened(server.url, rules={"expire_after": 1})
         first = connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
@@ -249,7 +247,7 @@ def test_always_revalidate_and_read_only(opened: Open, tmp_path: Path) -> None:
         ({"always_revalidate": 1}, TypeError, "must be bool, got int"),
     ],
 )
-def test_settings_that_are_not_there_are_refused(settings: Any, kind: type[Exception], says: str) -> None:
+def test_unknown_settings_are_rejected(settings: Any, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
         transport.connect("https://api.example.com", cache=settings)
 
@@ -273,7 +271,7 @@ def own() -> Iterator[requests.Session]:
         yield session
 
 
-def test_a_plain_session_is_used_as_it_is_with_the_cache_of_the_library(
+def test_plain_session_is_used_with_the_librarys_cache(
     own: requests.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
@@ -296,7 +294,7 @@ def test_a_plain_session_is_used_as_it_is_with_the_cache_of_the_library(
     assert not any(isinstance(adapter, Adapter) for adapter in own.adapters.values())
 
 
-def test_the_adapter_is_for_the_origin_of_the_api_alone(own: requests.Session) -> None:
+def test_adapter_is_mounted_for_the_origin_of_the_api_only(own: requests.Session) -> None:
     with serving(counting()) as server, serving(counting()) as elsewhere:
         transport.connect(server.url, api_key=KEY, session=own, cache="off")
         dd.raw("/x")
@@ -310,7 +308,7 @@ def test_the_adapter_is_for_the_origin_of_the_api_alone(own: requests.Session) -
             assert "X-Api-Key" not in elsewhere.asked[1].headers
 
 
-def test_an_adapter_of_the_session_goes_on_to_send(own: requests.Session) -> None:
+def test_adapter_of_the_users_session_still_sends(own: requests.Session) -> None:
     sent: list[Any] = []
 
     class Counting(HTTPAdapter):
@@ -350,7 +348,7 @@ def stored_bytes(folder: Path) -> bytes:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("serializer", ["pickle", "json"])
-def test_no_backend_of_the_users_has_the_key(backend: str, serializer: str, tmp_path: Path) -> None:
+def test_key_is_not_stored_in_a_users_backend(backend: str, serializer: str, tmp_path: Path) -> None:
     """Also where the API redirects within its origin, and repeats the key's name."""
 
     def answer(asked: Asked) -> Reply:
@@ -379,7 +377,7 @@ def test_no_backend_of_the_users_has_the_key(backend: str, serializer: str, tmp_
     assert transport.cache_info().answers == 0, "nothing is in the cache of the library"
 
 
-def test_two_keys_do_not_share_what_a_users_cache_has(tmp_path: Path) -> None:
+def test_two_keys_do_not_share_records_of_a_users_cache(tmp_path: Path) -> None:
     with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
         for key, expected in (("k-free-tier", 0), ("k-pro-tier", 1), ("k-free-tier", 0), ("k-pro-tier", 1)):
             transport.connect(server.url, api_key=key, session=session)
@@ -387,7 +385,7 @@ def test_two_keys_do_not_share_what_a_users_cache_has(tmp_path: Path) -> None:
         assert len(server.asked) == 2
 
 
-def test_a_users_session_without_an_expiry_has_that_of_each_endpoint(tmp_path: Path) -> None:
+def test_users_session_without_expiry_uses_endpoint_expiry(tmp_path: Path) -> None:
     with serving(counting()) as server, CachedSession(tmp_path / "a") as plain:
         transport.connect(server.url, session=plain)
         dd.raw("/funding")
@@ -400,7 +398,7 @@ def test_a_users_session_without_an_expiry_has_that_of_each_endpoint(tmp_path: P
         assert response.expires_delta == pytest.approx(3600, abs=5)
 
 
-def test_modes_hold_for_a_users_cache(tmp_path: Path) -> None:
+def test_cache_modes_apply_to_a_users_cache(tmp_path: Path) -> None:
     with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
 
         def fetch(**how: Any) -> Any:
@@ -420,7 +418,7 @@ def test_modes_hold_for_a_users_cache(tmp_path: Path) -> None:
             fetch(cache={"expire_after": 5})
 
 
-def test_what_cannot_be_read_is_removed_from_a_users_cache(tmp_path: Path) -> None:
+def test_unreadable_record_is_removed_from_a_users_cache(tmp_path: Path) -> None:
     with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
         transport.connect(server.url, session=session)
         with pytest.raises(errors.SchemaError):
@@ -428,14 +426,14 @@ def test_what_cannot_be_read_is_removed_from_a_users_cache(tmp_path: Path) -> No
         assert list(session.cache.filter()) == []
 
 
-def test_what_is_no_session_is_refused() -> None:
+def test_object_that_is_not_a_session_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"session must be a requests.Session, got str"):
         transport.connect("https://api.example.com", session="mine")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'sample', which runs in this process"):
         transport.connect("sample", session=requests.Session())
 
 
-def test_records_of_the_cache_are_a_storage_of_requests_cache(opened: Open) -> None:
+def test_cache_implements_the_storage_interface_of_requests_cache(opened: Open) -> None:
     """The methods that requests-cache offers for its caches work on ours: count, delete, expire."""
     with serving(counting()) as server:
         connection = opened(server.url)

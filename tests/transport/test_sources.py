@@ -58,7 +58,7 @@ def gets(asked: list[Asked]) -> int:
     return sum(a.method == "GET" for a in asked)
 
 
-def test_a_closed_window_of_a_source_that_grew_at_its_end_stays_cached(opened: Open) -> None:
+def test_closed_window_stays_cached_when_rows_are_appended(opened: Open) -> None:
     source = Source()
     with serving(source) as server:
         assert rows(opened(server.url)) == 12
@@ -67,7 +67,7 @@ def test_a_closed_window_of_a_source_that_grew_at_its_end_stays_cached(opened: O
         assert gets(server.asked) == 1
 
 
-def test_rows_that_came_into_the_past_are_seen(opened: Open, fake: FakeTime) -> None:
+def test_rows_added_to_the_past_are_fetched(opened: Open, fake: FakeTime) -> None:
     source = Source()
     with serving(source) as server:
         connection = opened(server.url)
@@ -80,7 +80,7 @@ def test_rows_that_came_into_the_past_are_seen(opened: Open, fake: FakeTime) -> 
 
 
 @pytest.mark.parametrize("other", ["archive-2", None])
-def test_another_source_at_the_same_address_is_not_mixed_up(other: str | None, opened: Open) -> None:
+def test_sources_at_the_same_address_do_not_share_records(other: str | None, opened: Open) -> None:
     source = Source()
     with serving(source) as server:
         assert rows(opened(server.url)) == 12
@@ -93,7 +93,7 @@ def test_another_source_at_the_same_address_is_not_mixed_up(other: str | None, o
 @pytest.mark.parametrize(
     ("source", "requests"), [(lambda _: Reply.json({"rows": 12}), 1), (Source(id=None, version=None), 2)]
 )
-def test_a_service_that_says_nothing_of_its_data_is_its_address(
+def test_service_without_a_data_identity_is_identified_by_its_address(
     source: Any, requests: int, opened: Open
 ) -> None:
     """The hosted service, which is not requested to use the cache; and a served archive of 0.1."""
@@ -102,7 +102,7 @@ def test_a_service_that_says_nothing_of_its_data_is_its_address(
         assert (gets(server.asked), len(server.asked)) == (1, requests)
 
 
-def test_a_source_that_cannot_be_reached_gives_its_cached_answers_offline_only(opened: Open) -> None:
+def test_unreachable_source_uses_the_cache_only_offline(opened: Open) -> None:
     source = Source()
     with serving(source) as server:
         assert rows(opened(server.url)) == 12
@@ -112,7 +112,7 @@ def test_a_source_that_cannot_be_reached_gives_its_cached_answers_offline_only(o
         assert rows(opened(server.url, offline=True)) == 12
 
 
-def test_the_marks_are_looked_up_once_in_two_seconds(opened: Open, fake: FakeTime) -> None:
+def test_data_identity_is_read_at_most_every_two_seconds(opened: Open, fake: FakeTime) -> None:
     with serving(Source()) as server:
         rows(opened(server.url))
         connection = opened(server.url)
@@ -130,7 +130,7 @@ def machine(at: pd.Timestamp, fake: FakeTime) -> object:
 
 
 @pytest.mark.parametrize(("ahead", "kept"), [("5min", True), ("5min1s", False), ("2h", False)])
-def test_a_server_ahead_of_this_machine_closes_no_window(
+def test_server_clock_ahead_of_this_machine_closes_no_window(
     ahead: str, kept: bool, opened: Open, fake: FakeTime, tmp_path: Path
 ) -> None:
     """Its `Date` shows that the last rows are present; one in the future shows nothing."""
@@ -213,7 +213,7 @@ except ValueError as error:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs users without an entry")
-def test_a_user_without_a_home_has_a_cache_while_the_process_lives(tmp_path: Path) -> None:
+def test_user_without_a_home_has_a_temporary_cache(tmp_path: Path) -> None:
     count = iter(range(100))
     with serving(lambda _: Reply.json({"n": next(count)})) as server:
         run = subprocess.run(
@@ -228,7 +228,7 @@ def test_a_user_without_a_home_has_a_cache_while_the_process_lives(tmp_path: Pat
     assert "no home folder" in refused
 
 
-def test_what_a_server_writes_reaches_people_as_one_line_without_control_characters() -> None:
+def test_server_text_is_shown_as_one_line_without_control_characters() -> None:
     assert plain_text("two\n  lines\tand \x1b]0;title\x07", 100) == r"two lines and \x1b]0;title\x07"
     assert plain_text("\u202egnp.exe", 100) == r"\u202egnp.exe"
     assert plain_text("Märkte 日本 😀", 100) == "Märkte 日本 😀"
@@ -236,7 +236,7 @@ def test_what_a_server_writes_reaches_people_as_one_line_without_control_charact
     assert len(plain_text("\x1b" * 10_000, 300)) == 300
 
 
-def test_notices_are_few_short_and_harmless(recwarn: pytest.WarningsRecorder) -> None:
+def test_notices_are_limited_in_number_and_length_and_escaped(recwarn: pytest.WarningsRecorder) -> None:
     notices = ["\x1b[2J" + "long " * 200, *(f"notice {n}" for n in range(50_000))]
     with serving(lambda _: Reply.json({"notices": notices})) as server:
         transport.connect(server.url)
@@ -247,7 +247,7 @@ def test_notices_are_few_short_and_harmless(recwarn: pytest.WarningsRecorder) ->
     assert answer.notices[18:] == ("notice 17", "and 49,982 more notices")
 
 
-def test_errors_sources_and_deprecations_are_harmless_too(recwarn: pytest.WarningsRecorder) -> None:
+def test_errors_sources_and_deprecations_are_escaped_too(recwarn: pytest.WarningsRecorder) -> None:
     def answer(asked: Asked) -> Reply:
         if asked.path == "/bad":
             return Reply.json({"error": "no\x1b[2J such\nthing"}, status=400)
