@@ -54,6 +54,18 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "prices_history": {"kind": "mark", "price_usd": 67000.5},
         "oi_history": {"symbol": "BTC", "oi_usd": 348436100.25},
     },
+    # 0.5 coins at 67,000; Buy names the position.
+    "bybit liquidation stream": {
+        "liquidations_fills": {
+            "symbol": "BTC", "side": "long", "time": "2026-03-01T00:00:00.005Z", "quantity": 0.5,
+            "value_usd": 33500.0,
+        }
+    },
+    "deribit deribit_volatility_index channel": {
+        "volatility_index_published": {
+            "symbol": "BTC", "exchange": "deribit", "time": "2026-03-01T00:00Z", "index_pct": 52.1,
+        }
+    },
     # A long position of 0.5 coins was taken over at 67,000.
     "bitfinex liquidations": {
         "liquidations_fills": {

@@ -18,6 +18,7 @@ from derivdata.sources.archive.importing.market_names import (
     plain_name,
     venue_of_word,
 )
+from derivdata.sources.archive.importing.messages import is_reply
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.plan import Given, Unclear
 from derivdata.sources.archive.importing.readers import explained
@@ -405,8 +406,6 @@ _MOST_PAGES = 10_000
 _MESSAGES = ("message", "msg", "raw", "payload", "data")
 """Names under which collectors keep a message next to the time at which they received it."""
 _OF_RECEIPT = re.compile(r"recv|receiv|local|arriv|ingest|collect|capture|^(ts|time|timestamp|stream|topic)$")
-_CONTROL = ("event", "op", "method", "ret_msg", "type", "result", "id")
-"""Fields of replies to subscriptions, which have no rows; at least one is in each."""
 
 
 def _message(line: bytes) -> bytes:
@@ -417,7 +416,6 @@ def _message(line: bytes) -> bytes:
         return line
     if not isinstance(message, dict):
         return line
-    has_rows = any(isinstance(value, list | dict) and value for value in message.values())
     name = next((name for name in _MESSAGES if name in message), None)
     if name is not None and all(_OF_RECEIPT.search(other.lower()) for other in {*message} - {name}):
         inner = message[name]
@@ -425,10 +423,4 @@ def _message(line: bytes) -> bytes:
             return _message(inner.encode())
         if isinstance(inner, dict):
             return _message(msgspec.json.encode(inner))
-    is_reply = not has_rows and any(field in message for field in _CONTROL)
-    is_subscription = message.get("op", message.get("event", message.get("method"))) in _SUBSCRIPTIONS
-    return b"" if (is_reply and len(message) <= _MOST_OF_REPLIES) or is_subscription else line
-
-
-_SUBSCRIPTIONS = ("subscribe", "subscribed", "SUBSCRIBE", "ping", "pong", "login", "auth")
-_MOST_OF_REPLIES = 6
+    return b"" if is_reply(message) else line

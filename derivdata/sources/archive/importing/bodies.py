@@ -16,6 +16,7 @@ import pyarrow as pa
 from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.market_names import market_of, meaning_of
+from derivdata.sources.archive.importing.messages import CHANGES, book_rows, is_reply, unwrapped
 from derivdata.tables.contracts import VENUES, venue_slug
 
 _DEPTH = 6
@@ -95,6 +96,7 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
     waiting: list[Any] = []
     numbers: list[int] = []
     notices: tuple[str, ...] = ()
+    has_rows = False
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -112,10 +114,15 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
         numbers += [number] * len(new)
         if len(waiting) >= rows:
             yield _columns(waiting, numbers, notices)
+            has_rows = True
             waiting = []
             numbers = []
     if waiting:
         yield _columns(waiting, numbers, notices)
+    elif not has_rows and CHANGES in notices:
+        raise ArchiveError(
+            "its messages are changes of a book, and not whole books: make snapshots of them first"
+        )
 
 
 class _Found:
@@ -135,6 +142,16 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
         return _Found(_flat(body))
     if not isinstance(body, dict):
         return _Found([body])
+    if is_line and is_reply(body):
+        return _Found([])
+    return _records_of_object(unwrapped(body))
+
+
+def _records_of_object(body: dict[str, Any]) -> _Found:
+    """Return the records in an object that is a response or a message."""
+    levels = book_rows(body)
+    if levels is not None:
+        return _Found(levels, () if levels else (CHANGES,))
     book = _book(body)
     if book is not None:
         return _Found(book)
@@ -285,6 +302,9 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
         return _transposed(body)
     if _is_of_values_by_time(body):
         return [{"time": key, "value": value} for key, value in body.items()]
+    nested = _nested_series(body)
+    if nested is not None:
+        return nested
     if len(body) > 1 and all(isinstance(v, dict) for v in values) and _alike(values):
         name = _name_of_keys(body)
         return [{name: key, **_plain(value)} for key, value in body.items()]
@@ -293,13 +313,47 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     if len(body) > 1 and all(_is_of_records(v) or not v for v in values):
         name = _name_of_keys(body)
         return [
-            {name: key, **row} if isinstance(row, dict) else [key, *row]
+            {name: key, **row} if isinstance(row, dict) else _of_key(name, key, row)
             for key, rows in body.items()
             for row in _flat(rows)
         ]
     if len({len(v) for v in values}) == 1 and len(values) > 1:
         return [dict(zip(body, row, strict=True)) for row in zip(*values, strict=True)]
     return None
+
+
+def _of_key(name: str, key: str, row: list[Any]) -> Any:
+    """Return a row of the list below a key: a time and a value have these names."""
+    if len(row) == _TIME_AND_VALUE and _KEY_OF_TIME.fullmatch(str(row[0])):
+        return {name: key, "time": row[0], "value": row[1]}
+    return [key, *row]
+
+
+_TIME_AND_VALUE = 2
+
+
+def _nested_series(body: dict[str, Any]) -> list[Any] | None:
+    """Return the rows of ``{"BTC": {"binance": [[time, value], ...]}}`` or its converse; None for others."""
+    names = {_name_of_keys(body)}
+    inner = [*body.values()]
+    if not names <= {"symbol", "exchange"} or not all(isinstance(value, dict) and value for value in inner):
+        return None
+    names_below = {_name_of_keys(value) for value in inner}
+    if {*names, *names_below} != {"symbol", "exchange"} or len(names_below) != 1:
+        return None
+    [name] = names
+    [name_below] = names_below
+    rows = []
+    for key, by_key in body.items():
+        for key_below, series in by_key.items():
+            if not _is_of_records(series) and series != []:
+                return None
+            for row in _flat(series):
+                record = row if isinstance(row, dict) else _of_key(name_below, key_below, row)
+                if not isinstance(record, dict):
+                    return None
+                rows.append({name: key, name_below: key_below, **record})
+    return rows
 
 
 def _is_of_values_by_time(body: dict[str, Any]) -> bool:
@@ -413,19 +467,21 @@ def _history(row: dict[str, Any]) -> list[dict[str, Any]] | None:
     return lists[0]
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Return a record with the fields of nested objects, ``data.ctx.funding``; lists are missing."""
     if not any(isinstance(value, dict | list) for value in row.values()):
         return row
     plain: dict[str, Any] = {}
     for name, value in row.items():
-        if isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$"):
-            plain[name] = _of_mongo(value)
-        elif isinstance(value, dict) and name != "info":
-            plain |= {f"{name}.{inner}": v for inner, v in value.items() if not isinstance(v, dict | list)}
-        elif not isinstance(value, dict | list):
+        if not isinstance(value, dict | list):
             plain[name] = value
-        else:
+        elif isinstance(value, list) or name == "info" or depth == _DEPTH:
             plain.setdefault(name, None)
+        elif len(value) == 1 and next(iter(value)).startswith("$"):
+            plain[name] = _of_mongo(value)
+        else:
+            without_lists = {key: cell for key, cell in value.items() if not isinstance(cell, list)}
+            plain |= {f"{name}.{key}": cell for key, cell in _plain(without_lists, depth + 1).items()}
     return plain
 
 

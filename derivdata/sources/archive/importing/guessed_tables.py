@@ -437,7 +437,7 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     """Return whether rates are payments or samples, by the time between rows of a series."""
     if "time" not in by_meaning:
         return "funding_settlements"
-    if plain_name(by_meaning["time"]) in _OBSERVED:
+    if plain_name(by_meaning["time"]) in _OBSERVED or OF_RECEIPT.search(by_meaning["time"]):
         return "funding_history"
     _require_times(source, head, by_meaning, given)
     apart = _hours_apart(head, by_meaning, given)
@@ -536,6 +536,8 @@ _OBSERVED = frozenset(
     "observedat recordedat origintime receivedtime receivedat".split()
 )
 """Names of times at which somebody looked, so that rates are samples."""
+OF_RECEIPT = re.compile(r"(?<![a-z])(recv|receiv|receipt|ingest|arriv)", re.I)
+"""Beginnings of words for the time at which a collector had a row."""
 
 
 def _hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.finishing import ADJUST, VENUES_IN_COINS, amount_of, one_side
 from derivdata.sources.archive.importing.guessed_tables import (
+    OF_RECEIPT,
     PRICES_OF_FUTURES,
     are_trades,
     guessed_tables,
@@ -258,9 +259,17 @@ def _near_time(head: Chunk) -> str | None:
         named = [name for name in head.columns if _NEAR_TIME.search(name) and not _OTHER_TIME.search(name)]
         near = [name for name in named if _has_times(head.columns[name])]
         near = [name for name in near if not _are_of_listings(name, head.columns[name])]
+    if not near:
+        near = _times_of_receipt(head)
     if len(near) > 1 and _are_equal_times(near, head):
         return next((name for name in near if "utc" in plain_name(name)), near[0])
     return near[0] if len(near) == 1 else None
+
+
+def _times_of_receipt(head: Chunk) -> list[str]:
+    """Return the columns of times at which a collector had its rows, for files without another time."""
+    named = [name for name in head.columns if OF_RECEIPT.search(name) and _NEAR_TIME.search(name)]
+    return [name for name in named if _has_times(head.columns[name])]
 
 
 def _are_equal_times(names: list[str], head: Chunk) -> bool:

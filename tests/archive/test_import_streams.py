@@ -1,0 +1,184 @@
+"""Messages of WebSockets as files: envelopes, replies to subscriptions, and books with changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Imported
+from tests.archive.rates import EVER
+
+_START = 1_772_323_200_000  # 2026-03-01T00:00Z
+_LEVELS = {"bids": [["67000.0", "1.5"], ["66999.5", "2"]], "asks": [["67000.5", "0.5"]]}
+_SHORT = {"b": _LEVELS["bids"], "a": _LEVELS["asks"]}
+
+
+def _import(folder: Path, name: str, messages: list[dict[str, Any]]) -> Imported:
+    path = folder / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    return import_files(None, path, folder / "to")
+
+
+def _rows(folder: Path, table: str) -> pd.DataFrame:
+    return open_archive(folder / "to").read(table, *EVER)
+
+
+def _bybit(kind: str, levels: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "topic": "orderbook.50.BTCUSDT", "type": kind, "ts": _START, "cts": _START - 5,
+        "data": {"s": "BTCUSDT", **levels, "u": 1},
+    }  # fmt: skip
+
+
+def _binance(stream: str, levels: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "stream": stream,
+        "data": {"e": "depthUpdate", "E": _START + 2, "T": _START, "s": "BTCUSDT", "U": 1, "u": 2, **levels},
+    }
+
+
+def _okx(action: str, levels: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "arg": {"channel": "books", "instId": "BTC-USDT-SWAP"}, "action": action,
+        "data": [{**levels, "ts": str(_START), "checksum": 1}],
+    }  # fmt: skip
+
+
+def _deribit(kind: str, bids: list[Any], asks: list[Any]) -> dict[str, Any]:
+    content = {
+        "type": kind, "timestamp": _START, "instrument_name": "BTC-PERPETUAL", "change_id": 1,
+        "bids": bids, "asks": asks,
+    }  # fmt: skip
+    return {
+        "jsonrpc": "2.0",
+        "method": "subscription",
+        "params": {"channel": "book.BTC-PERPETUAL.100ms", "data": content},
+    }
+
+
+_CHANGE = {"b": [["66999.5", "0"]], "a": [["67000.5", "9"]]}
+# Name of the file, messages, and the three sizes in coins: OKX' contracts are of 0.01 coins, Deribit's of
+# 1 USD (134,000 USD at 67,000 are 2 coins).
+_BOOKS: dict[str, tuple[list[dict[str, Any]], list[float]]] = {
+    "bybit_book.jsonl": ([_bybit("snapshot", _SHORT), _bybit("delta", _CHANGE)], [1.5, 2.0, 0.5]),
+    "binance_book.jsonl": ([_binance("btcusdt@depth20@100ms", _SHORT)], [1.5, 2.0, 0.5]),
+    "okx_book.jsonl": (
+        [
+            {"event": "subscribe", "arg": {"channel": "books", "instId": "BTC-USDT-SWAP"}},
+            _okx("snapshot", _LEVELS),
+            _okx("update", {"bids": [["66999.5", "0"]], "asks": []}),
+        ],
+        [0.015, 0.02, 0.005],
+    ),
+    "deribit_book.jsonl": (
+        [
+            {"jsonrpc": "2.0", "id": 1, "result": ["book.BTC-PERPETUAL.100ms"]},
+            _deribit(
+                "snapshot",
+                [["new", 67000.0, 134000.0], ["new", 66999.5, 66999.5]],
+                [["new", 67000.5, 67000.5]],
+            ),
+            _deribit("change", [["delete", 66999.5, 0.0]], []),
+        ],
+        [2.0, 1.0, 1.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _BOOKS)
+def test_whole_books_of_streams_are_read_without_their_changes(tmp_path: Path, name: str) -> None:
+    messages, sizes = _BOOKS[name]
+    result = _import(tmp_path, name, messages)
+    rows = _rows(tmp_path, "orderbook_book").sort_values(["side", "level"], ascending=[False, True])
+    assert rows["price_usd"].tolist() == [67000.0, 66999.5, 67000.5]
+    assert rows["side"].tolist() == ["bid", "bid", "ask"]
+    assert rows["size"].tolist() == pytest.approx(sizes)
+    assert {*rows["symbol"]} == {"BTC"}
+    assert {*rows["exchange"]} == {name.partition("_")[0]}
+    assert {*rows["time"]} == {pd.Timestamp(_START, unit="ms", tz="UTC")}
+    has_changes = any("changes of a book are omitted" in notice for notice in result.notices)
+    assert has_changes == (name != "binance_book.jsonl")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [_binance("btcusdt@depth@100ms", _SHORT)] * 3,
+        [{**_binance("", _SHORT)["data"]}] * 3,  # without the name of the stream nobody can tell
+        [_bybit("delta", _CHANGE)] * 3,
+    ],
+)
+def test_changes_of_books_alone_are_refused(tmp_path: Path, messages: list[dict[str, Any]]) -> None:
+    with pytest.raises(ArchiveError, match="changes of a book"):
+        _import(tmp_path, "binance_depth.jsonl", messages)
+
+
+def test_objects_in_objects_of_a_message_are_read(tmp_path: Path) -> None:
+    context = {"funding": "0.0000125", "openInterest": "25000.5", "oraclePx": "66999", "markPx": "67000"}
+    messages = [
+        {"channel": "subscriptionResponse", "data": {"method": "subscribe", "subscription": {"coin": "BTC"}}}
+    ]
+    messages += [
+        {
+            "recv_ts": _START + 1_000 * place,
+            "channel": "activeAssetCtx",
+            "data": {"coin": "BTC", "ctx": {**context, "impactPxs": ["66999", "67001"]}},
+        }
+        for place in range(12)
+    ]
+    _import(tmp_path, "hyperliquid_ctx.jsonl", messages)
+    rates = _rows(tmp_path, "funding_history")
+    # 0.125 bps an hour are 1 bps in 8 hours; 25,000.5 coins at 67,000 USD.
+    assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].iloc[0] == pytest.approx(1_675_033_500.0)
+    prices = _rows(tmp_path, "prices_history").groupby("kind", observed=True)["price_usd"].first()
+    assert prices.to_dict() == {"index": 66999.0, "mark": 67000.0}
+
+
+def test_notifications_of_tickers_of_options_are_read(tmp_path: Path) -> None:
+    content = {
+        "timestamp": _START, "instrument_name": "BTC-27MAR26-70000-C", "index_price": 67000.5,
+        "open_interest": 138.8, "mark_price": 0.0512, "best_ask_price": 0.0517, "best_bid_price": 0.0507,
+        "mark_iv": 52.5, "underlying_price": 67100.5, "greeks": {"delta": 0.41},
+    }  # fmt: skip
+    channel = "ticker.BTC-27MAR26-70000-C.100ms"
+    messages = [
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "result": [channel],
+            "usIn": 1,
+            "usOut": 2,
+            "usDiff": 1,
+            "testnet": False,
+        },
+        {"jsonrpc": "2.0", "method": "subscription", "params": {"channel": channel, "data": content}},
+    ]
+    _import(tmp_path, "deribit_tickers.jsonl", messages)
+    row = _rows(tmp_path, "options_snapshot").iloc[0]
+    assert (row["exchange"], row["strike"], row["side"]) == ("deribit", 70000.0, "call")
+    assert (row["iv"], row["delta"], row["mark_coin"]) == pytest.approx((0.525, 0.41, 0.0512))
+
+
+@pytest.mark.parametrize("outer", ["symbol", "exchange"])
+def test_series_by_coin_and_venue_are_read(tmp_path: Path, outer: str) -> None:
+    rates = [[_START + 28_800_000 * place, rate] for place, rate in enumerate([0.0001, -0.00002] * 5)]
+    body = {"BTC": {"okx": rates, "bybit": rates}, "ETH": {"okx": rates}}
+    if outer == "exchange":
+        body = {"okx": {"BTC": rates, "ETH": rates}, "bybit": {"BTC": rates}}
+    path = tmp_path / "in" / "funding.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(body))
+    import_files(None, path, tmp_path / "to")
+    rows = _rows(tmp_path, "funding_settlements")
+    pairs = rows.groupby(["exchange", "symbol"], observed=True)["rate_bps_8h"].agg(["size", "first"])
+    assert {*pairs.index} == {("okx", "BTC"), ("okx", "ETH"), ("bybit", "BTC")}
+    assert pairs["size"].tolist() == [10] * 3
+    assert pairs["first"].tolist() == pytest.approx([1.0] * 3)
