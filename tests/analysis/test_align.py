@@ -23,7 +23,7 @@ SAMPLED = panel(
 )
 
 
-def test_each_instant_takes_the_newest_that_was_there() -> None:
+def test_aligned_rows_are_the_newest_available_at_each_time() -> None:
     found = align.align(SAMPLED, "1h")
     hours = found["time"].dt.hour.values.tolist()
     assert hours == [1, 2, 3, 4, 5, 6]
@@ -51,7 +51,7 @@ def test_each_instant_takes_the_newest_that_was_there() -> None:
     np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, np.nan, np.nan, np.nan])
 
 
-def test_the_past_does_not_know_the_future() -> None:
+def test_alignment_has_no_look_ahead() -> None:
     grid = pd.date_range("2026-01-01", "2026-01-01T02:00", freq="30min")
     spoiled = SAMPLED.copy(data=np.where(SAMPLED["time"] > grid[-1], 1e9, SAMPLED))
     for delay in ("0h", "1h"):
@@ -59,7 +59,7 @@ def test_the_past_does_not_know_the_future() -> None:
         assert_identical(one, other)
 
 
-def test_nothing_aligns_to_nothing() -> None:
+def test_empty_input_aligns_to_an_empty_result() -> None:
     empty = SAMPLED.isel(time=slice(0, 0))
     assert align.align(empty, "1h").sizes["time"] == 0
     assert np.isnan(align.align(empty, pd.DatetimeIndex(["2026-01-01"]), tolerance="1h")["value"]).all()
@@ -110,7 +110,7 @@ def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
         align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
 
 
-def test_a_joined_table_has_the_provenance_of_both() -> None:
+def test_joined_table_has_the_provenance_of_both() -> None:
     times = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T01:00Z"])
     left = pd.DataFrame({"time": times, "symbol": "BTC", "exchange": "a", "x": [1.0, 2.0]})
     right = left.rename(columns={"x": "y"})

@@ -55,7 +55,7 @@ def drawn(seed: int, rows: int = 40) -> tuple[Any, Any]:
     return rates, prices
 
 
-def test_a_pair_worked_out_on_paper() -> None:
+def test_pair_equals_hand_calculation() -> None:
     """Enter at row 0 on 4 bps/8h, two payments of 4 and of 2, leave at row 3 where the spread is 0.
 
     Funding of one 100,000 leg: (4 + 2 + 0) bps = 60 USD. Fees: four trades of 100,000 at 2 bps = 80 USD.
@@ -76,7 +76,7 @@ def test_a_pair_worked_out_on_paper() -> None:
     assert result["turnover"].item() == pytest.approx(400_000 / 1e6 / (32 / 8760))
 
 
-def test_payments_come_at_each_venues_own_stamps() -> None:
+def test_payments_occur_at_the_times_of_each_venue() -> None:
     """One venue pays hourly, one every 8 hours: eight payments of a half, one of 8 / 8 × 4."""
     hourly, eight = np.full(10, 0.5 * 8), np.full(10, np.nan)
     eight[[0, 8]] = 8.0
@@ -89,7 +89,7 @@ def test_payments_come_at_each_venues_own_stamps() -> None:
     np.testing.assert_allclose(earned, [0, *[-5.0] * 7, 75.0, -5.0])  # 10 USD a bps; at row 8: 80 - 5
 
 
-def test_price_pnl_is_the_mismatch_of_the_legs_next_to_their_funding() -> None:
+def test_price_pnl_is_the_difference_of_the_legs() -> None:
     """Long 1,000 coins at 100 and short at 100; the long venue gains 1 more than the short one."""
     prices = np.array([[[100.0, 102.0, 102.0], [100.0, 101.0, 101.0]]])
     rates = panel([[[0.0] * 3, [4.0] * 3]])
@@ -103,7 +103,7 @@ def test_price_pnl_is_the_mismatch_of_the_legs_next_to_their_funding() -> None:
 
 
 @pytest.mark.parametrize("entry", ["2026-01-02T08:00", "2026-01-02T09:00", "2026-01-02T13:00"])
-def test_a_payment_missing_after_an_entry_counts_whole_whenever_that_was(entry: str) -> None:
+def test_missing_payment_after_an_entry_counts_fully(entry: str) -> None:
     """Of two venues that pay every 8 hours, one lacks the payment of 2 January 16:00; rows are hourly."""
     rate = np.full((2, 145), np.nan)
     rate[0, ::8], rate[1, ::8], rate[1, 40] = 1.0, 5.0, np.nan
@@ -157,7 +157,7 @@ def test_capital_and_venue_limits_keep_the_highest_scores() -> None:
     assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
 
 
-def test_marks_that_end_make_no_profit() -> None:
+def test_missing_marks_at_the_end_give_no_profit() -> None:
     """One price on both venues, up by a third: nothing is earned by price, though the marks of one end.
 
     The pair is closed a day later, at the last marks that both had.
@@ -183,7 +183,7 @@ def test_marks_that_end_make_no_profit() -> None:
 
 @pytest.mark.parametrize("kind", ["settled", "sampled"])
 @pytest.mark.parametrize("seed", range(6))
-def test_the_loop_of_a_reader_agrees_to_the_cent(kind: str, seed: int) -> None:
+def test_backtest_equals_a_plain_loop_to_the_cent(kind: str, seed: int) -> None:
     rates, prices = drawn(seed)
     hours, fees = 8.0 if kind == "settled" else 1.0, [1.0, 2.0, 3.0, 4.0]
     numbers = oracle.Rules(
@@ -241,7 +241,7 @@ def drawn_sizes(seed: int, rows: int = 40) -> xr.Dataset:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_portfolio_agrees_with_the_loop_of_a_reader(seed: int) -> None:
+def test_portfolio_backtest_equals_a_plain_loop(seed: int) -> None:
     rates, prices = drawn(seed)
     sizes, fees = drawn_sizes(seed), {"buy": [1.0, 2.0, 3.0, 4.0], "sell": [4.0, 3.0, -1.0, 2.0]}
     rules = oracle.Rules(
@@ -301,7 +301,7 @@ RULES: dict[str, Any] = {
     rule=st.sampled_from(sorted(RULES)),
     kind=st.sampled_from(["settled", "sampled"]),
 )
-def test_the_future_changes_nothing_before_it(seed: int, cut: int, rule: str, kind: str) -> None:
+def test_backtest_has_no_look_ahead(seed: int, cut: int, rule: str, kind: str) -> None:
     """A sample at the row itself is of the future too: its bucket has not ended."""
     rates, prices = drawn(seed)
     other_rates, other_prices = rates.copy(), prices.copy()
@@ -322,7 +322,7 @@ def test_the_future_changes_nothing_before_it(seed: int, cut: int, rule: str, ki
         np.testing.assert_array_equal(results[0][name], results[1][name], err_msg=name)
 
 
-def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
+def test_custom_rule_sees_only_past_data_read_only() -> None:
     rates, _ = drawn(3)
     seen: list[Any] = []
 
@@ -344,7 +344,7 @@ def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
 
 
 @pytest.mark.parametrize("rule", [backtest.SpreadThreshold(1.0), backtest.SpreadThreshold(0.3, window="6h")])
-def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> None:
+def test_prices_between_hourly_samples_do_not_end_a_bucket(rule: Any) -> None:
     """Flat marks every 10 minutes, from before the first rate to after the last, change nothing at all."""
     rates = panel(np.random.default_rng(7).normal(0.0, 2.0, (1, 2, 96)), kind="sampled", hours=1.0)
     marks = panel(np.full((1, 2, 98 * 6), 100.0), hours=1 / 6, unit="USD")
@@ -388,7 +388,7 @@ RISING = [[[0.0] * 8, [1.0, 2.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0], [0.0, 0.0, 2.0, 
 AB, AC = ("alpha", "beta"), ("alpha", "gamma")
 
 
-def test_rules_hold_the_pairs_worked_out_by_hand() -> None:
+def test_rules_hold_the_pairs_of_hand_calculations() -> None:
     rates = panel(RISING)
     assert held_by(backtest.SpreadThreshold(2.0, 1.5), rates) == [None, AB, AB, AB, AB, AC, AC, None]
     assert held_by(backtest.SpreadThreshold(2.0, 0.5), rates) == [None, AB, AB, AB, AB, AB, AB, None]
@@ -458,7 +458,7 @@ def test_slippage_comes_from_the_depth_of_the_books() -> None:
     assert (thin.sizes["trade"], thin["equity_usd"].values.tolist()) == (0, [1e6] * 3)
 
 
-def test_capacity_is_the_size_that_earns_most() -> None:
+def test_capacity_is_the_size_with_the_highest_profit() -> None:
     """Earned are 8 bps of a leg; a leg pays slippage four times, in books of 100,000 within 1 bps.
 
     At 100,000 that is 4 × 0.5 = 2 bps. Between 1 and 10 bps there are 900,000 more: at 400,000 an order
@@ -472,7 +472,7 @@ def test_capacity_is_the_size_that_earns_most() -> None:
     assert curve["filled"].values.tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
-def test_fees_by_venue_and_side_and_those_that_are_missing() -> None:
+def test_fees_by_venue_and_side_and_missing_fees() -> None:
     costs = backtest.Costs({"alpha": {"buy": 1.0, "sell": 2.0}, "beta": 4.0})
     np.testing.assert_allclose(costs.by_side(["BTC"], ["alpha", "beta"])[:, 0], [[1.0, 4.0], [2.0, 4.0]])
     with pytest.raises(ValueError, match="fee_bps does not have a fee for 'gamma', only for alpha, beta"):
@@ -489,7 +489,7 @@ def test_fees_by_venue_and_side_and_those_that_are_missing() -> None:
         backtest.Costs().by_side(["BTC"], ["gateio", "mexc"])
 
 
-def test_the_sharpe_ratio_is_that_of_whole_days() -> None:
+def test_sharpe_ratio_uses_whole_days() -> None:
     """From 12:00 to 12:00 four days later, three days are whole; the second has no row and adds nothing."""
     stamps = ["01T12", "01T18", "02T00", "02T06", "02T12", "02T18"]
     stamps += ["04T00", "04T06", "04T12", "04T18", "05T00", "05T06", "05T12"]
@@ -513,7 +513,7 @@ def test_the_sharpe_ratio_is_that_of_whole_days() -> None:
     ("trials", "skewness", "kurtosis", "chance"),
     [(100, -3.0, 10.0, 0.9004), (46, -3.0, 10.0, 0.9505), (88, 0.0, 3.0, 0.9505)],
 )
-def test_the_example_of_bailey_and_lopez_de_prado(
+def test_deflated_sharpe_ratio_equals_published_example(
     trials: int, skewness: float, kurtosis: float, chance: float
 ) -> None:
     """The Deflated Sharpe Ratio (2014), its example: 2.5 a year, 1,250 days, variance 1/2 a year."""
@@ -528,7 +528,7 @@ def test_the_example_of_bailey_and_lopez_de_prado(
     assert found == pytest.approx(chance, abs=6e-5)
 
 
-def test_the_long_run_variance_of_an_autoregression_and_of_opposites() -> None:
+def test_long_run_variance_of_ar1_and_alternating_series() -> None:
     """(1 + φ) / (1 − φ) = 9 at φ = 0.8; where each day takes back half of the last, (1 − 0.5)² / 1.25."""
     shocks = np.random.default_rng(2).standard_normal(200_000)
     assert long_run_ratio(lfilter([1.0], [1.0, -0.8], shocks))[0] == pytest.approx(9.0, rel=0.6)
@@ -561,7 +561,7 @@ def test_a_sweep_reports_each_rule_and_deflates_the_best() -> None:
 
 
 @pytest.mark.skipif(not SOAK, reason="36 backtests of one to two years: with DERIVDATA_SOAK=1")
-def test_the_documented_years_out_of_sample() -> None:
+def test_documented_out_of_sample_results_are_reproduced() -> None:
     """The three rows of docs/backtest.md, from the recorded settlements."""
     tables = carry_backtest.sweeps()
     chosen = next(iter(tables.values())).attrs["best"]
@@ -604,19 +604,19 @@ def test_the_documented_years_out_of_sample() -> None:
         ),
     ],
 )
-def test_misuse_is_refused_by_name(change: dict[str, Any], match: str) -> None:
+def test_invalid_arguments_raise_with_their_name(change: dict[str, Any], match: str) -> None:
     arguments = {"panel": panel(drawn(1)[0]), "rule": backtest.SpreadThreshold(1.0)} | change
     rates, rule = arguments.pop("panel"), arguments.pop("rule")
     with pytest.raises(ValueError, match=match):
         backtest.carry(rates, rule, backtest.Costs(fee_bps=1.0), **arguments)
 
 
-def test_a_panel_of_one_symbol_needs_no_dim_of_it() -> None:
+def test_panel_of_one_symbol_needs_no_symbol_dim() -> None:
     rule, costs, whole = backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=1.0), panel(drawn(2)[0][:1])
     xr.testing.assert_equal(*(backtest.carry(part, rule, costs) for part in (whole, whole.isel(symbol=0))))
 
 
-def test_synthetic_prices_and_depth_are_told_next_to_recorded_rates() -> None:
+def test_synthetic_prices_next_to_recorded_rates_are_reported() -> None:
     def said(data: xr.DataArray, source: str) -> xr.DataArray:
         about = {"source": source, "synthetic": source == "sample", "as_of": None, "requests": []}
         return data.assign_attrs(provenance=json.dumps(about))
@@ -638,12 +638,12 @@ def test_synthetic_prices_and_depth_are_told_next_to_recorded_rates() -> None:
     assert "provenance" not in backtest.carry(rates, rule, costs).attrs
 
 
-def test_a_function_as_rule_is_stated_without_its_place_in_memory() -> None:
+def test_description_of_a_function_rule_has_no_memory_address() -> None:
     rates = panel([[[1.0, 1.0], [5.0, 5.0]]])
 
     def idle(past: Any) -> dict[str, tuple[str, str]]:
         return {}
 
     result = backtest.carry(rates, backtest.HoldingTime(idle, max_hold="3d"), backtest.Costs(fee_bps=2.0))
-    name = "test_a_function_as_rule_is_stated_without_its_place_in_memory.<locals>.idle"
+    name = "test_description_of_a_function_rule_has_no_memory_address.<locals>.idle"
     assert result.attrs["rule"] == f"HoldingTime(rule=<function {name}>, min_hold='0h', max_hold='3d')"

@@ -35,7 +35,7 @@ def _many_rules(forecast: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("capital", [2e5, 1e7])
 @pytest.mark.parametrize("contracts", [None, {"beta": "inverse"}])
-def test_rules_of_a_sweep_earn_what_each_earns_alone(capital: float, contracts: Any) -> None:
+def test_sweep_results_equal_single_backtests(capital: float, contracts: Any) -> None:
     """To the last bit, also where the capital is too small for all pairs and legs are liquidated."""
     rates, prices = drawn(9)
     held = panel(rates)
@@ -54,7 +54,7 @@ def test_rules_of_a_sweep_earn_what_each_earns_alone(capital: float, contracts: 
     assert table["trades"].nunique() > 5
 
 
-def test_a_portfolio_and_more_rules_than_a_loop_takes_are_swept_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_accepts_portfolios_and_many_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     rates, prices = drawn(4)
     rules: dict[str, Any] = {f"{enter:g}": backtest.SpreadThreshold(enter) for enter in (1.0, 2.0, 3.0)}
     rules = {"sized": backtest.Portfolio(drawn_sizes(4), band=0.3)} | rules
@@ -69,7 +69,7 @@ def test_a_portfolio_and_more_rules_than_a_loop_takes_are_swept_too(monkeypatch:
     pd.testing.assert_frame_equal(backtest.sweep(panel(rates), rules, costs, **options), whole)
 
 
-def test_a_sweep_refuses_an_option_that_carry_has_not() -> None:
+def test_sweep_rejects_options_unknown_to_carry() -> None:
     with pytest.raises(TypeError, match="no argument 'legs_usd'; did you mean 'leg_usd'"):
         backtest.sweep(
             panel(drawn(4)[0]), {"a": backtest.SpreadThreshold(1.0)}, backtest.Costs(), legs_usd=1.0

@@ -17,7 +17,7 @@ def panel(
     )
 
 
-def test_basis_by_hand() -> None:
+def test_basis_equals_hand_calculation() -> None:
     """100.1 over 100 is 10 bps, 99.9 is −10; only times and venues that both have."""
     price = panel([[100.1, 99.9, 50.0], [101.0, 102.0, 103.0]], ["okx", "zo"], [0, 1, 2])
     index = panel([[100.0, 100.0, np.nan, 1.0]], ["okx"], [0, 1, 2, 3])
@@ -37,7 +37,7 @@ def test_basis_by_hand() -> None:
         basis.against(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)
 
 
-def test_open_interest_in_coins_by_hand() -> None:
+def test_open_interest_in_coins_equals_hand_calculation() -> None:
     """1,000 USD at 50 are 20 coins; without a price at the time the result is missing."""
     held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
     price = panel([[50.0, 0.0]], ["okx"], [0, 1])
@@ -60,7 +60,7 @@ def _venue_prices(**factors: float) -> xr.DataArray:
     return xr.DataArray(np.array(values)[None], labels, tuple(labels), "price_usd", {"units": "USD"})
 
 
-def test_another_coin_under_the_same_ticker_is_refused_by_name() -> None:
+def test_different_coin_with_the_same_ticker_raises() -> None:
     """At 0.0091 of the others' price the basis would be −9,909 bps."""
     wrong = _venue_prices(a=1.0, b=1.0, odd=0.0091)
     one_of = r"must belong to one coin, got X/odd \(× 0\.0091\)"
@@ -77,7 +77,7 @@ def test_another_coin_under_the_same_ticker_is_refused_by_name() -> None:
     assert float(apart.sel(exchange="near").mean()) == pytest.approx(400.0, abs=1.0)
 
 
-def test_the_best_pair_leaves_another_coin_out_and_quality_names_it() -> None:
+def test_best_pair_omits_a_different_coin_with_the_same_ticker() -> None:
     wrong = _venue_prices(a=1.0, b=1.0, c=1.0, odd=0.0091)
     level = xr.DataArray([0.0, 1.0, 2.0, 9.0], dims="exchange")
     rates = (wrong * 0.0 + level).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
@@ -90,7 +90,7 @@ def test_the_best_pair_leaves_another_coin_out_and_quality_names_it() -> None:
     assert "1 series out of scale" in report.attrs["summary"]
 
 
-def test_takers_bought_three_of_four_and_a_gap_adds_nothing() -> None:
+def test_taker_imbalance_equals_hand_calculation_with_a_gap() -> None:
     time = pd.date_range("2026-01-01", periods=4, freq="h")
     units = {"units": "USD"}
     buy = xr.DataArray([3.0, np.nan, 0.0, 1.0], {"time": time}, "time", attrs=units)
@@ -103,7 +103,7 @@ def test_takers_bought_three_of_four_and_a_gap_adds_nothing() -> None:
         taker.imbalance(buy, sell.assign_attrs(units="coin"))
 
 
-def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_costs_its_rate() -> None:
+def test_spot_leg_earns_funding_and_short_spot_pays_the_borrow_rate() -> None:
     """Nine payments of 2 bps per 8 hours; 10.95 % a year are 1 bp per 8 hours."""
     time = pd.date_range("2026-01-01", periods=9, freq="8h").to_numpy()
     paid = xr.DataArray([[2.0] * 9], {"exchange": ["okx"], "time": time}, ("exchange", "time"))
@@ -139,7 +139,7 @@ def _two_symbols(**last: float) -> xr.DataArray:
 
 
 @pytest.mark.parametrize("factor", [0.92, 1.09, 1.2])
-def test_a_squeeze_and_a_coin_before_its_listing_give_results_with_a_notice(factor: float) -> None:
+def test_price_squeeze_gives_results_with_a_notice(factor: float) -> None:
     prices = _two_symbols(a=1.0, b=factor)
     with pytest.warns(dd.errors.DataNotice, match=r"X/a .* 200 of 200 timestamps.*X/b"):
         found = basis.against(prices, "a").sel(exchange="b")
@@ -155,7 +155,7 @@ def test_a_squeeze_and_a_coin_before_its_listing_give_results_with_a_notice(fact
     assert result.sizes["trade"] == 1
 
 
-def test_a_squeeze_is_decided_at_each_timestamp() -> None:
+def test_price_squeeze_is_detected_at_each_time() -> None:
     """A mark at half of the others for 10 of 200 hours is used; for 40 of them it is of another coin."""
     prices = _venue_prices(a=1.0, b=1.0, c=1.0)
     short = prices.copy()
@@ -173,7 +173,7 @@ def test_a_squeeze_is_decided_at_each_timestamp() -> None:
         assert basis.against(long, "a", apart="keep")["apart"].values.sum() == 40
 
 
-def test_another_coin_leaves_other_symbols_as_they_are() -> None:
+def test_different_coin_does_not_affect_other_symbols() -> None:
     prices = _two_symbols(a=1.0, b=1.0, odd=0.0091)
     with pytest.warns(
         dd.errors.DataNotice, match=r"must belong to one coin, got X/odd \(× 0\.0091\).*omitted"

@@ -44,7 +44,7 @@ def market(size: int, seed: int) -> tuple[np.ndarray[Any, Any], ...]:
 
 
 class TestReferences:
-    def test_price_and_greeks_have_the_digits_of_the_reference(self):
+    def test_price_and_greeks_equal_high_precision_reference(self):
         table = known("black76_reference_mp60")
         forward, strike, years, iv = numbers(table, "F", "K", "T", "sigma")
         price = black76.price(forward, strike, years, iv, sides(table))
@@ -57,14 +57,14 @@ class TestReferences:
             np.testing.assert_allclose(got[name], expected, rtol=1e-11, atol=1e-305, err_msg=name)
 
     @pytest.mark.parametrize(("delta", "column"), [("forward", "delta_fwd"), ("pa", "delta_pa_fwd")])
-    def test_delta_has_the_digits_of_the_reference(self, delta: str, column: str):
+    def test_delta_equals_high_precision_reference(self, delta: str, column: str):
         table = known("black76_reference_mp60")
         got = black76.greeks(
             *numbers(table, "F", "K", "T", "sigma"), sides(table), which=["delta"], delta=delta
         )
         np.testing.assert_allclose(got["delta"], *numbers(table, column), rtol=1e-11, atol=1e-305)
 
-    def test_implied_volatility_meets_its_contract(self):
+    def test_implied_volatility_has_documented_accuracy(self):
         table = [row for row in known("black76_implied_vol_mp60") if row["status"] == "ok"]
         price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
         got = black76.implied_vol(price, forward, strike, years, sides(table))
@@ -106,7 +106,7 @@ class TestReferences:
         # Haug's gamma is to a spot of 55 that carries at the rate: (F/S)² times that to the forward
         return value * (inputs[0] / 55.0) ** 2 if quantity == "gamma_spot" else value
 
-    def test_the_coin_itself(self):
+    def test_call_of_strike_zero_is_worth_one_coin(self):
         """Deribit: strike-0 call, delta 1, worth one coin, net transaction delta 0."""
         inputs = (60000.0, 0.0, 0.1, 0.5, "call")
         assert black76.price(*inputs, premium="inverse") == 1.0
@@ -186,7 +186,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("at", range(4))
     @pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])
-    def test_impossible_input_gives_nan(self, at: int, value: float):
+    def test_invalid_input_gives_nan(self, at: int, value: float):
         inputs = [100.0, 110.0, 0.5, 0.4]
         inputs[at] = value
         if at < 2:
@@ -206,7 +206,7 @@ class TestLimits:
         got = black76.implied_vol(1 - strike / forward, forward, strike, 0.1, "call", premium="inverse")
         assert np.all(got.status == Status.ZERO_TIME_VALUE)
 
-    def test_misuse_raises(self):
+    def test_invalid_arguments_raise(self):
         for call, message in (({"side": "Call"}, "side"), ({"side": "call", "which": ["zomma"]}, "which")):
             with pytest.raises(ValueError, match=message):
                 black76.greeks(100.0, 110.0, 0.5, 0.4, **call)
@@ -253,7 +253,7 @@ class TestManyOptions:
         condition = kappa(price, 1.0, strike, 1.0, s)[used]
         assert np.all(np.abs(got.iv / s[used] - 1) <= 64 * EPS * (1 + condition))
 
-    def test_options_do_not_depend_on_their_neighbours(self):
+    def test_results_do_not_depend_on_other_elements(self):
         forward, strike, years, iv, side = market(20_000, seed=7)
         strike[::7] *= 1e3
         iv[::11] *= 8
@@ -321,7 +321,7 @@ class TestKindsOfArray:
         greeks = black76.greeks(lazy[0], 100.0, years[:, None], 0.5, "call", which=["vega"])
         assert greeks["vega"].shape == (5000, 5000)
 
-    def test_sides_as_pandas_holds_them(self):
+    def test_side_accepts_pandas_string_types(self):
         side = pd.Series(["call", "put"])
         kinds = [side.to_list(), side, side.values]
         kinds += [side.astype(kind).values for kind in ("string", "category", "object")]
@@ -348,7 +348,7 @@ class TestPrecision:
 
     @pytest.mark.parametrize("premium", ["linear", "inverse"])
     @pytest.mark.parametrize("kind", ["numpy", "pandas", "labelled", "nullable", "arrow"])
-    def test_float32_prices_give_the_volatility_or_say_that_they_hold_none(self, premium: str, kind: str):
+    def test_float32_prices_give_a_volatility_or_a_status(self, premium: str, kind: str):
         price = black76.price(97_123.0, self.strike, 7 / 365, 0.6, "call", premium=premium)
         exact = black76.implied_vol(price, 97_123.0, self.strike, 7 / 365, "call", premium=premium)
         single = price.astype(np.float32)
@@ -366,7 +366,7 @@ class TestPrecision:
         assert np.abs(iv[good] / 0.6 - 1.0).max() < 0.02
         assert set(status[~good]) <= {int(Status.ZERO_TIME_VALUE), int(Status.BELOW_INTRINSIC)}
 
-    def test_float32_forwards_count_in_the_money_only(self):
+    def test_rounding_of_float32_forwards_affects_only_itm_options(self):
         strike = np.array([60_000.0, 120_000.0])
         price = black76.price(97_123.4, strike, 7 / 365, 0.6, "call")
         got = black76.implied_vol(price, np.float32(97_123.4), strike, 7 / 365, "call")
@@ -381,7 +381,7 @@ class TestPercent:
         with pytest.raises(ValueError, match=r"looks like percent, its median is (60|58)"):
             of(1e5, 1e5, 0.25, iv, "call")
 
-    def test_fifteen_hundred_percent_is_a_volatility(self):
+    def test_volatility_of_1500_percent_is_accepted(self):
         price = black76.price(1e5, [9e4, 1e5, 1.1e5], 1 / 8760, 15.0, "call")
         np.testing.assert_allclose(
             black76.implied_vol(price, 1e5, [9e4, 1e5, 1.1e5], 1 / 8760, "call").iv, 15.0
@@ -398,7 +398,7 @@ class TestPercent:
         pa.array(["put", "call"]).dictionary_encode(),
     ],
 )
-def test_columns_of_other_libraries_are_sides(side: Any):
+def test_side_accepts_columns_of_other_libraries(side: Any):
     expected = black76.price(1e5, [9e4, 1.1e5], 0.25, 0.6, ["put", "call"])
     np.testing.assert_array_equal(black76.price(1e5, [9e4, 1.1e5], 0.25, 0.6, side), expected)
 

@@ -41,7 +41,7 @@ def term_structure(
     return made.assign_coords(expiry=expiry)
 
 
-def test_hours_by_hand_and_a_week_is_a_week():
+def test_business_hours_equal_hand_calculation_and_sum_to_a_week():
     hour = 365 * 24
     # Friday 12:00 to Sunday 06:00: 12 hours of a Friday, 30 of a weekend, at a quarter.
     got = business_time.years("2026-01-02T12:00", "2026-01-04T06:00", weekend_weight=0.25)
@@ -61,7 +61,7 @@ def test_hours_by_hand_and_a_week_is_a_week():
         business_time.years("2026-01-02", "2026-01-03", weekend_weight=-1.0)
 
 
-def test_truth_is_recovered_with_its_event():
+def test_fit_recovers_simulated_weights_and_event():
     found = business_time.fit(term_structure(event=0.003), events=[EVENT])
     assert float(found["weekend_weight"]) == pytest.approx(0.4, abs=2e-3)
     assert float(found["long_variance"]) == pytest.approx(0.25, rel=5e-3)
@@ -76,7 +76,7 @@ def test_truth_is_recovered_with_its_event():
     np.testing.assert_allclose(found["business_years"], tau, rtol=1e-9)
 
 
-def test_the_interval_of_an_event_holds_the_truth_as_often_as_it_says():
+def test_event_interval_has_its_nominal_coverage():
     """Sixty draws of 0.3 points of noise: 90 % within three standard deviations of a count, 0.04 each."""
     inside, width = [], []
     for seed in range(60):
@@ -95,7 +95,7 @@ def test_the_interval_of_an_event_holds_the_truth_as_often_as_it_says():
     assert none["event_variance_low"].size == 0
 
 
-def test_what_cannot_be_told_is_said():
+def test_undetermined_parameters_have_a_status():
     months = term_structure(noise=0.01, days=np.array([29, 57, 85, 113, 176, 267]))
     found = business_time.fit(months)
     assert int(found["status"]) & Status.UNDETERMINED
@@ -122,7 +122,7 @@ def test_what_cannot_be_told_is_said():
         business_time.fit(term_structure().drop_vars("expiry"))
 
 
-def test_an_event_after_the_last_expiry_shows_nowhere():
+def test_event_after_the_last_expiry_has_no_effect():
     """The last two expiries are 26 June and 25 September, so only the last one includes an event of 15
     August.
     """

@@ -49,7 +49,7 @@ def market(forwards: dict[pd.Timestamp, float], strikes: list[float], **common: 
 
 
 class TestClean:
-    def test_every_reason_is_counted_and_the_rest_stays(self):
+    def test_rejected_rows_are_counted_by_reason_and_the_rest_is_unchanged(self):
         frame = options(
             {"strike": 90.0},
             {"expiry": NOW - pd.Timedelta(1, "h")},
@@ -130,7 +130,7 @@ class TestClean:
         usd = coin.drop(columns="mark_coin").assign(mark_usd=100 * mark)
         assert len(chain.clean(usd)) == stays
 
-    def test_percent_is_refused_unless_it_is_said(self):
+    def test_percent_volatility_is_rejected_unless_stated(self):
         frame = options({"iv": 60.0}, {"strike": 110.0, "iv": 55.0})
         with pytest.raises(ValueError, match="percent"):
             chain.clean(frame)
@@ -144,7 +144,7 @@ class TestClean:
         with pytest.raises(ValueError, match="percent"):
             chain.clean(frame)
 
-    def test_an_outlier_is_found_only_when_asked_for(self):
+    def test_outliers_are_removed_only_on_request(self):
         iv = [0.70, 0.65, 0.62, 0.90, 0.60, 0.61, 0.64]
         frame = options(*({"strike": 80.0 + 10 * i, "iv": each} for i, each in enumerate(iv)))
         assert len(chain.clean(frame)) == 7
@@ -152,7 +152,7 @@ class TestClean:
         assert screened.attrs["dropped"]["outlier"] == 1
         assert screened["iv"].tolist() == [0.70, 0.65, 0.62, 0.60, 0.61, 0.64]
 
-    def test_nothing_in_nothing_out(self):
+    def test_empty_chain_gives_an_empty_result(self):
         empty = chain.clean(options({}).iloc[:0])
         assert len(empty) == 0
         assert empty.attrs["dropped"] == dict.fromkeys(REASONS, 0)
@@ -167,11 +167,11 @@ class TestClean:
             (options({"bid_coin": 0.1, "ask_usd": 10.0}), "coin and in USD"),
         ],
     )
-    def test_misuse_raises(self, frame: pd.DataFrame, message: str):
+    def test_invalid_arguments_raise(self, frame: pd.DataFrame, message: str):
         with pytest.raises(ValueError, match=message):
             chain.clean(frame)
 
-    def test_a_surface_gives_the_rows_that_it_was_made_of(self):
+    def test_surface_converts_back_to_its_rows(self):
         greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
         frame = frame.iloc[:-1]  # ragged
@@ -239,7 +239,7 @@ class TestForwards:
         ]
         return options(*rows, underlying_price=101.0)
 
-    def test_parity_comes_first(self):
+    def test_parity_forward_is_preferred(self):
         """C - P of 12, 2 and -8 at 90, 100 and 110: the forward is 102."""
         found = chain.forwards(self.quoted("usd", {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (3.0, 11.0)}))
         assert found["forward"].item() == pytest.approx(expected("forward_parity_linear"), abs=1e-12)
@@ -271,7 +271,7 @@ class TestForwards:
             assert found["forward_source"] == "spot"
             assert found["forward_status"].item() & Status.DISCOUNT_SUSPECT
 
-    def test_a_bad_line_of_many_strikes_does_not_hide_a_good_one_in_the_other_unit(self):
+    def test_failed_parity_in_one_unit_does_not_hide_the_other_unit(self):
         """Six linear pairs with a discount of 0.4, five inverse ones with 0.98 on 102."""
         strikes = (80.0, 90.0, 100.0, 110.0, 120.0)
         bad = self.quoted("usd", {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (*strikes, 130.0)})
@@ -292,7 +292,7 @@ class TestForwards:
         frame.loc[frame["side"] == "put", "iv"] += 1e-4
         assert set(chain.forwards(frame)["forward_source"].to_numpy()) == {"underlying"}
 
-    def test_marks_give_the_forward_where_quotes_disagree(self):
+    def test_marks_give_the_forward_if_quotes_disagree(self):
         """Mids imply forwards of 102, 102, 105 and 106; marks have C - P = 102 - K at every strike."""
         torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
         table = self.quoted("usd", torn)
@@ -317,7 +317,7 @@ class TestForwards:
         assert found["forward_source"].item() == "parity"
         assert found["forward"].item() == pytest.approx(103.0, abs=1e-9)
 
-    def test_the_underlying_of_each_expiry_is_its_forward_and_an_index_is_none(self):
+    def test_underlying_by_expiry_is_a_forward_and_an_index_is_not(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0])
         frame.loc[0, "underlying_price"] = 100.001
         found = chain.forwards(frame)
@@ -334,7 +334,7 @@ class TestForwards:
         assert np.all(found["forward"] == 99.0)
         assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
 
-    def test_delta_inversion_where_the_underlying_is_an_index(self):
+    def test_forward_from_deltas_if_the_underlying_is_an_index(self):
         forwards = {MONTH: 101.5, SPRING: 104.0}
         frame = market(forwards, [80.0, 90.0, 100.0, 110.0, 120.0])
         years = chain.clean(frame)["year_fraction"]
@@ -348,7 +348,7 @@ class TestForwards:
         noisy = frame.assign(delta=frame["delta"] + 0.1 * np.resize([1, 1, -1, -1], len(frame)))
         assert set(chain.forwards(noisy)["forward_source"].to_numpy()) == {"spot"}
 
-    def test_a_given_curve_is_accepted_and_a_strange_one_flagged(self):
+    def test_given_forward_curve_is_used_and_an_unlikely_one_flagged(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         found = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
         assert found["forward"].to_numpy().tolist() == [101.0, 108.0]
@@ -372,7 +372,7 @@ class TestForwards:
         assert found["forward_source"].to_numpy().tolist() == ["", ""]
         assert np.all(found["forward_status"] == Status.BAD_INPUT)
 
-    def test_what_differs_is_a_dim_and_what_does_not_a_scalar(self):
+    def test_columns_that_vary_become_dims_and_constant_ones_scalars(self):
         early = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         late = market({SPRING: 103.0}, [90.0, 110.0], time=NOW + pd.Timedelta(1, "h"))
         one, two = chain.forwards(early), chain.forwards(pd.concat([early, late]))
@@ -383,7 +383,7 @@ class TestForwards:
         assert np.isnan(two["forward"].to_numpy()[1, 0])
         assert two["symbol"].item() == "BTC"
 
-    def test_misuse_raises(self):
+    def test_invalid_arguments_raise(self):
         with pytest.raises(ValueError, match="methods"):
             chain.forwards(options({}), methods=["futures"])
         with pytest.raises(ValueError, match="labels"):
@@ -449,7 +449,7 @@ class TestSmiles:
         with_holes, without = (chain.smiles(chain.clean(each)) for each in (holed, dropped))
         assert_identical(with_holes.drop_attrs(), without.drop_attrs())
 
-    def test_what_cannot_be_fitted_is_counted_and_flags_travel(self):
+    def test_unusable_rows_are_counted_and_flags_are_passed_on(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         cleaned = chain.clean(frame, min_time="30D")
         smile = chain.smiles(cleaned)
@@ -463,7 +463,7 @@ class TestSmiles:
         assert "duplicate" in smile["status"].attrs["flag_meanings"].split()
         assert smile["forward_status"].item() == Status.FORWARD_IS_SPOT
 
-    def test_quotes_imply_their_own_volatilities(self):
+    def test_missing_volatilities_are_implied_from_quotes(self):
         frame = options(*pairs([90.0, 110.0]))
         years = chain.clean(frame)["year_fraction"]
         for name, iv in (("bid_coin", 0.55), ("ask_coin", 0.65)):
@@ -503,7 +503,7 @@ class TestArbitrage:
         assert steep["amount_usd"] == pytest.approx(call[0] - call[1] - 10.0)
 
     @pytest.mark.parametrize(("place", "first", "kind"), [(1, 7450, "concave"), (2, 10700, "rising")])
-    def test_what_rounding_explains_is_not_arbitrage(self, place: int, first: int, kind: str):
+    def test_violations_within_tick_rounding_are_not_arbitrage(self, place: int, first: int, kind: str):
         """Volatilities have four decimals: a price may be off by what half of the last one changes it."""
         strikes, steps = np.array([90.0, 100.0, 115.0]), np.arange(200)
         iv = np.full((200, 3), 0.6)
@@ -526,7 +526,7 @@ class TestArbitrage:
 
 class TestRecordedChains:
     @pytest.mark.parametrize("stamp", STAMPS_2026)
-    def test_marks_and_forwards_are_those_of_the_file(self, stamp: str):
+    def test_marks_and_forwards_equal_the_recorded_file(self, stamp: str):
         raw = chain_2026(stamp)
         cleaned = chain.clean(raw)
         names = ("underlying_price", "strike", "year_fraction", "iv", "side")
@@ -557,7 +557,7 @@ class TestAsTheyCome:
         contract = (frame["underlying_price"], frame["strike"], years, frame["iv"], frame["side"])
         return frame.assign(delta=black76.greeks(*contract, which=["delta"])["delta"])
 
-    def test_how_a_chain_was_cleaned_is_respected(self):
+    def test_smiles_use_the_settings_of_the_cleaning(self):
         """Half an hour left and a volatility of 1200 % are both accepted by the arguments, here and later."""
         at = pd.Timestamp("2026-03-01T07:30Z")
         frame = self.chains(at=at, h24=100.0, h240=101.0)
@@ -590,7 +590,7 @@ class TestAsTheyCome:
         told = surfaces.from_chain(bare.drop(columns="delta"), given=given)
         np.testing.assert_array_equal(told["forward"], [99.0, 103.0])
 
-    def test_the_order_of_rows_does_not_choose_between_duplicates(self):
+    def test_choice_between_duplicates_does_not_depend_on_row_order(self):
         frame = self.chains(h800=100.0).assign(open_interest=0.0)
         both = pd.concat([frame.assign(iv=0.8), frame], ignore_index=True)
         one, other = (surfaces.from_chain(rows) for rows in (both, both.iloc[::-1]))

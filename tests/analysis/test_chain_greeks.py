@@ -97,7 +97,7 @@ def _coin_price(forward: float, strike: float, years: float, iv: float, sign: in
 
 
 @pytest.mark.parametrize(("strike", "side"), [(80.0, "call"), (120.0, "call"), (95.0, "put"), (140.0, "put")])
-def test_differences_of_the_price_in_coin_give_all_greeks(strike: float, side: str) -> None:
+def test_coin_greeks_equal_finite_differences_of_the_coin_price(strike: float, side: str) -> None:
     """Delta and gamma of OKX are F v' and F² v''; in USD they are differences of F v."""
     forward, iv, sign = 100.0, 0.6, 1 if side == "call" else -1
     start, end = pd.Timestamp("2026-01-01T08:00Z"), pd.Timestamp("2026-07-02T08:00Z")
@@ -126,7 +126,7 @@ def test_differences_of_the_price_in_coin_give_all_greeks(strike: float, side: s
         assert found[f"{name}_converted"] == pytest.approx(wanted[name], rel=1e-4), name
 
 
-def test_a_venue_whose_unit_is_not_known_has_no_converted_greeks() -> None:
+def test_greeks_in_an_unknown_unit_are_not_converted() -> None:
     rows = pd.DataFrame([_BYBIT, {**_BYBIT, "exchange": "elsewhere", "delta": np.nan}])
     found = chain.greeks(rows).set_index("exchange")
     assert found["venue_unit"].to_dict() == {"bybit": "usd", "elsewhere": "unknown"}

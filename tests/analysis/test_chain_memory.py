@@ -9,7 +9,7 @@ from tests.analysis.made_chains import daily_chains
 from tests.support.records import assert_identical
 
 
-def test_lazy_smiles_are_the_filled_ones(monkeypatch):
+def test_lazy_smiles_equal_eager_ones(monkeypatch):
     options = chain.clean(daily_chains(12))
     filled = chain.smiles(options)
     assert not filled.chunks
@@ -32,7 +32,7 @@ def test_lazy_smiles_are_the_filled_ones(monkeypatch):
     np.testing.assert_allclose(*(fit.compute() for fit in fits), rtol=1e-9)
 
 
-def test_a_long_history_without_dask_is_refused_with_what_to_do(monkeypatch):
+def test_too_long_history_without_dask_raises_with_advice(monkeypatch):
     monkeypatch.setattr(labelling, "MOST_CELLS", 10_000)
     monkeypatch.setitem(sys.modules, "dask", None)
     monkeypatch.setitem(sys.modules, "dask.array", None)

@@ -29,7 +29,7 @@ def options(at=START, days=(1.25, 8.25, 30.25), iv=0.6, symbol="BTC", spread=Non
     return made_chains.options(*rows, symbol=symbol, time=at, iv=iv)
 
 
-def test_every_listed_expiry_is_there_with_its_reason_and_flags():
+def test_every_listed_expiry_is_present_with_status_and_flags():
     table = options(days=(-1.25, 0.5 / 24, 1.25, 8.25))
     table.loc[table["expiry"] == table["expiry"].max(), "iv"] = np.nan
     fitted = surface.from_chain(table)
@@ -50,7 +50,7 @@ def test_every_listed_expiry_is_there_with_its_reason_and_flags():
     assert [bool(s & Status.DUPLICATE) for s in status] == [False, True]
 
 
-def test_many_instants_are_fitted_as_each_alone():
+def test_fits_of_many_times_equal_single_fits():
     """Eleven days of two symbols go in several passes."""
     tables = [
         options(START + pd.Timedelta(day, "D"), iv=0.5 + 0.01 * day, symbol=symbol)
@@ -72,7 +72,7 @@ def test_many_instants_are_fitted_as_each_alone():
     assert (absent["status"] == Status.BAD_INPUT).all()
 
 
-def test_one_wrong_mark_moves_nothing_and_the_worst_quote_is_named():
+def test_one_wrong_mark_does_not_move_the_fit_and_is_named():
     """A mark of 1.2 among marks of 0.6 is removed; accepted, it is the quote with the largest error."""
     table = options()
     middle = sorted(table.loc[table["expiry"] == table["expiry"].max(), "strike"].unique())[5]
@@ -121,7 +121,7 @@ def test_bid_and_ask_need_prices(loss):
             surface.from_chain(options(), loss=loss)
 
 
-def test_a_chain_of_a_history_gets_the_points_that_it_gets_alone():
+def test_points_of_a_history_equal_those_of_single_chains():
     """Its search does not start from the chain before, whose minimum may be another one."""
     chains = made_chains.hourly_chains(3)
     together = surface.history(chains, tenors=["7d", "30d"])
@@ -193,7 +193,7 @@ def test_forwards_beyond_the_fits_are_quoted_or_carried(names):
     np.testing.assert_allclose(early, 1e5 * (1.0005 ** (1 / 3)), rtol=1e-9)
 
 
-def test_a_given_spot_price_counts_instead_of_the_index():
+def test_given_spot_price_replaces_the_index():
     fitted = surface.from_chain(carried(["BTC"], 0.1), spot=99_000.0)
     assert float(fitted["spot"]) == 99_000.0
     bare = carried(["BTC"], 0.1).drop(columns="index_price_usd")
@@ -215,7 +215,7 @@ def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
 
 
 @pytest.mark.parametrize("stale", [0.22, 0.24, 0.26, 0.28, 0.3])
-def test_a_search_that_ends_without_a_free_surface_is_repeated_with_more_force(stale):
+def test_search_is_repeated_with_larger_penalty_until_arbitrage_free(stale):
     """With two searches the third of these fell back to eSSVI on some processors, and the fourth on all."""
     levels = {1.25: 0.6, 4.25: stale, 30.25: 0.6, 90.25: 0.6}
     chains = [options(days=(days,), iv=iv, spread=0.002) for days, iv in levels.items()]
@@ -226,7 +226,7 @@ def test_a_search_that_ends_without_a_free_surface_is_repeated_with_more_force(s
     assert errors[[2, 3]].max() < 0.002
 
 
-def test_marks_away_from_their_own_bid_and_ask_are_off_at_the_money():
+def test_marks_outside_bid_and_ask_are_flagged_off_at_the_money():
     table = options(spread=0.002)
     late = table["expiry"] == table["expiry"].max()
     fitted = surface.from_chain(table.assign(iv=table["iv"] + 0.1 * late))

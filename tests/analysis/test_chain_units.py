@@ -78,7 +78,7 @@ def test_bounds_and_volatilities_are_those_of_the_unit():
         assert one["iv_ask"].sel(strike=66000.0).item() == pytest.approx(expected.iv.item(), rel=1e-12)
 
 
-def test_the_tighter_of_two_quotes_stays_whatever_they_are_paid_in():
+def test_tighter_of_two_quotes_is_used_in_any_unit():
     """Spreads of 2 % in coin (0.0014) and of 0.2 % in USD (9): the narrower for its price is that in USD."""
     coin = quotes("deribit", "coin", {62000.0: 0.0}, 0.07, open_interest=0.0).iloc[:1]
     usd = quotes("deribit", "usd", {62000.0: 0.0}, 4500.0, open_interest=0.0).iloc[:1]
@@ -110,7 +110,7 @@ def test_prices_named_for_the_other_unit_are_refused(call, venue, wrong, right):
         call(moved)
 
 
-def test_percent_of_one_venue_is_divided_alone():
+def test_percent_volatility_of_one_venue_is_converted_separately():
     rows = BOTH.assign(iv=np.where(BOTH["exchange"] == "bybit", 60.0, 0.6))
     with pytest.raises(ValueError, match=r"iv_unit=\{'bybit': 'percent'\}"):
         chain.clean(rows)
@@ -135,7 +135,7 @@ def test_a_venue_without_quotes_next_to_one_that_has_them():
 
 
 @pytest.mark.parametrize(("dates", "hours"), [(None, 32.0), (True, 32.0), (False, 24.0)])
-def test_whether_midnight_is_a_date_can_be_said(dates, hours):
+def test_midnight_expiries_are_dates_unless_stated_otherwise(dates, hours):
     """All expiries at midnight: taken for dates, which expire at 08:00, unless `dates` says otherwise."""
     rows = BOTH.assign(expiry=AT + pd.Timedelta(1, "D"))
     cleaned = chain.clean(rows.drop(columns=[*COIN[:2], *USD[:2]]), dates=dates)
@@ -183,7 +183,7 @@ def test_rows_without_a_side_are_refused():
         chain.clean(rows)
 
 
-def test_a_forward_is_positive():
+def test_forward_must_be_positive():
     """Calls of 1 USD and puts of 99,000 USD imply a forward of −37,000 USD by parity, which is not used."""
     rows = priced("usd").assign(iv=0.5)
     rows["mark_usd"] = np.where(rows["side"] == "call", 1.0, 99_000.0)

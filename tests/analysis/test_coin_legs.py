@@ -75,9 +75,7 @@ def _loop(rates: np.ndarray, prices: np.ndarray, settle: np.ndarray | None, kind
         ("BTC", {"a": "linear"}),
     ],
 )
-def test_a_held_pair_earns_what_a_loop_over_its_payments_adds_up(
-    symbol: str, contracts: dict[str, str]
-) -> None:
+def test_carry_of_a_pair_equals_a_loop_over_payments(symbol: str, contracts: dict[str, str]) -> None:
     global _mean_entry
     rates, prices = _market()
     result = backtest.carry(
@@ -104,7 +102,7 @@ def test_a_held_pair_earns_what_a_loop_over_its_payments_adds_up(
     ("symbol", "contracts"),
     [("BTC", {"a": "inverse"}), ("ETH", {"a": "quanto:BTC", "b": "inverse"}), ("ETH", {})],
 )
-def test_realised_carry_in_coin_and_usd_is_that_of_the_loop(symbol: str, contracts: dict[str, str]) -> None:
+def test_realised_carry_in_coin_and_usd_equals_the_loop(symbol: str, contracts: dict[str, str]) -> None:
     global _mean_entry
     rates, prices = _market(5)
     start, end = prices["time"].values[[0, -1]]
@@ -128,7 +126,7 @@ def test_realised_carry_in_coin_and_usd_is_that_of_the_loop(symbol: str, contrac
         funding.realised_carry(rates, "a", "b", start, end, fee_bps=FEE, contracts={"a": "inverse"})
 
 
-def test_linear_contracts_are_those_of_a_backtest_without_contracts() -> None:
+def test_linear_contracts_equal_a_backtest_without_contracts() -> None:
     rates, prices = _market(3)
     rule, costs = backtest.SpreadThreshold(1.0, window="2h"), backtest.Costs(fee_bps=1.0)
     plain = backtest.carry(rates, rule, costs, prices=prices)
@@ -194,7 +192,7 @@ def _constant(panel: xr.DataArray, price: float) -> xr.DataArray:
 
 
 @pytest.mark.parametrize("kind", ["linear", "inverse"])
-def test_a_payment_without_an_interval_is_in_the_sums_of_coins(kind: str) -> None:
+def test_payment_without_an_interval_is_in_coin_sums(kind: str) -> None:
     """The payments of 01:00 to 05:00 are 1, 1, 3, 1 and 1 bps; the interval of the third is not known."""
     nan = np.nan
     panel = _one_coin_on_two_venues([8.0, 8.0, 8.0, nan, 8.0, 8.0], [nan, nan, nan, 3.0, nan, nan])
@@ -207,7 +205,7 @@ def test_a_payment_without_an_interval_is_in_the_sums_of_coins(kind: str) -> Non
     assert found["net_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
 
 
-def test_sums_of_coins_leave_out_what_the_sums_in_bps_do() -> None:
+def test_coin_sums_omit_the_same_payments_as_bps_sums() -> None:
     """A payment that is there twice counts once, and below `min_cover` neither sum is known."""
     panel = _one_coin_on_two_venues([8.0] * 12, [np.nan] * 12).drop_vars("payment_bps")
     times = panel["time"].values.copy()

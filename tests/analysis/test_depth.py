@@ -58,7 +58,7 @@ def test_a_book_of_one_side_has_neither_mid_nor_depth() -> None:
     assert bids["visible_usd"].isnull().all()
 
 
-def test_venues_without_a_book_at_an_instant_are_missing_there() -> None:
+def test_venues_without_a_book_at_a_time_are_nan() -> None:
     rows = pd.concat(
         [made(), side("bid", [(99.0, 1.0)], venue="bybit"), side("ask", [(101.0, 1.0)], venue="bybit")]
     )
@@ -70,7 +70,7 @@ def test_venues_without_a_book_at_an_instant_are_missing_there() -> None:
     assert not bybit["complete"].any()
 
 
-def test_depth_of_books_is_that_of_the_depth_history_and_costs_what_it_does() -> None:
+def test_book_depth_and_slippage_equal_those_of_depth_history() -> None:
     """A book of 10 bps with 299.8 USD of bids: an order of 199.9 USD is filled within 5 bps."""
     found = depth.by_band(made(), [5.0, 10.0])["depth_usd"].sel(symbol="BTC", exchange="okx").isel(time=0)
     cost = funding.slippage_bps(found, 199.9)
@@ -90,7 +90,7 @@ def test_a_book_of_the_sample_agrees_with_its_depth() -> None:
     assert float(found["visible_usd"].sel(side="bid", depth_bps=10.0)) == pytest.approx(expected)
 
 
-def test_books_that_cannot_be_are_refused() -> None:
+def test_impossible_books_are_rejected() -> None:
     rows = made()
     named = "the book of BTC on okx at 2026-01-01 00:00:00"
     for match, frame in (

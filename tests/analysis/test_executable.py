@@ -44,13 +44,13 @@ def quote(table: pd.DataFrame, expiry: pd.Timestamp, strike: float, side: str, n
 
 
 @pytest.mark.parametrize("unit", ["usd", "coin"])
-def test_a_market_of_one_model_has_none(unit):
+def test_consistent_prices_have_no_executable_arbitrage(unit):
     found = chain.executable(market(unit), **FREE)
     assert found.empty
     assert list(found.columns)[:5] == ["symbol", "exchange", "time", "kind", "expiry"]
 
 
-def test_butterfly_by_hand():
+def test_butterfly_profit_equals_hand_calculation():
     """The 100 call bid raised to 9: half of the 90 and half of the 110 cost less."""
     table = put(market("usd"), NEAR, 100.0, "call", bid_usd=9.0, ask_usd=9.2)
     low, high = (quote(table, NEAR, k, "call", "ask_usd") for k in (90.0, 110.0))
@@ -96,7 +96,7 @@ def test_fees_are_capped_and_those_of_a_future_are_the_venues():
 
 
 @pytest.mark.parametrize("venue", ["deribit", "made"])
-def test_fees_are_the_venues_where_they_are_known(venue):
+def test_known_fees_of_venues_are_used(venue):
     """Deribit: 0.03 % of the forward of 100, at most 12.5 % of the price, which is less of 0.2 and 0.1."""
     table = market("usd").assign(exchange=venue)
     row = vertical(dear(table, 0.2, 0.1))
@@ -161,7 +161,7 @@ def test_legs_paid_in_coin_lock_in_the_profit_at_any_price_of_the_coin():
 
 
 @pytest.mark.parametrize("unit", ["usd", "coin"])
-def test_calendar_by_hand(unit):
+def test_calendar_profit_equals_hand_calculation(unit):
     """The near 100 call bid above the far 100 call, whose moneyness is better (its forward is 102)."""
     table = market(unit)
     far = quote(table, FAR, 100.0, "call", f"ask_{unit}")
@@ -195,7 +195,7 @@ def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
         assert (calendars["expiry"] < calendars["far_expiry"]).all()
 
 
-def test_misuse_is_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ValueError, match="options must have bid and ask prices to find executable arbitrage"):
         chain.executable(market("usd").drop(columns=["bid_usd", "ask_usd"]))
     with pytest.raises(ValueError, match="fee_rate, fee_cap and future_fee_rate must be 0 or more"):
@@ -280,7 +280,7 @@ def as_table(made: list[dict[str, object]], inverse: bool) -> tuple[pd.DataFrame
 
 
 @pytest.mark.parametrize("inverse", [False, True])
-def test_an_arbitrage_is_listed_where_no_distribution_prices_the_quotes_and_only_there(inverse):
+def test_arbitrage_is_listed_only_if_no_distribution_prices_the_quotes(inverse):
     """Against the dual problem: a distribution of the price at expiry that prices every quote between bid and
     ask.
     """
@@ -301,7 +301,7 @@ def test_an_arbitrage_is_listed_where_no_distribution_prices_the_quotes_and_only
 
 
 @pytest.mark.parametrize("inverse", [False, True])
-def test_the_legs_of_a_portfolio_gain_and_can_lose_nothing(inverse):
+def test_arbitrage_portfolio_never_loses(inverse):
     """The trades as they are written, paid and settled at prices from 1,000 USD to 10 million."""
     table, futures = as_table(drawn(5, 500, absent=0.7), inverse)
     found = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
@@ -342,7 +342,7 @@ def test_discounted_premiums_have_no_arbitrage_at_their_interest_rate(unit):
     assert not chain.executable(table, futures=futures, **FREE).empty
 
 
-def test_profits_with_an_interest_rate_by_hand():
+def test_profits_with_an_interest_rate_equal_hand_calculation():
     """A 100 call bid 1 above its model: call less put against the future, and an option sold against two."""
     rate, years = 0.5, (NEAR - NOW).days / 365
     factor = np.exp(-rate * years)

@@ -58,7 +58,7 @@ def toy() -> pd.DataFrame:
 
 
 class TestToyChain:
-    def test_exposure_unsigned_and_signed_by_strike_and_in_all(self, toy: pd.DataFrame):
+    def test_exposure_unsigned_and_signed_by_strike_and_in_total(self, toy: pd.DataFrame):
         total = gamma_of(toy, by=[])
         assert total.item() == pytest.approx(expected("gex_gross_usd_per_1pct"), rel=1e-11)
         assert total.attrs["dealer"] == "unsigned"
@@ -89,7 +89,7 @@ class TestToyChain:
         found = exposure.max_pain(table(rows))
         assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
 
-    def test_a_history_has_gamma_vanna_and_charm_of_one_per_cent_a_point_and_a_day(self, toy: pd.DataFrame):
+    def test_history_has_gamma_vanna_and_charm_in_documented_units(self, toy: pd.DataFrame):
         """Each option alone at two times; a fall of spot per day is a second, higher chain."""
         later = toy.assign(time=NOW + pd.Timedelta("1D"), underlying_price=104.0)
         found = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
@@ -135,7 +135,7 @@ class TestToyChain:
         with pytest.raises(ValueError, match="weight='volume' needs the column 'volume'"):
             exposure.put_call_ratio(toy, weight="volume")
 
-    def test_contracts_of_okx_become_coins_without_an_argument(self, toy: pd.DataFrame):
+    def test_okx_contracts_are_converted_to_coins_by_default(self, toy: pd.DataFrame):
         contracts = toy["open_interest"].sum()
         for symbol, coins in (("BTC", 0.01), ("ETH", 0.1)):
             options = toy.assign(exchange="okx", symbol=symbol)
@@ -253,13 +253,13 @@ class TestMissing:
             (lambda o: exposure.gamma_exposure(o.assign(iv=55.0)), "percent"),
         ],
     )
-    def test_misuse_raises(self, call: Any, message: str):
+    def test_invalid_arguments_raise(self, call: Any, message: str):
         with pytest.raises(ValueError, match=message):
             call(table(self.rows()))
 
 
 class TestRecorded:
-    def test_a_surface_gives_what_its_table_gives(self):
+    def test_exposure_of_a_surface_equals_that_of_its_table(self):
         frame = chain_2026("20260116T092000Z")
         frame = frame[frame["symbol"] == "BTC"].assign(gamma=np.nan, theta=np.nan)
         frame["underlying_price"] = frame.groupby("expiry")["underlying_price"].transform("median")

@@ -19,7 +19,7 @@ def _realised(panel, start, end, fee_bps=0.0, **options):
     return funding.realised_carry(panel, "a", "b", start, end, fee_bps=fee_bps, **options).squeeze()
 
 
-def test_a_held_pair_is_paid_the_settlements_of_its_span():
+def test_pair_earns_the_settlements_of_its_holding_time():
     """Long pays −1, 2, 3; short receives 4, 5, −6: 5 + 3 − 9 = −1, less 2 × (4.5 + 2.5) of fees."""
     found = _realised(_pair([-1.0, 2.0, 3.0], [4.0, 5.0, -6.0]), "2026-01-01", "2026-01-02", FEES)
     assert float(found["long_bps"]) == -4.0
@@ -60,7 +60,7 @@ def test_an_incomplete_span_gives_nan(short, exit_):
     assert int(found["status"]) == FundingStatus.GAP
 
 
-def test_what_is_outside_the_span_changes_nothing_and_is_no_figure():
+def test_values_outside_the_span_do_not_affect_carry():
     found = _realised(_pair([0.0] * 4, [1.0] * 4), "2025-12-31", "2026-01-01T16:00")
     assert np.isnan(found["net_bps"])
     found = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
@@ -89,7 +89,7 @@ def test_what_is_outside_the_span_changes_nothing_and_is_no_figure():
         ({"panel": market(np.ones((1, 2, 3)))}, ValueError, "'a' is not a venue"),
     ],
 )
-def test_what_cannot_be_realised_is_refused(change, error, message):
+def test_impossible_spans_are_rejected(change, error, message):
     arguments = {"panel": _pair([1.0] * 3, [1.0] * 3), "start": "2026-01-01", "end": "2026-01-02"} | change
     with pytest.raises(error, match=message):
         _realised(**arguments)
@@ -109,7 +109,7 @@ def _even(panel, fee_bps=FEES, **options):
     return funding.breakeven(panel, "a", "b", fee_bps=fee_bps, **options).squeeze()
 
 
-def test_the_break_even_is_that_of_what_stays():
+def test_break_even_uses_the_persistent_spread():
     """An autoregression is fully persistent: from the last spread on, its decay has paid 14 bps by then."""
     spread = _persistent(3_000)
     spread[-1] = 4.0
@@ -125,7 +125,7 @@ def test_the_break_even_is_that_of_what_stays():
     assert int(found["status"]) == 0
 
 
-def test_of_noise_next_to_it_only_the_share_that_stays_counts():
+def test_break_even_ignores_the_noise_of_a_spread():
     """Half-life 9 periods: variance 1 / (1 − φ²) = 7 next to noise of 4: 7 / 11 of a deviation stay."""
     rng = np.random.default_rng(3)
     stays = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(6_000))
@@ -136,7 +136,7 @@ def test_of_noise_next_to_it_only_the_share_that_stays_counts():
     assert (float(found["start_bps_8h"]) - mean) / (15.0 - mean) == pytest.approx(7 / 11, abs=0.06)
 
 
-def test_a_break_even_that_cannot_be_known_says_why():
+def test_undetermined_break_even_states_the_reason():
     found = _even(_pair(_persistent(mean=2.0), np.zeros(270)))
     assert float(found["breakeven_hours"]) == np.inf
     assert int(found["status"]) & FundingStatus.UNREACHABLE

@@ -22,7 +22,7 @@ def _integral(spread, mean, half_life, hours):
     )
 
 
-def test_a_spread_that_turns_negative_pays_first_or_never():
+def test_spread_that_turns_negative_breaks_even_early_or_never():
     """5 → −1 with a half-life of a day peaks at 9.16 bps, where 6 × 2^(−t/24) = 1: after 62.04 h."""
     at_peak = _integral(5.0, -1.0, 24.0, 24.0 * np.log2(6.0))
     assert hours_to_earn(5.0, at_peak + 0.01, -1.0, 24.0) == INF
@@ -33,7 +33,7 @@ def test_a_spread_that_turns_negative_pays_first_or_never():
 
 @examples(10, 200)
 @given(st.floats(-20, 20), st.floats(0.1, 100), st.floats(-20, 20), st.floats(1.0, 500.0))
-def test_break_even_earns_the_cost_or_nothing_would(spread, cost, mean, half_life):
+def test_carry_at_break_even_equals_the_cost(spread, cost, mean, half_life):
     found = hours_to_earn(spread, cost, mean, half_life)
     if np.isfinite(found) and found < 1e5:
         assert _integral(spread, mean, half_life, found) == pytest.approx(cost, rel=1e-6)
@@ -49,7 +49,7 @@ def test_break_even_earns_the_cost_or_nothing_would(spread, cost, mean, half_lif
     ("spread", "cost", "expected"),
     [(5.0, 20.0, 32.0), (-5.0, 20.0, INF), (0.0, 20.0, INF), (0.0, 0.0, 0.0), (5.0, -1.0, 0.0)],
 )
-def test_a_spread_that_stays(spread, cost, expected):
+def test_constant_spread_breaks_even_at_cost_over_rate(spread, cost, expected):
     assert hours_to_earn(spread, cost, spread, INF) == expected
 
 
@@ -95,7 +95,7 @@ def test_slippage_through_the_bands(size, expected):
 
 
 @pytest.mark.parametrize("depth", [[100.0, 90.0, 200.0, 400.0], [100.0, np.nan, 200.0, 400.0]])
-def test_a_depth_that_falls_or_is_missing_gives_no_slippage(depth):
+def test_decreasing_or_missing_depth_gives_nan_slippage(depth):
     assert np.isnan(funding.slippage_bps(_depth(depth), 50.0))
 
 

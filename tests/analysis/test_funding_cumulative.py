@@ -10,7 +10,7 @@ NAN = np.nan
 
 
 @pytest.mark.parametrize("step", [1 / 60, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 24.0])
-def test_constant_samples_of_thirty_days_are_ninety_bps_at_every_resolution(step):
+def test_constant_samples_sum_to_90_bps_in_30_days_at_every_resolution(step):
     accrued = funding.cumulative(series(np.ones(round(720 / step)), step=step, kind="sampled"))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
     assert float(accrued["covered_hours"][-1]) == pytest.approx(720.0)
@@ -23,7 +23,7 @@ CHANGED = [[(45, 8), (90, 4)], [(30, 8), (60, 4), (240, 1)], [(480, 1), (30, 8)]
 
 @pytest.mark.parametrize("changes", STEADY + CHANGED)
 @pytest.mark.parametrize("read", ["reported", "inferred"])
-def test_constant_settlements_of_thirty_days_are_ninety_bps_through_changes_of_interval(changes, read):
+def test_constant_settlements_sum_to_90_bps_in_30_days_across_interval_changes(changes, read):
     interval = np.repeat([hours for _, hours in changes], [count for count, _ in changes]).astype(float)
     panel = series(np.ones(interval.size), hours=interval.cumsum())
     hours = panel.copy(data=interval).assign_attrs(units="h")
@@ -37,7 +37,7 @@ def test_constant_settlements_of_thirty_days_are_ninety_bps_through_changes_of_i
     assert float(accrued["covered_hours"][-1]) == 720.0
 
 
-def test_samples_hold_until_the_next_for_two_steps():
+def test_samples_are_valid_until_the_next_for_at_most_two_steps():
     """2 bps/8h for 4 h, then −1 for 12 h, then 8 for the last row's hour: 1 − 1.5 + 1."""
     panel = series([2.0, -1.0, 8.0], hours=[0.0, 4.0, 16.0], kind="sampled")
     accrued = funding.cumulative(panel, max_gap="12h", step="1h")
@@ -51,7 +51,7 @@ def test_samples_hold_until_the_next_for_two_steps():
     np.testing.assert_array_equal(skipping["covered_hours"], [1.0, 2.0, 3.0, 4.0, 4.0, 5.0])
 
 
-def test_a_missing_settlement_is_a_hole_and_a_late_one_none():
+def test_missing_settlement_is_a_gap_and_a_late_one_is_not():
     panel = series([1.0, 1.0, 1.0], hours=[8.0, 16.0, 32.0])
     accrued = funding.cumulative(panel)
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, NAN])
@@ -93,7 +93,7 @@ def test_nothing_accrues_before_the_first_value():
         assert all(figure.isnull().all() for figure in accrued.values())
 
 
-def test_masking_rows_is_dropping_them():
+def test_masked_rows_equal_dropped_rows():
     panel = noisy(symbols=1, venues=1, gaps=0.3, kind="sampled").squeeze(drop=True)
     kept = panel.dropna("time")
     options = {"gaps": "skip", "max_gap": "12h", "step": "8h"}
@@ -138,12 +138,12 @@ def test_venues_of_unequal_interval_share_a_panel():
         (series([1.0, 1.0]).assign_coords(interval_hours=-1.0), {}, "positive"),
     ],
 )
-def test_the_wrong_question_is_refused(panel, options, message):
+def test_invalid_arguments_of_cumulative_raise(panel, options, message):
     with pytest.raises(ValueError, match=message):
         funding.cumulative(panel, **options)
 
 
-def test_the_result_says_what_it_is_and_payments_compound():
+def test_result_has_units_and_payments_compound():
     accrued = funding.cumulative(market(np.ones((1, 2, 3))).transpose("time", ...))
     assert accrued["funding_bps"].dims == ("time", "symbol", "exchange")
     assert attrs_of(accrued["funding_bps"]) == {"units": "bps", "kind": "settled"}
@@ -155,7 +155,7 @@ def test_the_result_says_what_it_is_and_payments_compound():
     assert float(accrued["funding_bps"][-1]) == pytest.approx(201.0, rel=1e-13)
 
 
-def test_period_sums_of_holes_changes_and_samples():
+def test_period_sums_with_gaps_interval_changes_and_samples():
     rates = series(np.full(24, 2.0), step=1.0)
     rates[10] = NAN
     sums = funding.period_sums(rates)["funding_bps"]

@@ -37,7 +37,7 @@ def _pair(found: xr.Dataset, long: str, short: str) -> xr.Dataset:
     return found.isel(pair=int(np.flatnonzero((found["long"] == long) & (found["short"] == short))[0]))
 
 
-def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
+def test_constant_spread_is_forecast_unchanged() -> None:
     """2 bps a period over 21 periods, times 5.05 / 5.1.
 
     All five means are equal, so the normal equations are n x² times a matrix of ones, with a penalty of a
@@ -61,7 +61,7 @@ def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
     assert int(found["status"]) == FundingStatus.FEW_DECISIONS
 
 
-def test_each_direction_is_the_other_one_seen_from_behind() -> None:
+def test_forecasts_of_opposite_directions_are_mirrored() -> None:
     paid, noise = _decaying(4, 300, 1), np.random.default_rng(6).standard_normal((1, 4, 300))
     marks = (100.0 + 0.1 * noise) * xr.ones_like(paid.drop_vars("interval_hours"))
     found = funding.forecast_carry(paid, hold=WEEK, fee_bps=0.0, prices=marks.assign_attrs(units="USD"))
@@ -77,7 +77,7 @@ def test_each_direction_is_the_other_one_seen_from_behind() -> None:
         assert there["net_low_bps"] < there["net_median_bps"] < there["net_high_bps"]
 
 
-def test_names_of_venues_mean_nothing() -> None:
+def test_forecasts_do_not_depend_on_venue_names() -> None:
     """Also where every expectation is 0: rates without memory about one level have nothing to forecast."""
     rng = np.random.default_rng(4)
     for panel in (market(rng.standard_normal((1, 4, 300)) ** 3), _decaying(5, 200, 3)):
@@ -94,7 +94,7 @@ def test_names_of_venues_mean_nothing() -> None:
 
 
 @pytest.mark.parametrize("beyond", [0.0, 12.0])
-def test_no_forecast_of_funding_is_beyond_the_published_caps(beyond: float) -> None:
+def test_forecasts_stay_within_published_caps(beyond: float) -> None:
     """Bybit pays its cap of 50 bps, okx its floor of −37.5, now and then nothing: 21 times 87.5 at most.
 
     A payment beyond the cap shows that the fact is behind, and widens the bound.
@@ -120,7 +120,7 @@ def test_no_forecast_of_funding_is_beyond_the_published_caps(beyond: float) -> N
     assert float(known["net_low_bps"]) == pytest.approx(float(unknown["net_low_bps"]))
 
 
-def test_costs_are_taken_from_the_outcome() -> None:
+def test_costs_are_subtracted_from_the_outcome() -> None:
     panel = _decaying(3, 300, 2)
     keywords = {"hold": WEEK}
     free = funding.forecast_carry(panel, fee_bps=0.0, **keywords)
@@ -142,7 +142,7 @@ def test_pairs_are_chosen_and_do_not_change_each_other() -> None:
     assert_identical(some.isel(pair=0), _pair(every, "v03", "v01"))
 
 
-def test_what_cannot_be_known_has_no_forecast() -> None:
+def test_missing_history_gives_no_forecast() -> None:
     panel = _decaying(4, 200, 5)
     panel[0, 1, -4:] = np.nan  # over a day
     panel[0, 2, :-29] = np.nan
@@ -162,7 +162,7 @@ def test_what_cannot_be_known_has_no_forecast() -> None:
 
 @pytest.mark.parametrize("venues", [2, 3, 7, 40])
 @pytest.mark.parametrize("days", [20, 30, 60, 400])
-def test_no_interval_is_wider_than_the_past_bears_out(venues: int, days: int) -> None:
+def test_interval_is_not_wider_than_past_errors(venues: int, days: int) -> None:
     """An autoregression under noise as large as itself: sizes that rest on few errors must not explode."""
     values = _decaying(venues, 3 * days, 1).values
     values += np.random.default_rng(100 * venues).standard_normal(values.shape)
@@ -175,7 +175,7 @@ def test_no_interval_is_wider_than_the_past_bears_out(venues: int, days: int) ->
 
 @pytest.mark.parametrize("days", [30, 60])
 @pytest.mark.parametrize("venues", [4, 7])
-def test_no_interval_is_wider_than_the_pairs_own_past_bears_out(venues: int, days: int) -> None:
+def test_interval_is_not_wider_than_past_errors_of_the_pair(venues: int, days: int) -> None:
     """Two venues move a hundredth as much as the others: the others' errors do not widen their interval."""
     values = _decaying(venues, 3 * days, 5).values
     values[0, :2] = 1.0 + 0.01 * values[0, :2]
@@ -189,7 +189,7 @@ def test_no_interval_is_wider_than_the_pairs_own_past_bears_out(venues: int, day
     assert own.max() > 50.0 * own.min()
 
 
-def test_no_interval_of_a_pair_that_is_expected_to_earn_nothing_is_wider() -> None:
+def test_interval_is_not_wider_for_a_pair_of_zero_expected_carry() -> None:
     """Weeks alternate in sign, so nothing is expected; rare jumps make errors skewed in one direction.
 
     Without a direction, the errors count in both, and 90 % of them span more than in one.
@@ -207,9 +207,7 @@ def test_no_interval_of_a_pair_that_is_expected_to_earn_nothing_is_wider() -> No
 
 
 @pytest.mark.parametrize(("periods", "has_interval"), [(38, False), (39, True)])
-def test_a_pair_whose_own_outcomes_span_no_holding_time_has_a_mean_alone(
-    periods: int, has_interval: bool
-) -> None:
+def test_pair_with_a_short_history_has_a_mean_without_interval(periods: int, has_interval: bool) -> None:
     """With a hold of 21 periods, 39 periods of a new venue have 21 outcomes, and 38 have 20.
 
     39 − 21 of them begin with a payment. Three more lack up to two periods, and nine tenths are enough.
@@ -225,7 +223,7 @@ def test_a_pair_whose_own_outcomes_span_no_holding_time_has_a_mean_alone(
         assert bool(int(pair["status"]) & FundingStatus.CANNOT_TELL) != expected
 
 
-def test_decisions_count_by_the_time_that_they_span() -> None:
+def test_decisions_are_counted_by_the_holding_time_they_span() -> None:
     """Of n periods, the 30th and later make decisions, until one hold of 21 before the end: (n − 29 − 21) /
     21.
     """
@@ -236,7 +234,7 @@ def test_decisions_count_by_the_time_that_they_span() -> None:
         assert np.isfinite(found["net_bps"]).all()
 
 
-def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
+def test_forecasts_and_picks_have_no_look_ahead() -> None:
     panel = noisy(symbols=2, venues=4, rows=400, gaps=0.02, seed=8)
     keywords = {"hold": "3d", "fee_bps": 0.5}
     record = funding.pick_record(panel, **keywords)
@@ -258,7 +256,7 @@ def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
             assert float(pick[of_record]) == pytest.approx(float(best[of_forecast]), rel=1e-9)
 
 
-def test_marks_that_each_venue_stamps_a_moment_late_are_those_of_the_hour() -> None:
+def test_marks_with_slightly_late_times_belong_to_the_hour() -> None:
     """a 5 ms, b 40 s and c 0 s past each hour: the same forecast as of punctual marks, for all pairs."""
     paid = _decaying(3, 160, 4)
     steps = 1e-3 * np.random.default_rng(5).standard_normal(paid.shape)
@@ -282,7 +280,7 @@ def test_marks_that_each_venue_stamps_a_moment_late_are_those_of_the_hour() -> N
         funding.forecast_carry(one.assign_coords(symbol="SOL"), hold="3d", fee_bps=0.0, prices=two)
 
 
-def test_neither_periods_that_were_asked_for_nor_an_empty_venue_push_a_past_error_out(monkeypatch) -> None:
+def test_past_errors_do_not_depend_on_requested_periods_or_empty_venues(monkeypatch) -> None:
     """The last 60 decisions of 3 pairs are used, with any other periods and venues present."""
     monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", 180)
     panel = _decaying(3, 400, 6)
@@ -296,7 +294,7 @@ def test_neither_periods_that_were_asked_for_nor_an_empty_venue_push_a_past_erro
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_the_record_says_what_its_picks_were_paid() -> None:
+def test_track_record_states_realised_carry_of_its_picks() -> None:
     """As `realised_carry` computes it if no payment is missing; the last position is still open."""
     panel = _decaying(5, 200, 9)
     record = funding.pick_record(panel, hold="3d", fee_bps=1.0).isel(symbol=0)
@@ -318,7 +316,7 @@ def test_the_record_says_what_its_picks_were_paid() -> None:
     assert record["long"].values[0] == ""
 
 
-def test_other_rules_pick_by_the_past_they_name() -> None:
+def test_benchmark_rules_pick_by_their_own_lookback() -> None:
     panel = _decaying(5, 200, 10)
     week, last = (
         funding.pick_record(panel, hold="3d", fee_bps=0.0, rule=rule).isel(symbol=0, time=-1)
@@ -332,7 +330,7 @@ def test_other_rules_pick_by_the_past_they_name() -> None:
     assert last["short"].item() == known.isel(time=-1).idxmax("exchange").item()
 
 
-def test_a_summary_by_hand() -> None:
+def test_summary_equals_hand_calculation() -> None:
     record = xr.Dataset(
         {
             "predicted_net_bps": ("time", [3.0, 1.0, -1.0, 2.0, np.nan]),
@@ -382,7 +380,7 @@ def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) ->
     assert "nan" not in words
 
 
-def test_units_kind_and_origin_are_there() -> None:
+def test_forecast_has_units_kind_and_provenance() -> None:
     panel = _decaying(3, 200, 11).assign_attrs(provenance='{"synthetic": true}')
     found = funding.forecast_carry(panel, hold="3d", fee_bps=0.0)
     assert found["net_low_bps"].attrs["units"] == "bps"
@@ -408,7 +406,7 @@ def test_units_kind_and_origin_are_there() -> None:
         ({"panel": _decaying(3, 60, 1).isel(exchange=[0, 0])}, "panel must have each venue once"),
     ],
 )
-def test_misuse_is_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_arguments_are_rejected(options: dict[str, object], message: str) -> None:
     keywords = {"panel": _decaying(3, 60, 1), "hold": "3d", "fee_bps": 0.0} | options
     with pytest.raises(ValueError, match=message):
         funding.forecast_carry(**keywords)
@@ -457,7 +455,7 @@ def free(recorded) -> dict[str, xr.Dataset]:
 
 
 @pytest.mark.parametrize("cost", [8.0, 20.0])
-def test_recorded_picks_earn_what_was_predicted_of_them(free, cost: float) -> None:
+def test_recorded_picks_earn_their_forecast(free, cost: float) -> None:
     records = {rule: measured.after(record, cost) for rule, record in free.items()}
     found = funding.pick_summary(records["forecast"], min_predicted_bps=0.0)
     assert found["difference_low_bps"] < 0.0 < found["difference_high_bps"]
@@ -474,7 +472,7 @@ def test_recorded_picks_earn_what_was_predicted_of_them(free, cost: float) -> No
         assert other["difference_low_bps"] > 5.0  # what such rules promise they do not earn
 
 
-def test_the_notebook_holds_these_picks(free) -> None:
+def test_notebook_shows_these_picks(free) -> None:
     stored = pd.read_csv(measured.STORED, parse_dates=["time"])
     made = measured.pick_table(free)
     names = ["rule", "symbol", "long", "short"]
@@ -485,7 +483,7 @@ def test_the_notebook_holds_these_picks(free) -> None:
 
 
 @pytest.mark.parametrize(("hold", "funding_alone"), [("8h", 0.5), ("7d", 0.85)])
-def test_intervals_of_funding_and_prices_hold_what_pairs_earned(hold: str, funding_alone: float) -> None:
+def test_intervals_of_funding_and_prices_cover_realised_carry(hold: str, funding_alone: float) -> None:
     """Four perpetuals of bybit and okx, BTC and ETH, 2023 to mid-2024, decided at 00:00 UTC."""
     marks = recorded_marks()
     paid = recorded_funding().sel(exchange=marks["exchange"].to_numpy(), time=slice("2023", None))

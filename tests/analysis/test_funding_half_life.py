@@ -110,7 +110,7 @@ def test_results_depend_on_the_generator_and_not_on_neighbours():
         ({"period": "0h"}, "too short"),
     ],
 )
-def test_options_that_do_not_exist(options, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         _ols(series(np.zeros(40)), **options)
 
@@ -126,7 +126,7 @@ def test_settlements_off_their_grid_are_left_out():
 
 
 @pytest.mark.parametrize("tick", [1e-10, 1e-9, 1e-7, 1e-3, 1.0])
-def test_one_tick_on_a_level_is_not_persistence(tick):
+def test_single_tick_on_a_constant_level_is_antipersistent(tick):
     """199 pairs of a level with one tick: phi = Σxy/Σx² about the means = −(1/199)/(198/199) = −1/198."""
     values = np.ones(200)
     values[100] += tick
@@ -144,7 +144,7 @@ def test_a_slope_of_exactly_one_never_reverts(phi, status):
     assert persistence._status(phi) == status
 
 
-def test_autoregression_of_the_lh_series():
+def test_autoregression_of_lh_series_equals_r():
     """R's ``lh`` with ``ar.ols``; ``arima`` uses another estimator."""
     ols = _ols(series([float(row["value"]) for row in known("ar1_lh_series")]), level=None)
     hours = ols["half_life_hours"]

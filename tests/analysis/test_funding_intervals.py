@@ -78,13 +78,13 @@ def test_intervals_are_those_that_an_archive_assigns():
         np.testing.assert_array_equal(_inferred(gaps)["interval_hours"], wanted)
 
 
-def test_too_short_a_series_and_samples_say_nothing():
+def test_too_short_series_and_samples_give_no_interval():
     assert _inferred([8, 8])["interval_hours"].isnull().all()
     with pytest.raises(ValueError, match="panel must have settlements"):
         funding.infer_interval(series(np.ones(5), kind="sampled"))
 
 
 @pytest.mark.parametrize("options", [{"confirm": 0}, {"candidates": []}, {"candidates": ["0h", "8h"]}])
-def test_options_that_make_no_sense(options):
+def test_invalid_options_raise(options):
     with pytest.raises(ValueError, match=r"must have at least one interval|too short"):
         _inferred([8, 8, 8], **options)

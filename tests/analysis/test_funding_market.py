@@ -37,13 +37,13 @@ def test_a_rate_is_weighted_by_what_is_known_on_both_sides():
 
 
 @pytest.mark.parametrize("oi", [[0.0, 0.0], [NAN, NAN]])
-def test_no_open_interest_gives_no_rate(oi):
+def test_missing_open_interest_gives_nan(oi):
     found = _weighted([1.0, 2.0], oi)
     assert np.isnan(found["rate_bps_8h"])
     assert np.isnan(found["covered"])
 
 
-def test_open_interest_of_other_times_is_refused():
+def test_open_interest_at_other_times_is_rejected():
     panel = noisy()
     with pytest.raises(ValueError, match="align it first"):
         funding.oi_weighted(panel, dollars(panel).isel(time=slice(1, None)))
@@ -65,7 +65,7 @@ def _interest(values):
     )
 
 
-def test_the_universe_is_that_of_the_row_before():
+def test_universe_is_selected_from_the_previous_row():
     """S0 is delisted after two rows, S2 takes its place one row after it was seen to be larger."""
     member = funding.universe(_interest([[9, 9, NAN, NAN], [5, 5, 5, 5], [1, 1, 8, 8]]), 2)
     assert member.values.T.tolist() == [
@@ -93,7 +93,7 @@ def test_the_universe_is_that_of_the_row_before():
 
 
 @pytest.mark.parametrize("options", [{"top": 0}, {"top": 1, "lag_rows": -1}])
-def test_a_universe_that_looks_ahead_is_refused(options):
+def test_universe_with_look_ahead_is_rejected(options):
     with pytest.raises(ValueError, match="no look ahead"):
         funding.universe(_interest([[1.0, 2.0]]), **options)
 
@@ -105,7 +105,7 @@ def _moving(seed=0, rows=400, **options):
     return market(values[None], **options)
 
 
-def test_correlations_are_those_of_the_sums():
+def test_correlations_are_computed_on_period_sums():
     panel = _moving()
     found = funding.comovement(panel, max_lag=1).squeeze()
     rows = panel.squeeze().values
@@ -130,7 +130,7 @@ def test_correlations_are_those_of_the_sums():
     )
 
 
-def test_ranks_are_those_of_the_shared_periods():
+def test_rank_correlation_uses_shared_periods():
     values = np.random.default_rng(5).standard_normal((6, 90)).round(1)
     values[1:3, :20] = values[3, 50:55] = values[4, 80] = NAN
     found = funding.comovement(market(values[None]), method="spearman").squeeze()
@@ -185,7 +185,7 @@ def test_carried_rates_are_left_out():
     np.testing.assert_allclose(seeing["filled_share"], 0.5)
 
 
-def test_what_does_not_move_or_is_too_short_has_no_correlation():
+def test_constant_or_short_series_have_no_correlation():
     panel = _moving()
     panel[{"exchange": 2}] = 1.0
     found = funding.comovement(panel).squeeze()
@@ -201,6 +201,6 @@ def test_what_does_not_move_or_is_too_short_has_no_correlation():
     ("options", "message"),
     [({"max_lag": -1}, "max_lag"), ({"age_hours": _moving()}, "only to sampled rates")],
 )
-def test_comovement_options_that_do_not_exist(options, message):
+def test_comovement_rejects_invalid_options(options, message):
     with pytest.raises(ValueError, match=message):
         funding.comovement(_moving(), **options)

@@ -61,7 +61,7 @@ def _covered(
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-def test_the_interval_holds_under_noise_cycles_and_floors(process: str) -> None:
+def test_half_life_interval_covers_truth_under_noise_cycles_and_floors(process: str) -> None:
     """Nominal 90 % of 30: a right interval contains fewer than 22 once in a thousand times."""
     half_life = 9.0 if process == "mostly" else 3.0  # where it was far too short
     inside, blank, ended = _covered(process, 270, half_life, 30, 11, 99)
@@ -73,7 +73,7 @@ def test_the_interval_holds_under_noise_cycles_and_floors(process: str) -> None:
 @pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
 @pytest.mark.parametrize("half_life", [3.0, 9.0])
 @pytest.mark.parametrize("process", PROCESSES)
-def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: float) -> None:
+def test_half_life_interval_covers_truth_in_85_to_95_percent(process: str, half_life: float) -> None:
     """The figures of docs/methods/carry.md, 300 series each: 85 to 95 % beyond two standard errors, 3.5 %."""
     inside, blank, _ = _covered(process, 270, half_life, 300, 5, 199)
     on_page = coverage_on_page("half_life_coverage", PROCESSES[process])[0 if half_life == 3.0 else 1]
@@ -82,7 +82,7 @@ def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: floa
     assert blank <= 5
 
 
-def test_values_that_are_cut_off_had_more_autocorrelation_before() -> None:
+def test_censored_values_had_more_autocorrelation() -> None:
     """Positive parts: Cho and Saul (2009), (√(1 − r²) + r (π − arccos r) − 1) / (π − 1)."""
     for r in (0.3, 0.9):
         positive = (np.sqrt(1.0 - r**2) + r * (np.pi - np.arccos(r)) - 1.0) / (np.pi - 1.0)
@@ -90,7 +90,7 @@ def test_values_that_are_cut_off_had_more_autocorrelation_before() -> None:
     assert _uncut(0.7, _Atoms(0.0, 0.0, 0.0, 0.0)) == 0.7
 
 
-def test_where_neighbours_go_against_each_other_nothing_stays() -> None:
+def test_negative_autocorrelation_has_no_persistent_share() -> None:
     """Nine tenths of each shock are reversed at the next step."""
     shocks = np.random.default_rng(1).standard_normal((10, 271))
     found = funding.half_life(market((shocks[:, 1:] - 0.9 * shocks[:, :-1])[:, None, :]), resamples=99)
@@ -99,7 +99,7 @@ def test_where_neighbours_go_against_each_other_nothing_stays() -> None:
         assert found[name].isnull().all()
 
 
-def test_noise_hides_neither_the_half_life_nor_its_share() -> None:
+def test_noise_does_not_bias_half_life_and_share() -> None:
     """Half-life 9 steps, φ = 0.926: the persistent variance is 1 / (1 − φ²) = 7.00, the noise 1.5² = 2.25."""
     panel = series(_made("noise", 4_000, 9.0, 1, 3)[0])
     found = funding.half_life(panel, resamples=99)
@@ -110,7 +110,7 @@ def test_noise_hides_neither_the_half_life_nor_its_share() -> None:
     assert float(plain["persistent_share"]) == 1.0
 
 
-def test_pure_noise_tells_nothing_whether_or_not_the_interval_is_asked_for() -> None:
+def test_pure_noise_has_no_half_life_with_or_without_interval() -> None:
     """Each of ten series may omit infinity or a single step by chance, half of them hardly."""
     panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
     status = funding.half_life(panel, resamples=99)["status"].values

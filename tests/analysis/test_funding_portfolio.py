@@ -66,7 +66,7 @@ def test_collateral_is_maintenance_and_the_moves_of_all_legs_of_a_venue() -> Non
         ({"counted": np.array([0.5, 1.0, 1.0])}, 5.0, 1.0 / (0.42 + 0.21)),
     ],
 )
-def test_limits_bind(limits: dict[str, Any], q: float, size: float) -> None:
+def test_position_limits_bind(limits: dict[str, Any], q: float, size: float) -> None:
     np.testing.assert_allclose(portfolios.solve(problem([1e-2], 1e-3, q=q, **limits)), size, rtol=1e-4)
 
 
@@ -100,7 +100,7 @@ def test_no_other_sizes_within_the_limits_are_better(seed: int) -> None:
     assert (value(tried[:, fits]) <= best * (1.0 + 1e-6)).all()
 
 
-def test_correlations_of_few_errors_are_drawn_to_independence() -> None:
+def test_correlations_of_few_errors_are_shrunk_to_zero() -> None:
     rng = np.random.default_rng(1)
     common, noise = rng.standard_normal((400, 1)), rng.standard_normal((400, 2))
     errors = np.hstack([common + 0.5 * noise, -common])
@@ -112,7 +112,7 @@ def test_correlations_of_few_errors_are_drawn_to_independence() -> None:
     np.testing.assert_array_equal(portfolios.correlation(np.full((5, 2), np.nan), 1.0), np.eye(2))
 
 
-def test_the_largest_move_of_a_random_walk_is_that_of_the_reflection_principle() -> None:
+def test_largest_move_of_a_random_walk_equals_reflection_principle() -> None:
     """Brownian motion goes beyond x deviations of a span with probability 2 Φ(−x): a tenth from 1.64."""
     levels = np.cumsum(np.random.default_rng(0).standard_normal((2, 24 * 900)), axis=1) * 0.005
     found = moves_of(levels, 1.0, 24.0, np.array([24 * 900 - 1]))
@@ -131,7 +131,7 @@ def test_the_largest_move_of_a_random_walk_is_that_of_the_reflection_principle()
 
 
 @pytest.mark.parametrize("leverage", [5.0, 10.0])
-def test_legs_are_liquidated_no_more_often_than_claimed(leverage: float) -> None:
+def test_liquidation_frequency_is_below_the_stated_probability(leverage: float) -> None:
     claimed, came, _ = measured.liquidations(leverage, 24.0)
     assert came <= claimed < came + 0.06
 
@@ -165,7 +165,7 @@ def made(seed: int = 0, rows: int = 200) -> tuple[xr.Dataset, xr.DataArray]:
     return funding.forecast_history(paid, hold="1d", fee_bps=1.0, prices=marks), marks
 
 
-def test_sizes_are_made_of_what_was_known() -> None:
+def test_sizes_have_no_look_ahead() -> None:
     forecasts, marks = made()
     sizes = funding.portfolio(forecasts, marks, capital=1e5, start="2026-01-01")
     known = sizes["status"].values == 0
@@ -191,7 +191,7 @@ def test_sizes_are_made_of_what_was_known() -> None:
     np.testing.assert_array_equal(last, np.stack([alone[0], 0.0 * alone[0]]))  # without marks no part
 
 
-def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_short() -> None:
+def test_spot_leg_is_fully_paid_never_liquidated_and_never_short() -> None:
     """Gamma pays 6 bps more, and is short against coins."""
     forecasts, marks = made()
     forecasts = forecasts.isel(pair=~((forecasts["long"] == "beta") | (forecasts["short"] == "beta")).values)
@@ -228,7 +228,7 @@ def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_sh
 
 
 @pytest.mark.parametrize(("mark", "lost"), [(166.0, 0), (167.0, 1)])
-def test_what_coins_cost_is_not_collateral_of_the_other_leg(mark: float, lost: int) -> None:
+def test_cost_of_a_spot_leg_is_not_collateral_of_the_other_leg(mark: float, lost: int) -> None:
     """60,000 of the 100,000 USD are coins: the short has 40,000, not the 60,000 required."""
     times = pd.date_range("2026-01-01", periods=4, freq="8h").to_numpy()
     at = {"symbol": ["BTC"], "exchange": ["spot", "gamma"], "time": times}
@@ -263,13 +263,13 @@ def test_what_coins_cost_is_not_collateral_of_the_other_leg(mark: float, lost: i
         ),
     ],
 )
-def test_misuse_is_refused_by_name(options: dict[str, Any], match: str) -> None:
+def test_invalid_arguments_raise_with_their_name(options: dict[str, Any], match: str) -> None:
     forecasts, marks = made(rows=90)
     with pytest.raises(ValueError, match=match):
         funding.portfolio(forecasts, marks, **{"capital": 1e5, **options})
 
 
-def test_forecasts_of_funding_only_and_foreign_sizes_are_refused() -> None:
+def test_forecasts_without_prices_and_sizes_of_other_pairs_are_rejected() -> None:
     forecasts, marks = made(rows=90)
     with pytest.raises(ValueError, match="forecasts must include prices, got funding only"):
         funding.portfolio(forecasts.drop_vars("price_bps"), marks, capital=1e5)

@@ -81,7 +81,7 @@ ELEMENTWISE |= {"next_settlements", "portfolio"}  # of a table of payments and o
 ELEMENTWISE |= {"with_spot"}  # adds a venue of zeros
 
 
-def test_every_function_is_held_to_the_properties():
+def test_every_public_function_is_tested_here():
     assert {name.partition(",")[0] for name in CASES} | ELEMENTWISE == set(funding.__all__)
 
 
@@ -103,7 +103,7 @@ def test_lazy_panels_stay_lazy_and_give_the_same_numbers(name, chunks):
 
 
 @pytest.mark.parametrize("name", ["dispersion", "oi_weighted", "best_pair"])
-def test_how_a_panel_lies_in_memory_means_nothing(name):
+def test_memory_layout_does_not_affect_results(name):
     """Sums over many venues would differ in the last bit where their order does."""
     panel = noisy(symbols=2, venues=43, rows=5)
     case = CASES[name][1]
@@ -113,7 +113,7 @@ def test_how_a_panel_lies_in_memory_means_nothing(name):
 @pytest.mark.parametrize("cut", [20, 55])
 @pytest.mark.parametrize("garbage", [np.nan, 1e6], ids=["blank", "garbage"])
 @pytest.mark.parametrize("name", OVER_TIME)
-def test_the_past_does_not_change_with_the_future(name, garbage, cut):
+def test_funding_functions_have_no_look_ahead(name, garbage, cut):
     panel, case = OVER_TIME[name]
     future = xr.DataArray(np.arange(panel.sizes["time"]) >= cut, dims="time")
     replaced = (
@@ -123,7 +123,7 @@ def test_the_past_does_not_change_with_the_future(name, garbage, cut):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_order_of_dims_and_labels_means_nothing(name):
+def test_order_of_dims_and_labels_does_not_affect_results(name):
     panel, case = CASES[name]
     expected = case(panel)
     turned = case(panel.transpose("time", "symbol", "exchange").isel(exchange=[3, 1, 0, 2], symbol=[1, 0]))
@@ -149,14 +149,14 @@ VENUE_BY_VENUE = [
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NEEDS_SYMBOLS])
-def test_one_symbol_without_its_dim_is_enough(name):
+def test_panel_without_a_symbol_dim_is_accepted(name):
     panel, case = CASES[name]
     alone = case(panel.isel(symbol=0, drop=True))
     xr.testing.assert_allclose(alone, case(panel).isel(symbol=0, drop=True), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", VENUE_BY_VENUE)
-def test_a_single_series_is_enough(name):
+def test_single_series_is_accepted(name):
     panel, case = CASES[name]
     alone = case(panel.isel(symbol=1, exchange=2, drop=True))
     xr.testing.assert_allclose(alone, case(panel).isel(symbol=1, exchange=2, drop=True), rtol=1e-12)
@@ -166,7 +166,7 @@ ACROSS_VENUES = ["best_pair", "dispersion", "oi_weighted", "universe"]
 
 
 @pytest.mark.parametrize("name", ACROSS_VENUES)
-def test_masking_a_venue_is_dropping_it(name):
+def test_masked_venue_equals_dropped_venue(name):
     panel, case = CASES[name]
     masked = case(panel.where(panel["exchange"] != "v01"))
     assert_identical(masked, case(panel.drop_sel(exchange="v01")))
@@ -178,7 +178,7 @@ KNOWN |= {"long_coverage", "short_coverage", "coverage"}
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.partition(",")[0] != "slippage_bps"])
-def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
+def test_all_nan_panel_gives_nan_without_a_warning(name):
     panel, case = CASES[name]
     found = case(xr.full_like(panel, np.nan))
     for figure_name, figure in found.items() if isinstance(found, xr.Dataset) else [(name, found)]:
@@ -200,7 +200,7 @@ def test_an_unlabelled_rate_is_refused(name):
     "name", ["best_pair", "dispersion", "spread, all pairs", "zscore", "zscore, robust", "oi_weighted"]
 )
 @pytest.mark.parametrize("dim", ["symbol", "exchange", "time"])
-def test_an_empty_panel_gives_an_empty_or_unknown_figure(name, dim):
+def test_empty_panel_gives_an_empty_or_nan_result(name, dim):
     panel, case = CASES[name]
     found = case(panel.isel({dim: slice(0)}))
     for figure in found.data_vars.values() if isinstance(found, xr.Dataset) else [found]:
@@ -210,7 +210,7 @@ def test_an_empty_panel_gives_an_empty_or_unknown_figure(name, dim):
 @pytest.mark.parametrize(
     "name", ["cumulative, settled", "cumulative, sampled", "half_life", "breakeven", "universe"]
 )
-def test_a_panel_without_rows_is_refused_where_time_is_integrated(name):
+def test_panel_without_rows_is_rejected_by_sums_over_time(name):
     panel, case = CASES[name]
     with pytest.raises(ValueError, match="have at least one row along time"):
         case(panel.isel(time=slice(0)))

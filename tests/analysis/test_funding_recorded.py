@@ -25,13 +25,13 @@ def snapshots() -> xr.DataArray:
     )
 
 
-def test_no_venue_of_a_week_is_said_to_change_its_sign(snapshots):
+def test_recorded_week_has_no_false_alarm_of_sign_changes(snapshots):
     table = snapshots.rename("rate_bps_8h").to_series().dropna().reset_index()
     report = dd.quality(table.assign(time=table["time"].dt.tz_localize("UTC")))
     assert (len(report), int(report["sign_change"].sum())) == (78, 0)
 
 
-def test_samples_are_held_until_the_next_and_holes_are_counted(snapshots):
+def test_recorded_samples_are_held_until_the_next_and_gaps_counted(snapshots):
     """binance, BTC: 0.9398 for the 27.25 minutes to 22:12:44, then 0.9367 for 37.75 to 22:50:29."""
     accrued = funding.cumulative(snapshots, max_gap="3h")["funding_bps"].sel(symbol="BTC", exchange="binance")
     assert float(accrued[0]) == pytest.approx(0.9398 * (27.25 / 60) / 8, rel=1e-12)

@@ -21,7 +21,7 @@ def _slow_best(rates: dict[str, float]) -> tuple[str, str, float]:
     return first[low], first[high], high - low
 
 
-def test_a_spread_is_what_the_short_earns_less_what_the_long_pays():
+def test_spread_is_short_rate_minus_long_rate():
     panel = market([[[1.0, -2.0, np.nan], [4.0, 0.5, 1.0]]])
     earned = funding.spread(panel, "v00", "v01")
     np.testing.assert_array_equal(earned.squeeze(), [3.0, 2.5, np.nan])
@@ -44,7 +44,7 @@ def test_a_spread_is_what_the_short_earns_less_what_the_long_pays():
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 1), (3, 5, 40), (2, 43, 17), (40, 4, 1)])
-def test_the_best_pair_is_that_of_the_definition(shape):
+def test_best_pair_equals_its_definition(shape):
     rng = np.random.default_rng(7)
     values = rng.integers(-3, 4, shape).astype(float)  # few levels: ties are common
     values[rng.random(shape) < 0.3] = np.nan
@@ -76,7 +76,7 @@ def test_blocks_larger_and_smaller_than_the_cache_agree():
         )
 
 
-def test_three_hundred_venues_are_no_more_than_a_few():
+def test_best_pair_handles_more_than_255_venues():
     rates = np.arange(300.0)
     rates[[0, 299]] = rates[[299, 0]]
     best = funding.best_pair(market(rates.reshape(1, 300, 1), venues=[f"v{i:03d}" for i in range(300)]))
@@ -84,7 +84,7 @@ def test_three_hundred_venues_are_no_more_than_a_few():
     assert int(best["venues"].squeeze()) == 300
 
 
-def test_venues_count_with_open_interest_fresh_rates_and_where_they_can_be_traded():
+def test_best_pair_filters_by_open_interest_age_and_tradability():
     panel = market([[[5.0], [1.0], [-5.0]]])
     oi = dollars(panel).copy(data=np.array([[[10.0], [99.0], [np.nan]]]))
     best = funding.best_pair(panel, oi_usd=oi, min_oi_usd=50.0)
@@ -122,12 +122,12 @@ def test_venues_count_with_open_interest_fresh_rates_and_where_they_can_be_trade
         ({"tradable": market(np.ones((1, 3, 1)))}, TypeError, "boolean"),
     ],
 )
-def test_a_filter_that_is_not_one_is_refused(options, error, message):
+def test_invalid_filter_is_rejected(options, error, message):
     with pytest.raises(error, match=message):
         funding.best_pair(market(np.ones((1, 3, 1))), **options)
 
 
-def test_dispersion_of_five_rates_by_hand():
+def test_dispersion_of_five_rates_equals_hand_calculation():
     """Rates 1 2 4 8 and a gap: median 3, quartiles 1.75 and 5, sum of squares 28.75 around 3.75."""
     spread = funding.dispersion(market([[[4.0], [1.0], [np.nan], [8.0], [2.0]]])).squeeze()
     assert float(spread["median_bps_8h"]) == 3.0

@@ -46,7 +46,7 @@ def _rough(rng, rows):
 
 
 @pytest.mark.parametrize("window", [2, 3, 5, 8, 24, 37])
-def test_scores_are_those_of_exact_arithmetic_on_rough_data(window):
+def test_zscores_equal_exact_arithmetic(window):
     values = _rough(np.random.default_rng(window), 240)
     scores = funding.zscore(series(values), rows=window)
     np.testing.assert_allclose(scores, _exact(values, window), rtol=1e-9, atol=1e-9)
@@ -67,7 +67,7 @@ def test_a_window_longer_than_one_block_of_memory():
         assert float(scores[t]) == pytest.approx((values[t] - past.mean()) / past.std(ddof=1), rel=1e-10)
 
 
-def test_scores_by_hand():
+def test_zscores_equal_hand_calculation():
     """Window −1, 0, 1: mean 0, deviation 1, so that 5 scores 5; with itself included it would soften."""
     values = [-1.0, 0.0, 1.0, 5.0]
     assert float(funding.zscore(series(values), rows=3)[-1]) == pytest.approx(5.0)
@@ -82,7 +82,7 @@ def test_scores_by_hand():
     assert np.isnan(scores.values).tolist() == [True, True, True, True, False, True, True, True, True]
 
 
-def test_robust_scores_hold_the_windows_of_a_few_rows_at_once():
+def test_robust_zscores_use_bounded_memory():
     """All of them together would be 0.4 GB."""
     panel = market(np.random.default_rng(3).normal(0.0, 1.0, (1, 600, 512)))
     tracemalloc.start()
@@ -108,7 +108,7 @@ def sorted_windows(values, window, least):
 
 @pytest.mark.parametrize("shape", [(1, 40, 2), (3, 7000, 5), (7, 3000, 24), (2, 9000, 61)])
 @pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
-def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(shape, missing):
+def test_incrementally_sorted_windows_equal_sorted_windows(shape, missing):
     """To the bit; with repeated values, both zeros, gaps longer than a window; some windows do not move."""
     rows, count, window = shape
     rng = np.random.default_rng(window)
@@ -124,7 +124,7 @@ def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(sh
 
 
 @pytest.mark.parametrize("options", [{"rows": 1}, {"rows": 5, "lag_rows": -1}, {"rows": 5, "min_rows": 6}])
-def test_windows_that_make_no_sense(options):
+def test_invalid_windows_raise(options):
     with pytest.raises(ValueError, match=r"expected 2 <= min_rows <= rows|later ones"):
         funding.zscore(series(np.ones(9)), **options)
 

@@ -98,7 +98,7 @@ def test_a_roll_sells_the_old_contract_at_its_price_and_changes_no_earlier_one()
         roll(TABLE, before="900d")
 
 
-def test_what_is_held_at_an_instant_never_depends_on_later_rows() -> None:
+def test_contract_choice_has_no_look_ahead() -> None:
     """A nearer expiry is listed later, and another contract of the same expiry becomes the larger one."""
     table = _days((None, 105.0), (102.0, 106.0), (101.0, 107.0), (100.0, 108.0))
     table = pd.concat(
@@ -116,7 +116,7 @@ def test_what_is_held_at_an_instant_never_depends_on_later_rows() -> None:
 @pytest.mark.filterwarnings(
     "ignore:prices lie more than 5 %:derivdata.errors.DataNotice"
 )  # the future's basis
-def test_a_backtest_earns_the_basis_of_its_leg_as_it_shrinks_and_its_rates_are_the_perpetuals() -> None:
+def test_backtest_of_a_future_earns_its_basis_and_the_perpetual_rates() -> None:
     """Short the future at 105, at expiry 100; long the perpetual, which is paid twice."""
     times = pd.date_range(START, periods=3, freq="8h")
     cells = {"symbol": "BTC", "exchange": "okx", "time": times}

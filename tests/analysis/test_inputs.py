@@ -40,7 +40,7 @@ def test_an_array_that_does_not_fit_is_refused_by_name(others: dict[str, object]
         together(**others)
 
 
-def test_what_goes_along_the_data_has_its_dims_without_the_core() -> None:
+def test_companion_arguments_broadcast_along_non_core_dims() -> None:
     (size,) = along(GRID, "time", size=[1.0, 2.0])
     assert size.dims == ("venue",)
     (more,) = along(GRID, "time", new=True, more=xr.DataArray([1.0], dims="size"))
@@ -58,12 +58,12 @@ def test_what_goes_along_the_data_has_its_dims_without_the_core() -> None:
         (np.ones(3), "has the shape"),
     ],
 )
-def test_what_does_not_go_along_is_refused_by_name(odd: object, why: str) -> None:
+def test_companion_argument_with_other_labels_is_rejected(odd: object, why: str) -> None:
     with pytest.raises(ValueError, match=f"^odd .*{why}"):
         along(GRID, "time", odd=odd)
 
 
-def test_draws_seeds_and_sides_that_cannot_be_are_refused() -> None:
+def test_invalid_draws_seeds_and_sides_are_rejected() -> None:
     require_draws(1)
     with pytest.raises(
         ValueError, match="resamples must be from 99 to 100,000 to find the ends of an interval, got 98"
@@ -100,7 +100,7 @@ def test_a_rate_of_the_expiries_needs_no_labels() -> None:
         (lambda: dd.analysis.align.align(GRID_OF_HOURS, "1us", tolerance="4h"), "grid"),
     ],
 )
-def test_a_grid_that_cannot_be_is_refused(call: object, name: str) -> None:
+def test_invalid_grid_is_rejected(call: object, name: str) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         call()  # type: ignore[operator]
 
@@ -140,7 +140,7 @@ def rates(kind: str, hours: int = 40) -> xr.DataArray:
         (lambda f: f.spread(rates("settled").expand_dims(symbol=[0]), "a", "b"), "along symbol must be"),
     ],
 )
-def test_a_figure_that_no_panel_has_is_refused_by_name(call: object, name: str) -> None:
+def test_unknown_variable_of_a_panel_is_rejected(call: object, name: str) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         call(dd.analysis.funding)  # type: ignore[operator]
 
@@ -171,7 +171,7 @@ def test_a_column_of_another_kind_than_in_the_tables_is_refused(
         require_columns(frame, "table", others=("other", column))
 
 
-def test_honest_columns_and_labels_of_other_kinds_are_taken() -> None:
+def test_valid_columns_and_labels_of_other_types_are_accepted() -> None:
     """Objects and None where a venue quotes no coins; keys and values of our names; no labels at all."""
     times = pd.date_range("2026-06-01", periods=4, freq="h", tz="UTC")
     quotes = pd.DataFrame(

@@ -27,7 +27,7 @@ def has(fitted, bit):
 
 
 @pytest.mark.parametrize("noise", [0.003, 0.01, 0.03])
-def test_noisy_surfaces_come_out_free_and_without_a_fallback(rng, noise):
+def test_noisy_surfaces_are_fitted_arbitrage_free_without_a_fallback(rng, noise):
     fitted = surface.fit(*noisy(rng, 8, 6, noise))
     assert violations(fitted) == (0, 0, 0)
     assert not has(fitted, Status.FALLBACK_USED).any()
@@ -35,7 +35,7 @@ def test_noisy_surfaces_come_out_free_and_without_a_fallback(rng, noise):
 
 
 @pytest.mark.parametrize("most", [0.2, 1.0, 4.0])
-def test_garbage_comes_out_free_or_as_essvi_that_says_so(rng, most):
+def test_random_quotes_give_an_arbitrage_free_fit_or_flagged_essvi(rng, most):
     k, iv, t = garbage(rng, 6, most, 1.0)
     fitted = surface.fit(k, iv, t)
     assert violations(fitted)[:2] == (0, 0)
@@ -78,7 +78,7 @@ def slices(*raw):
         ((0.0, 0.5, 0.0, 0.0, 0.1), (0.0, 0.5, 0.0, 0.1, 0.1), False),
     ],
 )
-def test_never_below_knows_pairs_whose_answer_is_plain(earlier, later, free):
+def test_never_below_is_right_for_obvious_pairs(earlier, later, free):
     assert never_below(slices(*earlier), slices(*later)).tolist() == [free]
 
 
@@ -103,7 +103,7 @@ def test_never_below_agrees_with_a_dense_grid(rng):
     assert (~said & ~crossed).mean() < 0.01  # what crosses between two places, or beyond 10⁴
 
 
-def test_the_error_at_the_money_is_fit_less_quote():
+def test_atm_error_is_fit_minus_quote():
     """Quotes at k = ∓0.1 of 0.5 and 0.7: variance between them is (0.25 + 0.49)/2, its root 0.60828."""
     k = np.array([[-0.3, -0.1, 0.1, 0.3]])
     fitted = surface.fit(k, np.array([[0.5, 0.5, 0.7, 0.7]]), np.array([0.25]), method="essvi")

@@ -22,7 +22,7 @@ def known(name: str) -> str:
     return str(frame.loc[name, "expected"])
 
 
-def test_buckets_are_the_hand_made(events: pd.DataFrame) -> None:
+def test_liquidation_buckets_equal_hand_calculation(events: pd.DataFrame) -> None:
     found = liquidations.bucket(events, "5min")
     for at, clock in enumerate(("00:00", "00:05")):
         for name in ("long_usd", "short_usd"):
@@ -45,7 +45,7 @@ def test_buckets_are_the_hand_made(events: pd.DataFrame) -> None:
     assert_identical(shuffled, whole)
 
 
-def test_what_was_not_watched_is_unknown_and_not_zero(events: pd.DataFrame) -> None:
+def test_unobserved_time_is_nan_not_zero(events: pd.DataFrame) -> None:
     at = pd.Timestamp("2026-01-01", tz="UTC")
     minutes = [(0, 4), (3, 7), (30, 60)]
     seen = pd.DataFrame([(at + pd.Timedelta(a, "min"), at + pd.Timedelta(b, "min")) for a, b in minutes])
@@ -58,7 +58,7 @@ def test_what_was_not_watched_is_unknown_and_not_zero(events: pd.DataFrame) -> N
     assert found.sizes["time"] == 12
 
 
-def test_clusters_are_the_hand_made(events: pd.DataFrame) -> None:
+def test_clusters_equal_hand_calculation(events: pd.DataFrame) -> None:
     found = liquidations.clusters(events, "60s")
     assert len(found) == int(known("clusters gap<=60s: number"))
     clock = [f"{a:%H:%M:%S}..{b:%H:%M:%S}" for a, b in zip(found["start"], found["end"], strict=True)]
@@ -74,7 +74,7 @@ def test_clusters_are_the_hand_made(events: pd.DataFrame) -> None:
     assert np.isnan(found.loc[0, "price_move"])
 
 
-def test_cascades_are_large_and_look_only_back(events: pd.DataFrame) -> None:
+def test_cascades_are_large_and_have_no_look_ahead(events: pd.DataFrame) -> None:
     found = liquidations.clusters(events, "60s")
     assert known("cascades min_n=5 min_usd=1e6") == "cluster1 only"
     assert liquidations.cascades(found)["start"].tolist() == [found.loc[0, "start"]]
@@ -104,7 +104,7 @@ def test_peak_and_price_move_of_one_asset() -> None:
     assert len(liquidations.clusters(mixed, by=("symbol",))) == 2
 
 
-def test_branching_ratio_is_the_hand_made_and_says_what_the_clock_cannot() -> None:
+def test_branching_ratio_equals_hand_calculation_and_flags_coarse_clocks() -> None:
     counts = xr.DataArray([5.0, 1, 0, 0, 0, 0, 4, 0], dims="time")
     name = "hawkes branching approx 1-sqrt(mean/var), counts [5,1,0,0,0,0,4,0] (ddof=0)"
     assert liquidations.branching_ratio(counts).item() == pytest.approx(float(known(name)), abs=1e-11)
@@ -167,7 +167,7 @@ FLOWS = [
 
 
 @pytest.mark.parametrize(("kind", "ratio", "lag", "width", "figure", "status"), FLOWS)
-def test_a_branching_ratio_is_right_or_says_why_not(
+def test_branching_ratio_is_accurate_or_has_a_status(
     kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
 ) -> None:
     """Right within 0.05, or flagged: a cycle, a drift, or bursts that outlast the bucket (also near 1)."""
@@ -179,7 +179,7 @@ def test_a_branching_ratio_is_right_or_says_why_not(
         assert found.item() == pytest.approx(figure, abs=0.05)
 
 
-def test_misuse_is_refused(events: pd.DataFrame) -> None:
+def test_invalid_arguments_are_rejected(events: pd.DataFrame) -> None:
     doubled = pd.concat([events, events]).assign(order_id="one")
     with pytest.raises(ValueError, match="repeat an order"):
         liquidations.bucket(doubled)
@@ -193,7 +193,7 @@ def test_misuse_is_refused(events: pd.DataFrame) -> None:
     assert quiet["long_usd"].values.tolist() == [0.0] * 12
 
 
-def test_a_cluster_that_still_runs_is_not_known() -> None:
+def test_unfinished_cluster_is_nan() -> None:
     """ETH runs from 00:00 to 02:00 and comes to 9 M; at 01:00 the only cluster that is over came to 1 M."""
     at = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T00:10Z", "2026-01-01T01:00Z", "2026-01-01T03:00Z"])
     found = pd.DataFrame(

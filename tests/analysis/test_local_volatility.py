@@ -12,7 +12,7 @@ def natural() -> xr.Dataset:
     )
 
 
-def test_without_smiles_it_is_the_forward_volatility():
+def test_local_volatility_of_flat_smiles_is_forward_volatility():
     """By hand: (0.05 − 0.02)/(0.2 − 0.1) = 0.3; before the first expiry 0.02/0.1 = 0.2."""
     flat = surface.from_essvi([0.02, 0.05], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
     found = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2])
@@ -23,7 +23,7 @@ def test_without_smiles_it_is_the_forward_volatility():
     assert np.isnan(surface.local_volatility(flat, 0.1, 0.3)["local_vol"])
 
 
-def test_it_is_dupires_ratio_of_differences_of_prices():
+def test_local_volatility_equals_dupire_from_price_differences():
     """Central differences of the prices that the surface itself gives, 1e-3 in strike and time."""
     made, t, step = natural(), 0.3, 1e-3
     strike = np.array([0.75, 0.9, 1.0, 1.15, 1.5])
@@ -40,7 +40,7 @@ def test_it_is_dupires_ratio_of_differences_of_prices():
     assert (found["status"] == 0).all()
 
 
-def test_where_it_is_not_positive_the_status_says_why():
+def test_local_variance_that_is_not_positive_has_a_status():
     crossed = surface.from_essvi([0.02, 0.018], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
     found = surface.local_volatility(crossed, 0.0, [0.05, 0.15])
     assert np.isnan(found["local_vol"]).to_numpy().tolist() == [False, True]

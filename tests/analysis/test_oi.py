@@ -34,7 +34,7 @@ def expected(name: str) -> pd.Series:
 @pytest.mark.parametrize(
     ("row", "shares"), [(0, [30, 30, 20, 20]), (1, [30, 20, 15, 15, 10, 10]), (2, [32, 25, 19, 9, 8, 7])]
 )
-def test_hhi_is_the_textbooks(row: int, shares: list[float]) -> None:
+def test_hhi_equals_textbook_example(row: int, shares: list[float]) -> None:
     found = oi.hhi(xr.DataArray(np.array(shares) / 100, dims="exchange"))
     assert found["hhi_10000"].item() == pytest.approx(expected("hhi_10000")[row], abs=1e-9)
     assert found["hhi"].item() == pytest.approx(expected("hhi_10000")[row] / 1e4, abs=1e-13)
@@ -89,7 +89,7 @@ def test_shares_add_up_over_a_balanced_set() -> None:
 
 @pytest.mark.parametrize("method", ["base", "midpoint", "lmdi"])
 @pytest.mark.parametrize(("venue", "column"), [("A", 0), ("B", 1)])
-def test_migration_is_the_hand_derived(method: str, venue: str, column: int) -> None:
+def test_migration_equals_hand_calculation(method: str, venue: str, column: int) -> None:
     held = panel([[60, 66], [40, 84]], "AB")
     found = oi.migration(held, HOURS[0], HOURS[1], method=method).sel(exchange=venue)
     for part in ("growth", "share", "interaction"):
@@ -118,7 +118,7 @@ def test_migration_takes_the_price_out_first() -> None:
     assert one["change"].item() == 50
 
 
-def test_theil_sen_is_sens_example() -> None:
+def test_theil_sen_equals_published_example() -> None:
     points = pd.read_csv(known_path("theil_sen"))
     known = pd.read_csv(known_path("theil_sen_expected")).set_index("quantity")
     days = pd.DatetimeIndex(
@@ -163,9 +163,7 @@ def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float
         ("walk 1.0", 0.7, (0.85, 1.0)),
     ],
 )
-def test_a_trend_is_right_or_says_that_it_cannot_tell(
-    process: str, covered: float, blank: tuple[float, float]
-) -> None:
+def test_trend_is_accurate_or_has_a_status(process: str, covered: float, blank: tuple[float, float]) -> None:
     """For a nominal 95 % and 60 series: at most a tenth miss without a status, under autocorrelated noise a
     fourth.
     """
@@ -184,14 +182,14 @@ PAGE |= {"noise 0.9": "φ = 0.9 under noise of three shocks"}
 
 @pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
 @pytest.mark.parametrize(("process", "row"), PAGE.items())
-def test_trends_of_270_steps_cover_as_the_page_says(process: str, row: str) -> None:
+def test_trends_of_270_steps_have_the_documented_coverage(process: str, row: str) -> None:
     """The table of docs/market-structure.md: 300 series each; at most 8 % miss, under noise 15."""
     found = _trend_counts(process, 270, 300)
     assert found == pytest.approx(coverage_on_page("trend_coverage", row), abs=0.011)
     assert found[2] <= (0.15 if process.startswith("noise") else 0.08)
 
 
-def test_volume_and_kinds_of_venues_by_hand() -> None:
+def test_volume_and_venue_kinds_equal_hand_calculation() -> None:
     held = panel([[10.0, 10.0, 10.0]], "a")
     traded = panel([[5.0, 0.0, np.nan]], "a")
     days = oi.oi_to_volume(held, traded)
@@ -228,13 +226,13 @@ def test_volume_and_kinds_of_venues_by_hand() -> None:
         (lambda: oi.hhi(panel([[1.0]], "a"), dim="venue"), "share must have the dim 'venue', got dims"),
     ],
 )
-def test_misuse_is_refused(call: object, message: str) -> None:
+def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("spoil", [np.nan, 1e15, 0.0])
-def test_what_looks_at_time_does_not_look_ahead(spoil: float) -> None:
+def test_open_interest_functions_have_no_look_ahead(spoil: float) -> None:
     values = np.random.default_rng(5).uniform(1, 9, (3, 48))
     future = panel(np.where(np.arange(48) >= 30, spoil, values))
     now = panel(values)
@@ -271,7 +269,7 @@ def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused()
         oi.hhi(held)
 
 
-def test_the_status_and_the_interval_of_a_trend_by_hand() -> None:
+def test_status_and_interval_of_a_trend_equal_hand_calculation() -> None:
     """A lag-one autocorrelation r of n = 40 residuals is corrected to (40 r + 2)/36 and kept above 0."""
     days = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
     wave = np.sin(np.arange(40) * 2.0)  # neighbours differ by 2 radians: correlation near cos 2 = −0.42

@@ -59,7 +59,7 @@ def sums(result, currency):
 @pytest.mark.parametrize(
     ("currency", "contract"), [*itertools.product(("usd", "coin"), ("linear", "inverse"))]
 )
-def test_equity_is_that_of_a_plain_loop_and_the_sum_of_its_parts(market, currency, contract):
+def test_equity_equals_a_plain_loop_and_the_sum_of_contributions(market, currency, contract):
     spots, chains, surfaces, in_coin = market
     capital = 100_000.0 if currency == "usd" else 2.0
     perp, paid = perpetual(spots), fridays(spots)
@@ -104,7 +104,7 @@ def test_equity_is_that_of_a_plain_loop_and_the_sum_of_its_parts(market, currenc
     assert float(result["missing_funding_hours"]) == 0.0
 
 
-def test_contributions_are_those_of_the_attribution_of_positions(market):
+def test_contributions_equal_position_attribution(market):
     _, chains, surfaces, in_coin = market
     legs = pd.DataFrame(
         {
@@ -209,7 +209,7 @@ def test_call_less_put_less_future_earns_nothing():
         assert abs(float(result[f"option_pnl_{currency}"].sum())) > 1e-3 * scale
 
 
-def test_a_covered_call_on_recorded_chains_is_the_hand_calculation():
+def test_covered_call_on_recorded_chains_equals_hand_calculation():
     """Buy 1 BTC at the index, sell a call of 16 January at its bid, and hold it to delivery."""
     from tests.analysis.deribit import STAMPS_2026, chain_2026
     from tests.support.shared import shared_path
@@ -256,7 +256,7 @@ def test_a_covered_call_on_recorded_chains_is_the_hand_calculation():
     assert result.sizes["time"] == 7
 
 
-def test_a_change_is_traded_as_a_whole_or_not_at_all():
+def test_target_is_traded_completely_or_not_at_all():
     spots = path(25)
     chains = made_chains(spots)
     at_first = chains["time"] == START
@@ -417,7 +417,7 @@ def test_funding_is_paid_on_the_hedge_after_it_was_traded():
     np.testing.assert_allclose(result["underlying_pnl_coin"], [0.0, *gains], rtol=1e-9, atol=1e-15)
 
 
-def test_a_band_trades_beyond_it_alone_and_a_hedge_leaves_no_delta():
+def test_delta_band_trades_only_outside_it_and_hedge_removes_delta():
     spots = path(21, volatility=0.8)
     chains = made_chains(spots)
     common = {"prices": perpetual(spots), "capital": 1e5}
@@ -435,7 +435,7 @@ def test_a_band_trades_beyond_it_alone_and_a_hedge_leaves_no_delta():
     assert (abs(before[traded[1:]]) > 0.15 - 1e-4).all()
 
 
-def test_a_hedge_without_a_price_is_made_up_for_at_the_next_one():
+def test_hedge_without_a_price_is_traded_at_the_next_price():
     """The strangle is sold at the first chain, whose price is missing; the band is never reached."""
     spots = path(6, volatility=0.01)
     with pytest.warns(dd.errors.DataNotice, match="2 hedges were not traded"):
@@ -484,7 +484,7 @@ def test_rolls_by_week_month_time_and_delta():
     assert len(entries(Roll(call))[0]) == 2  # once it has expired
 
 
-def test_legs_that_are_chosen_again_wait_for_the_next_roll():
+def test_legs_equal_to_held_ones_wait_for_the_next_roll():
     """At a constant index the same call is chosen every three days, and the roll stays at its hours."""
     chains = made_chains(np.full(40, 100_000.0), iv=0.5, expiries=6)
     rule = Roll([OptionLeg("call", -1.0, "35d", moneyness=1.0)], every="3d")
@@ -503,7 +503,7 @@ def test_legs_that_are_chosen_again_wait_for_the_next_roll():
     assert (exchanged - exchanged[0]).days.tolist() == [0, 6, 12]
 
 
-def test_a_future_alone_is_renewed_at_its_delivery_and_before_it():
+def test_future_is_rolled_at_or_before_its_delivery():
     spots = path(31)
     chains = made_chains(spots, strikes=(90_000.0, 110_001.0, 10_000.0))
     near = [OptionLeg("future", 1.0, "7d")]
@@ -515,7 +515,7 @@ def test_a_future_alone_is_renewed_at_its_delivery_and_before_it():
     assert (result["fill_time"][1:] == np.datetime64("2026-01-07T16:00")).all()
 
 
-def test_a_calendar_is_renewed_when_its_near_leg_has_expired():
+def test_calendar_spread_is_rolled_when_its_near_leg_expires():
     spots = path(45)
     chains = made_chains(spots)
     rule = Roll([OptionLeg("call", -1.0, "7d"), OptionLeg("call", 1.0, "21d")])
@@ -550,7 +550,7 @@ def test_margin_of_shorts_is_the_published_formula():
     assert int(result["margin_calls"]) == 4
 
 
-def test_fees_of_venues_are_the_facts_of_the_day():
+def test_venue_fees_are_the_declared_facts_at_that_date():
     deribit = Fees(OptionCosts(), "BTC", "deribit", "deribit")
     assert deribit.of_trade(1_000.0, 100_000.0, "2026-01-05") == pytest.approx(30.0)
     assert deribit.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(12.5)
@@ -570,7 +570,7 @@ def test_fees_of_venues_are_the_facts_of_the_day():
         Fees(OptionCosts(), "BTC", "derive", "derive").of_trade(1.0, 1.0, "2026-01-01")
 
 
-def test_wrong_input_is_refused_by_name():
+def test_invalid_input_raises_with_its_name():
     chains = made_chains(path(4))
     for changed, message in (
         (chains.drop(columns=["bid_coin", "ask_coin"]), "chains must have bid and ask"),
@@ -639,7 +639,7 @@ def test_an_infinite_cap_is_no_cap():
     assert fees.of_trade(10.0, 100_000.0, "2026-01-05") == pytest.approx(30.0)
 
 
-def test_the_order_of_rows_decides_nothing():
+def test_row_order_does_not_affect_results():
     chains = made_chains(path(10))
     shuffled = chains.sample(frac=1.0, random_state=5)
     rule = Roll([OptionLeg("call", -1.0, "10D 12h", delta=0.3)])  # as far from one expiry as from the next
@@ -672,7 +672,7 @@ def test_a_rule_sees_quotes_and_positions_of_its_time():
     assert (near["mark_usd"] <= near["ask_usd"] + 1.0).all()
 
 
-def test_legs_that_were_closed_are_chosen_again_when_the_rule_asks_for_them():
+def test_closed_legs_can_be_opened_again():
     """Flat at first and from row 4 to 6; each return to the roll enters again."""
     spots = path(10)
     roll = Roll([OptionLeg("call", -1.0, "7d")])
@@ -686,13 +686,13 @@ def test_legs_that_were_closed_are_chosen_again_when_the_rule_asks_for_them():
     assert result["option_legs"].to_numpy().tolist() == [0, 0, 1, 1, 0, 0, 0, 1, 1, 1]
 
 
-def test_a_rule_is_stated_without_its_place_in_memory():
+def test_description_of_a_rule_has_no_memory_address():
     def never(state):
         return None
 
     result = backtest.options(made_chains(path(3)), never, FREE, capital=1e5)
     assert result.attrs["rule"] == (
-        "<function test_a_rule_is_stated_without_its_place_in_memory.<locals>.never>"
+        "<function test_description_of_a_rule_has_no_memory_address.<locals>.never>"
     )
 
 

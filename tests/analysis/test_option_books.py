@@ -73,7 +73,7 @@ def table_of(legs: dict[Leg, float]) -> pd.DataFrame:
 
 @pytest.mark.filterwarnings("ignore:option backtest:derivdata.errors.DataNotice")
 @pytest.mark.parametrize("seed", some(range(60), 10))
-def test_a_mixed_book_is_that_of_a_plain_loop(seed: int, market: tuple[Any, pd.DataFrame, Any, bool]) -> None:
+def test_mixed_book_equals_a_plain_loop(seed: int, market: tuple[Any, pd.DataFrame, Any, bool]) -> None:
     """Equity equals the loop's, and the sum of its parts, within 1e-8 of a USD or 1e-13 of a coin."""
     rng = random.Random(seed)
     spots, chains, surfaces, quoted_in_coin = market

@@ -11,7 +11,7 @@ from derivdata.support.times import year_fraction
 from tests.plot import made
 
 
-def test_flow_is_what_takers_bought_less_what_they_sold_and_blocks_are_separate() -> None:
+def test_flow_is_taker_buys_minus_sells_without_blocks() -> None:
     """Calls: 6 bought at 0.05 and 2 sold at 0.04 coin of 100 USD: 30 - 8 USD; puts: 3 sold at 0.02."""
     found = option_trades.flow(made.option_trades(), by=["side"])
     assert found["symbol"].item() == "BTC"
@@ -35,7 +35,7 @@ def test_flow_is_what_takers_bought_less_what_they_sold_and_blocks_are_separate(
     assert hourly.indexes["time"].tz_localize("UTC").tolist() == [made.START, made.START + pd.Timedelta("2h")]
 
 
-def test_a_chain_of_trades_has_the_mean_volatility_by_size_and_the_forward_that_prices_imply() -> None:
+def test_chain_of_trades_has_size_weighted_volatility_and_implied_forward() -> None:
     """Calls at 110: (6 × 0.5 + 2 × 0.4) / 8 = 0.475; the block of puts does not count."""
     quotes = option_trades.chain(made.option_trades()).set_index("side")
     assert quotes["iv"].to_dict() == pytest.approx({"call": 0.475, "put": 0.6})
@@ -118,7 +118,7 @@ def test_options_are_settled_at_the_price_of_their_contract(prices, contract, wa
         ({"option_USD": 90.0}, "option:USDT", "prices at the expiries belong to option:USD"),
     ],
 )
-def test_a_contract_that_is_not_clear_is_asked_for(prices, contract, message) -> None:
+def test_ambiguous_contract_must_be_stated(prices, contract, message) -> None:
     with pytest.raises(ValueError, match=message):
         delivery.probabilities(_flat(0.5, 100.0), _deliveries(**prices), contract=contract)
 
@@ -131,7 +131,7 @@ def test_a_contract_that_is_not_clear_is_asked_for(prices, contract, message) ->
         ([], [np.nan, np.nan], np.nan),
     ],
 )
-def test_calibration_counts_what_is_within_and_is_far_from_uniform(
+def test_calibration_counts_values_inside_intervals(
     values: list[float], inside: list[float], statistic: float
 ) -> None:
     held: Any = delivery.calibration(xr.DataArray(values, dims="expiry"), intervals=[0.5, 0.9])

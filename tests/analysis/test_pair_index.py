@@ -35,7 +35,7 @@ def test_one_leg_or_several_select_all_their_pairs(pairs: xr.Dataset) -> None:
     assert pairs.sel(long=["okx", "bybit"], short="gate")["net_bps"].values.tolist() == [[1, 2], [4, 5]]
 
 
-def test_a_pair_that_is_not_there_is_refused_by_name(pairs: xr.Dataset) -> None:
+def test_unknown_pair_raises_with_its_name(pairs: xr.Dataset) -> None:
     with pytest.raises(
         KeyError, match="no pair matches long='gate', short='okx'; available pairs: okx/bybit"
     ):

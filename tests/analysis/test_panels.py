@@ -21,7 +21,7 @@ def test_a_unit_against_the_name_is_refused():
     ],
     ids=["neither table nor panel", "dim absent", "kind unknown"],
 )
-def test_what_is_no_funding_panel_is_refused(panel, error, message):
+def test_array_that_is_not_a_funding_panel_is_rejected(panel, error, message):
     with pytest.raises(error, match=message):
         panels.require_rate(panel, "exchange")
 
@@ -58,7 +58,7 @@ def test_times_ascend_without_repeats(hours, message):
         panels.hours(series(np.zeros(len(hours)), hours=hours))
 
 
-def test_times_are_instants_and_one_does_not_say_how_long_it_holds():
+def test_times_must_be_datetimes_and_one_row_has_no_step():
     panel = series([1.0, 2.0]).assign_coords(time=[0, 1])
     with pytest.raises(TypeError, match="datetime64"):
         panels.hours(panel)
@@ -76,7 +76,7 @@ def test_hours_count_from_the_first_row_in_any_resolution(unit):
     np.testing.assert_array_equal(panels.hours(panel), [0.0, 0.5, 30.0])
 
 
-def test_a_companion_is_spread_over_the_panel():
+def test_companion_panel_is_broadcast_over_the_panel():
     panel = market(np.ones((2, 3, 4)))
     interval = xr.DataArray([1.0, 4.0, 8.0], dims="exchange", coords={"exchange": panel["exchange"]})
     spread = panels.beside(panel, interval, units=None, name="interval_hours")
@@ -99,6 +99,6 @@ def test_a_companion_is_spread_over_the_panel():
         (float("nan"), "positive"),
     ],
 )
-def test_a_companion_with_other_labels_is_refused(other, message):
+def test_companion_panel_with_other_labels_is_rejected(other, message):
     with pytest.raises(ValueError, match=message):
         panels.beside(market(np.ones((1, 2, 3))), other, units=None, name="interval_hours")

@@ -55,7 +55,7 @@ def _by_sorting(missed, scale, direction, sizes, columns, at, most):
 
 
 @pytest.mark.parametrize("most", [1000, 15])
-def test_errors_carried_forward_are_those_of_sorting_at_each_decision(monkeypatch, most: int) -> None:
+def test_incremental_error_quantiles_equal_sorting_at_each_decision(monkeypatch, most: int) -> None:
     monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", most * PAIRS)
     inputs = _inputs()
     carried = PastErrors(*inputs, PLAN)

@@ -35,7 +35,7 @@ def legs(*rows: tuple[int, float, str, float]) -> pd.DataFrame:
 BOOK = legs((0, 95_000, "put", 2.0), (1, 110_000, "call", -1.0), (2, 104_000, "call", 0.5))
 
 
-def test_values_and_greeks_are_quantlibs():
+def test_values_and_greeks_equal_quantlib():
     found = position.greeks(BOOK, made()).sel(currency="usd")
     for i, leg in enumerate(BOOK.itertuples()):
         iv = float(smile.iv(made().isel(expiry=i), np.log(leg.strike / FORWARDS[i])))
@@ -110,7 +110,7 @@ def test_a_leg_between_expiries_belongs_to_both():
     assert by_expiry[2] == 0.0
 
 
-def test_with_either_stickiness_a_scenario_has_its_volatility():
+def test_scenario_volatility_with_sticky_strike_and_sticky_delta():
     one = legs((1, 110_000, "call", 1.0))
     smiles = made()
     k, t = np.log(110_000 / 101_000), 40 / 365
@@ -208,7 +208,7 @@ def test_terms_are_greeks_times_moves():
     assert by_spot["delta"] + by_spot["rho"] == pytest.approx(term["delta"], rel=1e-12)
 
 
-def test_expired_and_swapped_are_said():
+def test_attribution_of_expired_legs_is_nan_and_swapped_surfaces_raise():
     after = made(passed=12.0).where(xr.DataArray([False, True, True], dims="expiry"))
     after = after.assign(method=made()["method"] * [0, 1, 1], status=made()["status"])
     found = position.attribution(BOOK, made(), after)
@@ -219,7 +219,7 @@ def test_expired_and_swapped_are_said():
         position.attribution(BOOK, after, made())
 
 
-def test_legs_and_surfaces_that_cannot_be_are_refused():
+def test_invalid_legs_and_surfaces_are_rejected():
     for change, message in (
         (
             {"side": "straddle"},
@@ -244,7 +244,7 @@ def test_legs_and_surfaces_that_cannot_be_are_refused():
         position.scenarios(BOOK, made(), spot_change=-10)
 
 
-def test_results_say_where_their_surfaces_come_from():
+def test_results_have_the_provenance_of_their_surfaces():
     one = made().assign_attrs(provenance='{"source": "one", "synthetic": false}')
     two = made(passed=1.0).assign_attrs(provenance='{"source": "two", "synthetic": true}')
     for found in (
@@ -263,7 +263,7 @@ def test_results_say_where_their_surfaces_come_from():
     assert "provenance" not in position.greeks(BOOK, made()).attrs
 
 
-def test_a_waterfall_has_no_residual_and_slides_before_the_smile_moves():
+def test_waterfall_attribution_has_no_residual():
     """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and a move of the smile."""
     one = legs((1, 110_000, "call", 2.0))
     now, after = made(), made(level=1.1, passed=2.0, move=0.04)

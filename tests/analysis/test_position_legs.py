@@ -62,7 +62,7 @@ def test_coin_greeks_of_a_future_are_differences_of_its_coin_value():
     np.testing.assert_allclose(now["gamma"], second, rtol=1e-4, atol=1e-16)
 
 
-def test_a_hedge_without_a_price_is_worth_nothing_now_and_its_move_later():
+def test_hedge_without_an_entry_price_has_zero_value_then_its_move():
     legs = hedges(price=[np.nan] * 4).iloc[:3]
     now, after = surface(), surface(passed=1.0, move=-0.04)
     assert (abs(position.greeks(legs, now)["value"]) < 1e-9).all()
@@ -177,7 +177,7 @@ def test_a_leg_that_expires_at_the_second_surface_is_settled():
     assert pd.Timestamp(AS_OF) + pd.Timedelta("10D") == pd.Timestamp(EXPIRIES[0])
 
 
-def test_spot_divides_the_moves_of_living_futures_alone():
+def test_spot_splits_only_moves_of_unexpired_futures_into_delta_and_rho():
     """A settled leg and a perpetual have no basis: their entire move is delta."""
     book = pd.concat([BOOK.iloc[:2], hedges().iloc[:2]], ignore_index=True)
     found = position.attribution(
@@ -205,7 +205,7 @@ def test_histories_take_hedge_legs():
     assert float(found["value"].isel(time=1, leg=1)) == pytest.approx(0.5 * (SPOT * 1.1 - 99_000.0))
 
 
-def test_legs_that_cannot_be_are_refused_by_name():
+def test_invalid_legs_raise_with_their_name():
     for change, message in (
         (
             {"side": ["futures", "spot", "spot", "spot"]},
@@ -229,7 +229,7 @@ def test_legs_that_cannot_be_are_refused_by_name():
     assert float(position.greeks(only, made())["delta"].sel(currency="usd")[0]) == -1.5
 
 
-def test_buckets_of_vega_leave_hedges_out():
+def test_vega_buckets_exclude_hedges():
     both = pd.concat([BOOK, hedges()], ignore_index=True)
     with_hedges = position.vega_buckets(both, surface())
     np.testing.assert_allclose(with_hedges["vega"], position.vega_buckets(BOOK, surface())["vega"])

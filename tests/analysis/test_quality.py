@@ -21,7 +21,7 @@ def only(frame: pd.DataFrame, **options: object) -> pd.Series:
     return report.iloc[0]
 
 
-def test_a_whole_series_has_nothing_to_say() -> None:
+def test_complete_series_has_no_findings() -> None:
     report = quality(series(list(range(48))))
     row = report.iloc[0]
     assert (row["expected"], row["present"], row["missing"], row["gaps"]) == (48, 48, 0, 0)
@@ -30,7 +30,7 @@ def test_a_whole_series_has_nothing_to_say() -> None:
     assert report.attrs["summary"] == "1 series, 48 points, 100.00% of those expected"
 
 
-def test_gaps_are_counted_and_three_in_a_row_are_another_interval() -> None:
+def test_gaps_are_counted_and_three_equal_ones_change_the_interval() -> None:
     row = only(series([0, 1, 2, 3, 4, 8, 9, 10, 12, 13]))
     assert (row["missing"], row["gaps"], row["longest_gap_hours"], row["expected"]) == (4, 2, 4.0, 14)
     assert row["interval_changes"] == 0, "a longer gap is missing data, not another interval"
@@ -64,7 +64,7 @@ def test_duplicates_conflicts_and_repeated_pages() -> None:
     assert only(paid.drop(columns="interval_hours"))["duplicates"] == 0, "samples may come every 30 seconds"
 
 
-def test_clean_series_change_no_sign() -> None:
+def test_clean_series_have_no_sign_finding() -> None:
     """Five venues about a common rate of 0.3, each with half a step's memory of nine: below 1 %."""
     claimed = 0
     for seed in range(40):
@@ -81,7 +81,7 @@ def test_clean_series_change_no_sign() -> None:
     assert not peers.compare(values, others, days=9.0).sign_change.any()
 
 
-def test_a_rate_below_zero_that_moves_with_its_peers_has_not_another_sign() -> None:
+def test_negative_rate_that_moves_with_peers_has_no_sign_finding() -> None:
     common = np.random.default_rng(2).uniform(-1.0, 1.0, 200)
     values = 3.0 + np.stack([common, common, common, common])
     values[0, 120:] -= 5.0
@@ -102,7 +102,7 @@ def test_frozen_capped_missing_and_outlying_values() -> None:
     assert (capped["at_high_share"], capped["at_low_share"]) == (0.6, 0.2)
 
 
-def test_clamped_ends_and_an_open_last_bucket_come_from_what_was_asked() -> None:
+def test_completeness_is_measured_within_the_requested_window() -> None:
     frame = series(list(range(10)), resolution="1h")
     frame.attrs["provenance"] = {
         "as_of": "2026-01-01T09:30:00Z",
@@ -123,7 +123,7 @@ def test_clamped_ends_and_an_open_last_bucket_come_from_what_was_asked() -> None
         assert (row["missing"], row["clamped_end"]) == (missing, missing > 0)
 
 
-def test_points_are_counted_from_the_window_that_was_asked() -> None:
+def test_expected_points_are_counted_over_the_requested_window() -> None:
     """A day of hours in a window of two days and four hours; one time, whose step the table states."""
     row = only(series(list(range(24))), start="2025-12-31", end="2026-01-02T04:00")
     assert row[["expected", "present", "missing", "gaps"]].tolist() == [52, 24, 28, 2]
@@ -133,7 +133,7 @@ def test_points_are_counted_from_the_window_that_was_asked() -> None:
     assert only(series([0]), start="2025-12-30")["expected"] == 1, "no step is known"
 
 
-def test_series_are_kept_apart_and_tables_are_taken_as_they_are() -> None:
+def test_series_are_examined_separately_in_every_table() -> None:
     two = pd.concat([series([0, 1, 2]), series([0, 1, 2, 9]).assign(exchange="b")])
     report = quality(two).set_index("exchange")
     assert report["missing"].to_dict() == {"a": 0, "b": 6}
@@ -142,7 +142,7 @@ def test_series_are_kept_apart_and_tables_are_taken_as_they_are() -> None:
     assert quality(table.iloc[:0]).attrs["summary"] == "no rows"
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="table must have the column 'iv2'"):
         quality(series([0, 1]), column="iv2")
     with pytest.raises(ValueError, match="times with a time zone"):
@@ -171,7 +171,7 @@ def test_a_rate_at_its_floor_has_no_outliers() -> None:
     assert only(series(list(range(100)), mostly))["outliers"] == 0, "one step off a floor of 99 %"
 
 
-def test_the_interval_that_the_table_says_decides_what_is_missing() -> None:
+def test_stated_interval_determines_missing_payments() -> None:
     hours = list(range(0, 48, 2))
     row = only(series(hours, interval_hours=1.0))
     assert (row["step_hours"], row["expected"], row["missing"], row["stated_hours"]) == (1.0, 47, 23, 1.0)
@@ -183,7 +183,7 @@ def test_the_interval_that_the_table_says_decides_what_is_missing() -> None:
     assert "1 series of another interval than they state" in report.attrs["summary"]
 
 
-def test_stale_values_are_those_that_the_series_does_not_have_otherwise() -> None:
+def test_stale_runs_are_unusually_long_for_the_series() -> None:
     moving = np.random.default_rng(1).normal(size=200)
     stuck = np.where((np.arange(200) >= 100) & (np.arange(200) < 112), moving[100], moving)
     often = np.where(np.arange(200) % 40 < 20, 1.0, moving)
@@ -191,7 +191,7 @@ def test_stale_values_are_those_that_the_series_does_not_have_otherwise() -> Non
         assert only(series(list(range(200)), values.tolist()))["stale"] == stale
 
 
-def test_a_series_is_held_against_its_peers() -> None:
+def test_series_is_compared_with_its_peers() -> None:
     rng = np.random.default_rng(5)
     market = 1.0 + rng.normal(size=90).cumsum() * 0.1
     frames = {
@@ -242,7 +242,7 @@ def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
     assert set(injected_faults.alarmed_series(settlements[1]).values()) == {0}
 
 
-def test_half_of_what_the_others_pay_is_found_at_steps_of_the_interest_rate() -> None:
+def test_half_of_the_peers_rate_is_found_despite_equal_interest_rates() -> None:
     """In 90 days a factor of two is not a change of size by itself; at every third step all pay 1 or 0.5."""
     noise = np.random.default_rng(1).normal(1.0, 0.2, (4, 400))
     values = np.where(np.arange(400) % 3 == 0, 1.0, noise)
@@ -253,7 +253,7 @@ def test_half_of_what_the_others_pay_is_found_at_steps_of_the_interest_rate() ->
     assert 198 <= found.at[0] <= 201
 
 
-def test_a_series_that_comes_a_step_after_its_like() -> None:
+def test_series_delayed_by_one_step_is_found() -> None:
     rng = np.random.default_rng(3)
     market = rng.normal(size=201).cumsum()
     table = np.stack([market[1:], market[:-1], rng.normal(size=200).cumsum()]) + 0.1 * rng.normal(
@@ -263,7 +263,7 @@ def test_a_series_that_comes_a_step_after_its_like() -> None:
     assert peers.lag_to_twin(table[:, :90]).tolist() == [0.0, 0.0, 0.0], "too short to tell"
 
 
-def test_rows_of_another_symbol_are_found_where_they_are_no_floor() -> None:
+def test_rows_copied_from_another_symbol_are_found_except_at_the_floor() -> None:
     """Six rows of a series that is mostly 1.0; five are not a run."""
     rng = np.random.default_rng(4)
     hours = [*range(0, 800, 8)]
@@ -306,7 +306,7 @@ def _ledger(*rows: tuple[str, str | None, float, float, bool]) -> pd.DataFrame:
     return frame.assign(**{n: at + pd.to_timedelta(frame[n], unit="h") for n in ("start", "end")})
 
 
-def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_exist() -> None:
+def test_never_requested_rows_are_distinguished_from_missing_rows() -> None:
     """Of hours 0 to 9, rows 3 to 5 and 8 are missing; hours 4 and 8 were requested, 3 and 5 were not."""
     table = series([0, 1, 2, 6, 7, 9])
     ledger = _ledger(
@@ -384,7 +384,7 @@ def test_closed_sessions_of_stocks_are_not_stale(nights: bool) -> None:
     assert "points in closed sessions" in quality(frame).attrs["summary"]
 
 
-def test_one_night_of_a_coin_that_does_not_change_is_stale() -> None:
+def test_constant_night_of_a_coin_is_stale() -> None:
     values = np.cumsum(np.random.default_rng(3).standard_normal(240))
     values[20:34] = values[20]  # from 20:00 to 09:00
     row = only(series(list(range(240)), values.tolist()))

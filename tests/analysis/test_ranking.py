@@ -11,7 +11,7 @@ from tests.support.records import attrs_of
 NAN = float("nan")
 
 
-def test_percentiles_by_hand() -> None:
+def test_percentiles_equal_hand_calculation() -> None:
     """5 above −1, 0, 1; then 1 among 0, 1, 5 with half of its equal; 9 has two of three before it."""
     values = [-1.0, 0.0, 1.0, 5.0, 1.0, NAN, 9.0]
     found = dd.analysis.percentile(series(values), rows=3)
@@ -21,7 +21,7 @@ def test_percentiles_by_hand() -> None:
     np.testing.assert_allclose(strict, [NAN, NAN, NAN, 1.0, 0.5, NAN, NAN])
 
 
-def test_percentiles_are_those_of_the_values_before_each() -> None:
+def test_percentiles_use_previous_values_only() -> None:
     panel = noisy(symbols=2, venues=3, rows=90, gaps=0.2, seed=3).round(1)
     found = dd.analysis.percentile(panel.transpose("time", ...), rows=20, min_rows=5)
     assert found.dims == ("time", "symbol", "exchange")
@@ -67,7 +67,7 @@ def test_ranks_of_venues_and_of_symbols() -> None:
         dd.analysis.rank(panel, dim="time")
 
 
-def test_the_table_of_a_forecast_is_the_forecast_a_year() -> None:
+def test_forecast_table_is_the_annualised_forecast() -> None:
     panel = noisy(symbols=2, venues=4, rows=300, gaps=0.0, seed=5)
     panel[1, 3, -30:] = NAN  # S1 on v03 has ended: its pairs have no forecast
     forecast = funding.forecast_carry(panel, hold="7d", fee_bps=1.0)
@@ -123,7 +123,7 @@ def test_venues_that_pay_at_different_hours_are_compared_at_each_of_them() -> No
     assert (dd.analysis.funding.dispersion(panel)["venues"].values[0, :4] == 2).all()
 
 
-def test_a_payment_that_is_overdue_is_not_carried_on() -> None:
+def test_overdue_payment_is_not_carried_forward() -> None:
     panel = _three_schedules()
     panel[0, 0, 24:] = NAN
     ranks = dd.analysis.rank(panel)

@@ -72,7 +72,7 @@ def test_quantiles_invert_the_distribution_at_any_time():
         risk_neutral.quantile(made, 1.0)
 
 
-def test_mean_is_the_variance_swap_and_the_skewness_a_sum_on_a_line():
+def test_mean_equals_variance_swap_and_skewness_equals_numerical_integral():
     made = three()
     about = risk_neutral.moments(made)
     free = variance.model_free(made, method="smile")["total_variance"]

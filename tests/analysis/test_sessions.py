@@ -389,7 +389,7 @@ def test_the_index_is_read_after_the_open() -> None:
     np.testing.assert_allclose(sessions.closures(calendar, index=index, after="1h")["gap_bps"], [200.0, 0.0])
 
 
-def test_symbols_and_venues_are_worked_out_apart_and_lazily() -> None:
+def test_symbols_and_venues_are_independent_and_lazy() -> None:
     rng = np.random.default_rng(5)
     stamps = pd.date_range("2026-03-02", "2026-03-16", freq="30min")
     coords = {"symbol": ["TSLA", "XAU"], "exchange": ["aster", "bybit"], "time": stamps}

@@ -75,7 +75,7 @@ def test_venues_without_payments_take_the_interval_of_the_facts_or_are_unknown()
     assert due.loc[("BTC", "binance"), "basis"] == "payments"
 
 
-def test_of_no_payments_there_is_an_empty_calendar() -> None:
+def test_empty_payments_give_an_empty_calendar() -> None:
     assert next_settlements(TABLE, "2026-01-01").empty
     with pytest.raises(ValueError, match="interval_hours"):
         next_settlements(TABLE.drop(columns="interval_hours"), "2026-11-01")

@@ -31,7 +31,7 @@ def venues(stamps: pd.DatetimeIndex = STAMPS, **rates: list[float]) -> xr.DataAr
     )
 
 
-def test_a_stamp_counts_as_its_hour_up_to_a_minute_away():
+def test_time_within_a_minute_of_the_hour_counts_as_the_hour():
     minute = np.timedelta64(60, "s")
     more = minute + np.timedelta64(1, "us")
     hour = np.datetime64("2026-01-01T08:00", "us")
@@ -50,7 +50,7 @@ def test_a_late_payment_belongs_to_the_span_that_it_ends():
     np.testing.assert_array_equal(sums["coverage"], [1.0] * 5)
 
 
-def test_a_span_without_all_its_payments_says_how_much_it_has():
+def test_incomplete_span_states_its_coverage():
     """Seven of eight hours paid 1 bps/8h each: 7/8 bps, covering 7 of 8 hours."""
     stamps = pd.date_range("2026-01-01T01:00", periods=16, freq="h").as_unit("us")
     panel = settled([1.0] * 16, stamps, 1.0).drop_isel(time=2)
@@ -95,7 +95,7 @@ def test_the_best_pair_sees_venues_that_stamp_late():
     assert funding.spread(panel).sel(long="b", short="a").values.tolist() == [2.0, 3.0]
 
 
-def test_late_stamps_meet_the_others_at_the_hour():
+def test_late_payments_align_with_others_at_the_hour():
     panel = xr.concat(
         [venues(a=[1.0, 2.0]), venues(STAMPS + LATE, b=[4.0, 4.0])],
         "exchange",
@@ -118,7 +118,7 @@ def test_late_stamps_meet_the_others_at_the_hour():
     assert hours.transpose("exchange", "time").values.tolist() == [[1.0], [8.0]]
 
 
-def test_what_is_missing_is_counted_by_the_payments_due():
+def test_missing_share_is_counted_in_due_payments():
     """168 hourly payments of 0.125 bps less one: 20.875 bps, 167/168 of the hours due."""
     stamps = pd.date_range("2026-01-01", periods=169, freq="h").as_unit("us")
     panel = venues(stamps, a=[0.0] * 169, b=[1.0] * 169).assign_coords(interval_hours=1.0)
@@ -142,7 +142,7 @@ def test_what_is_missing_is_counted_by_the_payments_due():
     assert overdue["short_bps"].item() == 2.0
 
 
-def test_payments_that_are_there_twice_are_refused():
+def test_duplicate_payments_are_rejected():
     twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
     with pytest.raises(ValueError, match=r"two settlements within 1 min of 2026-01-01T16:00:00.*duplicated"):
         funding.cumulative(twice)
@@ -156,7 +156,7 @@ def test_payments_that_are_there_twice_are_refused():
     np.testing.assert_array_equal(funding.period_sums(first, overlap="nan")["funding_bps"], [1.0, 1.0, 5.0])
 
 
-def test_what_is_known_of_odd_payments_does_not_change_with_what_comes_later():
+def test_decision_on_odd_payments_has_no_look_ahead():
     """A payment repeats 30 seconds and 3 hours later: sums up to a row equal sums of a panel cut there."""
     odd = [STAMPS[3] + pd.Timedelta("30s"), STAMPS[7] + pd.Timedelta("3h")]
     stamps = STAMPS.append(pd.DatetimeIndex(odd)).sort_values().as_unit("us")
@@ -170,7 +170,7 @@ def test_what_is_known_of_odd_payments_does_not_change_with_what_comes_later():
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_one_odd_payment_of_a_panel_is_named_or_left_out(lazy):
+def test_odd_payment_is_named_or_omitted(lazy):
     """Of 40 venues, the 18th has a payment 3 hours after its payment of 17 January 16:00."""
     stamps = pd.date_range("2026-01-01", periods=200, freq="8h").as_unit("us")
     times = stamps.append(pd.DatetimeIndex([stamps[50] + pd.Timedelta("3h")])).sort_values()
@@ -194,7 +194,7 @@ def test_one_odd_payment_of_a_panel_is_named_or_left_out(lazy):
     assert held.notnull().all()
 
 
-def test_payments_that_overlap_again_once_others_are_left_out():
+def test_payments_overlapping_after_omissions_are_omitted_too():
     """Against passes over the whole: the first that overlaps goes, until none does."""
     rng = np.random.default_rng(3)
     for _ in range(40):
@@ -225,7 +225,7 @@ def test_intervals_longer_than_the_time_between_payments_are_refused(hourly):
             refused()
 
 
-def test_late_payments_are_not_too_many_and_those_a_little_too_often_are():
+def test_late_payments_are_accepted_and_too_frequent_ones_rejected():
     """8 hours each: 3 h late and punctual again, over and over; 11 and 5 hours apart."""
     hours = np.cumsum([8, 11, 5, 8, 11, 5, 11, 5])
     panel = settled([1.0] * 8, pd.DatetimeIndex(np.datetime64("2026-01-01") + hours * np.timedelta64(1, "h")))

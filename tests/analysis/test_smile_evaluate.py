@@ -22,7 +22,7 @@ def fit_of(name, t=1.0):
 
 
 @pytest.mark.parametrize("name", WITH_POINTS)
-def test_curve_derivatives_and_density_have_all_their_digits(name):
+def test_curve_derivatives_and_density_equal_high_precision_reference(name):
     table, fit = points(name), fit_of(name)
     k = table["k"].to_numpy()
     for derivative, column in enumerate(("w", "dw", "d2w")):
@@ -31,7 +31,7 @@ def test_curve_derivatives_and_density_have_all_their_digits(name):
     np.testing.assert_allclose(durrleman(fit, k), table["g"], rtol=0, atol=1e-13)
 
 
-def test_quantlibs_vertex_and_volatility_by_time():
+def test_svi_vertex_and_volatility_equal_quantlib():
     """QuantLib svivolatility.cpp: ``w(m) = a + b σ``."""
     raw = raw_sets()["quantlib_svi"]
     got = float(smile.total_variance(smile.from_raw(raw, 11 / 365), raw.m))
@@ -96,7 +96,7 @@ def random_slices(count, seed):
     return svi.Raw(a, b, rho, m, sigma)
 
 
-def test_the_quick_proof_never_clears_a_slice_that_the_dense_check_condemns():
+def test_quick_butterfly_proof_never_passes_a_slice_failing_the_dense_check():
     """Two independent routes: Bernstein coefficients of a polynomial, and g sampled on the line."""
     raw = random_slices(1500, seed=4)
     proved = certified(raw)
@@ -113,7 +113,7 @@ class TestRange:
         lambda: smile.from_raw(svi.Raw(0.02, 0.4, -0.6, 0.05, 0.2), 0.5, k_min=-0.3, k_max=0.4)
     )
 
-    def test_nothing_is_extrapolated_unasked(self):
+    def test_extrapolation_happens_only_on_request(self):
         got = smile.iv(self.fit(), np.array([-0.31, -0.3, 0.0, 0.4, 0.41]))
         assert got.isnull().values.tolist() == [True, False, False, False, True]
         k = np.array([-2.0, 2.0])
@@ -149,7 +149,7 @@ def test_dims_are_the_slices_then_the_points():
 
 
 @pytest.mark.parametrize(("slope", "ok"), [(1.25, False), (1.2499, True)])
-def test_a_wing_of_slope_two_is_refused_though_its_density_is_positive(slope, ok):
+def test_wing_slope_of_two_is_rejected_despite_positive_density(slope, ok):
     """Lee (2004): total variance grows by less than 2 per unit of log-moneyness. Here b (1 + rho) is 2.
 
     With a = 3 the density falls to zero from above: g is near (a/2 - 1) / w > 0 far to the right.
@@ -164,7 +164,7 @@ SETS = (*WITH_POINTS, "market_like_gj_repair", "quantlib_svi")
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_jump_wings_lead_back_to_raw(name):
+def test_jump_wings_convert_back_to_raw(name):
     raw = raw_sets()[name]
     wings = svi.convert(raw, 0.7)
     np.testing.assert_allclose(svi.convert(wings, 0.7), raw, rtol=0, atol=1e-13)

@@ -32,7 +32,7 @@ def labelled(k, iv, t):
 
 
 class TestRecovery:
-    def test_a_thousand_slices(self):
+    def test_fit_of_a_thousand_slices_recovers_parameters(self):
         k, iv, t, raw = crypto_like(1000, 40, seed=1)
         fit = fit_equally(k, iv, t)
         for got, truth in zip([fit[name] for name in RAW], raw, strict=True):
@@ -81,7 +81,7 @@ class TestLadder:
             (0, Method.NONE),
         ],
     )
-    def test_rung(self, count, rung):
+    def test_few_strikes_use_a_simpler_model(self, count, rung):
         fit = self.first(count)
         asked = rung == Method.SVI
         assert int(fit["method"]) == rung
@@ -120,7 +120,7 @@ class TestLadder:
             smile.total_variance(fit, np.array([-0.1, 0.1])), [(0.5**2 + 0.52**2) / 2, (0.6**2 + 0.62**2) / 2]
         )
 
-    def test_no_error_is_reported_where_nothing_is_left_to_err(self):
+    def test_rmse_is_nan_without_degrees_of_freedom(self):
         assert np.isnan(self.first(5)["rmse_vol"])
         assert np.isnan(self.first(3)["rmse_vol"])
         assert np.isfinite(self.first(4)["rmse_vol"])
@@ -129,7 +129,7 @@ class TestLadder:
 
 
 class TestReasons:
-    def test_what_cannot_be_fitted_is_nan_with_its_reason(self):
+    def test_unfittable_slice_is_nan_with_a_status(self):
         k, iv, t, _ = crypto_like(5, 12, seed=3)
         iv[0], t[1], t[2], iv[3] = NAN, 0.0, NAN, -0.5
         fit = fit_equally(k, iv, t)
@@ -150,7 +150,7 @@ class TestReasons:
         assert fit["k_max"].values.tolist() == [k[0, -2], k[1, -1]]
         assert fit["n"].values.tolist() == [9, 10]
 
-    def test_a_butterfly_is_flagged_as_the_check_says(self):
+    def test_butterfly_flag_equals_butterfly_check(self):
         raw = raw_sets()["vogt"]
         k = np.linspace(-1.5, 1.5, 41)
         w = svi.total_variance(k, raw)
@@ -162,7 +162,7 @@ class TestReasons:
         fit = fit_equally(k, iv, t)
         np.testing.assert_array_equal(has(fit, Status.BUTTERFLY), ~smile.butterfly_check(fit)["ok"])
 
-    def test_no_slice_dips_below_zero(self):
+    def test_total_variance_of_fits_is_never_negative(self):
         """Quotes that pull the free fit's minimum below 0."""
         k = np.array([-1.0, -0.8, -0.6, -0.4, -0.2, 0.6, 0.8, 1.0])
         w = np.array([0.8, 0.6, 0.4, 0.2, 0.02, 0.1, 0.3, 0.5])
@@ -228,7 +228,7 @@ class TestWeights:
         k5 = xr.DataArray(self.k[:, 5], dims="slice")
         np.testing.assert_allclose(smile.iv(fit, k5), self.iv[:, 5], atol=1e-5)
 
-    def test_variance_weighs_residuals_of_total_variance(self):
+    def test_variance_weights_use_residuals_of_total_variance(self):
         """By the definition: the loss in w is at most that with equal weights, and vice versa."""
 
         def loss(weights):

@@ -89,7 +89,7 @@ def both() -> tuple[xr.Dataset, xr.Dataset]:
     return surface.from_chain(table), surface.from_chain(table.drop(columns=["bid_coin", "ask_coin"]))
 
 
-def test_a_bent_smile_is_met_between_bid_and_ask_without_arbitrage(both):
+def test_bent_smile_is_fitted_between_bid_and_ask_without_arbitrage(both):
     moved, smooth = both
     quotes = chain.smiles(chain.clean(bent(0.002)))
     k, iv = quotes["log_moneyness"], quotes["iv"]
@@ -131,7 +131,7 @@ def test_every_function_of_a_surface_sees_the_bumps(both):
     np.testing.assert_allclose(local, 2 * by_w * slope / (x**2 * second), rtol=2e-3)
 
 
-def test_a_dearer_calendar_is_never_crossed():
+def test_crossing_quotes_do_not_cause_calendar_arbitrage():
     """The second expiry's bids are below the first one's minimum: its quotes are missed, not crossed."""
     table = bent(0.002)
     late = table["expiry"] == sorted(table["expiry"].unique())[1]
@@ -146,7 +146,7 @@ def test_a_dearer_calendar_is_never_crossed():
     assert bool(surface.calendar_check(crossed)["ok"].all())
 
 
-def test_each_recorded_chain_is_met_as_well_as_prices_free_of_arbitrage_can():
+def test_recorded_chains_are_fitted_as_well_as_arbitrage_free_prices_can():
     chains = quotes_met.recorded()
     found = pd.DataFrame({name: quotes_met.figures(options) for name, options in chains.items()}).T
     short = found[(found["inside"] < 95.0) & (found["inside"] < found["most"] - 2.0)]

@@ -83,7 +83,7 @@ def test_an_index_between_two_expiries_follows_the_clock() -> None:
     assert float(found["near_share"]) == pytest.approx(16 / 48, rel=1e-12)
 
 
-def test_what_the_fit_found_is_a_clock() -> None:
+def test_result_of_the_fit_is_usable_as_a_clock() -> None:
     """Variance of 0.3 a business year and an event of 0.002, fitted, give back an expiry omitted."""
     days = np.array([1, 2, 3, 4, 5, 8, 15, 22, 29, 57])
     at = pd.Timestamp("2026-01-01T08:00")
@@ -107,7 +107,7 @@ def test_what_the_fit_found_is_a_clock() -> None:
 
 
 @pytest.mark.parametrize("end", ["2026-01-03T03:00", "2026-01-05T02:30", "2026-01-05T09:00"])
-def test_an_average_counts_each_hour_for_what_is_open(end: str) -> None:
+def test_averaging_weights_each_hour_by_the_clock(end: str) -> None:
     """Over a weekend's ends, by a sum over ten seconds each."""
     rules = clock_of({"weekend_weight": 0.25, "averaging": "6h"})
     start, end_of = pd.Timestamp("2026-01-02"), pd.Timestamp(end)
@@ -136,7 +136,7 @@ BOOK = pd.DataFrame(
     ids=["half", "hardly", "averaged", "with an event"],
 )
 @pytest.mark.parametrize("hours", [-20.0, 24.0, 71.0, 71.8])
-def test_theta_and_charm_are_what_an_instant_takes_away(clock: object, hours: float) -> None:
+def test_theta_and_charm_equal_finite_differences_in_time(clock: object, hours: float) -> None:
     """By revaluation a thousandth of an hour later, on a Thursday, in a weekend and near the expiry."""
     left = 3.0 - hours / 24
     made = flat((left, left + 7), (0.004, 0.012), FRIDAY + pd.Timedelta(hours, "h"))
@@ -201,7 +201,7 @@ def test_scenarios_and_attributions_age_by_the_clock() -> None:
         (xr.Dataset({"weight": 0.5}), "clock must have the variable 'weekend_weight'"),
     ],
 )
-def test_clocks_that_cannot_be_are_refused(clock: object, message: str) -> None:
+def test_invalid_clocks_are_rejected(clock: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         surface.iv(THREE, 0.0, SUNDAY, clock=clock)
     with pytest.raises(ValueError, match="surface must have times along expiry to place a date"):

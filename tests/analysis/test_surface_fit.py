@@ -44,7 +44,7 @@ def assert_free(found):
     assert bool((calendar["ok"] & butterfly["ok"] | ~known).all())
 
 
-def test_surfaces_of_mingones_map_come_back_whatever_their_size(rng):
+def test_mingone_surfaces_are_recovered_at_any_size(rng):
     truths = [mingone.draw(rng, count) for count in (1, 2, 3, 5, 8) for _ in range(8)]
     found = essvi(*mingone.ragged(truths))
     assert (found["status"].where(found["n"] > 0, 0) == 0).all()
@@ -57,7 +57,7 @@ def test_surfaces_of_mingones_map_come_back_whatever_their_size(rng):
 
 
 @pytest.mark.parametrize(("most", "years"), [(1.0, 1.0), (4.0, 10.0), (0.02, 1e-4)])
-def test_no_quotes_can_make_an_arbitrageable_surface(rng, most, years):
+def test_fitted_surface_is_arbitrage_free_for_any_quotes(rng, most, years):
     """Also where total variance is so large that the wings reach Lee's bound, or next to nothing."""
     assert_free(essvi(*garbage(rng, 20, most, years)))
 
@@ -73,7 +73,7 @@ def test_smiles_fitted_alone_are_flagged_where_they_cross():
     assert found.attrs["surface"] == "slices"
 
 
-def test_missing_quotes_strike_order_and_expiry_order_change_nothing(noisy, rng):
+def test_missing_quotes_and_order_do_not_affect_the_fit(noisy, rng):
     k, iv, years = noisy
     found = essvi(k, iv, years)
     holes = rng.random(iv.shape) < 0.3
@@ -118,7 +118,7 @@ def test_quotes_chunked_along_their_expiries_stay_lazy(noisy):
 
 
 @pytest.mark.parametrize("method", ["essvi", "slices"])
-def test_a_flat_surface_is_fitted_and_the_search_ends(method):
+def test_flat_surface_is_fitted_and_the_search_terminates(method):
     level, k = 0.6, np.tile(np.linspace(-0.3, 0.3, 15), (4, 1))
     years = np.array([7, 30, 60, 90]) / 365
     found = surface.fit(k, np.full((4, 15), level), years, method=method, weights="equal")
@@ -128,7 +128,7 @@ def test_a_flat_surface_is_fitted_and_the_search_ends(method):
 
 @pytest.mark.parametrize("method", ["essvi", "svi"])
 @pytest.mark.parametrize("noise", [1e-6, 1e-4, 3e-3])
-def test_a_nearly_flat_surface_converges_or_is_said_to_be_flat(method, noise):
+def test_nearly_flat_surface_converges_or_is_flagged_flat(method, noise):
     """60 % and noise: the level is met to the noise; where the search finds no end the status says why."""
     k = np.tile(np.linspace(-0.3, 0.3, 15), (12, 4, 1))
     iv = 0.6 + noise * np.random.default_rng(7).normal(size=k.shape)
@@ -141,7 +141,7 @@ def test_a_nearly_flat_surface_converges_or_is_said_to_be_flat(method, noise):
         assert (fit["status"] == int(Status.FLAT)).any()
 
 
-def test_the_fit_says_what_was_quoted(noisy):
+def test_fit_states_quoted_range_error_and_forward(noisy):
     k, iv, years = noisy
     found = essvi(k, iv, years, forward=years * 0 + 100.0)
     np.testing.assert_allclose(found["k_min"], k.min("strike"))
@@ -153,7 +153,7 @@ def test_the_fit_says_what_was_quoted(noisy):
     assert not (found["status"] & np.int32(Status.FLAT)).any()
 
 
-def test_misuse_is_refused(noisy):
+def test_invalid_arguments_are_rejected(noisy):
     k, iv, years = noisy
     with pytest.raises(ValueError, match="looks like percent, its median is"):
         essvi(k, 100 * iv, years)
@@ -186,7 +186,7 @@ def test_misuse_is_refused(noisy):
         (1, ("expiry", "symbol"), [6]),
     ],
 )
-def test_no_call_gets_more_slices_than_it_may_have(most, whole, sizes):
+def test_batches_never_exceed_the_maximum_number_of_slices(most, whole, sizes):
     """Two symbols of three expiries; chunks are not cut where they must stay whole."""
     method = (("symbol", "expiry"), np.arange(6.0).reshape(2, 3))
     fit = xr.Dataset({"method": method}, {"symbol": ["BTC", "ETH"], "expiry": [1, 2, 3]})

@@ -36,7 +36,7 @@ READ: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_several_surfaces_are_read_as_each_alone_and_lazy_ones_stay_lazy(name: str) -> None:
+def test_several_surfaces_equal_single_ones_and_stay_lazy(name: str) -> None:
     read, one, other = READ[name], test_position.made(), test_position.made(level=1.2)
     both = xr.concat([one, other], "symbol", data_vars="all").assign_attrs(one.attrs)
     together = read(both)

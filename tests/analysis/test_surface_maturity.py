@@ -32,7 +32,7 @@ def crypto():
     return smile.from_raw(svi.Raw(*parts), xr.DataArray([30 / 365], dims="expiry"))
 
 
-def test_total_and_forward_variance_by_hand():
+def test_total_and_forward_variance_equal_hand_calculation():
     made = flat([0.6, 0.5], np.array([0.05, 0.15]))
     answers = {r["quantity"]: r["expected"] for r in known("term_structure_forward_expected")}
     vol = float(surface.iv(made, 0.0, 30 / 365))
@@ -49,7 +49,7 @@ def test_total_and_forward_variance_by_hand():
         surface.forward_variance(flat([0.6], np.array([0.05])), 0.1, 0.1)
 
 
-def test_at_an_expiry_a_cut_is_the_slice_itself_and_between_two_linear(three):
+def test_interpolated_slice_equals_the_slice_at_an_expiry_and_is_linear_between(three):
     k = xr.DataArray(np.linspace(-1, 1, 9), dims="k")
     vol = surface.iv(three, k, [0.05, 0.2, 0.6])
     np.testing.assert_allclose(vol.to_numpy(), smile.iv(three, k).to_numpy(), rtol=1e-14)
@@ -143,7 +143,7 @@ def test_outside_expiries_and_quotes_volatility_is_held_or_missing(three):
     assert not np.isnan(surface.iv(quoted, [-0.31, 0.31], 0.4, wings=True)).any()
 
 
-def test_expiries_without_a_slice_are_passed_over(three):
+def test_expiries_without_a_slice_are_skipped(three):
     holed = three.where(xr.DataArray([True, False, True], dims="expiry"))
     holed = holed.assign(method=three["method"] * [1, 0, 1], status=three["status"])
     only = three.isel(expiry=[0, 2])
@@ -151,7 +151,7 @@ def test_expiries_without_a_slice_are_passed_over(three):
     assert float(vol[0]) == pytest.approx(float(vol[1]), rel=1e-14)
 
 
-def test_misuse_is_refused(three):
+def test_invalid_arguments_are_rejected(three):
     with pytest.raises(ValueError, match="year_fraction must not have the dim expiry"):
         surface.iv(three, 0.0, three["year_fraction"])
     with pytest.raises(TypeError, match="2 dimensions"):
@@ -243,7 +243,7 @@ def test_strikes_of_published_deltas(row):
     assert float(np.exp(k)) == pytest.approx(strike, rel=1e-5)
 
 
-def test_an_unreachable_delta_is_missing_and_says_so():
+def test_unreachable_delta_is_nan_with_a_status():
     """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
     made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
     assert np.isnan(strike_of(made, 0.9, 1.0, delta="pa"))
@@ -253,7 +253,7 @@ def test_an_unreachable_delta_is_missing_and_says_so():
     assert int(found["status"]) & Status.DELTA_UNREACHABLE
 
 
-def test_constant_maturity_says_where_it_extrapolates(three):
+def test_constant_maturity_flags_extrapolation(three):
     quoted = three.assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
     found = surface.constant_maturity(quoted, tenors=["7d", "60d", "300d"], points=["atm", "rr10"])
     status = found["status"].to_numpy()
@@ -346,7 +346,7 @@ def test_dates_without_an_option_are_forwards_and_volatility_there(three):
     assert np.isfinite(beyond["iv"])
 
 
-def test_what_has_no_place_on_a_surface_is_refused(three):
+def test_invalid_points_of_a_surface_are_rejected(three):
     with pytest.raises(ValueError, match="exclude each other"):
         surface.at(dated(three), "2026-02-01", strike=1e5, target_delta=0.25)
     with pytest.raises(ValueError, match="surface has no variable 'forward'"):

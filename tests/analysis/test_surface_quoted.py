@@ -52,7 +52,7 @@ def test_a_quote_without_bid_and_ask_counts_as_the_widest_that_has_them() -> Non
     np.testing.assert_allclose(smile.iv(same, k), smile.iv(both[0][0], k), rtol=1e-9)
 
 
-def test_slices_without_sides_and_fits_inside_are_left_as_they_are() -> None:
+def test_slices_without_bid_and_ask_or_inside_them_are_unchanged() -> None:
     iv, bid, ask, t = noisy(3)
     bid[1], ask[1] = np.nan, np.nan
     plain, sided = smile.fit(K, iv, t), smile.fit(K, iv, t, iv_bid=bid, iv_ask=ask)

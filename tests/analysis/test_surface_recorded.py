@@ -34,7 +34,7 @@ def fitted(options):
     return surface.from_chain(options)
 
 
-def test_every_expiry_is_free_or_refused_with_a_reason(options, fitted):
+def test_every_recorded_expiry_is_arbitrage_free_or_has_a_status(options, fitted):
     quotes = chain.smiles(options)
     done = fitted["method"] > 0
     assert int(done.sum()) == int((quotes["iv"].count("strike") >= 3).sum())
@@ -60,7 +60,7 @@ def recorded_quotes(january, december):
 
 
 @pytest.mark.parametrize("name", [name for name in fits.METHODS if "equal" not in name])
-def test_the_documented_table_of_fits_is_that_of_the_chains(recorded_quotes, name):
+def test_documented_table_of_fits_is_reproduced(recorded_quotes, name):
     *figures, _seconds = fits.row(fits.METHODS[name], recorded_quotes).values()
     *known, _ = documented()[name]
     np.testing.assert_allclose(figures[:4], known[:4], atol=0.011)
@@ -142,7 +142,7 @@ def left_out(fitted: xr.Dataset) -> pd.DataFrame:
     return pd.DataFrame(errors | {"days": 365 * years, "status": found["status"].to_numpy()})
 
 
-def test_an_expiry_left_out_is_met_from_its_neighbours(january, december):
+def test_omitted_expiry_is_interpolated_from_its_neighbours(january, december):
     """The curvature of every interior expiry; with mixed prices its errors were 1.0 and 3.3 points.
 
     Within two days of expiry weekends and events decide, which are not in the calendar's time.

@@ -63,7 +63,7 @@ def _same(first: Any, second: Any) -> None:
 
 
 @pytest.mark.parametrize("name", _CALLS)
-def test_shuffled_rows_give_the_same(name: str) -> None:
+def test_shuffled_rows_give_the_same_result(name: str) -> None:
     given = CALLS[name]()
     results = [
         function(name)(
@@ -77,7 +77,7 @@ def test_shuffled_rows_give_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name in CALLS if name.startswith("analysis.")))
-def test_arguments_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name: str) -> None:
+def test_arguments_are_unchanged_and_attributes_ignore_keep_attrs(name: str) -> None:
     given = CALLS[name]()
     before = copy.deepcopy(given)
     found = []
@@ -109,7 +109,7 @@ _COMPUTED = (
         if n.startswith("analysis.") and any(isinstance(v, _LABELLED) for v in CALLS[n]().values())
     ),
 )
-def test_lazy_arguments_give_the_same_and_stay_lazy(name: str) -> None:
+def test_lazy_arguments_give_the_same_result_and_stay_lazy(name: str) -> None:
     given = CALLS[name]()
     lazy = {
         argument: value.chunk({dim: -1 if dim == "expiry" else -(-n // 2) for dim, n in value.sizes.items()})

@@ -44,7 +44,7 @@ def vix_2009():
     return variance.cboe(bid, ask, years, interest_rate=0.0038), years
 
 
-def test_the_2009_white_paper(vix_2009):
+def test_vix_equals_the_2009_white_paper(vix_2009):
     found, years = vix_2009
     index = variance.volatility_index(found)
     got = {"VIX": 100 * float(index["index"])}
@@ -74,7 +74,7 @@ def quote(bids, asks, strikes, years=0.1):
     return variance.cboe(listed(frame, ("call", "put")), listed(frame, ("call_ask", "put_ask")), years)
 
 
-def test_the_rules_on_a_chain_that_can_be_added_by_hand():
+def test_vix_rules_on_a_chain_summed_by_hand():
     """F = 100 + 5 − 4 = 101, K₀ = 100; the call of 115 has no ask, the call of 120 no bid, which ends the
     strip.
     """
@@ -99,7 +99,7 @@ def test_the_rules_on_a_chain_that_can_be_added_by_hand():
     assert found["strike"].to_numpy()[found["used"].to_numpy()].tolist() == [90, 95, 100, 115, 120]
 
 
-def test_quotes_that_hold_no_strip_give_nan_and_a_reason():
+def test_quotes_without_a_strip_give_nan_and_a_status():
     none = np.full((3, 2), np.nan)
     assert int(quote(none, none, [90, 100, 110])["status"]) == Status.TOO_FEW_STRIKES
     bids = np.array([[12.0, 1.0], [4.0, 4.0], [1.0, 12.0]])
@@ -113,7 +113,7 @@ def test_quotes_that_hold_no_strip_give_nan_and_a_reason():
         variance.cboe(side[:, 0], side[:, 0], 0.1)
 
 
-def test_the_published_eth_index_of_2021():
+def test_index_equals_the_published_eth_value_of_2021():
     """Its intermediates, to the last digit that a double has (relative 1e-12)."""
     evidence = json.loads(shared_path("data/volindex_2021/eth-mfiv-14d-2021-10-01T07-02.json").read_text())
     context, parameters, result = evidence["context"], evidence["params"], evidence["result"]
@@ -193,7 +193,7 @@ def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
     )
 
 
-def test_what_a_strip_is_and_is_not():
+def test_strip_selection_rules():
     """Missing quotes are strikes that are not listed, in any order; a strike with one side is excluded."""
     quotes = strip_quotes()
     holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
@@ -211,7 +211,7 @@ def test_what_a_strip_is_and_is_not():
         assert int(found["status"]) == Status.TOO_FEW_STRIKES
 
 
-def test_a_strip_is_the_integral_of_prices_however_far_apart_the_strikes():
+def test_strip_equals_integral_of_prices_at_any_strike_spacing():
     """In the first six strikes two carry no weight: no volatility, and a delta below 0.001."""
     vol, years = 0.4, 0.25
 
@@ -233,7 +233,7 @@ def test_a_strip_is_the_integral_of_prices_however_far_apart_the_strikes():
         variance.model_free(quotes.assign(iv=100 * quotes["iv"]), method="strip")
 
 
-def test_a_flat_smile_is_within_its_bounds_wherever_quotes_end():
+def test_flat_smile_is_within_its_bounds_at_any_quote_range():
     ends = np.linspace(0.05, 1.0, 12)
     made = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     narrow = xr.DataArray(ends, dims="end")
@@ -244,7 +244,7 @@ def test_a_flat_smile_is_within_its_bounds_wherever_quotes_end():
     np.testing.assert_allclose(found["wing_share"], 1 - found["lower"] / 0.04, rtol=1e-9, atol=1e-14)
 
 
-def test_a_range_of_a_surface_that_carries_its_strip_is_one_of_the_integral():
+def test_stored_strip_of_a_surface_is_part_of_the_integral():
     """The strip has been summed over the quotes; values within ±0.1 of it are undetermined."""
     k = np.linspace(-0.4, 0.4, 17)
     made = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
@@ -282,7 +282,7 @@ def test_an_index_between_two_expiries_with_its_bounds():
     assert "lower" not in variance.volatility_index(model[["total_variance"]])
 
 
-def test_misuse_is_refused():
+def test_invalid_arguments_are_rejected():
     made = slice_of("crypto30d")
     with pytest.raises(ValueError, match="source must have log_moneyness, iv"):
         variance.model_free(made, method="strip")

@@ -59,7 +59,7 @@ def slow(rows: np.ndarray, method: str) -> float:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_window_is_the_textbook_sum(method: str) -> None:
+def test_realised_volatility_equals_textbook_sum_in_every_window(method: str) -> None:
     made = volatility.bars(walk(12, 24, 0.6))
     found = volatility.realised(made, "5d", method=method)  # type: ignore[arg-type]
     assert found.attrs["units"] == "1/√year"
@@ -80,7 +80,7 @@ def test_a_step_of_another_length_is_annualised_by_it() -> None:
 
 
 @pytest.mark.parametrize(("middle", "share"), [(-0.02, 0.0), (-0.05, 1 - np.pi / 2 * 5e-4 / 9e-4)])
-def test_bipower_by_hand(middle: float, share: float) -> None:
+def test_bipower_variation_equals_hand_calculation(middle: float, share: float) -> None:
     """Returns 1 %, −2 %, 1 %: products 2e-4 and 2e-4, π/2 × 2e-4 a return: no part jumps, not a negative one.
 
     With −5 % products are 5e-4, and of the mean square of 9e-4 what π/2 × 5e-4 leaves is jumps.
@@ -93,7 +93,7 @@ def test_bipower_by_hand(middle: float, share: float) -> None:
     assert float(found["jump_share"]) == pytest.approx(share, abs=1e-12)
 
 
-def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
+def test_bars_outside_the_prices_are_nan() -> None:
     """Half-hourly, bars of two hours: from 11:00 to 16:30 whole is 12:00 to 16:00, and 16:00 is not over.
 
     The first lacks a price within a bar, which leaves the rest of it. The second begins at 12:00 and ends at
@@ -120,7 +120,7 @@ def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
     assert np.isnan(volatility.realised(made, "4h")[1, -1])  # a bar is missing
 
 
-def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:
+def test_unfinished_day_and_later_prices_do_not_change_results() -> None:
     """In a walk at 60 % the last day has just started; its small range would lower the window's result."""
     price = walk(40, 288, 0.6)
     whole, begun = (volatility.realised(volatility.bars(p), "20d") for p in (price[: 40 * 288], price[:-200]))
@@ -187,7 +187,7 @@ def test_the_forecast_next_to_a_cone_is_that_of_a_slow_regression(step: str, win
     assert np.isnan(volatility.cone(made.isel(time=slice(0, 100 * per_day)), [f"{window}d"])["forecast"][0])
 
 
-def test_implied_is_held_against_the_window_that_follows() -> None:
+def test_implied_is_compared_with_the_following_realised_window() -> None:
     time = np.datetime64("2026-01-01", "us") + np.arange(4) * np.timedelta64(1, "D")
     implied = xr.DataArray([0.5, 0.6, 0.7, 0.8], dims="time", coords={"time": time})
     ended = xr.DataArray([0.4, 0.3, 0.2, 0.1], dims="time", coords={"time": time})
@@ -198,7 +198,7 @@ def test_implied_is_held_against_the_window_that_follows() -> None:
     np.testing.assert_allclose(behind["volatility"], [0.1, 0.3, 0.5, 0.7])
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     made = volatility.bars(walk(5, 24, 0.5))
     with pytest.raises(
         ValueError, match="window must be a whole number of at least two steps of 24 h, got '1d'"
