@@ -213,8 +213,9 @@ class Archive(ArchiveReader):
         """
         keyed = archive_table(table)
         rows = self._conformed(keyed, frame)
-        origin = provenance(frame) if "provenance" in frame.attrs else {}
-        synthetic = bool(origin.get("synthetic", False))
+        synthetic = False
+        if "provenance" in frame.attrs:
+            synthetic = bool(provenance(frame).get("synthetic", False))
 
         def read(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             return self.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
@@ -382,13 +383,16 @@ class Archive(ArchiveReader):
         changed = rows
         if "expiry" in table.columns:
             expiry, dated = expiries(rows["expiry"], f"{table.name}.expiry")
-            changed = rows.assign(expiry=expiry) if dated.any() else rows
+            if dated.any():
+                changed = rows.assign(expiry=expiry)
         if table.name == "options_snapshot":
             try:
                 changed = snapshots(changed)
             except ValueError as problem:
                 raise ArchiveError(f"{table.name}: {problem}; nothing was appended") from None
-        return rows if changed is rows else table.conform(changed)
+        if changed is rows:
+            return rows
+        return table.conform(changed)
 
 
 _CHAINS = "options_snapshot"

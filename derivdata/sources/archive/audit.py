@@ -75,13 +75,12 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
     If a table has one row per symbol, venue and time, only the contract with the highest-priority quote
     currency is used.
     """
-    words = {
-        name: change
-        for name, change in _changes(table).items()
-        if name in frame.columns and (frame[name].dtype == object or frame[name].dtype.kind not in "fiub")
-    }
-    changed = {name: _renamed(frame[name].reset_index(drop=True), change) for name, change in words.items()}
-    changed = {name: values for name, values in changed.items() if values is not None}
+    changed = {}
+    for name, change in _changes(table).items():
+        if name in frame.columns and (frame[name].dtype == object or frame[name].dtype.kind not in "fiub"):
+            values = _renamed(frame[name].reset_index(drop=True), change)
+            if values is not None:
+                changed[name] = values
     if not changed:
         return Normalised(frame, 0)
     result = frame.reset_index(drop=True).assign(**changed)
@@ -205,9 +204,8 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
     stored = read(symbols, rows["time"].min() - around, rows["time"].max() + around)
     if stored.empty:
         return
-    new, stored_medians = (
-        frame.groupby("symbol", observed=True)["price_usd"].median() for frame in (rows, stored)
-    )
+    new = rows.groupby("symbol", observed=True)["price_usd"].median()
+    stored_medians = stored.groupby("symbol", observed=True)["price_usd"].median()
     ratios = (new / stored_medians).dropna()
     power = np.log10(ratios[ratios > 0])
     wrong = power[(power.abs() > 1.5) & ((power - power.round()).abs() < _NEAR_POWER)]
@@ -230,17 +228,18 @@ def future_limit() -> pd.Timestamp:
 
 def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
     """Map the words; return None if nothing changes, or if a value is not text, which the table rejects."""
-    if isinstance(values.dtype, pd.CategoricalDtype) and all(
-        isinstance(word, str) and change(word) == word for word in values.cat.categories
-    ):
+    is_categorical = isinstance(values.dtype, pd.CategoricalDtype)
+    if is_categorical and _are_unchanged(values.cat.categories, change):
         return None  # without a look at which categories occur, which would read every row
     words = values.dropna().unique()
-    if not all(isinstance(word, str) for word in words):
+    if not all(isinstance(word, str) for word in words) or _are_unchanged(words, change):
         return None
-    changed = {word: change(word) for word in words}
-    if all(old == new for old, new in changed.items()):
-        return None
-    return values.astype(object).map(changed)
+    return values.astype(object).map({word: change(word) for word in words})
+
+
+def _are_unchanged(words: Iterable[Any], change: Callable[[str], Any]) -> bool:
+    """Return whether all words are text that stays as it is."""
+    return all(isinstance(word, str) and change(word) == word for word in words)
 
 
 def _ask_about_rates(
@@ -267,9 +266,10 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
         wrong, limit = _impossible(column, rows[name])
         if wrong.any():
             first = rows[wrong].iloc[0]
-            key = ", ".join(str(first[k]) for k in table.key)
-            shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
-            message = f"{wrong.sum()} rows are impossible, first {shown} ({key}){limit}"
+            shown = first[name]
+            if column.kind is not Kind.TIME:
+                shown = f"{shown:g}"
+            message = f"{wrong.sum()} rows are impossible, first {shown} ({_key_text(table, first)}){limit}"
             raise Question(f"{table.name}.{name}: {message}", "correct or omit them")
     if {*_PAID} <= table.columns.keys():
         _refuse_large_payments(table, rows)
@@ -277,12 +277,12 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
 
 def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
     """Raise for payments above the maximum, by their rate and interval."""
-    bps, hours = (pd.to_numeric(rows[name]).to_numpy(float, na_value=np.nan) for name in _PAID)
+    bps = pd.to_numeric(rows["rate_bps_8h"]).to_numpy(float, na_value=np.nan)
+    hours = pd.to_numeric(rows["interval_hours"]).to_numpy(float, na_value=np.nan)
     share = np.abs(bps) * hours / 8.0 / units.BPS
     large = np.flatnonzero(share > MOST_PAID)
     if large.size:
-        first = rows.iloc[large[0]]
-        key = ", ".join(str(first[k]) for k in table.key)
+        key = _key_text(table, rows.iloc[large[0]])
         raise Question(
             (
                 f"{table.name}: {large.size} rows pay more than {MOST_PAID:.0%} of notional, first "
@@ -290,6 +290,10 @@ def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
             ),
             "correct the rates or intervals, or omit the rows",
         )
+
+
+def _key_text(table: Table, row: pd.Series) -> str:
+    return ", ".join(str(row[name]) for name in table.key)
 
 
 def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_], str]:
@@ -311,7 +315,9 @@ def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_
 
 def _refuse_hidden(name: str, values: pd.Series) -> None:
     """Raise for words with control or invisible characters."""
-    words = pa.array(values.cat.categories if values.dtype == "category" else values, pa.string())
+    if values.dtype == "category":
+        values = values.cat.categories
+    words = pa.array(values, pa.string())
     hidden = words.filter(pc.match_substring_regex(words, r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"))
     if len(hidden):
         shown = escape_controls(hidden[0].as_py())
@@ -320,12 +326,10 @@ def _refuse_hidden(name: str, values: pd.Series) -> None:
 
 def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the first rows of each symbol and venue, which are enough to check a unit."""
-    codes = [rows[name].array.codes for name in ("symbol", "exchange")]
-    change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
-    starts = np.flatnonzero(change)
+    series = _series_codes(rows["symbol"].array, rows["exchange"].array)
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     taken = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
-    names = ["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"]
-    some = rows[[name for name in names if name in rows.columns]]
+    some = rows.filter(["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"])
     if taken.sum() == len(rows):
         return some
     before = np.cumsum(taken) - taken
@@ -341,19 +345,19 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     at_floor = float(np.mean(np.abs(rate - _FLOOR_PERCENT) < 1e-8))
     at_percent_floor = rate.size >= _LEAST_ROWS and at_floor > 0.05 and np.mean(rate < 0.1) > 0.5
     if not named and (np.mean(rate < _TINY_BPS_8H) > 0.5 or at_percent_floor):
+        kind = "a fraction, not bps per 8 hours"
         if at_floor > 0.05:
             kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"
-        else:
-            kind = "a fraction, not bps per 8 hours"
         raise Question(
             f"rate_bps_8h looks like {kind}",
             "pass --unit native or --unit percent (and --set interval_hours=8), or --unit bps_8h if it "
             "is not; before an append convert it (dd.units), or pass accept=['unit']",
         )
     # A coin may pay as much for days; a major one, or several at once, do not.
+    huge = _HUGE_BPS_8H_OF_ONE
     symbols = set(some["symbol"].unique())
-    many = len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS)
-    huge = _HUGE_BPS_8H if many else _HUGE_BPS_8H_OF_ONE
+    if len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS):
+        huge = _HUGE_BPS_8H
     if rate.size >= _LEAST_ROWS and np.mean(rate > huge) >= 0.5:
         raise Question(
             f"rate_bps_8h: half of the rates are over {np.median(rate):.0f} bps per 8 hours",
@@ -402,11 +406,15 @@ def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
         if name not in table.columns:
             continue
         keys = [key for key in table.key if key != "time"]
-        ordered = rows if table.key[-1] == "time" else rows.sort_values([*keys, "time"], kind="stable")
+        ordered = rows
+        if table.key[-1] != "time":
+            ordered = rows.sort_values([*keys, "time"], kind="stable")
         series = ordered.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
-        find = rate_changes if name == "rate_bps_8h" else level_changes
         values = ordered[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        for change in find(series, values)[:1]:
+        find = rate_changes if name == "rate_bps_8h" else level_changes
+        changes = find(series, values)
+        if changes:
+            change = changes[0]
             first = ordered.iloc[change.row]
             raise Question(
                 f"{name}: {first['exchange']} {first['symbol']} is {change.factor:.3g} times as large from "
@@ -520,9 +528,11 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     some = some[(np.bincount(series) >= _LEAST_ROWS)[series]]
     if some.empty:
         return
+    # 1. The median size of each series, new and stored rows together, by symbol and venue.
     others = read(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
-    symbols, venues = (union_categoricals([some[name], others[name]]) for name in ("symbol", "exchange"))
-    rates = np.abs(np.concatenate([rows["rate_bps_8h"].to_numpy() for rows in (some, others)]))
+    symbols = union_categoricals([some["symbol"], others["symbol"]])
+    venues = union_categoricals([some["exchange"], others["exchange"]])
+    rates = np.abs(np.append(some["rate_bps_8h"].to_numpy(), others["rate_bps_8h"].to_numpy()))
     series = _series_codes(symbols, venues)[rates > 0]
     sizes = pd.Series(rates[rates > 0]).groupby(series).agg(["median", "size"])
     medians_of_size = sizes["median"][sizes["size"] >= _LEAST_ROWS]
@@ -531,6 +541,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     medians = pd.Series(medians_of_size.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
     has_median = medians.notna().to_numpy(dtype=bool)
     values = medians.to_numpy()
+    # 2. The ratio of each venue with new rows to the median of the others, by symbol.
     for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
         place = medians.columns.get_loc(exchange)
         both = has_median[:, place] & np.delete(has_median, place, axis=1).any(axis=1)
@@ -539,11 +550,12 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
         those = medians.index[both]
         ratios = values[both, place] / np.nanmedian(np.delete(values[both], place, axis=1), axis=1)
         ratio = float(np.median(ratios))
+        # 3. A typical factor, or its inverse, for most symbols.
         for factor, what in _FACTORS.items():
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
             near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
             # Markets differ, so a single symbol is evidence only for the two large factors.
-            enough = len(ratios) >= (1 if factor >= 100 else _LEAST_SYMBOLS)
+            enough = factor >= 100 or len(ratios) >= _LEAST_SYMBOLS
             if enough and near.mean() > 0.5:
                 size = f"{ratio:.3g} times"
                 if ratio <= 1:
@@ -587,9 +599,12 @@ def _refuse_coins(some: pd.DataFrame) -> None:
     sizes = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
     medians = sizes["median"][sizes["size"] >= _LEAST_ROWS]
     for (symbol, exchange), median in medians.items():
-        small = symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD
-        if small or median > _HUGE_OI_USD:
-            guess = "coins or contracts" if small else "another currency or unit"
+        guess = ""
+        if symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD:
+            guess = "coins or contracts"
+        elif median > _HUGE_OI_USD:
+            guess = "another currency or unit"
+        if guess:
             raise Question(
                 f"oi_usd: the median of {exchange} {symbol} is {median:,.0f}: possibly {guess}, not USD",
                 "pass --unit coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by "

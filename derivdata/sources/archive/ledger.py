@@ -21,7 +21,7 @@ import msgspec
 import pandas as pd
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.queries import micros, stamp
+from derivdata.sources.archive.queries import EVER, micros, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls
@@ -87,13 +87,12 @@ class _Windows(msgspec.Struct, omit_defaults=True):
 
     def enter_incomplete(self, start: int, end: int, error: str, at: int, *, is_open: bool) -> None:
         """Enter a window without rows: a gap is confirmed if the previous response lacked the same rows."""
-        gaps = [(first, last) for first, last, *_ in (*self.incomplete, *self.confirmed)]
-        is_confirmed = not is_open and (start, end) in gaps
+        gaps = [gap[:2] for gap in (*self.incomplete, *self.confirmed)]
         self.answered = _without(self.answered, [(start, end)])
         self.failed = _outside(self.failed, [(start, end)])
         self.incomplete = [gap for gap in self.incomplete if gap[1] <= start or gap[0] >= end]
         self.confirmed = [gap for gap in self.confirmed if gap[1] <= start or gap[0] >= end]
-        if is_confirmed:
+        if (start, end) in gaps and not is_open:
             self.confirmed = sorted([*self.confirmed, (start, end, error, at)])
         else:
             self.incomplete = sorted([*self.incomplete, (start, end, error)])
@@ -210,15 +209,12 @@ def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
                 series = (table, exchange, None if symbol == _ALL else symbol)
                 for source, is_answered, spans in windows.spans():
                     for first, end, error in spans:
-                        rows.append((*series, first, end, is_answered, _shown(error), source))
+                        shown = escape_controls(error) or None
+                        rows.append((*series, first, end, is_answered, shown, source))
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     for column in ("start", "end"):
         frame[column] = pd.to_datetime(frame[column], unit="us", utc=True).dt.as_unit("us")
     return frame.astype({"answered": bool})
-
-
-def _shown(error: str) -> str | None:
-    return escape_controls(error) or None
 
 
 def ledger_files(
@@ -243,12 +239,14 @@ def unanswered_windows(
     Gaps that were confirmed less than `CONFIRMED_FOR` before `now`, or at any time, count as successful.
     """
     symbols = _load(storage, name).get(table, {}).get(exchange, {})
-    newer = None if now is None else micros(now - CONFIRMED_FOR)
+    confirmed_after = EVER.start
+    if now is not None:
+        confirmed_after = micros(now - CONFIRMED_FOR)
     answered: list[tuple[int, int]] = []
     for key in {_ALL, symbol or _ALL}:
         windows = symbols.get(key, _Windows())
         answered += windows.known
-        answered += [(a, b) for a, b, _, at in windows.confirmed if newer is None or at > newer]
+        answered += [(a, b) for a, b, _, at in windows.confirmed if at > confirmed_after]
     wanted = [(micros(window.start), micros(window.end))]
     return [times.Window(stamp(a), stamp(b)) for a, b in _without(wanted, _union(answered))]
 

@@ -67,7 +67,9 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def month(self) -> str:
         """The month of the folder, ``"2026-01"``."""
         name = self.partition.rpartition("/")[2]
-        return name[:-3] if self.by_day else name
+        if self.by_day:
+            name = name[:-3]
+        return name
 
 
 def row_count(files: Iterable[DataFile]) -> int:
@@ -161,7 +163,9 @@ def load_with_version(storage: Storage) -> tuple[Manifest | None, Any]:
     try:
         text, version = storage.read_manifest()
     except FileNotFoundError:
-        return load_with_version(storage) if _has_appeared(storage) else (None, None)
+        if not _has_appeared(storage):
+            return None, None
+        return load_with_version(storage)
     except OSError as problem:
         raise _unreadable(storage, problem) from None
     return _decoded(storage, text), version
@@ -338,8 +342,12 @@ def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
     if not left:
         return
     writing.keep_notes()
-    shown = ", ".join(left[:3]) + (" and more" if len(left) > 3 else "")
-    todo = "remove them manually" if storage.remote else "the next open removes them"
+    shown = ", ".join(left[:3])
+    if len(left) > 3:
+        shown += " and more"
+    todo = "the next open removes them"
+    if storage.remote:
+        todo = "remove them manually"
     warn_caller(
         f"{storage}: the rows are stored, but {len(left)} old files could not be removed: {todo} ({shown})"
     )
@@ -374,8 +382,9 @@ def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> s
     A client closes a window an hour after its end, and caches its response while the past is unchanged.
     """
     lasts = [file.last for entry in manifest.tables.values() for file in entry.files]
-    is_past = lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS
-    return identity if is_past else manifest.past
+    if lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS:
+        return identity
+    return manifest.past
 
 
 def _sweep(storage: Storage) -> None:

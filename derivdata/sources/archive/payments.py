@@ -120,10 +120,9 @@ class _Columns:
     def __init__(self, frame: pd.DataFrame) -> None:
         self.frame = frame
         self.times = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
-        self.rate, self.hours, native = (
-            frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
-            for name in ("rate_bps_8h", "interval_hours", "rate_native")
-        )
+        self.rate = frame["rate_bps_8h"].to_numpy(dtype=np.float64, na_value=np.nan)
+        self.hours = frame["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
+        native = frame["rate_native"].to_numpy(dtype=np.float64, na_value=np.nan)
         count = frame["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan)
         self.count = np.nan_to_num(count, nan=1.0).astype(np.int64)
         self.source = frame["interval_source"].astype(object).to_numpy()
@@ -225,6 +224,7 @@ _ROWS_AT_ONCE = 250_000
 
 def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> CompletedPayments:
     """Complete the payments of some symbols."""
+    # 1. One row for each new payment, and the stored rows that decide or share its interval.
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
     stored, is_reached = _stored_context(new, read)
@@ -232,6 +232,7 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     new = halts.new
     stored = halts.stored
     is_reached = is_reached[halts.stored_rows]
+    # 2. New payments that are stored already, and what they add to stored ones.
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
     comparison = _compared(stored, new, codes[:size], codes[size:], halts.originals, conflicts)
@@ -239,11 +240,12 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     more = comparison.more
     named = comparison.named
     stored.state(named.rows, new.interval[named.new_rows])
+    # 3. Intervals of all rows of the series together.
     series = np.concatenate([codes[:size], codes[size:][fresh]])
     times = np.concatenate([payment_time(stored.times), new.times[fresh]])
     stated = np.concatenate([stored.stated, new.stated[fresh]])
     assigned = _assigned(series, times, stated, names)
-
+    # 4. The rows to add.
     is_stated = new.is_stated[fresh]
     source = np.where(is_stated & pd.isna(new.source[fresh]), "row", new.source[fresh])
     source = np.where(is_stated, source, "spacing")
@@ -256,7 +258,7 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
         derived = np.where(is_used, new.interval[fresh], derived)
     interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
-
+    # 5. The stored rows that change.
     hours = assigned.hours[:size]
     is_named = np.zeros(size, dtype=np.bool_)
     is_named[named.rows] = True
@@ -274,13 +276,13 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     unchanged = [*more.rows.tolist(), *halts.originals]
     is_completed[unchanged] = False
     is_changed[unchanged] = False
-    completed, changed = (
-        stored.updated(np.flatnonzero(chosen), hours[chosen], stored_source[chosen])
-        for chosen in (is_completed, is_changed)
-    )
+    completed = stored.updated(np.flatnonzero(is_completed), hours[is_completed], stored_source[is_completed])
+    changed = stored.updated(np.flatnonzero(is_changed), hours[is_changed], stored_source[is_changed])
     present = len(rows) - len(fresh) - len(conflicts)
+    before = stored.frame.iloc[:0]
     replaced = [halts.originals[row] for row in more.rows.tolist() if row in halts.originals]
-    before = pd.concat(replaced) if replaced else stored.frame.iloc[:0]
+    if replaced:
+        before = pd.concat(replaced)
     return CompletedPayments(
         result, present, conflicts, completed, changed, comparison.notices, added, before
     )
@@ -305,19 +307,22 @@ def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
     before, from_time = _nearest_anchors(near, names, starts, ends, is_before=True)
     after, to_time = _nearest_anchors(near, names, starts, ends, is_before=False)
     frames = [near.frame]
-    for open_names, start, end in (
-        (before, _EARLIEST, first - _MICROSECOND),
-        (after, last + _MICROSECOND, _LATEST),
-    ):
-        if len(open_names):
-            coins = sorted({str(name).rpartition(" on ")[0] for name in open_names})
-            frame = read(coins, start, end)
-            frames.append(frame[pd.Index(_names(frame)).isin(open_names)])
+    if len(before):
+        frames.append(_rows_of_series(read, before, _EARLIEST, first - _MICROSECOND))
+    if len(after):
+        frames.append(_rows_of_series(read, after, last + _MICROSECOND, _LATEST))
     stored = _Columns(pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True))
     places = pd.Index(names).get_indexer(stored.names)
     times = payment_time(stored.times)
     is_reached = (places >= 0) & (times >= from_time[places]) & (times <= to_time[places])
     return stored, is_reached
+
+
+def _rows_of_series(read: Read, names: Any, start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+    """Return the stored rows of some series, which are read by symbol."""
+    coins = sorted({str(name).rpartition(" on ")[0] for name in names})
+    frame = read(coins, start, end)
+    return frame[pd.Index(_names(frame)).isin(names)]
 
 
 def _nearest_anchors(
@@ -329,19 +334,25 @@ def _nearest_anchors(
     """
     places = pd.Index(names).get_indexer(stored.names)
     times = payment_time(stored.times)
-    is_side = times < starts[places] if is_before else times > ends[places]
-    rows = np.flatnonzero((places >= 0) & is_side)
     limit = np.iinfo(np.int64)
-    bounds = np.full(len(names), limit.max if is_before else limit.min)
+    if is_before:
+        is_side = times < starts[places]
+        nearest: np.ufunc = np.minimum
+        without = limit.max  # bound of a series without an anchor
+        whole_side = limit.min  # all of its rows are read
+    else:
+        is_side = times > ends[places]
+        nearest = np.maximum
+        without = limit.min
+        whole_side = limit.max
+    rows = np.flatnonzero((places >= 0) & is_side)
+    bounds = np.full(len(names), without)
     if rows.size:
         assigned = _assigned(places[rows], times[rows], stored.stated[rows], names)
         anchors = rows[assigned.is_anchor]
-        if is_before:
-            np.minimum.at(bounds, places[anchors], times[anchors])
-        else:
-            np.maximum.at(bounds, places[anchors], times[anchors])
-    is_open = bounds == (limit.max if is_before else limit.min)
-    bounds[is_open] = limit.min if is_before else limit.max
+        nearest.at(bounds, places[anchors], times[anchors])
+    is_open = bounds == without
+    bounds[is_open] = whole_side
     return np.asarray(names)[is_open], bounds
 
 
@@ -581,7 +592,9 @@ def _interval_at(time: int, times: Indices, intervals: Floats) -> float:
     is_before = finite & (times <= time)
     if is_before.any():
         return float(intervals[is_before][np.argmax(times[is_before])])
-    return float(intervals[finite][np.argmin(times[finite])]) if finite.any() else float("nan")
+    if finite.any():
+        return float(intervals[finite][np.argmin(times[finite])])
+    return float("nan")
 
 
 def _payments_of_both(
@@ -592,16 +605,23 @@ def _payments_of_both(
     `own` and `added` are the times [µs] of the series' stored and new rows. A side with the previous payment
     has all payments of the halt up to some time; the other one may begin in the middle of it.
     """
-    earlier = [int(np.max(times[times < time], initial=-1)) for times in (own, added)]
-    last = max(earlier)
-    has_start = [start == last and last >= 0 for start in earlier]
-    due = np.rint((time - last) / HOUR_US / interval) if last >= 0 else np.nan
-    is_cut = has_start[0] != has_start[1]
+    own_last = int(np.max(own[own < time], initial=-1))
+    added_last = int(np.max(added[added < time], initial=-1))
+    last = max(own_last, added_last)
+    has_own_start = own_last == last and last >= 0
+    has_added_start = added_last == last and last >= 0
+    due = np.nan
+    if last >= 0:
+        due = np.rint((time - last) / HOUR_US / interval)
+    is_cut = has_own_start != has_added_start
     if before + count == due and (is_cut or 1 in (before, count)):
         return before + count
     if before == count:
         return 0
-    return max(before, count) if all(has_start) or max(before, count) >= due else 0
+    most = max(before, count)
+    if (has_own_start and has_added_start) or most >= due:
+        return most
+    return 0
 
 
 def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _Assigned:
@@ -635,4 +655,6 @@ def _is_edge(series: Indices, times: Indices, is_anchor: Bools) -> Bools:
 def _usual_hours(exchange: str) -> float:
     """Return the interval of all contracts of a venue, NaN if contracts differ."""
     venue = VENUES.get(exchange)
-    return 1.0 if venue is not None and venue.hourly and venue.is_inverse_hourly else np.nan
+    if venue is not None and venue.hourly and venue.is_inverse_hourly:
+        return 1.0
+    return np.nan

@@ -62,8 +62,9 @@ def checked_bytes(
     last = -(-end // BLOCK_BYTES)
     at = first * BLOCK_BYTES
     until = min(last * BLOCK_BYTES, file.size)
-    if checked is not None and all(number in checked for number in range(first, last)):
-        data = b"".join(checked[number] for number in range(first, last))
+    numbers = range(first, last)
+    if checked is not None and checked.keys() >= set(numbers):
+        data = b"".join(checked[number] for number in numbers)
         return data[start - at : end - at]
     pieces = storage.read_pieces(file.path, (at, start, end, until))
     if sum(map(len, pieces)) != until - at:
@@ -71,7 +72,7 @@ def checked_bytes(
     _require_checksums(file, first, pieces)
     if checked is not None:
         whole = b"".join(pieces)
-        for number in range(first, last):
+        for number in numbers:
             if len(checked) < _KEPT_BLOCKS:
                 offset = number * BLOCK_BYTES - at
                 checked[number] = whole[offset : offset + BLOCK_BYTES]
@@ -137,7 +138,9 @@ class _OpenFile:
     def read(self, size: int = -1) -> bytes:
         """Return checked bytes from this thread's position on; a negative size is all remaining bytes."""
         start = self.tell()
-        end = self._file.size if size < 0 else min(start + size, self._file.size)
+        end = self._file.size
+        if size >= 0:
+            end = min(start + size, end)
         try:
             data = b""
             if end > start:
@@ -178,8 +181,10 @@ class _ServedFiles(AbstractFileSystem):  # type: ignore[misc]
             with self._lock:
                 for path, file in paths.items():
                     if path not in self._served:
-                        keep = storage.remote or file.size <= BLOCK_BYTES
-                        self._served[path] = _Served(storage, file, {} if keep else None)
+                        checked: dict[int, bytes] | None = None
+                        if storage.remote or file.size <= BLOCK_BYTES:
+                            checked = {}
+                        self._served[path] = _Served(storage, file, checked)
                     self._users[path] = self._users.get(path, 0) + 1
                     counted.append(path)
             _preload([self._served[path] for path in paths])
@@ -209,7 +214,9 @@ class _ServedFiles(AbstractFileSystem):  # type: ignore[misc]
         return _OpenFile(path, self._file(path), self.failures)
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        return [path] if path in self._served else []
+        if path not in self._served:
+            return []
+        return [path]
 
     def exists(self, path: str, **_: Any) -> bool:
         return path in self._served
@@ -331,7 +338,9 @@ class Engine:
                     failure = self.files.failures.get(path)
                     if failure is not None:
                         raise damaged(storage, file, failure) from None
-                message = problem if kind is ValueError else str(problem).splitlines()[0]
+                message = str(problem)
+                if kind is not ValueError:  # a user's statement gets all lines, which show its place
+                    message = message.splitlines()[0]
                 raise kind(f"{what}: {message}") from None
             finally:
                 cursor.close()
@@ -441,8 +450,14 @@ def read_filter(
             continue
         if column not in table.columns:
             raise ValueError(f"{argument}: table {table.name} does not have the column {column!r}")
-        where[column] = frozenset([values] if isinstance(values, str) else values)
+        where[column] = _as_set(values)
     return where
+
+
+def _as_set(values: str | Sequence[str]) -> frozenset[str]:
+    if isinstance(values, str):
+        return frozenset([values])
+    return frozenset(values)
 
 
 class Selection(NamedTuple):
@@ -466,10 +481,12 @@ class Selection(NamedTuple):
 
     def overlaps(self, other: Selection) -> bool:
         """Return whether a row could be in both selections."""
-        shared = set(self.where) & set(other.where)
-        return self.window.touches(other.window.start, other.window.end - 1) and all(
-            set(self.where[name]) & set(other.where[name]) for name in shared
-        )
+        if not self.window.touches(other.window.start, other.window.end - 1):
+            return False
+        for name in self.where.keys() & other.where.keys():
+            if set(self.where[name]).isdisjoint(other.where[name]):
+                return False
+        return True
 
 
 EVER_ALL = Selection({}, EVER)
@@ -485,7 +502,7 @@ def correction_selection(
     for name, values in (where or {}).items():
         if name not in columns:
             raise ValueError(f"where must select by key columns, got {name!r}; {table.name} has {columns}")
-        chosen[name] = frozenset([values] if isinstance(values, str) else values)
+        chosen[name] = _as_set(values)
     if not chosen and window == EVER:
         raise ValueError("where: select rows, by columns or by start= and end=")
     return Selection(chosen, window)
@@ -493,7 +510,12 @@ def correction_selection(
 
 def time_range(start: times.Instant | None, end: times.Instant | None) -> TimeRange:
     """Return the window in microseconds; None leaves an end open."""
-    return TimeRange(EVER.start if start is None else micros(start), EVER.end if end is None else micros(end))
+    window = EVER
+    if start is not None:
+        window = window._replace(start=micros(start))
+    if end is not None:
+        window = window._replace(end=micros(end))
+    return window
 
 
 def micros(value: times.Instant) -> int:
@@ -596,8 +618,10 @@ def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
     """Return the definition of a view of a table's files; `Engine.statement` replaces ``{files}`` by them."""
     groups = _by_columns(storage, table, files)
     names: frozenset[str] = frozenset().union(*(stored for stored, _ in groups))
-    options = ", union_by_name = true" if len(groups) > 1 else ""
-    return f"SELECT {schemas.sql_columns(table, names)} FROM read_parquet({{files}}{options})"
+    arguments = "{files}"
+    if len(groups) > 1:
+        arguments += ", union_by_name = true"
+    return f"SELECT {schemas.sql_columns(table, names)} FROM read_parquet({arguments})"
 
 
 def slices(
@@ -646,7 +670,7 @@ def distinct_values(
 def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str]:
     """Return the series of rows, as a venue and a symbol with a space between them."""
     groups = [group for _, group in _by_columns(storage, table, files)]
-    return _distinct(storage, groups, "exchange || ' ' || symbol")
+    return _distinct(storage, groups, "exchange || ' ' || symbol")  # || joins text in SQL
 
 
 def _distinct(storage: Storage, groups: Sequence[Sequence[DataFile]], term: str) -> set[str]:
@@ -712,10 +736,15 @@ def _where(files: Sequence[DataFile], selection: Selection) -> str:
         terms.append(f"time < TIMESTAMPTZ {quoted(stamp(window.end).isoformat())}")
     for name, values in selection.where.items():
         listed = sorted(values)
+        if not listed:
+            terms.append("false")
+            continue
         if len(listed) > 1:  # the range lets DuckDB skip row groups by their statistics
             terms.append(f"{name} BETWEEN {quoted(listed[0])} AND {quoted(listed[-1])}")
-        terms.append(f"{name} IN ({', '.join(map(quoted, listed))})" if listed else "false")
-    return f"WHERE {' AND '.join(terms)}" if terms else ""
+        terms.append(f"{name} IN ({', '.join(map(quoted, listed))})")
+    if not terms:
+        return ""
+    return f"WHERE {' AND '.join(terms)}"
 
 
 def _listed(names: Collection[str]) -> str:

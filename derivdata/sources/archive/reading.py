@@ -154,7 +154,9 @@ class ArchiveContents:
         A request about all symbols counts for each of them; with `symbol` None only such requests count. A
         confirmed gap counts as successful; with `now`, only for 30 days after it was confirmed.
         """
-        at = None if now is None else times.instant(now, "now")
+        at = None
+        if now is not None:
+            at = times.instant(now, "now")
         window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
         table = archive_table(table).name
         return self._with_manifest(
@@ -167,12 +169,15 @@ class ArchiveContents:
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(_INFO)).rename_axis("table")
 
     def __repr__(self) -> str:
-        mark = " (synthetic)" if self.synthetic else ""
-        return f"<derivdata archive {self._storage}{mark}>\n{self.info().to_string()}"
+        return f"<derivdata archive {self._storage}{self._mark}>\n{self.info().to_string()}"
 
     def _repr_html_(self) -> str:
-        mark = " (synthetic)" if self.synthetic else ""
-        return f"<p>derivdata archive <b>{escape(str(self._storage))}</b>{mark}</p>{self.info().to_html()}"
+        name = escape(str(self._storage))
+        return f"<p>derivdata archive <b>{name}</b>{self._mark}</p>{self.info().to_html()}"
+
+    @property
+    def _mark(self) -> str:
+        return " (synthetic)" if self.synthetic else ""
 
     def _manifest(self, *, fresh: bool = False) -> Manifest:
         """Return the current manifest, empty if there is none."""
@@ -186,7 +191,9 @@ class ArchiveContents:
         return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
 
     def _files(self) -> list[DataFile]:
-        files = [file for entry in self._manifest().tables.values() for file in entry.files]
+        files: list[DataFile] = []
+        for entry in self._manifest().tables.values():
+            files += entry.files
         if not files:
             raise ArchiveError(
                 f"{self._storage}: the archive is empty: append a table or import a file first"
@@ -285,16 +292,17 @@ def lazy_panel(
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
         raise ValueError(f"step must be a length of time, got {step!r}")
-    attrs = dict(tables_panel(table.empty(), column).attrs)
-    for stated in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
-        if len(entry.values.get(stated, [])) == 1:  # the whole table has one word for it
-            attrs[stated] = entry.values[stated][0]
-    # The hours of each settlement are read with it, from the same rows, as in `derivdata.panel`.
-    settled = attrs.get("kind") == "settled" and "interval_hours" in table.columns
-    columns = [column, "interval_hours"] if settled else [column]
+    # 1. Attributes, and the columns of the panel.
+    attrs = _attributes(table, column, entry)
+    columns = [column]
+    if attrs.get("kind") == "settled" and "interval_hours" in table.columns:
+        # The hours of each settlement are read with it, from the same rows, as in `derivdata.panel`.
+        columns.append("interval_hours")
+    # 2. Labels of the dimensions.
     where, window = chosen
     labels = [sorted(where.get(name, entry.values.get(name, []))) for name in _DIMS[:2]]
     stamps = np.arange(window.start, window.end, micros)
+    # 3. One block for each chunk of times; the first dimension is the columns.
     size = chunk or max(1, _CHUNK_CELLS // max(1, len(labels[0]) * len(labels[1])))
     blocks = []
     for at in range(0, stamps.size, size):
@@ -305,12 +313,27 @@ def lazy_panel(
         shape = (len(columns), len(labels[0]), len(labels[1]), block.size)
         values = delayed(_panel_block, pure=True)(storage, table, columns, files, rows, labels, micros)
         blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
-    empty = np.full((len(columns), len(labels[0]), len(labels[1]), 0), np.nan)
-    values = arrays.concatenate(blocks, axis=3) if blocks else arrays.from_array(empty)
+    if blocks:
+        values = arrays.concatenate(blocks, axis=3)
+    else:
+        values = arrays.from_array(np.full((len(columns), len(labels[0]), len(labels[1]), 0), np.nan))
+    # 4. The first column as the panel, the other one as its coordinate.
     coords = {**dict(zip(_DIMS, labels, strict=False)), "time": stamps.view("datetime64[us]")}
     for place, name in enumerate(columns[1:], 1):
         coords[name] = (_DIMS, values[place], {"units": table.columns[name].unit})
     return xr.DataArray(values[0], dims=_DIMS, coords=coords, name=column, attrs=attrs)
+
+
+def _attributes(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
+    """Return the attributes of a panel, with resolution and kind if the whole table has one word for it."""
+    attrs = dict(tables_panel(table.empty(), column).attrs)
+    stated = ["resolution"]
+    if column.startswith("rate_"):
+        stated.append("kind")
+    for name in stated:
+        if len(entry.values.get(name, [])) == 1:
+            attrs[name] = entry.values[name][0]
+    return attrs
 
 
 def _panel_block(
@@ -371,13 +394,13 @@ def _read(
 
 def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFrame:
     """Give text columns the categories of the whole archive, so that all partitions have the same ones."""
-    text = frame.select_dtypes("category").columns
-    words = {}
-    for name in text:
+    labelled = {}
+    for name in frame.select_dtypes("category").columns:
         listed = {*entry.values.get(name, []), table.columns[name].default or ""} - {""}
-        words[name] = pd.Index(sorted(listed), dtype="str")
-        _refuse_unlisted(table, name, frame[name].cat.categories.difference(words[name]))
-    return frame.assign(**{name: frame[name].cat.set_categories(words[name]) for name in text})
+        words = pd.Index(sorted(listed), dtype="str")
+        _refuse_unlisted(table, name, frame[name].cat.categories.difference(words))
+        labelled[name] = frame[name].cat.set_categories(words)
+    return frame.assign(**labelled)
 
 
 def _refuse_unlisted(table: Table, name: str, words: Sequence[Any]) -> None:
@@ -424,16 +447,20 @@ class ArchiveReader(ArchiveContents):
         ArchiveError
             A file is damaged, missing, or belongs to another table.
         """
-        first = times.FIRST if start is None else times.instant(start, "start")
-        last = times.LAST if end is None else times.instant(end, "end")
-        frame = self.rows(Query(table, first, last, symbols, venues, columns))
-        arguments: dict[str, Any] = {
-            "table": table,
-            "start": None if start is None else times.iso(first),
-            "end": None if end is None else times.iso(last),
-        }
-        for name, values in {"symbols": symbols, "venues": venues, "columns": columns}.items():
+        arguments: dict[str, Any] = {"table": table, "start": None, "end": None}
+        first = times.FIRST
+        last = times.LAST
+        if start is not None:
+            first = times.instant(start, "start")
+            arguments["start"] = times.iso(first)
+        if end is not None:
+            last = times.instant(end, "end")
+            arguments["end"] = times.iso(last)
+        query = Query(table, first, last, symbols, venues, columns)
+        for name in ("symbols", "venues", "columns"):
+            values = getattr(query, name)
             arguments[name] = None if values is None else list(values)
+        frame = self.rows(query)
         frame.attrs[calls.ATTRIBUTE] = calls.record_text(ARCHIVE_READ, arguments)
         return frame
 
@@ -471,7 +498,9 @@ class ArchiveReader(ArchiveContents):
         """Return the newest row of each series among the rows of a query, or its newest chain of options."""
         table, chosen = self._chosen(query)
         is_chain = table.name == "options_snapshot"
-        hold_us = times.us(HOLD) if is_chain else 0
+        hold_us = 0
+        if is_chain:
+            hold_us = times.us(HOLD)
         frames = self._planned(queries.read, table, chosen, newest=True, hold_us=hold_us)
         rows = schemas.frame_of(table, frames)
         notice = ""
@@ -503,7 +532,8 @@ class ArchiveReader(ArchiveContents):
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
         """Return first and last time, rows and the newest symbol of each venue before a time."""
         columns = schemas.archive_table(table).columns
-        venue, symbol = (f'"{name}"' if name in columns else "NULL" for name in ("exchange", "symbol"))
+        venue = '"exchange"' if "exchange" in columns else "NULL"
+        symbol = '"symbol"' if "symbol" in columns else "NULL"
         return self.sql(
             f'SELECT {venue} AS exchange, min("time") AS first, max("time") AS last, count(*) AS row_count, '
             f'arg_max({symbol}, "time") AS symbol FROM {table} '
@@ -558,11 +588,12 @@ class ArchiveReader(ArchiveContents):
         ----------
         DuckDB, "SQL Introduction", https://duckdb.org/docs/stable/sql/introduction.
         """
-        named = {name for name in self.tables() & set(schemas.archive_tables()) if name in query.lower()}
+        available = sorted(self.tables() & set(schemas.archive_tables()))
+        named = [name for name in available if name in query.lower()]
 
         def run(state: Manifest) -> pa.Table:
             views = {}
-            for name in sorted(named or self.tables() & set(schemas.archive_tables())):
+            for name in named or available:
                 files = state.tables.get(name, TableEntry()).files
                 if files:
                     views[name] = queries.view(self._storage, schemas.archive_table(name), files), files
@@ -571,9 +602,14 @@ class ArchiveReader(ArchiveContents):
                 return engine.statement(query, views, self._storage)
 
         frame = schemas.plain_frame(self._with_manifest(run))
-        every = [self._provenance(schemas.archive_table(name), EVER_ALL) for name in sorted(named)]
-        notices = [notice for result in every for notice in result["notices"]]
-        frame.attrs["provenance"] = {**every[0], "notices": notices} if every else {}
+        notices: list[str] = []
+        provenance: dict[str, Any] = {}
+        for name in named:
+            provenance = self._provenance(schemas.archive_table(name), EVER_ALL)
+            notices += provenance["notices"]
+        if named:
+            provenance["notices"] = notices
+        frame.attrs["provenance"] = provenance
         return frame
 
     def lazy(
@@ -642,7 +678,9 @@ class ArchiveReader(ArchiveContents):
         """
         keyed = schemas.archive_table(table)
         where = read_filter(keyed, symbols, venues)
-        kinds = keyed.columns["kind"].allowed if "kind" in keyed.key else (None,)
+        kinds: Sequence[str | None] = (None,)
+        if "kind" in keyed.key:
+            kinds = keyed.columns["kind"].allowed
         if kind not in kinds:
             raise ValueError(f"kind={kind!r}: a panel of {table} takes {' or '.join(map(repr, kinds))}")
         if kind is not None:
@@ -652,10 +690,13 @@ class ArchiveReader(ArchiveContents):
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
         """Return the provenance of rows: the archive, its version, and corrections of these rows."""
+        as_of = None
+        if self.tables():
+            as_of = times.iso(self.now)
         return {
             "source": self.label,
             "synthetic": self.synthetic,
-            "as_of": times.iso(self.now) if self.tables() else None,
+            "as_of": as_of,
             "requests": [],
             "notices": correction_notices(self._manifest(), table.name, read),
             "archive": {"id": self.id, "version": self.version},

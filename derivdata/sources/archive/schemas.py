@@ -76,7 +76,9 @@ def sql_columns(table: Table, stored: Collection[str]) -> str:
     """Return the table's columns as SQL selects them from files that have some of them."""
     terms = []
     for name, column in table.columns.items():
-        value = f'"{name}"' if name in stored else "NULL"
+        value = "NULL"
+        if name in stored:
+            value = f'"{name}"'
         if column.default:
             value = f"coalesce({value}, '{column.default}')"
         _, sql_type = _TYPES[column.kind]
@@ -88,8 +90,9 @@ def plain_frame(rows: pa.Table) -> pd.DataFrame:
     """Return the result of a user's query as a frame with UTC times."""
     fields = []
     for field in rows.schema:  # a list, because a query may name two columns alike
-        is_zoned = pa.types.is_timestamp(field.type) and field.type.tz
-        fields.append(pa.field(field.name, INSTANT) if is_zoned else field)
+        if pa.types.is_timestamp(field.type) and field.type.tz:
+            field = pa.field(field.name, INSTANT)
+        fields.append(field)
     frame: pd.DataFrame = rows.cast(pa.schema(fields)).to_pandas(types_mapper=_NULLABLE.get)
     return frame
 
@@ -108,7 +111,9 @@ def _typed(column: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
     if kind is Kind.TEXT:
         return column.dictionary_encode()
     wanted, _ = _TYPES[kind]
-    return column if column.type == wanted else column.cast(wanted)
+    if column.type == wanted:
+        return column
+    return column.cast(wanted)
 
 
 def sorting(table: Table) -> list[str]:
@@ -120,7 +125,7 @@ def sorting(table: Table) -> list[str]:
 def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
     """Return a conformed frame as Arrow in the order of files; without a copy if it is in that order."""
     by = sorting(table)
-    if by != [*table.order, *(name for name in table.key if name not in table.order)]:
+    if by != list(dict.fromkeys([*table.order, *table.key])):
         frame = frame.sort_values(by, kind="stable")
     return pa.table({f.name: _arrow_array(frame[f.name], f.type) for f in schema_of(table)})
 
@@ -128,7 +133,10 @@ def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
 def frame_of(table: Table, tables: list[pa.Table], names: Sequence[str] | None = None) -> pd.DataFrame:
     """Return Arrow rows as the table, or some of its columns; NaN in columns that older files lack."""
     if not any(map(len, tables)):
-        return table.empty() if names is None else table.empty()[list(names)]
+        empty = table.empty()
+        if names is not None:
+            empty = empty[list(names)]
+        return empty
     rows = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if names is None:
         return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
@@ -153,7 +161,9 @@ def _arrow_array(values: pd.Series, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_dictionary(kind):
         return pa.array(values, type=kind, from_pandas=True)
     codes = values.array.codes
-    missing = codes < 0 if len(codes) and codes.min() < 0 else None
+    missing = None
+    if len(codes) and codes.min() < 0:
+        missing = codes < 0
     words = pa.array(values.cat.categories, type=pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), words)
 
@@ -195,15 +205,18 @@ def write(
 def _write_rows(path: Path, table: Table, sources: Sequence[Iterable[pa.Table]]) -> tuple[int, int, int]:
     """Write rows; return their number, and the first and the last time."""
     schema = schema_of(table)
-    numbers = [field.name for field in schema if field.type in (pa.float64(), pa.int64())]
+    # LZ4 decompresses numbers three times as fast as zstd and needs 20 % more bytes. Decompression dominates
+    # reads of all series of a day or a quarter. Runs of text or times need few bytes in both.
+    compression = dict.fromkeys(schema.names, "zstd")
+    for field in schema:
+        if field.type in (pa.float64(), pa.int64()):
+            compression[field.name] = "lz4"
     count = 0
     bounds: list[int] = []
     with pq.ParquetWriter(
         path,
         schema,
-        # LZ4 decompresses numbers three times as fast as zstd and needs 20 % more bytes. Decompression
-        # dominates reads of all series of a day or a quarter. Runs of text or times need few bytes in both.
-        compression={name: "lz4" if name in numbers else "zstd" for name in schema.names},
+        compression=compression,
         # All series have the same times: with a dictionary DuckDB compares each time once.
         use_dictionary=[*text_columns(table), "time"],
         write_statistics=[name for name in _PRUNED if name in schema.names],
@@ -231,7 +244,8 @@ def _in_groups(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
         while (size := sum(map(len, waiting))) >= GROUP_ROWS:
             whole = pa.concat_tables(waiting)
             cut = size - size % GROUP_ROWS
-            yield from (whole.slice(at, GROUP_ROWS) for at in range(0, cut, GROUP_ROWS))
+            for at in range(0, cut, GROUP_ROWS):
+                yield whole.slice(at, GROUP_ROWS)
             waiting = [whole.slice(cut)]
     if any(map(len, waiting)):
         yield pa.concat_tables(waiting)

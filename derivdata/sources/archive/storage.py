@@ -369,7 +369,10 @@ def sync(path: Path) -> None:
     """Wait until a file's or a folder's content is on disk; Windows cannot sync a folder."""
     if os.name == "nt" and path.is_dir():
         return
-    handle = os.open(path, (os.O_RDWR if os.name == "nt" else os.O_RDONLY) | getattr(os, "O_BINARY", 0))
+    flags = os.O_RDONLY
+    if os.name == "nt":  # it syncs only files that are open for writing
+        flags = os.O_RDWR | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:
@@ -486,7 +489,9 @@ class ObjectStore:
 
     def replace_manifest(self, data: bytes, version: Any) -> None:
         """Put the manifest, on condition that the stored one has this version, or does not exist."""
-        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        condition = {"IfMatch": version}
+        if version is None:
+            condition = {"IfNoneMatch": "*"}
         if self._root not in _CHECKED_STORES:
             self._check_conditions()
             _CHECKED_STORES.add(self._root)

@@ -11,7 +11,7 @@ is a correction itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -70,21 +70,28 @@ def merge_files(
         here = [file for file in files if file.partition == partition]
         if len(here) > 1:
             here = queries.known_files(storage, table, here)
-        merging = set(here)
-        others = [file for file in files if file not in merging]
+        others = _files_without(files, here)
         level = 0
         while any(level <= file.level < _CLOSED_LEVEL for file in here):
             group = [file for file in here if file.level == level]
-            small = row_count(group) <= SMALL_ROWS
-            minimum = 2 if small else _MERGE_COUNT
+            minimum = _MERGE_COUNT
+            merged_level = level + 1
+            if row_count(group) <= SMALL_ROWS:
+                minimum = 2
+                merged_level = level
             if len(group) >= minimum:
                 rows = _sorted(storage, table, group)
-                whole = schemas.write(storage, partition, table, rows, level=level + (not small))
-                here = [*(file for file in here if file not in group), whole]
+                whole = schemas.write(storage, partition, table, rows, level=merged_level)
+                here = [*_files_without(here, group), whole]
                 written.add(whole.path)
             level += 1
         files = [*others, *here]
     return files
+
+
+def _files_without(files: Sequence[DataFile], gone: Sequence[DataFile]) -> list[DataFile]:
+    gone_files = set(gone)
+    return [file for file in files if file not in gone_files]
 
 
 def closed_months(files: Sequence[DataFile], before: Sequence[DataFile]) -> list[str]:
@@ -129,9 +136,10 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     group = queries.known_files(storage, table, group)
     if len(group) < 2:
         return
-    cuts = week_cuts(month) if row_count(group) > SLICE_ROWS else []
-    spans = pairwise([EVER.start, *cuts, EVER.end])
-    weeks = [_sorted(storage, table, group, TimeRange(*span)) for span in spans]
+    cuts = [EVER.start, EVER.end]
+    if row_count(group) > SLICE_ROWS:
+        cuts[1:1] = week_cuts(month)
+    weeks = [_sorted(storage, table, group, TimeRange(*span)) for span in pairwise(cuts)]
     whole = schemas.write(storage, f"{table.name}/{month}", table, *weeks, level=_CLOSED_LEVEL)
     offered = False
 
@@ -141,7 +149,7 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
         offered = set(group) <= set(entry.files)
         if not offered:
             return Change(manifest, False, set())
-        files = [*(file for file in entry.files if file not in group), whole]
+        files = [*_files_without(entry.files, group), whole]
         tables = {**manifest.tables, table.name: msgspec.structs.replace(entry, files=files)}
         return Change(msgspec.structs.replace(manifest, tables=tables), True, set())
 
@@ -176,8 +184,10 @@ def _sorted(
         tables = queries.read(storage, table, group, chosen, order=order)
         # Files of one version are read by one sorting query; files of several versions are first joined to
         # one table.
-        plain = len(tables) == 1 and tables[0].column_names == columns
-        yield tables[0] if plain else to_arrow(table, frame_of(table, tables))
+        if len(tables) == 1 and tables[0].column_names == columns:
+            yield tables[0]
+        else:
+            yield to_arrow(table, frame_of(table, tables))
 
 
 MONTH_ROWS = 262_144
@@ -263,29 +273,28 @@ def write_new_rows(
     storage: Storage, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
     """Write the rows of a frame whose keys are in no file, as new files by month or day."""
-    newest = [f"{frame['time'].max():%Y-%m}"] if len(frame) else []
-    open_month = max([*newest, *(file.month for file in files)], default="")
+    open_month = max((file.month for file in files), default="")
+    if len(frame):
+        open_month = max(open_month, f"{frame['time'].max():%Y-%m}")
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
         for month, rows in _by_calendar(to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(storage, table, files, rows))
             differing += unequal
-            stored = row_count(file for file in files if file.month == month)
-            size = fresh.num_rows + stored
-            by_day = month == open_month and size > MONTH_ROWS  # an open month that is large
-            for name, chunk in _by_calendar(fresh, "D") if by_day else [(month, fresh)]:
-                if not chunk.num_rows:
-                    continue
+            if not fresh.num_rows:
+                continue
+            size = fresh.num_rows + row_count(file for file in files if file.month == month)
+            periods: Iterable[tuple[str, pa.Table]] = [(month, fresh)]
+            if month == open_month and size > MONTH_ROWS:
+                periods = _by_calendar(fresh, "D")
+            for name, chunk in periods:
                 if len(waiting) >= _WRITERS:  # bounds the number of months in memory
                     waiting[-_WRITERS].result()
-                # A large month is written week by week, like a merged one.
-                large = name == month and len(chunk) > SLICE_ROWS
                 weekly = [[chunk]]
-                if large:
+                if name == month and len(chunk) > SLICE_ROWS:  # written week by week, like a merged month
                     weekly = [[week] for _, week in _divided(chunk, np.array(week_cuts(month)))]
-                folder = f"{table.name}/{name}"
-                waiting.append(pool.submit(schemas.write, storage, folder, table, *weekly))
+                waiting.append(pool.submit(schemas.write, storage, f"{table.name}/{name}", table, *weekly))
         added = [future.result() for future in waiting]
     written = row_count(added)
     return added, Appended(written, len(frame) - written - differing, differing)
@@ -338,13 +347,17 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
 
 def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:
     """Return the stored rows that may share a key with `rows`."""
-    first, last = time_bounds(rows)
-    window = TimeRange(first, last + 1) if "time" in table.key else EVER
+    window = EVER
+    if "time" in table.key:
+        first, last = time_bounds(rows)
+        window = TimeRange(first, last + 1)
     near = queries.plan(files, Selection({}, window))
     if not near:
         return []
-    named = [name for name in table.key if name in ("symbol", "exchange", "order_id")]
-    where = {name: frozenset(pc.unique(rows[name]).to_pylist()) for name in named}
+    where: dict[str, frozenset[str]] = {}
+    for name in ("symbol", "exchange", "order_id"):
+        if name in table.key:
+            where[name] = frozenset(pc.unique(rows[name]).to_pylist())
     return queries.read(storage, table, near, Selection(where, window))
 
 
@@ -410,7 +423,9 @@ def replace_rows(
             raise ValueError(f"frame: {outside.sum()} rows are outside the replaced selection, first {first}")
 
     where = {name: sorted(chosen.where[name]) for name in table.key if name in chosen.where}
-    action = "delete" if frame is None else "replace"
+    action = "replace"
+    if frame is None:
+        action = "delete"
     draft = Correction(0, table.name, action, where, *chosen.window, reason, contracts=dict(contracts or {}))
     return commit(
         storage, timeout, lambda manifest: _apply(storage, table, manifest, draft, chosen.mask, frame)
@@ -510,7 +525,8 @@ def _apply(
     tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), restored)
     if not files:
         del tables[table.name]
-    digests = [table.name, f"correction {number}", *(f.digest for f in [*removed, *added])]
+    digests = [table.name, f"correction {number}"]
+    digests += [file.digest for file in [*removed, *added]]
     identity = manifests.chained(manifest.identity, digests)
     after = msgspec.structs.replace(
         manifest,
@@ -524,8 +540,7 @@ def _apply(
 
 def _previous_contracts(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """Return the previous contract of each series whose contract changes, empty if it had none."""
-    changed = [series for series in {**old, **new} if new.get(series) != old.get(series)]
-    return {series: old.get(series, "") for series in changed}
+    return {series: old.get(series, "") for series in {**old, **new} if new.get(series) != old.get(series)}
 
 
 def _without_empty(contracts: Mapping[str, str]) -> dict[str, str]:
@@ -603,7 +618,7 @@ def corrections_frame(manifest: Manifest) -> pd.DataFrame:
     rows = []
     for c in manifest.corrections:
         where = escape_controls(", ".join(_named(c)))
-        counts = row_count(c.removed), row_count(c.added)
+        counts = (row_count(c.removed), row_count(c.added))
         reason = escape_controls(c.reason)
         rows.append((c.number, c.table, c.action, where, *_limits(c), *counts, reason, c.number in undone))
     names = ["number", "table", "action", "where", "start", "end", "removed", "added", "reason", "undone"]
@@ -615,8 +630,11 @@ def corrections_frame(manifest: Manifest) -> pd.DataFrame:
 
 def _limits(correction: Correction) -> tuple[pd.Timestamp | None, pd.Timestamp | None]:
     """Return start and end of the corrected window, None where it is open."""
-    start = None if correction.first == EVER.start else stamp(correction.first)
-    end = None if correction.end == EVER.end else stamp(correction.end)
+    start = end = None
+    if correction.first != EVER.start:
+        start = stamp(correction.first)
+    if correction.end != EVER.end:
+        end = stamp(correction.end)
     return start, end
 
 
@@ -628,18 +646,25 @@ def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[
         if c.table != table or c.number in undone or c.undoes is not None or c.action == COMPLETED:
             continue
         if read.overlaps(selection_of(c)):
-            start, end = _limits(c)
-            rows = _named(c)
-            if start is not None:
-                rows.append(f"from {times.iso(start)}")
-            if end is not None:
-                rows.append(f"before {times.iso(end)}")
-            done = f"{row_count(c.removed)} rows deleted"
-            if c.action == "replace":
-                done = f"{row_count(c.removed)} rows replaced by {row_count(c.added)}"
-            why = f": {c.reason}" if c.reason else ""
-            notices.append(escape_controls(f"correction {c.number}: {done} ({', '.join(rows)}){why}"))
+            notices.append(_notice(c))
     return notices
+
+
+def _notice(correction: Correction) -> str:
+    """Return the text about a correction of rows that were read."""
+    start, end = _limits(correction)
+    rows = _named(correction)
+    if start is not None:
+        rows.append(f"from {times.iso(start)}")
+    if end is not None:
+        rows.append(f"before {times.iso(end)}")
+    done = f"{row_count(correction.removed)} rows deleted"
+    if correction.action == "replace":
+        done = f"{row_count(correction.removed)} rows replaced by {row_count(correction.added)}"
+    text = f"correction {correction.number}: {done} ({', '.join(rows)})"
+    if correction.reason:
+        text = f"{text}: {correction.reason}"
+    return escape_controls(text)
 
 
 def _named(correction: Correction) -> list[str]:
@@ -688,7 +713,7 @@ def drop_old_partitions(
             # The ledger of a remaining month stays, unless days within it were removed.
             cuts[name] = max([_month(before), *map(_end, old)])
             dropped += old
-            left = [file for file in entry.files if file not in old]
+            left = _files_without(entry.files, old)
             # Names of symbols and venues stay, because finding the remaining ones would read all rows.
             if left:
                 remaining[name] = msgspec.structs.replace(entry, files=left)
@@ -697,7 +722,8 @@ def drop_old_partitions(
         ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
-        digests = ["dropped", content_of(ledger), *(file.digest for file in dropped)]
+        digests = ["dropped", content_of(ledger)]
+        digests += [file.digest for file in dropped]
         identity = manifests.chained(manifest.identity, digests)
         after = msgspec.structs.replace(
             manifest, tables=remaining, ledger=ledger, identity=identity, past=identity
