@@ -63,7 +63,7 @@ def test_every_listed_function_exists() -> None:
             assert callable(getattr(owner, name)), path
 
 
-def test_the_types_of_the_methods_are_those_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_of_methods_equal_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "docs"))
     from accessor_types import FILE, types_text
 
@@ -111,14 +111,14 @@ def test_figures_are_in_plot(rates: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(drawn, dd.plot.data(dd.plot.funding_heatmap(dd.panel(rates))))
 
 
-def test_a_name_of_several_modules_is_used_with_the_module(fit: xr.Dataset) -> None:
+def test_name_in_several_modules_needs_the_module(fit: xr.Dataset) -> None:
     with pytest.raises(AttributeError, match=r"use \.dd\.smile\.iv or \.dd\.surface\.iv"):
         _ = fit.dd.iv
     assert "iv" not in dir(fit.dd)
     assert {"at", "flags", "surface", "plot"} <= set(dir(fit.dd))
 
 
-def test_a_wrong_name_is_answered_by_the_nearest(rates: pd.DataFrame) -> None:
+def test_wrong_name_suggests_the_nearest(rates: pd.DataFrame) -> None:
     with pytest.raises(AttributeError, match=r"no function 'spred'.*did you mean 'spread'"):
         _ = rates.dd.panel().dd.spred
     with pytest.raises(
@@ -133,7 +133,7 @@ def test_a_wrong_name_is_answered_by_the_nearest(rates: pd.DataFrame) -> None:
         _ = dd.options.snapshot("BTC", "deribit").dd.plot.smil
 
 
-def test_completion_lists_what_fits_the_object() -> None:
+def test_completion_lists_methods_of_the_object() -> None:
     book = pd.DataFrame({"price": [1.0], "size": [2.0]})
     assert "orderbook_depth" in dir(book.dd.plot)
     assert "from_chain" not in dir(book.dd)
@@ -141,7 +141,7 @@ def test_completion_lists_what_fits_the_object() -> None:
     assert {"greeks", "scenarios"} <= set(dir(legs.dd))
 
 
-def test_signatures_lack_the_object(rates: pd.DataFrame) -> None:
+def test_signatures_omit_the_object(rates: pd.DataFrame) -> None:
     method = inspect.signature(rates.dd.panel().dd.spread)
     assert list(method.parameters) == list(inspect.signature(funding.spread).parameters)[1:]
 
@@ -166,7 +166,7 @@ def test_importing_derivdata_imports_neither_pandas_nor_xarray() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_flags_are_one_boolean_for_each_reason_that_is_set() -> None:
+def test_flags_have_one_boolean_per_status() -> None:
     status = xr.DataArray([0, 5, 4], dims="expiry", attrs={"flag_masks": [1, 2, 4], "flag_meanings": "a b c"})
     decoded = analysis.flags(xr.Dataset({"status": status}))
     assert list(decoded) == ["a", "c"]
@@ -197,7 +197,7 @@ def net_by_pairs(rates: dict[str, float], fees: dict[str, float], periods: float
     fees=st.lists(st.floats(0.0, 10.0), min_size=6, max_size=6),
     days=st.sampled_from([1, 7, 30]),
 )
-def test_the_best_pair_after_fees_is_that_of_a_loop_over_pairs(
+def test_best_pair_after_fees_equals_a_loop_over_pairs(
     values: list[float], fees: list[float], days: int
 ) -> None:
     venues = [f"v{number}" for number in range(len(values))]
@@ -267,7 +267,7 @@ def test_a_completed_function_shows_its_other_arguments() -> None:
     assert [parameter.name for parameter in signature.params] == ["long", "short"]
 
 
-def test_accessors_are_copied_with_their_object(rates: pd.DataFrame) -> None:
+def test_copied_object_has_its_own_accessor(rates: pd.DataFrame) -> None:
     for accessor in (rates.dd, rates.dd.plot):
         for twin in (copy.copy(accessor), copy.deepcopy(accessor)):
             assert dir(twin) == dir(accessor)
@@ -275,7 +275,7 @@ def test_accessors_are_copied_with_their_object(rates: pd.DataFrame) -> None:
                 _ = twin._private
 
 
-def test_a_tenor_is_selected_by_text_of_a_fit_and_of_results_over_tenors(fit: xr.Dataset) -> None:
+def test_tenor_text_selects_from_fits_and_results(fit: xr.Dataset) -> None:
     fixed = surface.constant_maturity(fit, tenors=("7d", "30d"), points=("atm", "rr25"))
     assert fixed.dd.at(tenor="30d").equals(fixed.sel(tenor=30.0))
     both = fixed.dd.at(tenor=["30d", pd.Timedelta("7D")])

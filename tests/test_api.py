@@ -34,7 +34,7 @@ def test_endpoints_are_as_documented() -> None:
         assert found[path].table in tables.TABLES
 
 
-def test_every_spelling_of_a_question_is_one_request() -> None:
+def test_equivalent_arguments_give_one_request() -> None:
     ask = functools.partial(request_of, api.FUNDING_HISTORICAL)
     one = ask({"symbol": "BTC", "exchanges": ["okx", "binance", "okx"], "start": "2026-01-01", "end": None})
     two = ask({"start": "2026-01-01T01:00+01:00", "exchanges": "binance,okx", "symbol": "BTC"})
@@ -42,7 +42,7 @@ def test_every_spelling_of_a_question_is_one_request() -> None:
     assert str(one) == ("/funding/historical?exchanges=binance,okx&start=2026-01-01T00:00:00Z&symbol=BTC")
 
 
-def test_path_parameters_are_escaped_and_found_again() -> None:
+def test_path_parameters_round_trip() -> None:
     request = request_of(api.OI_TIMESERIES, {"symbol": "龙/X", "range": "7d"})
     assert request.path == "/oi/%E9%BE%99%2FX/timeseries"
     assert api.endpoint_of(request.path) is api.OI_TIMESERIES
@@ -71,14 +71,14 @@ def test_path_parameters_are_escaped_and_found_again() -> None:
         (api.LIQUIDATIONS_EVENTS, {"since": 1_767_225_600_000}, TypeError, "since must be ISO text"),
     ],
 )  # fmt: skip
-def test_bad_arguments_are_refused_before_anything_is_sent(
+def test_invalid_arguments_raise_before_a_request(
     endpoint: Any, params: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
         request_of(endpoint, params)
 
 
-def test_choices_that_no_document_states_are_the_services_to_judge() -> None:
+def test_undocumented_choices_are_left_to_the_service() -> None:
     for endpoint, params in (
         (api.HIP3_BY_DEX, {"range": "1y"}),
         (api.HIP3_CANDLES, {"coin": "xyz:TSLA", "interval": "5m"}),
@@ -88,14 +88,14 @@ def test_choices_that_no_document_states_are_the_services_to_judge() -> None:
         assert dict(request_of(endpoint, params).query).items() >= params.items()
 
 
-def test_since_is_milliseconds_and_limits_stay_whole() -> None:
+def test_since_is_sent_in_milliseconds_and_limits_as_integers() -> None:
     request = request_of(
         api.LIQUIDATIONS_EVENTS, {"since": "2026-01-01T00:00:00.123Z", "min_usd": 1e6, "limit": 5}
     )
     assert dict(request.query) == {"since": "1767225600123", "min_usd": "1000000", "limit": "5"}
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     for limit, least in ((np.int64(5), np.float32(0.5)), (np.uint8(5), np.float64(0.5))):
         request = request_of(api.LIQUIDATIONS_EVENTS, {"limit": limit, "min_usd": least})
         assert dict(request.query) == {"limit": "5", "min_usd": "0.5"}
@@ -103,7 +103,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         request_of(api.LIQUIDATIONS_EVENTS, {"limit": np.bool_(True)})
 
 
-def test_tiers_are_ordered_and_the_options_matrix_is_the_documents() -> None:
+def test_tiers_are_ordered_and_the_options_matrix_is_as_documented() -> None:
     assert api.allows("team", "pro")
     assert api.allows("dev", "dev")
     assert not api.allows("free", "dev")

@@ -106,24 +106,26 @@ WRONG = [
 
 
 @pytest.mark.parametrize("arguments", RIGHT)
-def test_what_an_annotation_allows_is_let_through(arguments: dict[str, Any]) -> None:
+def test_values_allowed_by_an_annotation_pass(arguments: dict[str, Any]) -> None:
     assert asked(**arguments) == "done"
 
 
 @pytest.mark.parametrize(("arguments", "said"), WRONG)
-def test_what_it_does_not_allow_is_refused_by_name(arguments: dict[str, Any], said: str) -> None:
+def test_values_not_allowed_by_an_annotation_raise_with_the_name(
+    arguments: dict[str, Any], said: str
+) -> None:
     with pytest.raises(TypeError) as caught:
         asked(**arguments)
     assert str(caught.value).endswith(said) if said.startswith("not") else said in str(caught.value)
 
 
-def test_an_argument_by_place_is_named_and_its_value_not_shown_for_it_may_be_a_key() -> None:
+def test_wrong_positional_argument_is_named_without_its_value() -> None:
     with pytest.raises(TypeError, match=r"^numbers must be") as caught:
         asked("secret")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
 
 
-def test_a_table_in_place_of_a_panel_is_refused_with_the_function_that_makes_panels() -> None:
+def test_table_instead_of_a_panel_names_dd_panel() -> None:
     message = r"data must be an xarray\.Dataset, got pandas\.DataFrame of float64; dd\.panel makes a panel"
     with pytest.raises(TypeError, match=message):
         dd.analysis.volatility.realised(pd.DataFrame({"price_usd": [1.0]}))  # type: ignore[arg-type]
@@ -138,7 +140,7 @@ def test_arguments_that_do_not_fit_the_signature_are_refused() -> None:
         asked(1.0, 2.0)
 
 
-def test_the_function_stays_what_it_was_to_tools() -> None:
+def test_typed_preserves_name_signature_and_pickling() -> None:
     assert asked.__name__ == "asked"
     assert asked.__doc__ == "Return the text of the arguments."
     assert list(inspect.signature(asked).parameters)[:2] == ["numbers", "text"]
@@ -150,7 +152,7 @@ def echo(numbers: Numbers | None = None) -> Any:
     return numbers
 
 
-def test_numbers_that_numpy_could_only_hold_as_objects_come_as_floats_and_all_others_as_they_are() -> None:
+def test_object_numbers_become_floats_and_others_are_unchanged() -> None:
     np.testing.assert_array_equal(echo([1, 2]), np.array([1.0, 2.0]), strict=True)
     np.testing.assert_array_equal(echo(()), np.array([]), strict=True)
     assert [type(echo(value)) for value in (10**30, Fraction(1, 2), 3)] == [float, float, int]
@@ -160,7 +162,7 @@ def test_numbers_that_numpy_could_only_hold_as_objects_come_as_floats_and_all_ot
     assert all(echo(value) is value for value in given)
 
 
-def test_a_floating_point_fault_is_in_the_result_and_a_division_by_zero_names_the_numbers() -> None:
+def test_division_by_zero_of_python_numbers_names_the_arguments() -> None:
     @typed
     def ratio(top: Numbers, *, bottom: Numbers) -> Any:
         return top / bottom
@@ -178,7 +180,7 @@ def test_a_floating_point_fault_is_in_the_result_and_a_division_by_zero_names_th
         ({"derivative": 2}, "derivative must be one of None, 0, 1, got 2"),
     ],
 )
-def test_a_literal_means_membership(arguments: dict[str, Any], message: str) -> None:
+def test_literal_annotation_accepts_its_members_only(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         asked(**arguments)
 
@@ -195,7 +197,7 @@ def test_an_error_of_numpy_passes_unchanged_with_a_note_of_the_shapes() -> None:
     assert caught.value.__notes__ == ["added was called with left of shape (2,), right of shape (3,)"]
 
 
-def test_an_error_of_the_function_itself_that_names_an_argument_stays() -> None:
+def test_error_that_names_an_argument_is_unchanged() -> None:
     @typed
     def refuses(left: Numbers, right: Numbers) -> None:
         raise ValueError("left is too long")

@@ -25,7 +25,7 @@ def test_every_public_function_is_timed_or_exempt_with_a_reason() -> None:
     assert set(functions.ROWS_OF.values()) <= names_of_rows()
 
 
-def test_every_question_was_measured_as_it_is_worded_now_and_slow_ones_have_a_row() -> None:
+def test_benchmark_page_is_current_and_slow_calls_have_a_row() -> None:
     found = [*functions.LINE.finditer(functions.FILE.read_text())]
     asked = {name: question.words for name, question in functions.QUESTIONS.items()}
     assert {each["name"]: each["question"] for each in found} == asked

@@ -16,7 +16,7 @@ def case(group, side, median, goal, **told):
 OURS = case("a", "derivdata", 0.25, None, checks=[["peak", "3.5 MB", "≤ 3 MB", False]], facts=["all equal"])
 
 
-def test_the_page_has_every_ratio_counts_goals_and_keeps_what_people_wrote():
+def test_results_page_has_every_ratio_and_preserves_manual_text():
     """A twentieth of the work in 0.1 s is 2 s; 8 and 64 times the time of 4 and 16 times the input: 1.5."""
     growing = [case("g", f"{n} ×", n**1.5, ["growth", 1.1]) for n in (1, 4, 16)]
     json = case("a", "json", 0.1, ["faster", 10], part=0.05)
@@ -35,7 +35,7 @@ def test_the_page_has_every_ratio_counts_goals_and_keeps_what_people_wrote():
     assert kept.endswith("A word of ours.\n")
 
 
-def test_sides_run_in_turns():
+def test_compared_libraries_run_alternately():
     """So that a load which lasts a second is on both; where a side has a state, all its rounds come first."""
     for in_turns, expected in ((True, "ababab"), (False, "aaabbb")):
         order = []

@@ -88,7 +88,7 @@ def test_backtests_that_differ_in_one_argument_differ_in_their_attributes() -> N
 
 
 @pytest.mark.usefixtures("replayed")
-def test_other_data_and_other_windows_are_other_attributes() -> None:
+def test_attributes_depend_on_data_and_windows() -> None:
     panel = dd.panel(paid())
     less = panel.isel(time=slice(1, None))
     assert call_of(funding.best_pair(panel)) != call_of(funding.best_pair(less))
@@ -101,7 +101,7 @@ def test_other_data_and_other_windows_are_other_attributes() -> None:
 
 
 @pytest.mark.usefixtures("replayed")
-def test_a_record_leaves_the_arguments_as_they_are_and_survives_files(tmp_path: Path) -> None:
+def test_record_of_a_call_does_not_change_arguments_and_survives_files(tmp_path: Path) -> None:
     table = paid()
     before = dict(table.attrs)
     panel = dd.panel(table)
@@ -130,14 +130,14 @@ VALUES = st.recursive(
 
 
 @given(VALUES, VALUES)
-def test_descriptions_are_equal_where_values_are(one: Any, other: Any) -> None:
+def test_descriptions_are_equal_if_values_are(one: Any, other: Any) -> None:
     first, second = (json.dumps(calls.described(value), sort_keys=True) for value in (one, other))
     if first == second:
         assert repr(one) == repr(other) or one == other
     assert first == json.dumps(calls.described(one), sort_keys=True)
 
 
-def test_hashes_follow_values_labels_and_kinds_and_nothing_else() -> None:
+def test_hashes_depend_only_on_values_labels_and_types() -> None:
     values = np.arange(12.0).reshape(3, 4)
     base = xr.DataArray(values, {"symbol": ["a", "b", "c"]}, ("symbol", "time"))
     assert calls.digest(base) == calls.digest(base.copy(data=np.asfortranarray(values)))
@@ -164,7 +164,7 @@ def test_hashes_follow_values_labels_and_kinds_and_nothing_else() -> None:
     assert len({calls.digest(table) for table in [frame, *changed]}) == 5
 
 
-def test_a_card_is_run_again_from_its_recording(
+def test_card_reruns_from_its_recording(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with dd.replay(recording):
@@ -187,7 +187,7 @@ def test_a_card_is_run_again_from_its_recording(
     assert "1 beyond their tolerance" in capsys.readouterr().out
 
 
-def test_a_card_of_a_function_of_a_dataset_is_run_again(recording: Path, tmp_path: Path) -> None:
+def test_card_of_a_dataset_function_reruns(recording: Path, tmp_path: Path) -> None:
     with dd.replay(recording):
         pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")
         dd.card(dd.analysis.funding.pick_summary(pairs), tmp_path / "picks.json")
@@ -196,7 +196,7 @@ def test_a_card_of_a_function_of_a_dataset_is_run_again(recording: Path, tmp_pat
     assert again.attrs["identical"]
 
 
-def test_an_argument_that_is_called_data_is_no_description(tmp_path: Path) -> None:
+def test_argument_named_data_is_not_a_description(tmp_path: Path) -> None:
     dd.connect("sample", cache="off")
     prices = dd.panel(dd.prices.history("BTC", "10d", venues=["okx"], kind="mark"), "price_usd")
     bars = dd.analysis.volatility.bars(prices)
@@ -205,7 +205,7 @@ def test_an_argument_that_is_called_data_is_no_description(tmp_path: Path) -> No
     assert dd.rerun(tmp_path / "realised.json")["equal"].all()
 
 
-def test_a_selection_between_calls_is_repeated_and_another_change_is_named(
+def test_selection_between_calls_is_repeated_and_other_changes_are_named(
     recording: Path, tmp_path: Path
 ) -> None:
     with dd.replay(recording):
@@ -221,9 +221,7 @@ def test_a_selection_between_calls_is_repeated_and_another_change_is_named(
         dd.rerun(tmp_path / "changed.json", recording)
 
 
-def test_a_card_of_functions_of_my_own(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_card_of_user_functions(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with dd.replay(recording):
         table = paid()
         rule = functools.partial(rules_of_my_own.hold, symbol="BTC")
@@ -245,7 +243,7 @@ def test_a_card_of_functions_of_my_own(
         dd.rerun(tmp_path / "own.json", recording)
 
 
-def test_results_without_a_record_and_files_that_are_no_cards_are_refused(tmp_path: Path) -> None:
+def test_results_without_a_record_and_invalid_card_files_raise(tmp_path: Path) -> None:
     times = pd.date_range("2026-01-01", periods=2, freq="h")
     coords = {"exchange": ["a", "b"], "time": times}
     bare = xr.DataArray(np.ones((2, 2)), coords, ("exchange", "time"), attrs={"units": "USD"})
@@ -264,13 +262,13 @@ def test_results_without_a_record_and_files_that_are_no_cards_are_refused(tmp_pa
 
 
 @pytest.mark.usefixtures("replayed")
-def test_tolerances_name_figures() -> None:
+def test_tolerances_must_name_known_variables() -> None:
     share = oi.market_share(dd.panel(dd.oi.history("BTC", "7d", venues=VENUES), "oi_usd"))
     with pytest.raises(ValueError, match=r"unknown figure 'net'"):
         dd.card(share, "never-written.json", tolerances={"net": 1.0})
 
 
-def test_a_report_has_a_card_that_is_run_again(tmp_path: Path) -> None:
+def test_card_of_a_report_reruns(tmp_path: Path) -> None:
     page, bundle = tmp_path / "report.html", tmp_path / "report.ddz"
     dd.connect("sample", cache="off")
     with dd.record(bundle):
@@ -289,7 +287,7 @@ def test_a_report_has_a_card_that_is_run_again(tmp_path: Path) -> None:
     assert changed.loc["BTC open interest", "equal"]
 
 
-def test_an_analysis_is_compared_by_figures_and_a_table_by_its_hash(recording: Path, tmp_path: Path) -> None:
+def test_analysis_is_compared_by_values_and_table_by_hash(recording: Path, tmp_path: Path) -> None:
     """Other processors round an analysis otherwise, so its hash differs; a fetched table has one."""
     path = tmp_path / "picks.json"
     with dd.replay(recording):

@@ -33,7 +33,7 @@ def stored(folder: Path) -> Path:
     return folder / "made"
 
 
-def test_an_archive_tells_first_last_step_and_rows_of_each_venue(tmp_path: Path) -> None:
+def test_archive_catalog_states_span_step_and_rows_by_venue(tmp_path: Path) -> None:
     dd.connect(str(stored(tmp_path)))
     held = dd.catalog().astype({"table": "str", "exchange": "str"})
     assert held[["table", "exchange", "step_hours", "row_count"]].to_numpy().tolist() == [
@@ -65,7 +65,7 @@ def test_a_step_is_of_rows_up_to_the_clock(tmp_path: Path) -> None:
     assert held["step_hours"].isna().all()
 
 
-def test_the_sample_counts_no_rows() -> None:
+def test_catalog_of_the_sample_has_no_row_counts() -> None:
     dd.connect("sample")
     held = dd.catalog().set_index(["table", "exchange"])
     rates, payments = (held.loc[(table, "binance")] for table in ("funding_history", "funding_settlements"))
@@ -76,7 +76,7 @@ def test_the_sample_counts_no_rows() -> None:
     assert ("hip3_traders", "unstated") in held.index
 
 
-def test_the_hosted_service_has_none_and_the_error_says_who_has() -> None:
+def test_hosted_service_has_no_catalog_and_the_error_names_alternatives() -> None:
     with serving(lambda _: Reply.json({"error": "no such path"}, status=404)) as server:
         dd.connect(server.url, api_key="k-5d0c5a2f")
         with pytest.raises(
@@ -85,7 +85,7 @@ def test_the_hosted_service_has_none_and_the_error_says_who_has() -> None:
             dd.catalog()
 
 
-def test_a_contract_that_left_the_list_is_shown_as_it_was_last(tmp_path: Path) -> None:
+def test_unlisted_contract_has_its_last_known_state(tmp_path: Path) -> None:
     """OLD is on the first list only, ETH has another step on the second, and BTC is the same on both."""
     archive = dd.open_archive(tmp_path / "made")
     for hour, listed in ((10, {"BTC": 0.1, "OLD": 0.1, "ETH": 0.1}), (11, {"BTC": 0.1, "ETH": 0.01})):

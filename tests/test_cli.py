@@ -15,7 +15,7 @@ from derivdata.cli import _parser, main
 from tests.support.rows import rows
 
 
-def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     imported = ["import", "t", "f", "--to", "a"]
     for arguments, message in (
         ([], "usage: derivdata"),
@@ -50,7 +50,7 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
         (["status", "/no/such/archive"], "/no/such/archive"),
     ],
 )
-def test_a_failed_job_is_1_with_one_clear_line(
+def test_failed_command_prints_one_line_and_exits_1(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 1
@@ -60,7 +60,7 @@ def test_a_failed_job_is_1_with_one_clear_line(
     assert "Traceback" not in said
 
 
-def test_an_interrupted_job_is_130(
+def test_interrupted_command_exits_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object) -> NoReturn:
@@ -71,7 +71,7 @@ def test_an_interrupted_job_is_130(
     assert capsys.readouterr().err == "derivdata completion: interrupted\n"
 
 
-def test_version_is_the_packages() -> None:
+def test_version_option_prints_the_package_version() -> None:
     """In a separate process, as a shell starts it."""
     command = [sys.executable, "-m", "derivdata", "--version"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -81,23 +81,21 @@ def test_version_is_the_packages() -> None:
 @pytest.mark.parametrize(
     "arguments", [["--debug", "bundle", "verify", "none"], ["bundle", "verify", "none", "--debug"]]
 )
-def test_debug_shows_where_a_job_failed(arguments: list[str]) -> None:
+def test_debug_option_prints_the_traceback(arguments: list[str]) -> None:
     with pytest.raises(dd.errors.BundleError) as failed:
         main(arguments)
     assert "_bundle" in [frame.name for frame in failed.traceback]
 
 
 @pytest.mark.parametrize("path", ["no\nsuch\rfile", "\x1b[31mred", "an\udcffother", "na\u2028me"])
-def test_what_a_terminal_would_obey_stands_as_an_escape(
-    path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_control_characters_are_printed_escaped(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "verify", path]) == 1
     said = capsys.readouterr().err.removesuffix("\n")
     assert said.isprintable()
     assert f"derivdata bundle: {ascii(path)[1:-1]}: file not found" in said
 
 
-def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path) -> None:
+def test_output_is_printed_in_a_terminal_without_unicode(tmp_path: Path) -> None:
     """The name is UTF-8 on disk in any locale."""
     recorded, name = tmp_path / "recorded.ddz", os.fsdecode(b"m\xc3\xa4rz.ddz")
     dd.connect("sample")
@@ -116,7 +114,7 @@ def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path
     assert told.stdout.endswith(f"{printed}: 1 responses, all hashes match\n")
 
 
-def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_prints_counts_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "rates.csv"
     source.write_text("when,rate\n2024-01-01 03:00:00,0.0001\n2024-01-01 11:00:00,0.0002\nsoon,1\n")
     arguments = ["import", "funding_settlements", str(source), "--to", str(tmp_path / "mine")]
@@ -133,7 +131,7 @@ def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
+def test_report_is_reproduced_from_its_bundle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, one, two = tmp_path / "r.ddz", tmp_path / "one.html", tmp_path / "two.html"
@@ -167,7 +165,7 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
         ("gold: my-secret", [], "gold"),
     ],
 )
-def test_a_wrong_file_of_keys_is_one_line_without_the_keys(
+def test_invalid_key_file_prints_one_line_without_keys(
     text: str, arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "keys").write_text(text)
@@ -177,7 +175,7 @@ def test_a_wrong_file_of_keys_is_one_line_without_the_keys(
     assert "my-secret" not in error
 
 
-def test_keys_of_a_file_are_the_services_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_uses_the_keys_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "keys").write_text("dev: one\n\n team : two: three \n")
     given: dict[str, Any] = {}
     monkeypatch.setattr("derivdata.sources.service.serve", lambda source, **options: given.update(options))

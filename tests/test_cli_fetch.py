@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DAY = ["--source", "sample", "--since", "2026-06-01", "--until", "2026-06-02", "--venues", "okx"]
 
 
-def test_fetch_prints_csv_and_keeps_notices_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_prints_csv_to_stdout_and_notices_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """24 hourly samples of one venue for each of two symbols."""
     assert main(["fetch", "funding.history", "BTC", "ETH", *DAY, "--to", "-"]) == 0
     printed = capsys.readouterr()
@@ -32,9 +32,7 @@ def test_fetch_prints_csv_and_keeps_notices_apart(capsys: pytest.CaptureFixture[
     assert printed.err == "derivdata: the data is synthetic\n"
 
 
-def test_what_a_source_holds_and_lists_is_fetched_by_its_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fetch_accepts_catalog_and_instruments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fetch", "catalog", "--source", "sample", "--to", "-"]) == 0
     held = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert set(held.loc[held["table"] == "funding_history", "exchange"]) > {"binance", "okx"}
@@ -55,7 +53,7 @@ def test_fetch_appends_to_an_archive_once(tmp_path: Path, capsys: pytest.Capture
     assert dd.provenance(stored)["synthetic"]
 
 
-def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) -> None:
+def test_fetch_writes_typed_files_and_requires_a_destination(tmp_path: Path) -> None:
     file = tmp_path / "rates.parquet"
     assert main(["fetch", "funding.history", "BTC", *DAY, "--to", str(file)]) == 0
     frame = pd.read_parquet(file)
@@ -84,7 +82,7 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
         (["funding.history", "BTC", "--since", "1d", "--to", "x.xlsx"], "files must end in .parquet or .csv"),
     ],
 )
-def test_a_fetch_that_makes_no_sense_is_1_before_anything_is_asked(
+def test_invalid_fetch_exits_1_before_a_request(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DERIVDATA_BASE_URL", raising=False)
@@ -93,7 +91,7 @@ def test_a_fetch_that_makes_no_sense_is_1_before_anything_is_asked(
     assert message in capsys.readouterr().err
 
 
-def test_export_writes_each_table_and_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_writes_each_table_and_response(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two windows that overlap by half a day give each hour once; an error is listed without a table."""
     recording = tmp_path / "r.ddz"
     dd.connect("sample", cache="off")
@@ -158,7 +156,7 @@ GOOD = (
         ("import pandas as pd; pd.Timestamp.now('UTC')", "", "clock"),
     ],
 )
-def test_what_must_not_be_published_is_named_with_its_cell(
+def test_unpublishable_notebook_content_is_named_with_its_cell(
     source: str, printed: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = notebook(tmp_path, *GOOD)
@@ -172,9 +170,7 @@ def test_what_must_not_be_published_is_named_with_its_cell(
     assert "abc123" not in said
 
 
-def test_open_windows_and_keys_of_this_machine_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notebook_check_finds_open_windows_and_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DERIVDATA_API_KEY", "zq81-secret")
     path = notebook(tmp_path, *GOOD, ("code", "headers", "{'x': 'zq81-secret'}"))
     assert [p.kind for p in check_notebook(path)] == ["key"]

@@ -23,13 +23,13 @@ def lines_with(pattern: re.Pattern[str]) -> list[tuple[str, str]]:
     ]
 
 
-def test_one_place_asks_the_machine_for_the_time() -> None:
+def test_only_one_function_reads_the_system_clock() -> None:
     for code in ("dt.date.today()", "pd.Timestamp.now('UTC')", "np.datetime64('today')", "time.time_ns()"):
         assert ASKED.search(code)
     assert lines_with(ASKED) == [("support/times.py", "return dt.datetime.now(dt.UTC)")]
 
 
-def test_the_machines_time_is_for_the_cache_for_collecting_and_for_stamps_of_the_future_only() -> None:
+def test_system_clock_is_used_only_by_cache_collector_and_future_checks() -> None:
     assert {name for name, _ in lines_with(re.compile(r"\bmachine_now\b"))} == {
         "support/times.py",
         "client/transport/adapter.py",

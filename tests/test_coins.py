@@ -43,7 +43,7 @@ def rates(series: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
     return table("funding_history", "rate_bps_8h", series, kind="sampled", resolution="1d")
 
 
-def test_prices_are_those_of_one_coin() -> None:
+def test_prices_of_scaled_contracts_are_per_coin() -> None:
     panel = dd.panel(prices(), by="coin")
     assert panel["symbol"].values.tolist() == ["BTC", "PEPE"]
     assert panel["exchange"].values.tolist() == ["binance", "hyperliquid", "okx"]
@@ -53,7 +53,7 @@ def test_prices_are_those_of_one_coin() -> None:
     assert panel.attrs["units"] == "USD"
 
 
-def test_rates_stay_as_they_are_and_contracts_that_follow_each_other_are_one_series() -> None:
+def test_successive_contracts_join_to_one_series_with_unchanged_rates() -> None:
     nan = float("nan")
     before_and_after = {("PEPE", "okx"): [1.0, nan, nan], ("1000PEPE", "okx"): [nan, 2.0, 3.0]}
     panel = dd.panel(rates({**before_and_after, ("kPEPE", "hyperliquid"): [4.0, 5.0, 6.0]}), by="coin")
@@ -70,7 +70,7 @@ def test_values_of_two_contracts_of_a_venue_are_added_up() -> None:
     assert panel.values.tolist() == [[[11.0, 2.0, 30.0]]]
 
 
-def test_contracts_whose_prices_disagree_are_refused_by_name() -> None:
+def test_contracts_with_disagreeing_prices_raise() -> None:
     other = prices(kpepe=[0.013, 0.015, 0.014])  # a quarter above the others
     message = "1000PEPE on binance and kPEPE on hyperliquid must belong to one coin: .* 1.273 times"
     with pytest.raises(ValueError, match=message):
@@ -89,7 +89,7 @@ def test_contracts_in_a_squeeze_are_joined_with_a_notice() -> None:
         assert dd.panel(squeezed, by="coin").sizes["symbol"] == 2
 
 
-def test_one_instant_that_is_off_is_no_other_coin() -> None:
+def test_single_outlying_price_is_not_a_different_coin() -> None:
     assert dd.panel(prices(kpepe=[0.0101, 0.0119, 0.5]), by="coin").sizes["symbol"] == 2
 
 
@@ -120,9 +120,7 @@ HELD_BY = {
         (TABLES["oi_history"].conform(pd.concat(HELD_BY.values())), "the table mixes 1d and 1h"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_and_neither_added_up_nor_dropped(
-    data: pd.DataFrame, message: str
-) -> None:
+def test_contracts_that_cannot_be_joined_raise(data: pd.DataFrame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dd.panel(data, by="coin")
 
@@ -149,7 +147,7 @@ def test_a_renamed_ticker_is_one_series_whenever_a_venue_renamed_it(old: str, ne
     np.testing.assert_array_equal(found.sel(exchange="late"), [nan, 3.0, 4.0])
 
 
-def test_where_a_venue_has_both_contracts_the_renamed_one_counts() -> None:
+def test_renamed_contract_precedes_the_old_one_on_the_same_venue() -> None:
     rows = [("MATIC", "okx", "2024-09-09", 1.0), ("MATIC", "okx", "2024-09-10", 9.0)]
     rows += [("POL", "okx", "2024-09-10", 2.0)]
     with pytest.warns(dd.errors.DataNotice, match="1 rows of MATIC are omitted"):
@@ -173,7 +171,7 @@ def test_a_reused_ticker_is_two_series() -> None:
     assert plain.notnull().sum() == 2
 
 
-def test_every_renaming_has_two_sources_and_dates_in_order() -> None:
+def test_every_renaming_has_two_sources_and_ordered_dates() -> None:
     for ticker in dd.tables.RENAMED_TICKERS:
         assert len(ticker.sources) >= 2
         assert pd.Timestamp(ticker.renamed) <= pd.Timestamp(ticker.reused or ticker.renamed)

@@ -30,11 +30,11 @@ OF_A_DEX = ["xyz:tsla", "xyz:TSLA", "xyz:usd", "flx:BTCUSD"]
 
 
 @pytest.mark.parametrize("name", NO_PERPETUALS + OF_A_DEX)
-def test_what_is_no_perpetual_against_one_known_quote_stays_whole(name: str) -> None:
+def test_unknown_contract_names_are_unchanged(name: str) -> None:
     assert contract(name) == (name, "")
 
 
-def test_priority_is_that_of_the_api() -> None:
+def test_quote_priority_equals_the_api_document() -> None:
     assert QUOTES == ("USDT", "USD", "USDC", "BUSD", "UST")
     names = ["BTC-UST", "BTC-BUSD", "BTC-USDC", "BTC-USD", "BTC-USDT", "BTC"]
     assert sorted(names, key=lambda name: contract(name).rank) == names[::-1]
@@ -66,5 +66,5 @@ def test_other_names_of_venues() -> None:
         ("XBTUSDTM", "BTC", 1),
     ],
 )
-def test_the_coin_of_a_contract_and_how_many_its_price_is_of(name: str, coin: str, many: int) -> None:
+def test_contract_name_gives_coin_and_multiplier(name: str, coin: str, many: int) -> None:
     assert base(name) == (coin, many)

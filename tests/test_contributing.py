@@ -78,7 +78,7 @@ assert "/oi/{symbol}/largest" in dd.raw("/openapi.json")["paths"]
 """
 
 
-def test_a_made_up_endpoint_needs_only_the_files_that_the_page_names(tmp_path: Path) -> None:
+def test_new_endpoint_needs_only_the_documented_files(tmp_path: Path) -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("### To add an endpoint")[2]
     named = re.findall(r"(?m)^\| `(derivdata/[^`]+)` \|", page)
     assert set(ADDED) == {name.replace("<family>", "oi") for name in named}

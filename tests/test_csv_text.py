@@ -35,7 +35,7 @@ CELLS = [
 ]
 
 
-def test_texts_that_begin_like_formulas_are_marked_as_text() -> None:
+def test_csv_text_that_looks_like_a_formula_is_escaped() -> None:
     frame = pd.DataFrame({"=name": CELLS, "side": pd.Categorical(CELLS), "rate": -1.5})
     rows = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
     assert rows[0] == ["'=name", "side", "rate"]
@@ -55,7 +55,7 @@ def test_missing_numbers_next_to_a_carriage_return_are_empty() -> None:
     assert csv_text(frame) == 'symbol,rate,count\n"a\rb",1.5,1.0\n"c\r\n""d""",,2.0\ne,2.5,\n'
 
 
-def test_an_import_reads_the_cells_that_an_export_wrote(tmp_path: Path) -> None:
+def test_import_reads_exported_csv(tmp_path: Path) -> None:
     path = tmp_path / "cells.csv"
     path.write_text(csv_text(pd.DataFrame({"symbol": CELLS, "rate": range(len(CELLS))})), newline="")
     read = list(readers.chunks(Source(path)))

@@ -62,7 +62,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.shutdown()
 
 
-def test_a_set_is_fetched_once_and_read_as_a_table(files: Path) -> None:
+def test_dataset_is_fetched_once_and_read_as_a_table(files: Path) -> None:
     (files / "x" / "made.csv").write_bytes(MADE)
     with pytest.warns(dd.errors.DataNotice, match="made: all are called settled"):
         frame = dd.datasets.load("made")
@@ -78,9 +78,7 @@ def test_a_set_is_fetched_once_and_read_as_a_table(files: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [MADE[:-1], MADE.replace(b"0.0002", b"0.0003"), b"", None])
-def test_other_bytes_are_refused_and_a_file_put_there_by_hand_is_taken(
-    files: Path, body: bytes | None
-) -> None:
+def test_wrong_bytes_are_rejected_and_a_manual_download_is_used(files: Path, body: bytes | None) -> None:
     if body is not None:
         (files / "x" / "made.csv").write_bytes(body)
     what = "HTTP 404 from" if body is None else f"received {len(body)} bytes from"
@@ -96,7 +94,7 @@ def test_other_bytes_are_refused_and_a_file_put_there_by_hand_is_taken(
 
 
 @pytest.mark.parametrize("another_was_first", [True, False])
-def test_a_set_that_cannot_be_put_in_its_place_is_an_error_unless_it_is_there(
+def test_unwritable_dataset_folder_raises_unless_the_file_exists(
     files: Path, monkeypatch: pytest.MonkeyPatch, another_was_first: bool
 ) -> None:
     (files / "x" / "made.csv").write_bytes(MADE)
@@ -114,7 +112,7 @@ def test_a_set_that_cannot_be_put_in_its_place_is_an_error_unless_it_is_there(
             dd.datasets.load("made")
 
 
-def test_without_a_network_the_address_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_raises_with_the_address(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = {"made": datasets._registry()["made"] | {"url": "http://127.0.0.1:1/"}}
     monkeypatch.setattr(datasets, "_registry", lambda: nowhere)
     with pytest.raises(
@@ -123,7 +121,7 @@ def test_without_a_network_the_address_is_named(files: Path, monkeypatch: pytest
         dd.datasets.load("made")
 
 
-def test_every_address_is_of_one_commit_and_every_set_has_a_licence() -> None:
+def test_every_dataset_has_a_pinned_address_and_a_licence() -> None:
     listed = dd.datasets.load()
     known = datasets._registry()
     assert list(listed.index) == list(known)
@@ -148,7 +146,7 @@ def test_every_address_is_of_one_commit_and_every_set_has_a_licence() -> None:
         ("liquidations_hyperliquid", 2_243, {"exchange": "hyperliquid", "status": "filled"}),
     ],
 )
-def test_the_recorded_files_are_those_of_the_list(
+def test_recorded_files_equal_the_list_of_datasets(
     files: Path, name: str, rows: int, first: dict[str, object]
 ) -> None:
     for file in (file for part in datasets._registry()[name]["parts"] for file in part["files"]):

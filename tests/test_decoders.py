@@ -35,13 +35,13 @@ STRUCTS_MET_BY_FOUR_THREADS = """
 """
 
 
-def test_threads_that_meet_a_struct_together_read_it() -> None:
+def test_threads_decode_a_new_struct_concurrently() -> None:
     script = "if True:" + STRUCTS_MET_BY_FOUR_THREADS
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.returncode) == ("all read\n", 0), done.stderr
 
 
-def test_no_function_gives_json_decode_a_struct() -> None:
+def test_no_function_passes_a_struct_to_json_decode() -> None:
     """At the top of a module it may: one thread imports it."""
     called = re.compile(r"(?m)^ .*msgspec\.(json\.decode|convert)\((.*\n? .*)\btype=")
     found = sorted(path.name for path in PACKAGE.rglob("*.py") if called.search(path.read_text("utf-8")))

@@ -45,14 +45,14 @@ def test_every_exception_of_the_package_survives_pickling() -> None:
         assert kind.__doc__
 
 
-def test_what_a_caller_reads_from_an_error_of_a_fetch() -> None:
+def test_fetch_errors_have_documented_attributes() -> None:
     error = errors.ServerError("/funding", "no answer", status=503, retry_after=1.5)
     copy = pickle.loads(pickle.dumps(error))
     assert str(copy) == "/funding: no answer"
     assert (copy.path, copy.status, copy.retry_after) == ("/funding", 503, 1.5)
 
 
-def test_only_passing_faults_are_retryable() -> None:
+def test_only_transient_errors_are_retryable() -> None:
     kinds = [getattr(errors, name) for name in errors.__all__]
     retryable = [kind.__name__ for kind in kinds if issubclass(kind, errors.FetchError) and kind.retryable]
     assert sorted(retryable) == ["NetworkError", "RateLimited", "ServerError"]

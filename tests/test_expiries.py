@@ -44,7 +44,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize("label", DATES + TIMES, ids=repr)
-def test_each_spelling_is_the_same_expiry(label: object) -> None:
+def test_all_spellings_give_the_same_expiry(label: object) -> None:
     assert dd.tables.expiry(label) == EIGHT
     stamps, dated = expiries([label, None], "expiry")
     assert stamps[0] == EIGHT
@@ -66,7 +66,7 @@ def test_other_text_is_refused(label: str) -> None:
         dd.tables.expiry(label)
 
 
-def test_given_forwards_name_expiries_that_the_chain_lists() -> None:
+def test_given_forwards_must_be_of_listed_expiries() -> None:
     strikes = np.arange(80.0, 121.0, 5.0)
     rows = pd.DataFrame(
         {
@@ -95,7 +95,7 @@ def test_given_forwards_name_expiries_that_the_chain_lists() -> None:
         dd.analysis.chain.forwards(rows, given={"27MAR26": 101.0, "2026-03-27": 102.0})
 
 
-def test_legs_and_points_of_a_surface_take_dates() -> None:
+def test_legs_and_surface_points_accept_dates() -> None:
     strikes = np.arange(60.0, 150.0, 5.0)
     rows = pd.DataFrame(
         {

@@ -66,20 +66,20 @@ def extras_imported() -> dict[str, str]:
     return dict([ast.literal_eval(argument) for argument in call.args[:2]] for call in own)
 
 
-def test_the_package_imports_each_base_dependency_and_nothing_else() -> None:
+def test_package_imports_exactly_its_base_dependencies() -> None:
     base = names(PROJECT["dependencies"])
     assert distributions(set().union(*map(imported, trees()))) == base
     assert len(base) <= 18
 
 
-def test_what_is_imported_on_demand_is_of_the_extra_that_is_named() -> None:
+def test_optional_imports_belong_to_the_named_extra() -> None:
     on_demand = extras_imported()
     assert {"shtab", "s3fs", "websockets.sync.client", "dask.array"} <= on_demand.keys()
     for module, extra in on_demand.items():
         assert distributions({module}) <= names(EXTRAS[extra]), module
 
 
-def test_all_is_every_extra() -> None:
+def test_extra_all_contains_every_extra() -> None:
     [every] = EXTRAS["all"]
     assert sorted(Requirement(every).extras) == sorted(EXTRAS.keys() - {"all"})
 
@@ -95,7 +95,7 @@ def test_all_is_every_extra() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named_with_its_command(
+def test_missing_extra_raises_with_the_install_command(
     module: str, call: Callable[[], object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -103,7 +103,7 @@ def test_what_is_missing_is_named_with_its_command(
         call()
 
 
-def test_a_command_says_it_in_one_line(
+def test_missing_extra_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
@@ -114,9 +114,7 @@ def test_a_command_says_it_in_one_line(
     )
 
 
-def test_a_package_that_is_broken_is_not_called_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_package_is_not_reported_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half_installed.py").write_text("import what_it_needs\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="No module named 'what_it_needs'"):

@@ -37,7 +37,7 @@ def rows_of(table: pd.DataFrame, venue: str) -> pd.Series:
     return there.select_dtypes("float64").iloc[:, 0].tz_localize(None)
 
 
-def test_a_bucket_counts_from_its_end_and_a_price_from_its_instant(found: xr.Dataset) -> None:
+def test_bucket_is_known_at_its_end_and_price_at_its_time(found: xr.Dataset) -> None:
     assert list(found.data_vars) == NAMES
     grid = pd.DatetimeIndex(found["time"])
     assert grid.equals(pd.date_range(START, periods=12, freq="h", unit="us"))
@@ -65,7 +65,7 @@ def test_a_symbol_without_options_has_no_volatility_and_is_named() -> None:
         dd.features("DOGE", START, ["iv30"], end=END)
 
 
-def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found: xr.Dataset) -> None:
+def test_volatility_is_interpolated_in_total_variance(found: xr.Dataset) -> None:
     assert found["iv30"].dims == ("symbol", "time")
     curve = dd.options.atm_history("ETH", "deribit", START, END)
     curve = curve[curve["time"] == pd.Timestamp("2026-06-29T05:00Z")].sort_values("expiry")
@@ -77,7 +77,7 @@ def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found
     assert value == pytest.approx(math.sqrt(total / 30), rel=1e-12)
 
 
-def test_the_past_is_the_same_when_the_future_is_cut_off(found: xr.Dataset) -> None:
+def test_features_have_no_look_ahead(found: xr.Dataset) -> None:
     """A source whose clock is within an hour has half of that hour's bucket, which must not show."""
     dd.connect("sample", now="2026-06-29T06:30")
     cut = dd.features(["BTC", "ETH"], START, NAMES, end="2026-06-29T06:30", venues=VENUES)
@@ -130,6 +130,6 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
         (["oi"], "raw", "resolution must have a step, such as '1h', got 'raw'"),
     ],
 )
-def test_what_is_no_figure_or_no_grid_is_refused(names: list[str], resolution: str, message: str) -> None:
+def test_unknown_features_and_invalid_grids_raise(names: list[str], resolution: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dd.features("BTC", START, names, end=END, resolution=resolution)

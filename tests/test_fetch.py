@@ -207,7 +207,7 @@ def test_every_fetcher_has_a_case() -> None:
     assert {key.split()[0] for key in VALUES} == {f"{family}.{name}" for family, name, *_ in CASES}
 
 
-def test_every_cassette_says_its_origin_and_holds_no_key() -> None:
+def test_every_cassette_states_its_origin_and_has_no_key() -> None:
     cassettes = sorted(FOLDER.glob("*.yaml"))
     assert {f"{family}_{name}" for family, name, *_ in [*CASES, *OPEN]} <= {path.stem for path in cassettes}
     for path in cassettes:
@@ -263,7 +263,7 @@ def _fields(body: Any) -> set[str]:
     return {name for item in body for name in _fields(item)} if isinstance(body, list) else set()
 
 
-def test_pair_off_the_matrix_warns_and_asks_all_the_same() -> None:
+def test_pair_outside_the_options_matrix_warns_and_is_requested() -> None:
     with playing("options_snapshot") as cassette:
         with (
             pytest.warns(DataNotice, match="lists options on ZEC for derive, not deribit"),
@@ -290,7 +290,7 @@ def test_pair_off_the_matrix_warns_and_asks_all_the_same() -> None:
         (lambda: dd.liquidations.aggregates("25h"), "range must be one of 1h, 4h, 12h, 24h, got '25h'"),
     ],
 )
-def test_bad_arguments_are_refused_before_anything_is_sent(call: Any, message: str) -> None:
+def test_invalid_arguments_raise_before_a_request(call: Any, message: str) -> None:
     with playing("funding_snapshot") as cassette:
         with pytest.raises(ValueError, match=message):
             call()

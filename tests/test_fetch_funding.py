@@ -94,7 +94,7 @@ def agreeing(body: dict[str, Any]) -> dict[str, Any]:
         },
     ).map(agreeing)
 )
-def test_snapshot_is_what_reading_pair_by_pair_gives(body: dict[str, Any]) -> None:
+def test_snapshot_equals_a_loop_over_pairs(body: dict[str, Any]) -> None:
     with answering(body), warnings.catch_warnings():
         warnings.simplefilter("ignore", DataNotice)  # the responses' own time is years before their Date
         frame = dd.funding.snapshot()
@@ -135,7 +135,7 @@ def venue(form: str) -> st.SearchStrategy[list[dict[str, Any]]]:
         st.sampled_from(["now", "both", "older", "zone"]).flatmap(venue),
     )
 )
-def test_history_is_what_reading_row_by_row_gives(series: dict[str, list[dict[str, Any]]]) -> None:
+def test_history_equals_a_loop_over_rows(series: dict[str, list[dict[str, Any]]]) -> None:
     frame = history(series)
     rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
     assert list(rows) == one_by_one(series)
@@ -143,7 +143,7 @@ def test_history_is_what_reading_row_by_row_gives(series: dict[str, list[dict[st
     assert set(columns.itertuples(index=False, name=None)) <= {("BTC", "30m", "sampled")}
 
 
-def test_venues_of_one_grid_and_of_others_keep_their_own_instants() -> None:
+def test_venues_keep_their_own_times() -> None:
     hours = {"binance": [2, 4, 6], "bybit": [2, 4, 6], "okx": [2, 5, 6], "zo": [2, 4, 6], "aster": []}
     series = {v: [point(place, 1.5, "both") for place in places] for v, places in hours.items()}
     frame = history(series)
@@ -160,13 +160,13 @@ def test_venues_of_one_grid_and_of_others_keep_their_own_instants() -> None:
         ({"y": 1.0}, r"Expected `array`, got `object` - at `\$\.series\.okx`"),
     ],
 )
-def test_a_point_that_is_none_is_a_schema_error_that_names_venue_and_place(points: Any, message: str) -> None:
+def test_null_point_is_a_schema_error_with_venue_and_index(points: Any, message: str) -> None:
     good = [point(2, 1.0, "both")]
     with pytest.raises(SchemaError, match=f"/funding/historical: .*{message}"):
         history({"binance": good, "okx": points})
 
 
-def test_settlements_are_what_reading_row_by_row_gives() -> None:
+def test_settlements_equal_a_loop_over_rows() -> None:
     series = {
         "okx": [{**point(2 * n, 0.5 * n, "both"), "intervalMinutes": 60 * n} for n in range(1, 6)],
         "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}],

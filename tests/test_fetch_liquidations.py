@@ -66,13 +66,13 @@ FIELDS = st.fixed_dictionaries(
 
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")  # figures that do not agree
 @given(st.lists(st.tuples(FIELDS, st.booleans()), max_size=6))
-def test_orders_are_what_reading_one_by_one_gives(made: list[tuple[dict[str, Any], bool]]) -> None:
+def test_orders_equal_a_loop_over_rows(made: list[tuple[dict[str, Any], bool]]) -> None:
     events = [order(n, **fields, oid=n if number else f"o{n}") for n, (fields, number) in enumerate(made)]
     with answering({"events": events, "count": len(events)}):
         assert rows_of(dd.liquidations.events()) == one_by_one(events)
 
 
-def test_long_lists_lose_nothing_where_one_batch_ends() -> None:
+def test_long_lists_lose_no_row_at_batch_boundaries() -> None:
     """1,200 orders, the last ones of each batch of 512 with a number for an id or without a price."""
     events = [order(n, **({"oid": n} if n % 512 == 511 else {"price": 2.0 * n})) for n in range(1200)]
     with answering({"events": events[::-1], "count": len(events)}):
@@ -82,7 +82,7 @@ def test_long_lists_lose_nothing_where_one_batch_ends() -> None:
     assert frame["fill_price_usd"].isna().all()
 
 
-def test_an_order_that_is_none_is_named_within_its_slice() -> None:
+def test_null_order_is_named_by_its_index() -> None:
     events = [order(n) for n in range(700)]
     events[600]["usd_value"] = "much"
     with (

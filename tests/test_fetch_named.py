@@ -33,7 +33,7 @@ def test_surface_history_is_by_time_expiry_strike_and_side() -> None:
     assert dd.provenance(history)["source"] == "api.derivdata.example"
 
 
-def test_open_tables_type_what_arrives() -> None:
+def test_open_tables_infer_column_types() -> None:
     traders = fetched("hip3", "leaderboard", "7d", limit=1).set_index("part")
     row = traders.loc["data"]
     assert row["volume"] == 500000.25, "a numeral in text is a number"
@@ -90,7 +90,7 @@ def test_open_table_rule() -> None:
         (["٣"], ["٣"]),
     ],
 )
-def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
+def test_numerals_that_a_float_would_change_stay_text(arrived: list[Any], kept: list[Any]) -> None:
     rows = [{"part": "a", "number": value} for value in arrived]
     assert OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
 
@@ -105,9 +105,7 @@ def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[An
         (NOON - 30 * WEEK, "210d"),
     ],
 )
-def test_a_window_that_has_a_name_or_that_none_holds_is_asked_for_as_it_is(
-    window: Any, sent: str | None
-) -> None:
+def test_preset_and_too_long_windows_are_requested_unchanged(window: Any, sent: str | None) -> None:
     with answering(always({"success": True})) as asked:
         dd.hip3.by_dex(window)
     assert [dict(request.query) for request in asked] == [{} if sent is None else {"range": sent}]
@@ -123,7 +121,7 @@ def test_a_window_that_has_a_name_or_that_none_holds_is_asked_for_as_it_is(
         (lambda: dd.builders.dashboard("25h"), "7d"),
     ],
 )
-def test_another_window_is_answered_by_the_shortest_that_holds_it(call: Any, sent: str) -> None:
+def test_other_windows_use_the_shortest_preset_that_contains_them(call: Any, sent: str) -> None:
     with (
         answering(always({"success": True})) as asked,
         pytest.warns(DataNotice, match=f"is not available, range={sent} is used") as caught,
@@ -133,7 +131,7 @@ def test_another_window_is_answered_by_the_shortest_that_holds_it(call: Any, sen
     assert {w.filename for w in caught} == {__file__}
 
 
-def test_sums_of_two_hours_are_those_of_four_and_say_so() -> None:
+def test_two_hour_sums_use_the_four_hour_preset_with_a_notice() -> None:
     with pytest.warns(DataNotice, match="window=2h is not available, range=4h is used"):
         frame = fetched("liquidations", "aggregates", "2h", group_by="exchange")
     assert dd.provenance(frame)["requests"][0]["query"]["range"] == "4h"
@@ -165,7 +163,7 @@ def test_notices_of_open_tables_are_told() -> None:
     assert any("30 days" in notice for notice in dd.provenance(frame)["notices"])
 
 
-def test_candles_of_a_long_window_are_all_there() -> None:
+def test_candles_of_a_long_window_are_complete() -> None:
     dd.connect("sample")
     frame = dd.hip3.candles("xyz:TSLA", "30d", interval="15m")
     candles = frame[frame["part"] == "data"]
@@ -177,7 +175,7 @@ def test_candles_of_a_long_window_are_all_there() -> None:
     assert (few["part"] == "data").sum() == 24
 
 
-def test_candles_are_cut_half_open_and_what_cannot_be_asked_for_is_refused() -> None:
+def test_candle_windows_are_half_open_and_invalid_ones_raise() -> None:
     frame = fetched("hip3", "candles", "xyz:TSLA", *DAY, cassette="hip3_candles_closed")
     assert frame.loc[frame["part"] == "data", "timestamp"].tolist() == [FIRST]
     with pytest.raises(ValueError, match="end= needs start=: pass both, or a lookback such as '7d' as start"):
@@ -189,7 +187,7 @@ def test_candles_are_cut_half_open_and_what_cannot_be_asked_for_is_refused() -> 
             dd.hip3.candles("xyz:TSLA", *window, limit=0)
 
 
-def test_a_failed_or_undescribed_answer_is_a_schema_error() -> None:
+def test_failed_or_undocumented_response_is_a_schema_error() -> None:
     with pytest.raises(SchemaError, match="success is false: no such dex"):
         fetched("hip3", "by_dex", "1d", cassette="failed_by_dex")
     with pytest.raises(SchemaError, match=r"/orderbook/book.*bids.*dd\.raw"):

@@ -31,7 +31,7 @@ def asked(call: Any, body: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["btc", "BTC/USDT:USDT", "XBT"])
-def test_contracts_are_read_as_their_asset(name: str) -> None:
+def test_contract_names_are_read_as_symbols(name: str) -> None:
     body = history({"timestamp": STAMP, "y": 1.0})
     assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == "BTC"
     held = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": []}
@@ -47,12 +47,12 @@ def test_contracts_are_read_as_their_asset(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kPEPE", "xyz:TSLA", "FDUSD"])
-def test_names_that_are_assets_stay_whole(name: str) -> None:
+def test_symbols_that_look_like_contracts_are_unchanged(name: str) -> None:
     body = history({"timestamp": STAMP, "y": 1.0}, symbol=name)
     assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == name
 
 
-def test_venues_are_read_by_their_other_names() -> None:
+def test_venue_aliases_are_accepted() -> None:
     body = history() | {"series": {"gateio": [{"timestamp": STAMP, "y": 1.0}]}}
     assert asked(lambda: dd.funding.history("BTC", *DAY, venues=["Gate.io"]), body)["exchanges"] == "gateio"
     board = {"timestamp": "2026-06-30 12:00:00", "exchange": "huobi", "symbols": []}
@@ -60,7 +60,7 @@ def test_venues_are_read_by_their_other_names() -> None:
     assert path == "/markets/exchanges/huobi/symbols"
 
 
-def test_a_venue_of_ones_own_is_asked_for() -> None:
+def test_venue_unknown_to_the_library_is_requested() -> None:
     body = history() | {"series": {"okx2": [{"timestamp": STAMP, "y": 1.0}]}}
     assert asked(lambda: dd.funding.history("BTC", *DAY, venues=["okx2"]), body)["exchanges"] == "okx2"
 
@@ -116,7 +116,7 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
         (lambda: dd.units.convert(1.0, "bps8h", "apr"), "; did you mean 'bps_8h'?"),
     ],
 )
-def test_a_wrong_word_is_refused_without_a_request_and_the_right_one_named(call: Any, refusal: str) -> None:
+def test_misspelt_word_raises_before_a_request_and_suggests_the_right_one(call: Any, refusal: str) -> None:
     """Nothing is connected, so that any request would fail."""
     with pytest.raises((AttributeError, TypeError, ValueError), match=re.escape(refusal)):
         call()

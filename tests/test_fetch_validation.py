@@ -101,7 +101,7 @@ def test_a_field_that_no_row_has_is_a_schema_error(call: Any, body: Any, message
 
 
 @pytest.mark.parametrize("count", [1, 256, 70_000])
-def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
+def test_response_may_have_any_number_of_venues(count: int) -> None:
     venues = [f"venue{i:05d}" for i in range(count)]
     body = history() | {
         "series": {venue: [{"timestamp": STAMP, "y": i / 1e3}] for i, venue in enumerate(venues)}
@@ -117,7 +117,7 @@ def answered(body: Any, call: Callable[[], Any]) -> Any:
         return call()
 
 
-def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() -> None:
+def test_fields_without_a_symbol_are_not_rows() -> None:
     body = {"symbols": ["BTC"], "timeseries": [{"timestamp": STAMP, "BTC": 1.0, "total": 3.0}]}
     frame = answered(body, lambda: dd.oi.top_symbols("okx", *DAY))
     assert frame[["symbol", "resolution"]].astype("str").to_numpy().tolist() == [["BTC", "unstated"]]
@@ -153,7 +153,7 @@ def one_at_the_start(query: dict[str, str]) -> dict[str, Any]:
     return history({"timestamp": query["start"], "y": 1.0}) | {"resolution": query["resolution"]}
 
 
-def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> None:
+def test_parts_outside_the_tier_are_omitted_with_a_notice() -> None:
     floor = NOW - pd.Timedelta(30, "D")
     with (
         answering(by_span(floor, one_at_the_start)) as asked,
@@ -169,7 +169,7 @@ def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> Non
     assert len(asked) == 1
 
 
-def test_no_data_is_said_once_and_only_where_no_piece_has_any() -> None:
+def test_no_data_notice_is_given_once_if_all_parts_are_empty() -> None:
     since = pd.Timestamp("2026-06-20", tz="UTC")
 
     def body(query: dict[str, str]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def test_no_data_is_said_once_and_only_where_no_piece_has_any() -> None:
     assert [("NOSUCH" in text, "No data" in text) for text in messages] == [(True, True)]
 
 
-def test_pieces_are_cut_by_the_size_of_rows_and_the_number_of_venues() -> None:
+def test_windows_are_split_by_row_size_and_venue_count() -> None:
     window = times.Window(NOW - pd.Timedelta(170, "D"), NOW)
     longest = max(b - a for a, b in pieces(endpoints.ORDERBOOK_DEPTH_HISTORY, window, "1m", "binance"))
     assert longest / pd.Timedelta("1min") * 304 < 20e6
@@ -218,7 +218,7 @@ def surfaces(snapshots: dict[str, Any]) -> Any:
     return answered(body, lambda: dd.options.surface_history("BTC", "deribit", "6h"))
 
 
-def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> None:
+def test_duplicate_instruments_are_treated_alike_in_snapshot_and_history() -> None:
     points = [
         option(0.4, 1.0, 101.0, "BTC-3JUL26-100000-C"),
         option(0.6, 2.0, 103.0, "BTC-3JUL26-100000-C-B"),
@@ -241,7 +241,7 @@ def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> N
         snapshot(points[:1] * 2, "surface")
 
 
-def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
+def test_surface_equals_that_of_the_snapshot_with_its_notices() -> None:
     points = [
         option(0.1 * n, float(n), 100.0 + n, f"BTC-3JUL26-{100_000 + 500 * n}-{side[0].upper()}")
         | {"strike": 1e5 + 500 * n, "side": side}
@@ -256,14 +256,14 @@ def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
     assert dd.provenance(surface)["notices"][0] == "thinned out"
 
 
-def test_a_name_against_its_option_is_found_behind_names_that_say_nothing() -> None:
+def test_mismatched_instrument_name_is_found_after_opaque_names() -> None:
     names = ["a", "BTC-3JUL26-100000-C", "no option", "BTC-3JUL26-100000-P"]
     with pytest.raises(SchemaError, match="'BTC-3JUL26-100000-P' has the side 'call'"):
         snapshot([option(0.4, 1.0, 101.0, name) for name in names])
 
 
 @pytest.mark.filterwarnings("ignore:.*the other side is missing:derivdata.errors.DataNotice")
-def test_a_field_that_only_late_rows_give_is_missing_in_the_others() -> None:
+def test_field_present_only_in_later_rows_is_nan_before() -> None:
     points = [option(0.4, 1.0, 101.0, f"BTC-3JUL26-{n}-C") | {"strike": float(n)} for n in range(600)]
     for point in points[550:]:
         point["rho"] = 0.25
@@ -274,7 +274,7 @@ def test_a_field_that_only_late_rows_give_is_missing_in_the_others() -> None:
     assert chain["volume"].isna().all()
 
 
-def test_no_options_are_an_empty_surface_and_a_notice() -> None:
+def test_missing_options_give_an_empty_surface_and_a_notice() -> None:
     with pytest.warns(DataNotice, match="no options on BTC at deribit"):
         surface = snapshot([], "surface")
     assert surface.sizes == {"expiry": 0, "strike": 0, "side": 2}
@@ -290,7 +290,7 @@ def test_no_options_are_an_empty_surface_and_a_notice() -> None:
     ("start", "asked"),
     [("6h", "1d"), ("2d", "3d"), ("47h", "2d"), ("90d", "90d"), ("91d", "92d")],
 )
-def test_the_first_hour_is_asked_for_though_the_clock_has_seconds(start: str, asked: str) -> None:
+def test_first_hour_is_requested_if_the_clock_has_seconds(start: str, asked: str) -> None:
     """The service counts whole days from its own second, up to a minute after `asof`."""
     body = {"symbol": "BTC", "exchange": "deribit", "data": [], "notices": ["No data."]}
     with (
@@ -324,7 +324,7 @@ def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
-def test_only_a_notice_about_it_explains_a_shorter_range(said: str, notice: str, accepted: bool) -> None:
+def test_shorter_range_needs_a_notice_about_it(said: str, notice: str, accepted: bool) -> None:
     body = {"group_by": "exchange", "range": said, "groups": [], "notices": [notice] if notice else []}
     message = f"requested range '24h', the response is about range '{said}'"
     with answering(always(body)), nullcontext() if accepted else pytest.raises(SchemaError, match=message):

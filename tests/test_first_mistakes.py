@@ -27,7 +27,7 @@ def payments() -> pd.DataFrame:
     return dd.funding.settlements("BTC", "20d", venues=["binance"])
 
 
-def test_payments_next_to_their_schedule_ask_for_the_zone(
+def test_payments_off_their_schedule_suggest_a_time_zone(
     payments: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = payments[["symbol", "time", "rate_bps_8h", "interval_hours"]]
@@ -61,7 +61,7 @@ def test_an_archive_of_payments_names_them_where_rates_are_asked_for(
         dd.oi.history("BTC", "2d")
 
 
-def test_deribits_codes_of_expiries_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deribit_expiry_codes_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Options of Deribit expire at 08:00 UTC."""
     head = "symbol,instrument_name,expiry,strike,side,time,iv\n"
     row = "BTC,BTC-{0}-100000-C,{0},100000,call,2025-12-05T01:00Z,0.5\n"
@@ -72,7 +72,7 @@ def test_deribits_codes_of_expiries_are_read(tmp_path: Path, capsys: pytest.Capt
     assert {*expiries} == {pd.Timestamp("2025-12-06T08:00Z"), pd.Timestamp("2026-06-26T08:00Z")}
 
 
-def test_windows_say_what_they_take() -> None:
+def test_invalid_window_error_lists_valid_forms() -> None:
     dd.connect("sample")
     day = dd.funding.history("BTC", dt.date(2026, 6, 1), dt.date(2026, 6, 2), venues=["okx"])
     assert day["time"].iloc[[0, -1]].dt.hour.tolist() == [0, 23]
@@ -99,7 +99,7 @@ def test_a_notebook_without_widgets_shows_no_bar(monkeypatch: pytest.MonkeyPatch
     assert progress(items, total=3, label="x") is not items
 
 
-def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_names_get_a_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dd.connect("sample")
     with pytest.raises(dd.errors.NotFound, match=r"unknown symbol 'BTX'; did you mean BTC, BTT"):
@@ -110,7 +110,7 @@ def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pyte
         dd.connect("api.example.com")
 
 
-def test_a_misspelt_function_is_answered_by_the_nearest() -> None:
+def test_misspelt_function_suggests_the_nearest() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'histroy'; did you mean 'history'\?"):
         _ = dd.funding.histroy  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"no attribute 'spred'; did you mean 'spread'\?"):
@@ -131,7 +131,7 @@ def test_the_snapshot_of_funding_is_selected_by_symbols_and_venues() -> None:
         dd.funding.snapshot("BTX")
 
 
-def test_too_many_arguments_say_which_have_names() -> None:
+def test_too_many_positional_arguments_name_the_keyword_ones() -> None:
     with pytest.raises(TypeError, match=r"spread: expected at most 3 positional arguments, got 4$"):
         dd.analysis.funding.spread(1, "a", "b", 2)  # type: ignore[call-arg, arg-type]
     with pytest.raises(
@@ -190,7 +190,7 @@ def test_a_name_is_suggested_within_few_edits(wrong: str, name: str | None) -> N
     assert text.did_you_mean(wrong, names) == expected
 
 
-def test_quotes_in_place_of_a_fit_name_the_next_step() -> None:
+def test_quotes_instead_of_a_fit_name_the_missing_step() -> None:
     dd.connect("sample", cache="off")
     quotes = dd.options.surface("BTC", "deribit")
     with pytest.raises(ValueError, match=r"fit them first with dd\.analysis\.surface\.from_chain"):

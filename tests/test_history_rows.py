@@ -116,7 +116,7 @@ def test_a_lasting_step_of_levels_names_its_first_row(factor: float) -> None:
         np.geomspace(1e6, 1e10, 40),  # growth
     ],
 )
-def test_levels_that_move_as_markets_do_are_not_asked_about(levels: np.ndarray) -> None:
+def test_levels_that_move_like_markets_raise_no_question(levels: np.ndarray) -> None:
     assert level_changes(np.zeros(40, dtype=int), levels) == []
 
 
@@ -137,7 +137,7 @@ def test_rates_far_above_all_before_show_a_unit(factor: float) -> None:
     assert change.row == 30
 
 
-def test_a_market_that_turns_is_not_another_unit() -> None:
+def test_market_reversal_is_not_taken_for_another_unit() -> None:
     calm = np.full(40, 1.0)
     wild = 8.0 + 10 * np.abs(np.sin(np.arange(40.0)))
     assert rate_changes(np.zeros(80, dtype=int), np.append(calm, wild)) == []

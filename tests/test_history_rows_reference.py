@@ -85,7 +85,7 @@ def test_runs_of_missing_rows(seed: int, is_shuffled: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sentences_do_not_depend_on_parts_or_doubled_rows(seed: int) -> None:
+def test_sentences_do_not_depend_on_partitioning_or_duplicate_rows(seed: int) -> None:
     """One part in order takes the short way; two parts and repeated rows take the long one."""
     rng = np.random.default_rng(seed)
     table = TABLES["funding_history"]
@@ -140,7 +140,7 @@ def test_changes_of_rates(seed: int) -> None:
     np.testing.assert_allclose([change.factor for change in found], [factor for _, factor, _ in expected])
 
 
-def test_the_slow_check_sees_changes() -> None:
+def test_reference_check_detects_changes() -> None:
     """The random rates of the test above hold changes of both kinds."""
     rates = [_rates(np.random.default_rng(seed)) for seed in range(200)]
     assert sum(_slow_change(np.abs(one)) is not None for one in rates) >= 10

@@ -49,7 +49,7 @@ def test_provenance_of_all_is_kept_and_one_synthetic_table_makes_all_synthetic()
     assert (said["source"], said["synthetic"]) == ("sample, not stated", True)
 
 
-def test_rows_that_occur_twice_and_other_tables_are_refused() -> None:
+def test_duplicate_rows_and_other_tables_raise() -> None:
     one = rates("okx", 2, "mine", synthetic=False)
     with pytest.raises(SchemaError, match="1 rows repeat a key"):
         dd.concat([one, one])
@@ -62,7 +62,7 @@ def test_rows_that_occur_twice_and_other_tables_are_refused() -> None:
             dd.concat(none)
 
 
-def test_chains_of_lists_are_one_table_that_is_still_called_synthetic() -> None:
+def test_chains_of_lists_join_to_one_table_marked_synthetic() -> None:
     dd.connect("sample")
     both = dd.options.snapshot(["BTC", "ETH"], ["deribit", "okx"])
     each = [dd.options.snapshot(s, e) for s in ("BTC", "ETH") for e in ("deribit", "okx")]

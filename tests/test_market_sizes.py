@@ -38,7 +38,7 @@ def test_premiums_of_options_are_not_prices_of_a_coin() -> None:
 
 
 @pytest.mark.parametrize("volume", [0.0, 5e9])
-def test_a_venue_with_constant_volume_has_not_exchanged_it_with_its_open_interest(volume: float) -> None:
+def test_constant_volume_is_not_taken_for_swapped_columns(volume: float) -> None:
     sizes = 1e9 * np.exp(np.cumsum(np.random.default_rng(0).normal(0.0, 0.01, len(STAMPS))))
     rows = [
         {"timestamp": stamp, "oi_usd": size, "volume_usd": volume}
@@ -101,7 +101,7 @@ def test_an_index_in_place_of_forwards_is_compared_near_its_time_alone() -> None
 
 
 @pytest.mark.parametrize(("venue", "is_doubted"), [("deribit", False), ("okx", True)])
-def test_only_deribit_may_have_small_rates_alone(venue: str, is_doubted: bool) -> None:
+def test_small_rates_of_one_venue_are_accepted_from_deribit_only(venue: str, is_doubted: bool) -> None:
     """Deribit's formula has no interest; 1 bps of the others in fractions of a percent would be as small."""
     rates = 0.02 + 0.01 * np.random.default_rng(0).normal(size=len(STAMPS))
     points = [{"timestamp": stamp, "y": rate} for stamp, rate in zip(STAMPS, rates.tolist(), strict=True)]

@@ -87,7 +87,7 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
         ("A half, of 1,234.5, is 1,235 or 1,234.", 0),
     ],
 )
-def test_a_verdict_rests_on_figures_above_and_on_assertions(
+def test_verdict_follows_from_shown_numbers_and_assertions(
     verdict: str, problems: int, tmp_path: Path
 ) -> None:
     """31.47 rounds to 31.5, 0.123 is 12 %; an assertion supports a sentence that contains its message."""
@@ -123,7 +123,7 @@ def apart(one: str, other: str) -> float:
     return float(np.sqrt(np.mean((first[:height, :width] - second[:height, :width]) ** 2)))
 
 
-def test_another_figure_is_far_from_a_stored_one(recorder: ModuleType) -> None:
+def test_changed_figure_differs_from_the_stored_one(recorder: ModuleType) -> None:
     draw = "import matplotlib.pyplot as plt; plt.plot([0, 1], {levels}, lw=5);"
     plain, other = (recorder.run([draw.format(levels=levels)])[0][0] for levels in ("[0, 1]", "[1, 0]"))
     pictures = [shown["data"]["image/png"] for shown in (plain, other)]

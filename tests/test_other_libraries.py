@@ -71,7 +71,7 @@ pytestmark = [
 
 
 @libraries
-def test_a_panel_of_another_librarys_table_is_the_same(library: str, rates: pd.DataFrame) -> None:
+def test_panel_of_another_librarys_table_is_equal(library: str, rates: pd.DataFrame) -> None:
     """Only the provenance is lost, which most tables of another library cannot carry."""
     expected = dd.panel(rates)
     panel = dd.panel(LIBRARIES[library](rates))
@@ -98,7 +98,7 @@ def test_lists_of_tables_are_taken(library: str, rates: pd.DataFrame) -> None:
 
 
 @libraries
-def test_reports_and_figures_take_them_too(library: str, rates: pd.DataFrame) -> None:
+def test_reports_and_figures_accept_tables_of_other_libraries(library: str, rates: pd.DataFrame) -> None:
     report = dd.quality(LIBRARIES[library](rates))
     assert report["present"].tolist() == [168] * 4
     assert list(report["exchange"]) == ["binance", "hyperliquid"] * 2

@@ -47,14 +47,14 @@ def test_every_public_name_is_there() -> None:
         _ = dd.fundng
 
 
-def test_nothing_that_is_read_is_run_by_what_the_linter_cannot_tell() -> None:
+def test_no_dynamic_code_execution() -> None:
     """The linter forbids exec, eval, shells and pickles; these are methods, options and other built-ins."""
     risky = re.compile(r"__import__\(|(?<!re\.)\bcompile\(|allow_pickle|\.to_pickle|\bbreakpoint\(")
     sources = [path.read_text(encoding="utf-8") for path in Path(dd.__file__).parent.rglob("*.py")]
     assert [found for text in sources for found in risky.findall(text)] == []
 
 
-def test_a_family_is_a_module_of_the_documented_name_and_lists_its_functions_alone() -> None:
+def test_family_is_a_documented_module_that_lists_its_functions() -> None:
     """Each is imported by its documented name before the package has loaded it."""
     code = "".join(
         f"import derivdata.{family} as module, derivdata as dd\n"
@@ -98,7 +98,7 @@ def _public(module: types.ModuleType, path: str) -> dict[int, str]:
     return found
 
 
-def test_there_are_not_more_public_names_than_a_user_can_look_over() -> None:
+def test_number_of_public_names_is_limited() -> None:
     names = _public(dd, "dd").values()
     assert {"dd.funding.history", "dd.analysis.smile.fit", "dd.plot.smile"} <= {*names}
     assert len(names) <= MOST_NAMES, sorted(names)

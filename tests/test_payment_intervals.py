@@ -66,11 +66,11 @@ def test_the_interval_changes_at_the_first_of_three_equal_gaps(gaps: list[float]
         ([8, 8, 8, 4, 4, 8, 8, 8], [8, 8, 8, 8, NAN, NAN, 8, 8, 8]),
     ],
 )
-def test_what_three_equal_gaps_do_not_confirm_is_not_known(gaps: list[float], wanted: list[float]) -> None:
+def test_interval_without_three_equal_gaps_is_unknown(gaps: list[float], wanted: list[float]) -> None:
     np.testing.assert_array_equal(assigned(gaps), wanted)
 
 
-def test_a_list_tells_the_interval_of_the_newest_payments() -> None:
+def test_instrument_list_gives_the_interval_of_the_newest_payments() -> None:
     assert assigned([], listed=4.0) == [4]
     assert assigned([8], listed=4.0) == [4, 4]
     assert assigned([8, 8, 8, 4], listed=4.0) == [8, 8, 8, 8, 4]

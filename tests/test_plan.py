@@ -25,7 +25,7 @@ def test_requests_and_seconds_are_counted_by_hand() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*the response has '1h'")
-def test_the_plan_is_what_is_asked() -> None:
+def test_plan_equals_the_sent_requests() -> None:
     dd.connect("sample")
     window = ("2026-06-20", "2026-06-25")
     planned = dd.plan(["BTC", "ETH"], *window, resolution="1m").set_index("fetcher")["requests"]
@@ -41,7 +41,7 @@ def test_the_plan_is_what_is_asked() -> None:
         assert planned[fetcher] == 2 * len(asked), fetcher
 
 
-def test_a_year_of_minutes_takes_hours_and_says_so() -> None:
+def test_plan_of_a_year_of_minutes_reports_hours() -> None:
     many = [f"A{i}" for i in range(200)]
     said = dd.plan(many, *WINDOW, resolution="1m").attrs["summary"]
     assert said.startswith(
@@ -51,6 +51,6 @@ def test_a_year_of_minutes_takes_hours_and_says_so() -> None:
     assert dd.plan("BTC", *WINDOW).attrs["summary"].endswith("prices.history 3 requests, 1 s")
 
 
-def test_a_latency_below_zero_makes_no_plan() -> None:
+def test_negative_latency_raises() -> None:
     with pytest.raises(ValueError, match=r"latency_seconds must be 0 or more, got -1\.0"):
         dd.plan("BTC", *WINDOW, latency_seconds=-1.0)

@@ -89,7 +89,7 @@ def covered_without_a_hole(frames: list[pd.DataFrame], start: str) -> None:
     assert missed(frames) == []
 
 
-def test_every_order_comes_once_even_if_late(feed: Feed) -> None:
+def test_poll_returns_every_order_once_even_if_late(feed: Feed) -> None:
     frames = list(islice(dd.liquidations.poll("10s", every=10, sleep=feed.sleep), 12))
     numbers = numbers_of(frames)
     assert len(numbers) == len(set(numbers))
@@ -100,14 +100,14 @@ def test_every_order_comes_once_even_if_late(feed: Feed) -> None:
         pd.testing.assert_frame_equal(dd.tables.TABLES["liquidations_events"].conform(frame), frame)
 
 
-def test_the_service_is_asked_with_since_and_never_with_min_usd(feed: Feed) -> None:
+def test_poll_sends_since_and_never_min_usd(feed: Feed) -> None:
     frames = list(islice(dd.liquidations.poll("10s", every=10, min_usd=620, sleep=feed.sleep), 5))
     assert all(set(query) == {"since", "limit"} for query in feed.asked)
     assert min(v for frame in frames for v in frame["value_usd"]) == 620.0
     assert dd.liquidations.events(since="10s", min_usd=638)["value_usd"].tolist() == [638.0, 639.0, 640.0]
 
 
-def test_a_full_answer_that_lacks_the_oldest_says_what_it_may_have_lost() -> None:
+def test_full_page_without_the_oldest_orders_reports_possible_loss() -> None:
     with feeding(Feed("oldest")) as feed:
         frames = list(islice(dd.liquidations.poll("300s", every=10, limit=50, sleep=feed.sleep), 2))
     lost = dd.provenance(frames[0])["coverage"]["missed"]
@@ -119,7 +119,7 @@ def test_a_full_answer_that_lacks_the_oldest_says_what_it_may_have_lost() -> Non
     assert 0 < sums["coverage"].values[4] < 1
 
 
-def test_a_full_answer_that_lacks_the_newest_is_gone_on_from_and_misses_nothing() -> None:
+def test_full_page_without_the_newest_orders_is_continued() -> None:
     with feeding(Feed("newest")) as feed:
         frames = list(islice(dd.liquidations.poll("300s", every=10, limit=50, sleep=feed.sleep), 10))
     numbers = numbers_of(frames)
@@ -128,7 +128,7 @@ def test_a_full_answer_that_lacks_the_newest_is_gone_on_from_and_misses_nothing(
     covered_without_a_hole(frames, "300s")
 
 
-def test_a_feed_with_more_orders_in_half_a_minute_than_an_answer_holds_goes_on() -> None:
+def test_feed_continues_with_more_orders_than_one_page() -> None:
     with feeding(Feed("newest", step=0.1)) as feed:
         frames = list(islice(dd.liquidations.poll("30s", every=10, limit=50, sleep=feed.sleep), 40))
     numbers = numbers_of(frames)
@@ -137,7 +137,7 @@ def test_a_feed_with_more_orders_in_half_a_minute_than_an_answer_holds_goes_on()
     assert missed(frames) == []
 
 
-def test_more_orders_in_a_millisecond_than_an_answer_holds_are_asked_for_at_a_greater_length() -> None:
+def test_more_orders_in_a_millisecond_than_a_page_use_a_larger_limit() -> None:
     with feeding(Feed("newest", step=1e-6)) as feed:
         frames = list(islice(dd.liquidations.poll("1s", every=1, limit=2, sleep=feed.sleep), 3))
     assert sorted(numbers_of(frames)) == list(range(-600, 1))
@@ -152,7 +152,7 @@ def test_a_quiet_start_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize("lacks", ["newest", "oldest"])
-def test_one_full_answer_tells_and_claims_only_what_is_between_its_orders(lacks: str) -> None:
+def test_full_page_covers_only_the_time_between_its_orders(lacks: str) -> None:
     with feeding(Feed(lacks)):
         with pytest.warns(DataNotice, match="has limit=50 rows") as caught:
             frame = dd.liquidations.events(since="300s", limit=50)
@@ -170,7 +170,7 @@ def test_one_full_answer_tells_and_claims_only_what_is_between_its_orders(lacks:
     }
 
 
-def test_over_the_local_service_the_feed_is_the_store_and_small_answers_bring_every_order() -> None:
+def test_feed_of_the_local_service_returns_every_order() -> None:
     dd.connect("sample")
     whole = dd.liquidations.events(since="30m", limit=5000)
     polled = dd.liquidations.poll("30m", limit=20, sleep=lambda _: None)
@@ -205,7 +205,7 @@ def test_events_since_a_time_are_complete_after_any_filter(
     assert all("min_usd" not in query for query in feed.asked)
 
 
-def test_the_first_orders_of_a_filter_end_the_pages_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filtered_events_at_the_limit_give_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dd.liquidations, "_LIMIT", 50)
     with (
         feeding(Feed("newest")),

@@ -28,7 +28,7 @@ def served(archive: Path) -> None:
 
 
 @pytest.mark.usefixtures("served")
-def test_settlements_of_every_venue_come_back_in_utc_and_bps() -> None:
+def test_settlements_of_every_venue_round_trip_in_utc_and_bps() -> None:
     frame = dd.funding.settlements("BTC", "2020-01-01", "2020-01-02")
     rates = frame.set_index(["exchange", "time"])["rate_bps_8h"]
     assert rates[("binance", at("2020-01-01"))] == pytest.approx(-1.2359, abs=1e-12), "03:00 of UTC+3"
@@ -47,7 +47,7 @@ def test_settlements_of_every_venue_come_back_in_utc_and_bps() -> None:
 
 
 @pytest.mark.usefixtures("served")
-def test_snapshots_of_39_venues_come_back_as_history() -> None:
+def test_snapshots_of_39_venues_round_trip_as_history() -> None:
     raw = dd.funding.history("BTC", "2026-08-09T21:45", "2026-08-09T22:00", resolution="raw")
     rates = raw.set_index("exchange")["rate_bps_8h"]
     assert len(rates) == 38, "39 venues, one of them null"
@@ -67,7 +67,7 @@ def test_snapshots_of_39_venues_come_back_as_history() -> None:
 
 
 @pytest.mark.usefixtures("served")
-def test_open_interest_comes_back_to_the_cent() -> None:
+def test_open_interest_round_trips_to_the_cent() -> None:
     frame = dd.oi.history("BTC", "2025-03-08T08:00", "2025-03-08T10:00", resolution="raw")
     assert frame["oi_usd"].iloc[0] == pytest.approx(898_745_447.79, abs=0.005)
     with warnings.catch_warnings(record=True) as caught:
@@ -83,7 +83,7 @@ def test_open_interest_comes_back_to_the_cent() -> None:
 
 
 @pytest.mark.usefixtures("served")
-def test_every_liquidation_comes_back_once() -> None:
+def test_every_liquidation_round_trips_once() -> None:
     frame = dd.liquidations.events(since="2025-05-01", limit=10_000)
     assert len(frame) == 2243
     row = frame.loc[frame["value_usd"].idxmax()]
@@ -93,7 +93,7 @@ def test_every_liquidation_comes_back_once() -> None:
     assert np.isnan(row["quantity"])
 
 
-def test_an_option_chain_comes_back_as_a_surface(archive: Path) -> None:
+def test_option_chain_round_trips_as_a_surface(archive: Path) -> None:
     dd.connect(str(archive), now="2026-01-24T21:30")
     chain = dd.options.snapshot("BTC", "deribit").set_index("instrument_name")
     call = chain.loc["BTC-27MAR26-100000-C"]
@@ -120,7 +120,7 @@ def test_an_option_chain_comes_back_as_a_surface(archive: Path) -> None:
         ("2026-08-15T12:00", ["Widest spread", "binance"], ["No options on BTC"]),
     ],
 )
-def test_a_report_on_the_archive_says_what_it_has_and_lacks(
+def test_report_states_available_and_missing_tables_of_an_archive(
     archive: Path, tmp_path: Path, now: str, said: list[str], lacks: list[str]
 ) -> None:
     out = tmp_path / "real.html"

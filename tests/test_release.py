@@ -27,7 +27,7 @@ def loaded(path: str | Path) -> Any:
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
-def test_one_version() -> None:
+def test_version_is_the_same_everywhere() -> None:
     assert "version" in PROJECT["dynamic"]  # hatchling reads derivdata/__init__.py
     assert loaded("CITATION.cff")["version"] == dd.__version__
     assert loaded("conda/recipe.yaml")["context"]["version"] == dd.__version__
@@ -35,7 +35,7 @@ def test_one_version() -> None:
     assert f"version = {{{dd.__version__}}}" in page
 
 
-def test_one_author_and_one_address() -> None:
+def test_author_and_address_are_the_same_everywhere() -> None:
     [author] = PROJECT["authors"]
     assert author["name"] == "derivdata contributors"
     assert loaded("CITATION.cff")["authors"] == [{"name": author["name"]}]
@@ -51,7 +51,7 @@ def test_one_author_and_one_address() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_actions_are_pinned_and_may_do_little(path: Path) -> None:
+def test_ci_actions_are_pinned_with_minimal_permissions(path: Path) -> None:
     workflow = loaded(path)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
@@ -66,7 +66,7 @@ def test_actions_are_pinned_and_may_do_little(path: Path) -> None:
     assert all(re.fullmatch(r" # v\d+\.\d+\.\d+", line) for line in lines)
 
 
-def test_only_the_job_that_publishes_may_sign() -> None:
+def test_only_the_publishing_job_may_sign() -> None:
     every = [job for path in WORKFLOWS for job in loaded(path)["jobs"].values()]
     rights = [job["permissions"] for job in every if "permissions" in job]
     publish = loaded(ROOT / ".github" / "workflows" / "publish.yml")["jobs"]["publish"]
@@ -82,7 +82,7 @@ def test_every_python_of_the_metadata_is_tested_on_three_systems() -> None:
     assert [name.partition("-")[0] for name in matrix["os"]] == ["ubuntu", "macos", "windows"]
 
 
-def test_the_recipe_has_the_dependencies_of_the_package() -> None:
+def test_conda_recipe_has_the_dependencies_of_the_package() -> None:
     python, *others = loaded("conda/recipe.yaml")["requirements"]["run"]
     assert python == "python >=${{ python_min }}"
     assert f">={loaded('conda/recipe.yaml')['context']['python_min']}" == PROJECT["requires-python"]
@@ -121,7 +121,7 @@ def test_the_cards_of_the_paper_are_run_again(rule: str, cost: float) -> None:
     assert again.set_index("figure").loc["picks", "recorded"] >= 30
 
 
-def test_the_files_are_uploaded_before_anything_unpinned_is_installed() -> None:
+def test_release_uploads_files_before_installing_unpinned_packages() -> None:
     jobs = loaded(".github/workflows/publish.yml")["jobs"]
     steps = jobs["build"]["steps"]
     upload = next(n for n, step in enumerate(steps) if "upload-artifact" in step.get("uses", ""))
@@ -133,7 +133,7 @@ def test_the_files_are_uploaded_before_anything_unpinned_is_installed() -> None:
     assert jobs["publish"]["needs"] == ["build", "try"]
 
 
-def test_the_list_of_software_has_the_version_and_the_hashes_of_the_lock() -> None:
+def test_sbom_has_the_version_and_hashes_of_the_lock() -> None:
     spec = importlib.util.spec_from_file_location("sbom", ROOT / "requirements" / "sbom.py")
     assert spec is not None
     assert spec.loader is not None

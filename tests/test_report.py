@@ -94,7 +94,7 @@ def reported(folder: Path, symbol: str, **options: Any) -> str:
     return dd.report(symbol, out=folder / "r.html", **options).read_text(encoding="utf-8")
 
 
-def test_the_page_is_whole_and_loads_nothing(written: str, page: Page) -> None:
+def test_report_page_is_self_contained(written: str, page: Page) -> None:
     assert page.open == []
     ids = re.findall(r'\bid="([^"]*)"', written)
     assert len(ids) == len(set(ids)), "figures share ids"
@@ -113,7 +113,7 @@ def test_the_page_is_whole_and_loads_nothing(written: str, page: Page) -> None:
         assert not re.search(r"(fill|stroke): ?#(000000|ffffff)", figure)
 
 
-def test_every_section_is_there_linked_and_summed_up(written: str, page: Page) -> None:
+def test_every_section_is_present_linked_and_summarised(written: str, page: Page) -> None:
     assert re.findall("<h2>(.*?)</h2>", written) == list(TITLES)
     links = re.findall('<a href="#([^"]*)">', written)
     anchors = [re.sub(r"\W+", "-", title.lower()) for title in TITLES]
@@ -150,7 +150,7 @@ def test_every_section_is_there_linked_and_summed_up(written: str, page: Page) -
     assert "These pairs were selected as the widest in this same window (in sample)" in carry
 
 
-def test_one_volatility_and_one_breakeven_have_one_name_and_one_value(written: str, page: Page) -> None:
+def test_repeated_numbers_have_the_same_name_and_value(written: str, page: Page) -> None:
     """The first screen, key numbers, table and figures have the same 30-day ATM, index and break-even."""
     text = unescape(re.sub(r"<[^>]+>", "\n", written))
     numbers = page.table("number", "BTC", "window").set_index("number")["BTC"]
@@ -185,7 +185,7 @@ def test_pairs_are_net_of_the_four_trades_over_the_year(page: Page) -> None:
         assert float(row["net APR [%]"]) == pytest.approx(left, abs=0.11)
 
 
-def test_one_hash_of_all_answers(tmp_path: Path) -> None:
+def test_report_states_one_hash_of_all_responses(tmp_path: Path) -> None:
     dd.connect("sample")
     text = reported(tmp_path, "ETH", window="2d", sections=["funding"])
     hashes = [
@@ -198,7 +198,7 @@ def test_one_hash_of_all_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*deribit. no rows in the window of 3 requested venues")
-def test_venues_and_expiries_hold_the_report(tmp_path: Path) -> None:
+def test_report_uses_only_the_chosen_venues_and_expiries(tmp_path: Path) -> None:
     dd.connect("sample")
     held = ["binance", "okx", "deribit"]
     days, parts = ["2026-07-31", "2026-09-25"], ["funding", "options"]
@@ -219,7 +219,7 @@ def test_a_short_window_is_forecast_from_the_year_before(tmp_path: Path) -> None
     assert "no sums over 8 hours" in reported(tmp_path, "BTC", **(two | {"window": "1h"}))
 
 
-def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
+def test_missing_tables_are_reported_and_not_fatal(tmp_path: Path) -> None:
     times = ["2024-03-01T00:00:00Z", "2024-03-01T08:00:00Z"]
     venues, kind = ["okx", "okx", "zo", "zo"], {"resolution": "raw", "kind": "sampled"}
     rates = {"exchange": venues, "timestamp": times * 2, "y": [1.0, 2.0, 3.0, 5.0], **kind}
@@ -271,7 +271,7 @@ def test_payments_replace_rates_that_were_not_sampled(tmp_path: Path) -> None:
     assert gross - net == pytest.approx(10.43, abs=0.11), "20 bps a week over the year"
 
 
-def test_payments_of_the_year_before_that_have_no_sums_leave_the_window_its_rates(
+def test_earlier_payments_without_sums_do_not_affect_the_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One row of the year is not a payment, so the year has no sums: the year is missing, not the window."""
@@ -300,7 +300,7 @@ def options_archive(folder: Path, chain: pd.DataFrame) -> str:
     return str(folder)
 
 
-def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_expiry_without_open_interest_shows_the_other_figures(tmp_path: Path) -> None:
     whole = made.chain()
     one = whole[whole["expiry"] == whole["expiry"].min()].assign(open_interest=float("nan"))
     dd.connect(options_archive(tmp_path / "one", dd.tables.TABLES["options_snapshot"].conform(one)))
@@ -318,7 +318,7 @@ def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: P
     assert (quality["options"], quality["used"], quality["without open interest"]) == ("26", "13", "26")
 
 
-def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
+def test_unusable_chains_are_reported(tmp_path: Path) -> None:
     # 18 % to 30 %: the archive refuses volatilities above 30, that is 3,000 %, and cannot tell these
     percent = made.chain().assign(iv=lambda t: 40 * t["iv"])
     assert percent["iv"].between(15, 30).all()
@@ -331,7 +331,7 @@ def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
     assert "The source has nothing to summarise" in text
 
 
-def test_a_source_is_named_as_its_author_would_and_its_attribution_is_a_visible_link(tmp_path: Path) -> None:
+def test_source_has_its_proper_name_and_a_visible_attribution_link(tmp_path: Path) -> None:
     dd.connect("sample", attribution_url="https://data.example.org/about")
     options = {"window": "1d", "venues": ["okx"], "sections": ["funding", "oi"]}
     text = reported(tmp_path, "BTC", **options, source_text="Example & Co., CC BY 4.0")
@@ -344,14 +344,16 @@ def test_a_source_is_named_as_its_author_would_and_its_attribution_is_a_visible_
     assert "source: sample" not in text
 
 
-def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
+def test_report_repeats_the_warning_of_the_api(tmp_path: Path) -> None:
     """Data that is not synthetic and requires attribution comes from the API."""
     dd.connect(rates_archive(tmp_path / "rates", "BTC"), attribution_url="https://data.example.org")
     text = reported(tmp_path, "BTC", window="1d", sections=["carry"])
     assert "The API&#x27;s own warning: the data is informational and not intended for P&amp;L" in text
 
 
-def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_page_of_liquidations_is_not_taken_as_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("derivdata.reports.data.EVENTS", 40)
     dd.connect("sample")
     with pytest.warns(DataNotice, match="the result has limit=40 rows"):
@@ -372,7 +374,7 @@ def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: p
         ({"out": Path("missing/r.html")}, r"the folder '.*missing' for r\.html does not exist"),
     ],
 )
-def test_arguments_that_make_no_sense(options: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_invalid_report_arguments_raise(options: dict[str, object], message: str, tmp_path: Path) -> None:
     dd.connect("sample")
     out = tmp_path / "r.html"
     with pytest.raises((ValueError, FileNotFoundError), match=message):
@@ -380,7 +382,7 @@ def test_arguments_that_make_no_sense(options: dict[str, object], message: str, 
     assert not out.exists()
 
 
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
+def test_invalid_report_raises_before_a_file_is_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -392,7 +394,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
     assert not out.exists()
 
 
-def test_numbers_as_people_write_them() -> None:
+def test_numbers_are_formatted_for_readers() -> None:
     amounts = (36_412_000.0, 1.81e11, -950.0, float("nan"), 999_700.0, -999.9)
     assert [*map(formatting.usd, amounts)] == [
         "36.4 M USD",
@@ -417,7 +419,7 @@ def rates_archive(folder: Path, symbol: str, venues: tuple[str, str] = ("okx", "
     return str(folder)
 
 
-def test_an_unknown_symbol_fails_and_leaves_the_file_that_was_there(
+def test_unknown_symbol_raises_and_preserves_the_existing_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "r.html"
@@ -430,7 +432,7 @@ def test_an_unknown_symbol_fails_and_leaves_the_file_that_was_there(
     assert left == ["r.html", "rates"], "nothing is left beside it"
 
 
-def test_a_symbol_with_signs_of_mathematics_is_drawn_and_reported(tmp_path: Path) -> None:
+def test_symbol_with_mathtext_characters_is_drawn(tmp_path: Path) -> None:
     dd.connect(rates_archive(tmp_path / "rates", "A$X_{$B"))
     text = reported(tmp_path, "A$X_{$B", window="1d", sections=["funding"])
     assert text.count("A$X_{$B funding: long") == 1, "in the title of the figure"
@@ -464,7 +466,7 @@ def test_the_page_allows_its_own_script_and_holds_no_control_characters(
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
-def test_a_free_key_gets_the_rates_now(tmp_path: Path) -> None:
+def test_free_key_gets_a_report_of_current_rates(tmp_path: Path) -> None:
     """Free reads no history, but BTC and ETH of the snapshot."""
     local = service.start("sample", keys={"dk_free": "free"})
     try:

@@ -366,7 +366,7 @@ def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_
     assert len(asked) == 1
 
 
-def test_a_trend_that_cannot_be_told_is_not_named() -> None:
+def test_undetermined_trend_is_not_reported() -> None:
     trend = xr.Dataset(
         {
             name: ("exchange", [value] * 2)
@@ -393,7 +393,7 @@ def test_carry_of_one_venue_or_of_hours_states_the_reason_of_nan(
     assert words in out.read_text(encoding="utf-8")
 
 
-def test_a_venue_whose_price_is_another_coins_is_named() -> None:
+def test_venue_with_the_price_of_a_different_coin_is_named() -> None:
     """Of 100, 100 and 0.91 USD the last is named, with its factor; 100, 101 and 102 agree."""
     from derivdata.reports import about
 
@@ -418,7 +418,7 @@ def test_a_venue_whose_price_is_another_coins_is_named() -> None:
 
 
 @pytest.mark.parametrize(("count", "folded"), [(14, False), (15, True)])
-def test_a_long_table_is_folded_whole(count: int, folded: bool) -> None:
+def test_long_table_is_collapsed_but_complete(count: int, folded: bool) -> None:
     """Every row is in the page: only the style hides those after the twelfth, and only on a screen."""
     section = Section("Title")
     section.table(pd.DataFrame({"row": range(count)}), "Rows")

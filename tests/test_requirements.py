@@ -89,7 +89,7 @@ WANTED = {"base": BASE, "tools": asked("tools.in"), "uv": asked("uv.in")} | {
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_all_that_is_asked_for_is_locked_on_every_machine(name: str) -> None:
+def test_all_requirements_are_locked_on_every_platform(name: str) -> None:
     """By version and hash, without an index address."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     for machine in machines():
@@ -97,7 +97,7 @@ def test_all_that_is_asked_for_is_locked_on_every_machine(name: str) -> None:
     assert not re.search(r"https?:|file:|index|find-links|@|/(tmp|home|root|opt|usr)/", text)
 
 
-def test_locks_agree_so_that_one_environment_takes_them_all() -> None:
+def test_locks_agree_with_each_other() -> None:
     assert {lock.stem for lock in (ROOT / "requirements").glob("*.txt")} == set(WANTED)
     locks = {name: pins((ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("base", *GROUPS)}
     for machine in machines():

@@ -71,13 +71,13 @@ def test_empty_tables_have_every_column_and_conform() -> None:
         ),
     ],
 )
-def test_what_is_not_the_table_is_a_schema_error_that_names_the_field(change: Any, message: str) -> None:
+def test_invalid_rows_raise_a_schema_error_with_the_field(change: Any, message: str) -> None:
     columns = {k: v for k, v in (TWO | change).items() if v is not None}
     with pytest.raises(SchemaError, match=message):
         HISTORY.build(columns)
 
 
-def test_doubled_keys_are_found_zones_wanted_and_parts_joined() -> None:
+def test_duplicate_keys_and_naive_times_raise() -> None:
     many = {name: list(values) * 3 for name, values in TWO.items()}
     with pytest.raises(SchemaError, match="4 rows repeat a key"):
         HISTORY.build(many)
@@ -131,7 +131,7 @@ def _reference(made: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]
         max_size=8,
     )
 )
-def test_any_rows_come_out_as_when_sorted_one_by_one(made: list[tuple[str, str, str, float]]) -> None:
+def test_build_equals_a_plain_sort_for_any_rows(made: list[tuple[str, str, str, float]]) -> None:
     names = ("symbol", "exchange", "timestamp", "y")
     columns = dict(zip(names, map(list, zip(*made, strict=True)), strict=True))
     columns |= {"resolution": ["1h"] * len(made), "kind": ["sampled"] * len(made)}
@@ -151,7 +151,7 @@ def test_any_rows_come_out_as_when_sorted_one_by_one(made: list[tuple[str, str, 
     pd.testing.assert_frame_equal(HISTORY.conform(frame.sample(frac=1, random_state=1)), frame)
 
 
-def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() -> None:
+def test_table_and_source_frame_do_not_share_data() -> None:
     zones = {"UTC": HISTORY.build(TWO)}
     zones["Asia/Tokyo"] = zones["UTC"].assign(time=zones["UTC"]["time"].dt.tz_convert("Asia/Tokyo"))
     built = HISTORY.build(TWO)
@@ -179,7 +179,7 @@ def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() ->
         ({"y": np.array([1.0, -np.inf])}, "a value is infinite"),
     ],
 )
-def test_words_are_of_the_vocabulary_and_numbers_finite(change: Any, message: str) -> None:
+def test_values_must_be_allowed_words_and_finite_numbers(change: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         HISTORY.build(TWO | change)
     house = {"timestamp": "time", "y": "rate_bps_8h"}
@@ -194,14 +194,14 @@ def test_words_are_of_the_vocabulary_and_numbers_finite(change: Any, message: st
 @pytest.mark.parametrize(
     "values", [[], [1.5], [1, -2.5, 10**300], [None, 2.0], [float("nan"), -0.0], [1.0, "2.5", None]]
 )
-def test_floats_are_what_numpy_makes_of_them(values: list[Any]) -> None:
+def test_floats_are_parsed_like_numpy(values: list[Any]) -> None:
     found, expected = floats(values), np.array(values, dtype=np.float64)
     assert found.tobytes() == expected.tobytes()
     assert found.flags.writeable
 
 
 @pytest.mark.parametrize("value", ["x", object(), 10**400])
-def test_what_is_no_float_is_refused_as_numpy_refuses_it(value: Any) -> None:
+def test_invalid_floats_raise_like_numpy(value: Any) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)) as refused:
         floats([1.0, value])
     with pytest.raises(refused.type):
@@ -210,7 +210,7 @@ def test_what_is_no_float_is_refused_as_numpy_refuses_it(value: Any) -> None:
 
 @pytest.mark.parametrize("words", [3, 400])
 @pytest.mark.parametrize("kind", ["shuffled", "month after month", "sorted"])
-def test_rows_are_arranged_as_a_plain_stable_sort_does(words, kind):
+def test_rows_are_ordered_like_a_stable_sort(words, kind):
     """Few and many groups; rows in no order, in order within stretches, and in order."""
     rng, names = np.random.default_rng(5), [f"{i:03d}" for i in range(words)]
     frame = pd.DataFrame(

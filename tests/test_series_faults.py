@@ -44,7 +44,7 @@ def walks(venues: int = 4, seed: int = 1) -> np.ndarray:
     return np.asarray(sizes * 1e8 * np.exp(np.cumsum(rng.normal(0.0, 0.001, (venues, ROWS)), axis=1)))
 
 
-def test_right_series_have_no_fault() -> None:
+def test_valid_series_have_no_fault() -> None:
     for seed in range(20):
         given = rows(walks(seed=seed))
         assert peer_changes(*given) == []
@@ -63,7 +63,7 @@ def test_a_part_in_another_unit_is_found(factor: float, first: int, stop: int) -
     assert fault.factor == pytest.approx(factor, rel=0.1)
 
 
-def test_two_venues_cannot_tell_which_is_wrong() -> None:
+def test_disagreement_of_two_venues_alone_is_not_a_fault() -> None:
     values = walks(2)
     values[0, 120:] *= 100.0
     assert peer_changes(*rows(values)) == []
@@ -84,7 +84,7 @@ def test_a_rate_at_its_floor_is_not_frozen(value: float, count: int) -> None:
     assert len(frozen_runs(*rows(rates), is_rate=True)) == count
 
 
-def test_venues_that_change_places_are_found() -> None:
+def test_swapped_venues_are_found() -> None:
     values = walks()
     values[[0, 3], 100:] = values[[3, 0], 100:]
     assert exchanged_levels(*rows(values)) == [(100, 3 * ROWS + 100)]
@@ -104,7 +104,7 @@ def test_rates_that_change_their_sign_or_are_zero_are_in_the_same_unit() -> None
     assert fault.factor == pytest.approx(1 / 8, rel=0.1)
 
 
-def test_recorded_rates_have_no_fault_but_a_feed_that_stood_still() -> None:
+def test_recorded_rates_have_no_fault_except_one_frozen_feed() -> None:
     """BTC and ETH on 39 venues, 10 to 15 August 2026: TxFlow repeats one rate for 16 and 24 hours."""
     recorded = json.loads(shared_path("data/funding_snapshots_2026/snapshots.json").read_text())
     stamps = pd.to_datetime([row[0] for row in recorded["rows"]], utc=True).as_unit("us").asi8

@@ -103,7 +103,7 @@ def test_a_stream_is_one_snapshot_of_the_newest_rows() -> None:
     assert snapshot["time"].unique().tolist() == [stamps[-1]]
 
 
-def test_the_newest_row_of_each_instrument_counts_and_the_others_are_counted() -> None:
+def test_newest_row_of_each_instrument_is_used_and_older_ones_counted() -> None:
     """15 of 40 instruments are quoted again within the chain, at another volatility: that row stays."""
     rows = spread(chain(), 60.0)
     again = rows[:15].assign(time=NOON + pd.Timedelta(61, "s"), iv=0.7)
@@ -114,7 +114,7 @@ def test_the_newest_row_of_each_instrument_counts_and_the_others_are_counted() -
     assert set(snapshot.loc[snapshot["iv"] == 0.7, "instrument_name"]) == set(again["instrument_name"])
 
 
-def test_instruments_without_names_are_known_by_their_place() -> None:
+def test_instruments_without_names_are_identified_by_expiry_strike_and_side() -> None:
     rows = spread(chain(), 60.0).drop(columns="instrument_name")
     assert dd.tables.snapshots(rows)["time"].nunique() == 1
 
@@ -161,7 +161,7 @@ def test_a_poll_that_lacks_instruments_of_the_one_before_is_reported() -> None:
     pd.testing.assert_frame_equal(snapshot, rows)
 
 
-def test_expired_instruments_are_not_missed() -> None:
+def test_expired_instruments_are_not_reported_missing() -> None:
     """20 of 40 instruments expire between two polls."""
     early = chain(EXPIRY - pd.Timedelta("1min"))
     early["expiry"] = EXPIRY + pd.to_timedelta(np.where(np.arange(40) < 20, 0, 7), unit="D")
@@ -189,7 +189,7 @@ def _body(seconds: float) -> str:
     return json.dumps({"result": summaries})
 
 
-def test_a_body_an_archive_and_the_service_hold_one_chain(tmp_path: Path) -> None:
+def test_body_archive_and_service_give_the_same_chain(tmp_path: Path) -> None:
     """40 summaries within 8 ms: the time is the newest, the open interest 1 + … + 40 = 820."""
     request = "/public/get_book_summary_by_currency?kind=option"
     rows = dd.venues.read("deribit", request, _body(0.008))["options_snapshot"]

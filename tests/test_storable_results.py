@@ -24,7 +24,7 @@ def rates() -> xr.DataArray:
     )
 
 
-def test_hours_that_are_appended_to_zarr_stay_hours(rates: xr.DataArray, tmp_path: Path) -> None:
+def test_times_appended_to_zarr_are_unchanged(rates: xr.DataArray, tmp_path: Path) -> None:
     parts = rates.to_dataset(name="rate")
     parts.isel(time=slice(0, 1)).to_zarr(tmp_path / "rates", consolidated=False)
     for place in range(1, 4):
@@ -35,7 +35,7 @@ def test_hours_that_are_appended_to_zarr_stay_hours(rates: xr.DataArray, tmp_pat
     assert stored.astype("datetime64[us]").tolist() == list(expected.to_pydatetime())
 
 
-def test_names_of_venues_are_appended_whole(rates: xr.DataArray, tmp_path: Path) -> None:
+def test_venue_names_appended_to_zarr_are_not_truncated(rates: xr.DataArray, tmp_path: Path) -> None:
     """``okx`` comes first, ``hyperliquid`` is appended."""
     first = funding.best_pair(rates.sel(exchange=["binance", "okx"]).isel(time=slice(0, 5)))
     later = funding.best_pair(rates.isel(time=slice(5, 48)))
@@ -47,7 +47,7 @@ def test_names_of_venues_are_appended_whole(rates: xr.DataArray, tmp_path: Path)
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_times_have_one_encoding_whatever_they_are(missing: bool, tmp_path: Path) -> None:
+def test_times_have_one_encoding(missing: bool, tmp_path: Path) -> None:
     dd.connect("sample", cache="off")
     fit = surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     for name in ("expiry",):

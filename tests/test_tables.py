@@ -100,7 +100,7 @@ def test_panel_is_labelled_ragged_is_nan_and_netcdf_keeps_it(tmp_path: object) -
     text=st.sampled_from(["category", "unsorted category", "str", "object"]),
     zone=st.sampled_from(["UTC", "Asia/Kolkata"]),
 )
-def test_panel_equals_pandas_own_reshaping(cells: list[tuple[str, str, int]], text: str, zone: str) -> None:
+def test_panel_equals_pandas_pivot(cells: list[tuple[str, str, int]], text: str, zone: str) -> None:
     frame = pd.DataFrame(cells, columns=["symbol", "exchange", "hour"])
     frame["time"] = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(frame.pop("hour"), "h")
     frame["rate_bps_8h"] = np.arange(len(frame), dtype=float)
@@ -133,7 +133,9 @@ def test_panel_equals_pandas_own_reshaping(cells: list[tuple[str, str, int]], te
         (_history().assign(time=pd.Timestamp("2026-01-01")), None, "table must have times with a time zone"),
     ],
 )
-def test_panel_refuses_what_it_cannot_label(frame: pd.DataFrame, value: str | None, message: str) -> None:
+def test_panel_rejects_duplicate_or_missing_labels(
+    frame: pd.DataFrame, value: str | None, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         dd.panel(frame, value)
 
@@ -163,7 +165,7 @@ def _chain(**change: object) -> pd.DataFrame:
     return rows("options_snapshot", **(columns | change))
 
 
-def test_surface_places_every_instrument_and_netcdf_keeps_it(tmp_path: object) -> None:
+def test_surface_contains_every_instrument_and_survives_netcdf(tmp_path: object) -> None:
     surface = tables.surface(_chain())
     assert surface["underlying_price"].values.tolist() == [101_000.0, 102_000.0]
     assert surface["year_fraction"].values[0] == pytest.approx((2 + 20 / 24) / 365, rel=1e-15)
@@ -203,7 +205,7 @@ def _unstacked(chain: pd.DataFrame) -> xr.Dataset:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_surface_is_what_xarray_makes_of_the_rows_itself(seed: int) -> None:
+def test_surface_equals_xarrays_own_conversion(seed: int) -> None:
     chain = _listed(seed)
     before = chain.copy(deep=True)
     surface, expected = tables.surface(chain), _unstacked(chain)
@@ -227,7 +229,7 @@ def test_a_surface_is_what_xarray_makes_of_the_rows_itself(seed: int) -> None:
     }
 
 
-def test_surfaces_share_nothing_that_can_be_changed_and_are_of_one_chain() -> None:
+def test_surfaces_share_no_mutable_data_and_need_one_venue() -> None:
     one = tables.surface(_chain())
     one.indexes["side"].name = "changed"
     one["iv"][:] = 7.0
@@ -295,7 +297,7 @@ def test_depth_is_by_side_and_distance() -> None:
     assert slipped.sel(exchange="okx", side="bid").item() == pytest.approx((1 * 5 + 0.5 * 13.75) / 1.5)
 
 
-def test_the_time_of_a_table_says_which_end_of_a_step_it_is() -> None:
+def test_time_column_states_start_or_end_of_step() -> None:
     ends = {"funding_settlements", "futures_history", "positioning_history", "prices_history", "prices_spot"}
     ends |= {"delivery_prices", "volatility_index_published"}
     for name, table in tables.TABLES.items():

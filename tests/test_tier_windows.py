@@ -23,7 +23,7 @@ def _dev() -> Iterator[None]:
     local.close()
 
 
-def test_thirty_days_begin_before_what_dev_sees_and_719_hours_do_not() -> None:
+def test_dev_tier_rejects_30_days_and_accepts_719_hours() -> None:
     with pytest.warns(DataNotice, match="start was raised from 2026-05-31T12:00:00Z to 2026-05-31T12:00:30Z"):
         month = dd.funding.history("BTC", "30d", venues=["okx"])
     assert month["time"].min() == FLOOR.ceil("h")
@@ -32,6 +32,6 @@ def test_thirty_days_begin_before_what_dev_sees_and_719_hours_do_not() -> None:
     pd.testing.assert_frame_equal(hours, month, check_flags=False)
 
 
-def test_options_have_the_first_hour_of_a_window_of_whole_days() -> None:
+def test_option_history_of_whole_days_includes_the_first_hour() -> None:
     first = dd.options.atm_history("BTC", "deribit", "2d")["time"].min()
     assert first == pd.Timestamp("2026-06-28T12:00", tz="UTC")

@@ -29,7 +29,7 @@ NOON = pd.Timestamp("2026-06-30T12:00", tz="UTC")
         pd.Timestamp("2026-06-30T21:00", tz="Asia/Tokyo"),
     ],
 )
-def test_instant_is_utc_whatever_it_came_as(value: times.Instant) -> None:
+def test_instant_is_utc_for_every_input_type(value: times.Instant) -> None:
     stamp = times.instant(value)
     assert stamp == NOON
     assert str(stamp.tz) == "UTC"
@@ -52,12 +52,12 @@ def test_instant_is_utc_whatever_it_came_as(value: times.Instant) -> None:
         None,
     ],
 )
-def test_what_is_no_instant_is_an_error_that_names_the_argument(value: Any) -> None:
+def test_invalid_time_raises_with_the_argument_name(value: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="start"):
         times.instant(value, "start")
 
 
-def test_lookback_reaches_back_from_the_end_or_from_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookback_is_relative_to_the_end_or_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(times, "_clock", lambda: NOON)
     assert times.window("30d") == (pd.Timestamp("2026-05-31T12:00", tz="UTC"), NOON)
     assert times.window("12h", "2026-01-02").start == pd.Timestamp("2026-01-01T12:00", tz="UTC")
@@ -65,7 +65,7 @@ def test_lookback_reaches_back_from_the_end_or_from_the_clock(monkeypatch: pytes
     assert times.window("2w", "2026-01-15").start == pd.Timestamp("2026-01-01", tz="UTC")
 
 
-def test_windows_that_are_reversed_empty_or_of_more_than_a_century_are_refused() -> None:
+def test_reversed_empty_or_century_long_windows_raise() -> None:
     for start, end in (("2026-01-02", "2026-01-01"), ("2026-01-01", "2026-01-01"), ("0d", "2026-01-01")):
         with pytest.raises(
             ValueError,
@@ -92,7 +92,7 @@ def _one_by_one(text: str) -> pd.Timestamp | None:
 @pytest.mark.parametrize(
     "day", ["2026-01-01", "2024-02-29", "2026-02-29", "2026-13-01", "0999-01-01", "2026-1-1"]
 )
-def test_lists_in_one_format_read_as_their_texts_do(day: str) -> None:
+def test_lists_of_times_equal_single_times(day: str) -> None:
     clocks = ["00:00:00", "23:59:59.123456", "12:30:00.1234567", "24:00:00", "23:59:60", "12:30", "1230", ""]
     for between, clock, zone in product("T _", clocks, ["Z", "", "z", " Z", "+02:00", "-0530", "+25:00"]):
         text = f"{day}{between}{clock}{zone}"
@@ -141,7 +141,7 @@ def test_a_length_may_be_a_timedelta_of_the_standard_library() -> None:
     assert times.length("0") == pd.Timedelta(0)
 
 
-def test_resolutions_are_lengths_but_raw() -> None:
+def test_resolutions_are_durations_except_raw() -> None:
     assert times.resolution("8h") == pd.Timedelta(8, "h")
     assert times.resolution("raw") is None
 
@@ -155,7 +155,7 @@ def test_resolutions_are_lengths_but_raw() -> None:
         ["2026-01-31T08:00:00Z", "", None],
     ],
 )
-def test_microseconds_are_those_of_each_text_alone(texts: list[str | None]) -> None:
+def test_microseconds_of_lists_equal_single_conversion(texts: list[str | None]) -> None:
     expected = [times.instant(text).asm8.view("i8") if text else pd.NaT.value for text in texts]
     found = times.micros(texts)
     assert found.tolist() == expected

@@ -6,7 +6,7 @@ import derivdata as dd
 from tests.support.trace_call import trace
 
 
-def test_a_cached_history_runs_through_few_files() -> None:
+def test_cached_history_call_passes_through_few_files() -> None:
     dd.connect("sample")
     dd.funding.history("BTC", "1d", venues=["okx"])
     result = trace(lambda: dd.funding.history("BTC", "1d", venues=["okx"]))
@@ -16,7 +16,7 @@ def test_a_cached_history_runs_through_few_files() -> None:
     assert result.changes <= 35
 
 
-def test_the_surface_of_a_chain_comes_to_few_files() -> None:
+def test_surface_of_a_chain_passes_through_few_files() -> None:
     """Files of chains and surfaces; kernels and the fields of the prepared chain do not count."""
     dd.connect("sample")
     table = dd.options.snapshot("BTC", "deribit")

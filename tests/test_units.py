@@ -66,7 +66,7 @@ def _panel(unit: str) -> xr.DataArray:
 
 @pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])
 @pytest.mark.parametrize(("old", "new"), [*permutations(LABELS, 2)])
-def test_a_labelled_array_says_what_it_has_become(old, new, keep):
+def test_converted_array_states_its_new_unit(old, new, keep):
     hours = {} if {old, new} == {"bps_8h", "apr"} else {"hours": 8.0}
     with xr.set_options(keep_attrs=keep):
         found = units.convert(_panel(old), old, new, **hours)
@@ -74,7 +74,7 @@ def test_a_labelled_array_says_what_it_has_become(old, new, keep):
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])
-def test_what_is_converted_already_is_refused(keep):
+def test_converted_array_cannot_be_converted_again(keep):
     with xr.set_options(keep_attrs=keep):
         apr = units.convert(_panel("bps_8h"), "bps_8h", "apr")
         with pytest.raises(ValueError, match="values must be in 'bps/8h', got '1/year'"):
@@ -83,7 +83,7 @@ def test_what_is_converted_already_is_refused(keep):
             units.convert(_panel("bps_8h"), "apr", "bps_8h")
 
 
-def test_a_length_is_asked_for_where_a_unit_rests_on_it_and_nowhere_else():
+def test_interval_is_required_only_by_units_that_depend_on_it():
     for old, new in [("native", "bps_8h"), ("bps_8h", "bps"), ("bps_8h", "apy"), ("bps", "apr")]:
         with pytest.raises(ValueError, match=r"hours is missing: '(native|bps|apy)' depends on a length"):
             units.convert(1.0, old, new)
@@ -93,7 +93,7 @@ def test_a_length_is_asked_for_where_a_unit_rests_on_it_and_nowhere_else():
     assert units.convert(0.0001, "native", "apy", hours=8.0) == pytest.approx(1.0001**1095 - 1.0, rel=1e-12)
 
 
-def test_a_series_is_renamed_and_a_frame_left_as_it_is():
+def test_converted_series_is_renamed_and_the_frame_is_unchanged():
     assert units.convert(pd.Series([1.0], name="rate_bps_8h"), "bps_8h", "apr").name == "apr"
     assert units.convert(pd.DataFrame({"a": [1.0]}), "bps_8h", "apr").columns.tolist() == ["a"]
 

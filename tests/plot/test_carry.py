@@ -10,7 +10,7 @@ from derivdata import plot
 from tests.plot import made
 
 
-def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
+def test_pairs_with_a_forecast_are_drawn() -> None:
     pairs = [made.carry("low", hold, "7d") for hold in ("high", "middle")]
     both = xr.concat(pairs, "pair", coords="different", compat="equals")
     assert len(plot.carry(both).get_yticklabels()) == 2
@@ -25,14 +25,14 @@ def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
         plot.carry(unknown)
 
 
-def test_carry_by_hold_is_of_one_pair_at_several_holding_times() -> None:
+def test_carry_by_hold_shows_one_pair_at_several_holding_times() -> None:
     one, other = made.carry("low", "middle", "7d"), made.carry("low", "high", "1d")
     for wrong in ([one], [one, other]):
         with pytest.raises(ValueError, match="pass one pair at two or more holding times"):
             plot.carry(wrong, "hold")
 
 
-def test_an_interval_far_beyond_the_means_ends_at_the_edge_with_its_value() -> None:
+def test_interval_beyond_the_axis_is_cut_and_labelled() -> None:
     curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d")]
     curve[1] = curve[1].assign(net_high_bps=5000.0)
     ax = plot.carry(curve, "hold")
@@ -50,7 +50,7 @@ def test_a_forecast_without_an_interval_is_drawn_without_its_bar() -> None:
     assert "no interval" in [text.get_text() for text in plot.carry(curve[0]).texts]
 
 
-def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
+def test_labels_state_whether_outcomes_include_prices() -> None:
     for prices, of in ((False, "funding only"), (True, "funding and prices")):
         curve = [made.carry("low", "high", hold, prices=prices) for hold in ("1d", "7d")]
         figures = [plot.carry(curve), plot.carry(curve, "hold")]
@@ -70,7 +70,7 @@ def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
         plot.carry(mixed, "hold")
 
 
-def test_funding_adds_up_of_the_venue_that_is_named() -> None:
+def test_cumulative_funding_uses_the_named_venue() -> None:
     ax = plot.cumulative_funding(made.constant(-1.0, 3), venue="alpha")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["samples × time -9.0"]
     with pytest.raises(ValueError, match="venue='beta': the data has alpha"):
@@ -79,7 +79,7 @@ def test_funding_adds_up_of_the_venue_that_is_named() -> None:
         plot.cumulative_funding(made.funding(), made.payments(1.0, 3), venue="gamma")
 
 
-def test_sums_are_at_the_last_payment_that_has_a_sample() -> None:
+def test_cumulative_funding_ends_at_the_last_payment_with_a_sample() -> None:
     """Samples end at 71:00 and payments at 72:00; both have 64:00, with 65 hours and 8 payments."""
     ax = plot.cumulative_funding(made.constant(1.0, 3), made.payments(1.0, 3), venue="alpha", naive=True)
     labels = {t.get_text() for t in ax.get_legend().get_texts()}

@@ -51,7 +51,7 @@ def test_every_figure_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_draws_the_same_data(name: str) -> None:
+def test_figure_draws_the_recorded_data(name: str) -> None:
     _, found = made_once(name)
     assert len(found) == len(EXPECTED[name])
     for axes, expected in zip(found, EXPECTED[name], strict=True):
@@ -78,7 +78,7 @@ def test_a_figure_draws_the_same_data(name: str) -> None:
         (plot.backtest, made.backtested, "sweep", {}, "draws the result of backtest.sweep"),
     ],
 )
-def test_an_option_or_a_result_of_another_kind_is_refused(
+def test_invalid_options_and_results_are_rejected(
     figure: Any, data: Any, kind: str, option: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -86,7 +86,7 @@ def test_an_option_or_a_result_of_another_kind_is_refused(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_axes_have_units_and_say_utc(name: str) -> None:
+def test_axes_state_units_and_utc(name: str) -> None:
     ax, _ = made_once(name)
     figure = ax.get_figure(root=True)
     figure.canvas.draw()
@@ -103,7 +103,7 @@ def test_axes_have_units_and_say_utc(name: str) -> None:
         raise AssertionError(f"{when} has no time zone")
 
 
-def test_data_is_of_the_axes_that_a_figure_returned() -> None:
+def test_plot_data_requires_axes_returned_by_a_figure_function() -> None:
     with pytest.raises(ValueError, match="ax must be returned by a function of derivdata"):
         plot.data(Figure().subplots())
     ax = plot.open_interest(made.holdings(), price=made.price())
@@ -122,7 +122,7 @@ def test_the_footer_names_the_source_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_figure_stays_in_the_axes_given(name: str) -> None:
+def test_figure_is_drawn_into_the_given_axes(name: str) -> None:
     figure = Figure(figsize=(9, 7))
     cells = figure.subplots(2, 2)
     ax = CASES[name](ax=cells[0, 1])
@@ -139,7 +139,7 @@ def test_a_figure_stays_in_the_axes_given(name: str) -> None:
         assert not other.child_axes
 
 
-def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() -> None:
+def test_footers_state_source_and_attribution_or_their_absence() -> None:
     pair = made.carry("low", "high", "7d")
     with pytest.warns(errors.DataNotice, match="join tables with dd.concat, or give source=") as notices:
         [footer] = footers(plot.carry(pair).get_figure(root=True))
@@ -163,7 +163,7 @@ def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() ->
     assert url == ""
 
 
-def test_titles_break_into_lines_of_about_one_length() -> None:
+def test_titles_wrap_into_lines_of_similar_length() -> None:
     _, ax = plt.subplots(figsize=(4.5, 3.5))
     dress(ax, title="one word and a few others and a last one that would stand alone at 46 %")
     lines = ax.get_title(loc="left").split("\n")

@@ -16,7 +16,7 @@ from derivdata.plot.style import NO_DATA
 
 
 @pytest.mark.parametrize("transparent", [False, True])
-def test_missing_funding_is_grey_and_not_the_colour_of_zero(transparent: bool) -> None:
+def test_missing_funding_is_grey_not_the_colour_of_zero(transparent: bool) -> None:
     """Ten days: okx pays 0 on the third day, and bybit has no rates on the sixth and seventh."""
     times = pd.date_range("2026-01-01", periods=240, freq="h", tz="UTC").as_unit("us")
     rows = {"symbol": "BTC", "kind": "sampled", "resolution": "1h"}

@@ -37,7 +37,7 @@ def traces(figure: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_words_and_data_are_those_of_matplotlib(name: str) -> None:
+def test_interactive_figures_have_the_text_and_data_of_matplotlib(name: str) -> None:
     figure, ax = CASES[name](engine="plotly"), CASES[name]()
     pd.testing.assert_frame_equal(plot.data(figure), plot.data(ax))
     assert unfolded(figure.layout.title.text) == unfolded(ax.get_title(loc="left"))
@@ -50,7 +50,7 @@ def test_words_and_data_are_those_of_matplotlib(name: str) -> None:
         assert re.search(unit, trace.hovertemplate), trace.hovertemplate
 
 
-def test_lines_of_funding_are_the_means_of_the_table() -> None:
+def test_funding_lines_are_means_of_the_table() -> None:
     table = made.funding()
     figure = plot.funding_history(table, highlight=1, step="8h", engine="plotly")
     rates = plot.data(figure).pivot(index="time", columns="exchange", values="rate_bps_8h").tz_localize(None)
@@ -66,7 +66,7 @@ def test_lines_of_funding_are_the_means_of_the_table() -> None:
     np.testing.assert_allclose([low, high], expected.quantile([0.1, 0.9], axis=1))
 
 
-def test_cells_of_the_heat_map_are_those_of_the_table_and_headings_have_none() -> None:
+def test_heat_map_cells_equal_the_table() -> None:
     table = made.funding().iloc[1:]
     table["exchange"] = table["exchange"].astype(str).replace({"alpha": "binance", "beta": "dydx"})
     figure = plot.funding_heatmap(table, by_kind=True, step="8h", engine="plotly")
@@ -84,7 +84,7 @@ def test_cells_of_the_heat_map_are_those_of_the_table_and_headings_have_none() -
     assert {trace.xperiod0 for trace in figure.data} == {expected.index.get_level_values("time").min()}
 
 
-def test_volatilities_are_those_of_the_table_in_percent() -> None:
+def test_volatilities_equal_the_table_in_percent() -> None:
     figure = plot.surface(made.chain(), engine="plotly")
     [cells] = figure.data
     expected = plot.data(figure).pivot(index="deviations", columns="expiry", values="iv")
@@ -108,7 +108,7 @@ def test_volatilities_are_those_of_the_table_in_percent() -> None:
 
 
 @pytest.mark.parametrize("coverage", [WATCHED, None])
-def test_orders_and_their_sums_are_those_of_the_table(coverage: pd.DataFrame | None) -> None:
+def test_orders_and_sums_equal_the_table(coverage: pd.DataFrame | None) -> None:
     events = made.liquidated()
     events.attrs["provenance"].pop("coverage", None)
     figure = plot.liquidations(events, coverage=coverage, price=made.price(), engine="plotly")
@@ -126,13 +126,13 @@ def test_orders_and_their_sums_are_those_of_the_table(coverage: pd.DataFrame | N
     assert drawn["price"].y == made.price().sel(time=drawn["price"].x)
 
 
-def test_text_is_shown_as_it_is() -> None:
+def test_text_is_escaped() -> None:
     table = made.funding().assign(symbol="<b>$A$")
     figure = plot.funding_history(table, highlight=1, engine="plotly")
     assert figure.layout.title.text.startswith("&lt;b&gt;&#36;A&#36; funding")
 
 
-def test_an_engine_is_matplotlib_or_plotly_and_takes_no_axes() -> None:
+def test_engine_is_matplotlib_or_plotly_and_plotly_rejects_axes() -> None:
     with pytest.raises(
         ValueError, match="engine must be one of matplotlib, plotly, got 'plotli'; did you mean"
     ):

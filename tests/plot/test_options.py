@@ -22,7 +22,7 @@ from tests.plot.bars import bars_of
 basis = partial(plot.term_structure, kind="basis")
 
 
-def test_g_goes_below_zero_where_vogts_slice_does() -> None:
+def test_density_of_vogts_slice_is_negative_where_published() -> None:
     """Gatheral and Jacquier (2014), example 3.1: least g −0.0328636 at k = 0.87926."""
     vogt = smile.from_raw(svi.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     ax = plot.smile(vogt)
@@ -60,7 +60,7 @@ def test_expiries_are_chosen_by_day_or_spread() -> None:
         plot.smile(made.chain(), expiries="2026-02-05")
 
 
-def test_bid_and_ask_stand_as_bars_and_quotes_that_no_one_bids_for_are_faded() -> None:
+def test_bid_and_ask_are_bars_and_quotes_without_a_bid_are_faded() -> None:
     """At 50 % and 30 days a put of k = -0.3 has a delta of 1.7 %, one of k = -0.2 of 7 %."""
     quotes = xr.Dataset(
         {
@@ -99,7 +99,7 @@ def test_expiries_without_a_strip_have_no_model_free_volatility() -> None:
     assert np.isfinite(middle.get_ydata()).all()
 
 
-def test_expiries_are_labelled_as_far_as_labels_fit_and_all_have_a_tick() -> None:
+def test_expiry_labels_that_do_not_fit_become_minor_ticks() -> None:
     """Expiries in 7, 30, 91 and 182 days: a figure 2 inches wide has space for three labels."""
     wide = plot.surface(made.chain(), figsize=(8.0, 4.0))
     labels = [t.get_text() for t in wide.get_xticklabels()]
@@ -110,7 +110,7 @@ def test_expiries_are_labelled_as_far_as_labels_fit_and_all_have_a_tick() -> Non
     assert narrow.get_xticks(minor=True) == pytest.approx([91.0])
 
 
-def test_a_narrow_surface_has_values_in_place_of_the_colour_scale() -> None:
+def test_narrow_surface_has_no_colour_bar() -> None:
     """Volatility at the forward is 50 % at each of four expiries."""
     for width, scales in ((8.0, 1), (2.2, 0)):
         ax = plot.surface(made.chain(), figsize=(width, 4.0))
@@ -120,7 +120,7 @@ def test_a_narrow_surface_has_values_in_place_of_the_colour_scale() -> None:
         assert any(t.get_text().startswith("implied volatility") for t in ax.texts) is not bool(scales)
 
 
-def test_ends_of_lines_have_labels_a_line_apart() -> None:
+def test_labels_at_line_ends_do_not_overlap() -> None:
     """The butterfly has a strip of its own; of the levels at the money only that of 30 days is drawn."""
     history = made.index_history()
     history["bf25"] = (("time", "tenor"), np.full((10, 2), 0.004))
@@ -142,7 +142,7 @@ def test_ends_of_lines_have_labels_a_line_apart() -> None:
     }
 
 
-def test_the_title_of_a_cone_is_about_a_window_with_implied_volatility() -> None:
+def test_title_of_a_cone_describes_a_window_with_implied_volatility() -> None:
     """Windows of 7, 14 and 30 days; implied volatility of 7, 30 and 90 days."""
     windows = {"window": [7.0, 14.0, 30.0], "quantile": [0.0, 1.0]}
     levels = xr.DataArray([[0.3, 0.5]] * 3, windows, ("window", "quantile"))
@@ -161,7 +161,7 @@ def test_the_title_of_a_cone_is_about_a_window_with_implied_volatility() -> None
     assert ax.get_xlabel() == "window, time to expiry [days], log scale"
 
 
-def test_the_day_before_stands_at_the_same_expiries() -> None:
+def test_earlier_term_structure_is_drawn_at_the_same_expiries() -> None:
     """Two expiries were at 48 and 52 % a day before; one that is no longer listed is omitted."""
     expiries = [made.QUOTED + pd.Timedelta(days, "D") for days in (7, 30, 5)]
     before = pd.DataFrame(
@@ -184,7 +184,7 @@ def test_a_density_states_its_forwards() -> None:
     assert names[:2] == ["12 Jan 2026,\nforward 100.1", "6 Apr 2026,\nforward 100.9"]
 
 
-def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_none() -> None:
+def test_volatility_difference_is_interpolated_within_expiries_only() -> None:
     reverse = plot.venue_difference(made.chains(), reference="beta", tenors=["30d"])
     assert "-2.00" in [t.get_text() for t in reverse.texts]
     ax = plot.venue_difference(made.chains(), reference="alpha", tenors=["30d", "365d"])
@@ -200,7 +200,7 @@ def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_n
         plot.venue_difference(pd.concat([made.chains(), later]), reference="alpha")
 
 
-def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options() -> None:
+def test_open_interest_bars_are_coins_by_strike() -> None:
     """13 calls of 10 and 13 puts of 5; each strike pays least where calls below outweigh puts above."""
     ax = plot.strikes(made.chain(), expiry="2026-02-04", contract_size=0.1)
     heights = [bar.height for bar in bars_of(ax)]
@@ -254,12 +254,12 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(figure: Any, data: Any, message: str) -> None:
+def test_invalid_input_is_rejected(figure: Any, data: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         figure(data())
 
 
-def test_bars_by_strike_are_sums_of_all_expiries_without_a_max_pain() -> None:
+def test_bars_over_all_expiries_have_no_max_pain() -> None:
     """Each of four expiries holds 195 coins, the second a fifth more."""
     table = made.chain()
     second = table["expiry"] == made.QUOTED + pd.Timedelta(30, "D")
@@ -287,7 +287,7 @@ def test_bars_by_expiry_are_calls_and_puts_of_its_strikes() -> None:
         plot.strikes(made.chain(), by="expiry", expiry="2026-02-04")
 
 
-def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:
+def test_largest_strike_in_the_title_is_a_listed_one() -> None:
     """Where bars are bins of several strikes, the title names a strike, not the middle of a bin."""
     one = made.chain()
     one = one[one["expiry"] == sorted(one["expiry"].unique())[1]]
@@ -298,7 +298,7 @@ def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:
     assert f"most open at {wide['strike'].max():.4g} USD" in " ".join(ax.get_title(loc="left").split())
 
 
-def test_a_card_says_parameters_error_and_arbitrage_and_counts_quotes() -> None:
+def test_fit_card_states_parameters_error_arbitrage_and_quote_count() -> None:
     card = plot.card(made.fit())
     assert card.facts["fit"] == "essvi"
     assert card.facts["expiries"] == "4 of 4 fitted"
@@ -333,7 +333,7 @@ def test_a_card_says_parameters_error_and_arbitrage_and_counts_quotes() -> None:
         plot.card(xr.Dataset())
 
 
-def test_many_strikes_are_added_up_in_bins() -> None:
+def test_many_strikes_are_summed_in_bins() -> None:
     """200 strikes from 100 to 299, a call of 1 coin each: bins of 5 around 100, 105 … 300."""
     [row] = made.chain().query("side == 'call'").head(1).to_dict("records")
     rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]

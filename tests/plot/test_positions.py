@@ -22,7 +22,7 @@ from tests.plot import made
 from tests.plot.bars import bars_of
 
 
-def test_bands_beyond_the_largest_are_the_others() -> None:
+def test_smaller_venues_are_drawn_as_others() -> None:
     ax = plot.open_interest(made.holdings(), "share", top=2)
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
     labels = [text for text in ax.texts if " %" in text.get_text()]
@@ -34,7 +34,7 @@ def test_bands_beyond_the_largest_are_the_others() -> None:
     assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
 
 
-def test_trends_are_a_point_a_day_over_the_window() -> None:
+def test_trends_have_one_point_per_day() -> None:
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
     again = plot.open_interest(oi.share_trend(share), "trend", top=1)
     assert len(again.get_yticklabels()) == 1
@@ -50,7 +50,7 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     assert plot.data(ax)["trend_pp"].abs().max() == pytest.approx(1.0), "a point an hour"
 
 
-def test_a_change_of_share_is_that_between_the_first_and_the_last_day() -> None:
+def test_change_of_share_is_last_day_minus_first_day() -> None:
     """A point an hour, 0 to 71: the means of the first and of the last third are 11.5 and 59.5."""
     times = pd.date_range("2026-06-01", periods=72, freq="h")
     rising = xr.DataArray(
@@ -81,7 +81,7 @@ def test_a_short_window_has_bars_of_minutes(minutes: int, label: str, heights: l
     assert [bar.height for bar in bars_of(sums)] == pytest.approx(heights)
 
 
-def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row() -> None:
+def test_price_is_above_the_orders_and_small_venues_share_a_row() -> None:
     ax = plot.liquidations(made.liquidated(), price=made.price())
     top, raster, *_ = ax.get_figure(root=True).axes[0].child_axes
     assert raster is ax
@@ -100,7 +100,7 @@ def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row
     assert ax.get_title(loc="left") == "no order: no liquidation; coverage not stated"
 
 
-def test_longs_are_below_shorts_in_rows_and_in_bars() -> None:
+def test_longs_are_drawn_below_shorts() -> None:
     ax = plot.liquidations(made.liquidated())
     places = {}
     for dots in ax.collections:
@@ -117,7 +117,7 @@ def test_longs_are_below_shorts_in_rows_and_in_bars() -> None:
     assert next(t.get_text() for t in bars.get_legend().get_texts()).startswith("dot: ")
 
 
-def test_the_title_of_depth_over_time_is_about_the_widest_band() -> None:
+def test_title_of_depth_describes_the_widest_band() -> None:
     """Bids of 3 and asks of 6 million times 2 + sin(i / 6), which is 2.9999 at the end."""
     title = " ".join(plot.orderbook_depth(made.depths()).get_title(loc="left").split())
     assert title == "BTC on alpha: 9.0 M USD of bids and 18.0 of asks within 50 bps"
@@ -140,7 +140,7 @@ def test_the_note_explains_only_bars_that_are_drawn(low: float, note: str) -> No
     assert {text for text in notes if "solid" in text or "pale" in text} == {note}
 
 
-def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> None:
+def test_unobserved_time_is_blank() -> None:
     spans = pd.DataFrame({"start": [made.START], "end": [made.START + pd.Timedelta(3, "h")]})
     seen = plot.liquidations(made.liquidated(), coverage=spans).get_figure(root=True).axes[0].child_axes[2]
     [patch] = seen.patches
@@ -175,12 +175,12 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
         (made.liquidated().query("exchange == 'alpha'"), "pass the table of dd.orderbook.book"),
     ],
 )
-def test_what_is_no_book(data: pd.DataFrame, message: str) -> None:
+def test_table_that_is_not_an_order_book_is_rejected(data: pd.DataFrame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plot.orderbook_depth(data)
 
 
-def test_gamma_by_strike_is_that_of_the_analysis() -> None:
+def test_gamma_by_strike_equals_the_analysis() -> None:
     """Bars add up to the analysis' sum, calls twice the puts: they have twice the open interest."""
     whole = exposure.gamma_exposure(made.chain(), by=())["gamma_exposure_usd"].item() / 1e6
     ax = plot.strikes(made.chain(), "gamma")
@@ -195,7 +195,7 @@ def test_gamma_by_strike_is_that_of_the_analysis() -> None:
         plot.strikes(made.chains(), "gamma")
 
 
-def test_implied_against_realised_says_how_far_apart() -> None:
+def test_title_of_implied_and_realised_states_their_difference() -> None:
     past = made.volatility(0.4).assign_attrs(steps=7)
     ax = plot.volatility(made.volatility(0.5).assign_coords(tenor=30.0), "realised", realised=past)
     words = " ".join(ax.get_title(loc="left").split())
@@ -212,7 +212,7 @@ def test_implied_against_realised_says_how_far_apart() -> None:
 @pytest.mark.parametrize(
     ("latest", "words"), [(0.2, "below 95 % of past windows"), (0.45, "above 50 % of past windows")]
 )
-def test_volatility_below_the_lowest_quantile_is_not_above_it(latest: float, words: str) -> None:
+def test_title_places_volatility_below_the_lowest_quantile(latest: float, words: str) -> None:
     cone = made.cone()
     cone["latest"] = ("window", [latest] * 3)
     assert words in " ".join(plot.volatility(cone, "cone").get_title(loc="left").split())
@@ -227,7 +227,7 @@ def test_a_change_of_positioning_is_over_a_step_or_more() -> None:
         plot.positioning(many.assign_coords(exchange=list("abcdefghi")))
 
 
-def test_takers_who_buy_three_of_four_have_an_imbalance_of_a_half() -> None:
+def test_taker_imbalance_is_half_if_three_of_four_trades_buy() -> None:
     one = made.taken().query("exchange == 'alpha'")
     drawn = plot.data(plot.taker_volume(one, window="2d"))
     np.testing.assert_array_equal(drawn["imbalance"], [np.nan] + [0.5] * 11)
@@ -235,7 +235,7 @@ def test_takers_who_buy_three_of_four_have_an_imbalance_of_a_half() -> None:
         plot.taker_volume(one, window="12h")
 
 
-def test_sums_of_liquidations_are_drawn_and_other_tables_refused() -> None:
+def test_liquidation_sums_are_drawn_and_other_tables_rejected() -> None:
     """A venue's sum of a side is one dot: 2 M of longs and 1 M of shorts, of which 2/3 are longs."""
     hours = pd.date_range("2026-06-01", periods=2, freq="h", tz="UTC")
     sums = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": hours})
@@ -250,7 +250,7 @@ def test_sums_of_liquidations_are_drawn_and_other_tables_refused() -> None:
         dd.plot.liquidations(sums.drop(columns="symbol"))
 
 
-def test_a_bar_that_would_flatten_the_others_gives_a_square_root_scale() -> None:
+def test_one_very_large_bar_gives_a_square_root_scale() -> None:
     """Every order of an hour is worth a million; one of the next hour is worth a hundred."""
     events = made.liquidated()
     huge = events.iloc[[-1]].assign(value_usd=1e8, time=events["time"].max() + pd.Timedelta(1, "h"))
@@ -265,7 +265,7 @@ def test_a_bar_that_would_flatten_the_others_gives_a_square_root_scale() -> None
     assert not any("√" in label for label in labels)
 
 
-def test_many_orders_are_drawn_as_sums_of_a_step() -> None:
+def test_many_orders_are_summed_by_time_step() -> None:
     """An order of 10,000 USD a minute over ten hours on one venue, all longs: 15 minutes hold 150,000 USD."""
     order = made.liquidated().iloc[[0] * 600].reset_index(drop=True)
     minutes = pd.to_timedelta(np.arange(600), unit="min")
@@ -284,14 +284,14 @@ def test_many_orders_are_drawn_as_sums_of_a_step() -> None:
     assert not [c for c in few.collections if c.get_array() is not None]
 
 
-def test_labels_of_lanes_have_as_many_lines_as_fit() -> None:
+def test_lane_labels_have_as_many_lines_as_fit() -> None:
     """Half of a figure 1.2 inches high has space for two lines, of 0.7 for one."""
     for height, lines in ((4.0, 2), (1.2, 2), (0.7, 1)):
         ax = plot.positioning(made.positioned(), figsize=(5.0, height))
         assert [len(t.get_text().split("\n")) for t in ax.get_yticklabels()] == [lines, lines]
 
 
-def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
+def test_turnover_shows_costs_and_names_the_largest_trades() -> None:
     result = made.backtested()
     table = plot.data(plot.backtest(result, "turnover"))
     costs = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
@@ -308,7 +308,7 @@ def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
     assert ends == pytest.approx(table["net_bps"].tolist())
 
 
-def test_of_many_trades_the_extremes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_largest_of_many_trades_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backtests, "_FEW_TRADES", 3)
     ax = plot.backtest(made.backtested(), "trades", figsize=(8.0, 1.2))
     best = plot.data(ax).sort_values("net_bps").iloc[-1]
@@ -323,7 +323,7 @@ def test_of_many_trades_the_extremes_are_named(monkeypatch: pytest.MonkeyPatch) 
     assert np.diff(heights).min() > 9.0, "points between names"
 
 
-def test_option_flow_has_a_strip_per_side_in_its_colour_at_one_scale() -> None:
+def test_option_flow_has_one_strip_per_side_on_a_shared_scale() -> None:
     ax = plot.option_flow(made.option_trades())
     calls, puts = ax.get_figure(root=True).axes[0].child_axes
     assert ax is calls

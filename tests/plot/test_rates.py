@@ -23,14 +23,14 @@ def lanes(ax: Any) -> list[Any]:
     return [line for line in ax.lines if line.get_label() == "_lanes"]
 
 
-def test_a_hole_is_a_gap_and_a_step_a_mean() -> None:
+def test_missing_rates_are_gaps_and_steps_are_means() -> None:
     """240 hours in steps of two: a mean of two samples; beta's hole of 12 hours is six steps."""
     [beta] = lanes(plot.funding_history(made.funding(), venues=["beta"]))
     assert np.flatnonzero(np.isnan(beta.get_ydata())).tolist() == list(range(50, 56)), "a hole is a gap"
     assert len(lanes(plot.funding_history(made.funding(), step="1D"))[0].get_xdata()) == 10
 
 
-def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted() -> None:
+def test_rate_outside_its_lane_is_an_arrowhead_and_counted() -> None:
     """One step of 25 among 360 is far above the others: the mean of 2 and 48 bps."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
@@ -44,7 +44,7 @@ def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted(
 
 
 @pytest.mark.parametrize(("last", "side"), [(50, "left"), (95, "right")])
-def test_the_value_of_an_arrowhead_is_beyond_the_lane(last: int, side: str) -> None:
+def test_value_of_an_arrowhead_is_drawn_outside_the_lane(last: int, side: str) -> None:
     """A run of two values: its value is next to the arrowhead, at the left of it near the right end."""
     figure, ax = plt.subplots()
     rates = np.zeros(100)
@@ -58,7 +58,7 @@ def test_the_value_of_an_arrowhead_is_beyond_the_lane(last: int, side: str) -> N
     plt.close(figure)
 
 
-def test_lanes_have_one_scale_and_values_stand_at_their_height() -> None:
+def test_lanes_share_one_scale() -> None:
     """Values are distances from the baseline of their lane, on the scale of the distance between lanes."""
     ax = plot.funding_history(made.funding(), step="1D")
     alpha, beta, gamma = lanes(ax)
@@ -73,7 +73,7 @@ def test_lanes_have_one_scale_and_values_stand_at_their_height() -> None:
     assert bases[0][0] - bases[1][0] == pytest.approx(bases[1][0] - bases[2][0])
 
 
-def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
+def test_only_named_venues_are_drawn_and_a_panel_draws_like_its_table() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta\n+0.99"]
@@ -88,7 +88,7 @@ def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
 
 
 @pytest.mark.parametrize("draw", [plot.funding_history, plot.funding_heatmap])
-def test_a_rate_and_the_name_of_one_symbol_are_needed(draw: Callable[..., Any]) -> None:
+def test_rate_column_and_one_symbol_are_required(draw: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="no venue has a rate"):
         draw(made.funding().assign(rate_bps_8h=np.nan))
     both = dd.panel(made.funding()).reindex(symbol=["BTC", "ETH"])
@@ -121,7 +121,7 @@ def test_the_heat_map_averages_wider_columns() -> None:
     assert mesh.get_array().shape == (1, 240), "40 days in steps of 4 hours; 2 hours would make 480"
 
 
-def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> None:
+def test_venue_kinds_have_headings_and_colours_use_centre_and_reach() -> None:
     table = made.funding()
     names = {"alpha": "binance", "beta": "hyperliquid", "gamma": "okx"}
     renamed = table.assign(exchange=table["exchange"].astype(str).map(names).astype("category"))
@@ -154,14 +154,14 @@ def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
     assert np.isfinite(a).all()
 
 
-def test_one_venue_is_not_several() -> None:
+def test_single_venue_has_a_singular_title() -> None:
     hours = pd.date_range("2026-06-01", periods=3, freq="1h")
     held = xr.DataArray([[1e9, 2e9, 3e9]], {"exchange": ["a"], "time": hours}, ("exchange", "time"))
     ax = plot.open_interest(held.assign_attrs(units="USD"), symbol="BTC", source=held)
     assert ax.get_title(loc="left").startswith("BTC: open interest of 1 venue: in USD +200")
 
 
-def test_lanes_of_two_figures_have_the_limits_that_are_passed() -> None:
+def test_lanes_use_the_given_limits() -> None:
     """The step between lanes is the range of the limits and a gap of 18 %."""
     ax = plot.funding_history(made.funding(), highlight=1, limits=(-4.0, 6.0))
     highest, lowest = ax.get_yticks()
@@ -170,7 +170,7 @@ def test_lanes_of_two_figures_have_the_limits_that_are_passed() -> None:
         plot.funding_history(made.funding(), limits=(1.0, 2.0))
 
 
-def test_limits_of_several_symbols_hold_the_rates_of_each() -> None:
+def test_common_limits_contain_the_rates_of_all_symbols() -> None:
     both = [dd.panel(made.constant(rate, 3)).sel(symbol="BTC") for rate in (-3.0, 5.0)]
     low, high = history_limits(both, 2)
     assert low < -3.0
