@@ -121,8 +121,11 @@ def test_tickers_and_liquidations_of_tardis(tmp_path: Path) -> None:
     row = "binance-delivery,BTCUSD_PERP,1591574399413000,1591574399500000,,sell,10000,3\n"
     fills = brought(tmp_path / "inverse", "liquidations_fills", "c.csv", _FORCED + row, "tardis").iloc[0]
     assert fills[["side", "quantity", "value_usd"]].tolist() == ["long", 0.03, 300.0]
-    row = "kraken-futures,PI_XBTUSD,1591574399413000,1591574399500000,,buy,10000,0.5\n"
-    with pytest.raises(ArchiveError, match="amounts of PI_XBTUSD on kraken are contracts of a size"):
+    row = "cryptofacilities,PI_XBTUSD,1591574399413000,1591574399500000,,buy,10000,500\n"
+    fills = brought(tmp_path / "kraken", "liquidations_fills", "e.csv", _FORCED + row, "tardis").iloc[0]
+    assert fills[["side", "quantity", "value_usd"]].tolist() == ["short", 0.05, 500.0]
+    row = "bitmex,ETHUSD,1591574399413000,1591574399500000,,buy,240,5\n"
+    with pytest.raises(ArchiveError, match="amounts of ETHUSD on bitmex are contracts of a size"):
         brought(tmp_path, "liquidations_fills", "d.csv", _FORCED + row, "tardis")
 
 
@@ -176,7 +179,7 @@ def test_bodies_of_coinglass(tmp_path: Path) -> None:
         tmp_path, "funding_history", "b.json", body % rate, "coinglass", set={**said, "interval_hours": "8"}
     )
     assert rates["rate_bps_8h"].tolist() == pytest.approx([0.46])
-    with pytest.raises(ArchiveError, match=r"symbol is not in the file: name the column"):
+    with pytest.raises(ArchiveError, match="symbol is not in the file, nor is exchange"):
         brought(tmp_path, "oi_history", "c.json", body % rate, "coinglass")
 
 

@@ -57,7 +57,7 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
             return None  # the rows are of a venue without an adapter, whatever the folder is called
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
     answers = _of_market(source, answers, body, given)
-    answers = _of_kind(source, answers, given)
+    answers = [_with_execution(source, answer, given) for answer in _of_kind(source, answers, given)]
     named = stated or names_in_path(source.name).get("exchange")
     if not answers and named in VENUES:
         answers = _of_market(source, _of_coin(source, named, body, given), body, given)
@@ -285,6 +285,36 @@ def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer
         f"{' or '.join(f'--set kind={kind}' for kind in kinds)}",
         "--set",
         [f"kind={kind}" for kind in kinds],
+    )
+
+
+_TRADES_OF_OPTIONS = "options_trades"
+
+
+def _with_execution(source: Source, answer: Answer, given: Given) -> Answer:
+    """Return trades of options with their execution by the name of the file.
+
+    Binance's ``trades`` and ``blockTrades`` have the same fields.
+    """
+    frame = answer.tables.get(_TRADES_OF_OPTIONS)
+    if frame is None or answer.venue != "binance":
+        return answer
+    execution = given.set.get("execution", "")
+    name = source.name.rsplit("/", 1)[-1].lower()
+    if not execution and "block" in name:
+        execution = "block"
+    elif not execution and "trades" in name:
+        execution = "book"
+    if not execution:
+        raise Unclear(
+            f"{source}: its trades may be of the order book or negotiated blocks, as trades and blockTrades "
+            "of binance have the same fields: pass --set execution=book or --set execution=block",
+            "--set",
+            ["execution=book", "execution=block"],
+        )
+    path = answer.path if execution == "block" else answer.path.replace("blockTrades", "trades")
+    return answer._replace(
+        path=path, tables={**answer.tables, _TRADES_OF_OPTIONS: frame.assign(execution=execution)}
     )
 
 

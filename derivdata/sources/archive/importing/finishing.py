@@ -9,14 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from derivdata import units
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.market_names import ALWAYS_HOURLY
 from derivdata.sources.archive.importing.plan import Adjust
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract
-from derivdata.tables.payments import VALID_HOURS, Payments, assign_intervals, merge_payments, rates_of
+from derivdata.tables.payments import (
+    SOURCES,
+    VALID_HOURS,
+    Payments,
+    assign_intervals,
+    merge_payments,
+    rates_of,
+)
 from derivdata.tables.venue_facts import fact_value
 
 REASON = "reason"
@@ -96,18 +105,22 @@ def spaced(
     """Take each payment's interval from the spacing of the contract's rows: the file has none.
 
     Rates per interval were read as rates per 8 hours. Payments after a halt become one row. An interval that
-    these rows do not confirm is missing until the rows of the archive determine it. `conflicts` is as in
-    `added_up`.
+    these rows do not confirm is missing until the rows of the archive determine it. Venues that always pay
+    each hour have this interval, also where rows are further apart. `conflicts` is as in `added_up`.
     """
     frame = frame.reset_index(drop=True)
     rates = frame["rate_bps_8h"].to_numpy(dtype=np.float64)
     merged = _merged(frame, rates, conflicts)
-    hours = assign_intervals(_series(frame)[0][merged.rows], merged.times).hours
+    is_hourly = frame["exchange"].astype(object).isin(ALWAYS_HOURLY).to_numpy()[merged.rows]
+    stated = np.where(is_hourly, 1.0, np.nan)
+    hours = assign_intervals(_series(frame)[0][merged.rows], merged.times, stated).hours
     # Sorting the places and then taking the rows once: sorting the result copies a million rows again.
     order = np.argsort(merged.times, kind="stable")
     rows = merged.rows[order]
     hours = hours[order] * merged.counts[order]
     native = merged.native[order]
+    source = np.where(is_hourly[order], SOURCES.index("list"), SOURCES.index("spacing"))
+    source = np.where(np.isnan(hours), -1, source)
     paid: dict[str, Any]
     if per_interval:
         paid = {"rate_bps_8h": rates_of(native, hours), "rate_native": native}
@@ -117,7 +130,7 @@ def spaced(
         time=pd.DatetimeIndex(merged.times[order].view("datetime64[us]"), tz="UTC"),
         interval_hours=hours,
         payment_count=merged.counts[order],
-        interval_source=pd.Categorical.from_codes(np.where(np.isnan(hours), -1, 0), ["spacing"]),
+        interval_source=pd.Categorical.from_codes(source, SOURCES),
         **paid,
     )
 
@@ -207,11 +220,30 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
         return None if size is None else _Amount(size, True)
     if exchange in VENUES_IN_COINS and (_LINEAR.search(name) or exchange in ("hyperliquid", "dydx")):
         return _Amount(1.0, False)
+    if exchange == "bitmex" and name.endswith("USD") and symbol != "BTC":
+        return None  # ETHUSD and others are quanto: a contract is an amount of bitcoin per USD
     if exchange in ("bybit", "deribit", "bitmex") and (name.endswith(("USD", "-PERPETUAL"))):
         return _Amount(1.0, False) if "_USD" in name else _Amount(1.0, True)
-    is_inverse = "-USD-" in name or name.endswith("USD")
+    if exchange == "kraken" and name.upper().startswith(("PI_", "FI_", "PF_")):
+        return _Amount(1.0, not name.upper().startswith("PF_"))
+    is_inverse = is_inverse_name(exchange, name) or "-USD-" in name or name.endswith("USD")
+    if "USDC" in name.upper():
+        return None  # the facts are of contracts in USDT: BTC-USDC-SWAP of OKX is 0.0001 BTC, not 0.01
     stated = fact_value(exchange, "contract_usd" if is_inverse else "contract_coin", symbol)
     return None if stated is None else _Amount(stated, is_inverse)
+
+
+_VENUES_OF_INVERSE = frozenset(
+    "binance bitget bitmex bybit deribit gateio huobi kraken kucoin mexc okx phemex".split()
+)
+"""Venues with contracts that are settled in their coin, whose amounts are contracts or USD."""
+_INVERSE = re.compile(r"(PI_|FI_)?[A-Z0-9]*[-_/]?USD(_PERP|[-_]SWAP|M|[-_:][A-Z0-9]+)?", re.IGNORECASE)
+"""``BTCUSD``, ``BTCUSD_PERP``, ``BTC-USD-SWAP``, ``XBTUSDM``, ``PI_XBTUSD``, ``BTC/USD:BTC``."""
+
+
+def is_inverse_name(exchange: str, name: str) -> bool:
+    """Return whether a name is that of a contract which is settled in its coin, on a venue that has them."""
+    return exchange in _VENUES_OF_INVERSE and _INVERSE.fullmatch(name) is not None
 
 
 def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
@@ -339,6 +371,20 @@ reads Gate's ``total_size``, HTX's ``volume`` and Bybit's ``openInterest``.
 """
 
 
+def usd_of_contracts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Compute open interest of contracts that are settled in their coin, from contracts of so many USD."""
+    pairs = [*zip(frame["exchange"].astype(object), frame["contract_name"].astype(object), strict=True)]
+    amounts = {pair: amount_of(*pair) for pair in set(pairs)}
+    sizes = dict.fromkeys(amounts, np.nan)
+    for pair, amount in amounts.items():
+        if amount is not None and amount.is_usd:
+            sizes[pair] = amount.size
+    size = np.array([sizes[pair] for pair in pairs])
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[np.isnan(size)] = "the USD of a contract are not known: write its open interest in USD"
+    return frame.assign(oi_usd=frame["oi_usd"] * size).assign(**{REASON: reasons})
+
+
 def one_side(frame: pd.DataFrame, venues: Sequence[str] = _VENUES_OF_BOTH_SIDES) -> pd.DataFrame:
     """Halve open interest of `venues`, which count both sides of each contract."""
     is_doubled = frame["exchange"].astype(object).isin(venues).to_numpy()
@@ -422,6 +468,7 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     is_above = (largest >= _MOST_COINS).astype(float).where(largest > 0.0)
     is_large = is_above.groupby(keys).transform("mean") >= _LEAST_SHARE_IN_USD
     underlying = level.groupby(keys).transform("median")
+    is_large |= _are_usd_by_model(frame, quotes, keys)
     in_coin = is_quoted_in_coins & ~is_large
     quotes = quotes.mask(in_coin & (largest >= _MOST_COINS))
     is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin | is_large)
@@ -431,6 +478,36 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
         columns[f"{name}_coin"] = quotes[raw].where(in_coin & is_clear)
         columns[f"{name}_usd"] = quotes[raw].where(~in_coin & is_clear)
     return frame.assign(**{name: values for name, values in columns.items() if name not in frame})
+
+
+_NEARER = 3.0
+"""How many times nearer quotes in USD must be to the model's price than quotes in coins, in logarithms."""
+
+
+def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.Series]) -> Array:
+    """Return which quotes are USD and not coins, by Black's price of the row's own volatility.
+
+    Far strikes cost less than 20 USD, so that their size alone does not show it.
+    """
+    names = ("iv", "underlying_price", "strike", "expiry", "time", "side")
+    if not {*names} <= {*frame.columns}:
+        return np.zeros(len(frame), dtype=bool)
+    years = ((frame["expiry"] - frame["time"]) / pd.Timedelta(365.25, "D")).to_numpy(dtype=np.float64)
+    forward = frame["underlying_price"].to_numpy(dtype=np.float64)
+    strike = frame["strike"].to_numpy(dtype=np.float64)
+    is_call = (frame["side"].astype(object) == "call").to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = frame["iv"].to_numpy(dtype=np.float64) * np.sqrt(years)
+        upper = np.log(forward / strike) / width + width / 2
+        sign = np.where(is_call, 1.0, -1.0)
+        coins = sign * (ndtr(sign * upper) - strike / forward * ndtr(sign * (upper - width)))
+        quote = quotes.where(quotes > 0).median(axis=1).to_numpy(dtype=np.float64)
+        of_coins = pd.Series(np.log(quote / coins), frame.index)
+    of_coins = of_coins.where(np.isfinite(of_coins))
+    log_of_price = pd.Series(np.log(forward), frame.index)
+    from_usd = (of_coins - log_of_price).groupby(keys).transform("median").abs()
+    from_coins = of_coins.groupby(keys).transform("median").abs()
+    return np.asarray(_NEARER * from_usd < from_coins)
 
 
 def _trades(frame: pd.DataFrame) -> pd.DataFrame:
@@ -542,11 +619,12 @@ _PRICE_UNITS_OF_DRIFT = 1e6
 def _hourly_amounts(frame: pd.DataFrame) -> pd.DataFrame:
     """Convert Drift's funding of one coin [USD per hour] to a rate of its price.
 
-    Both are integers, in 1e-9 and 1e-6 USD, in the program's own records, and decimals in later ones.
+    Both are integers, in 1e-9 and 1e-6 USD, in the program's own records, and decimals in later ones. The
+    price of a coin may be whole in both, but not its funding of an hour.
     """
     amount = frame["amount"]
     price = frame["price"]
-    if (price == price.round()).all():
+    if (price == price.round()).all() and (amount == amount.round()).all():
         amount = amount / _RATE_UNITS_OF_DRIFT
         price = price / _PRICE_UNITS_OF_DRIFT
     reasons = pd.Series(None, frame.index, dtype=object)
@@ -575,8 +653,8 @@ def _book_amount(exchange: str, name: str) -> _Amount | None:
     is_inverse = name.endswith(("USD", "-PERPETUAL")) or "USD_" in name
     if exchange in ("binance", "bitmex", "bybit", "deribit") and is_inverse:
         return amount_of(exchange, name)
-    if exchange == "kraken" and name.upper().startswith(("PI_", "FI_")):
-        return _Amount(1.0, True)
+    if exchange == "kraken" or is_inverse_name(exchange, name):
+        return amount_of(exchange, name)
     if exchange not in (*_OF_CONTRACTS, "bitmex"):
         return _Amount(1.0, False)
     return amount_of(exchange, name) if _CLEAR_CONTRACTS.search(name) else None

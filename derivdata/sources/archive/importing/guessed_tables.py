@@ -13,10 +13,13 @@ import pyarrow as pa
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import (
+    ALWAYS_HOURLY,
     market_of,
+    meaning_of,
     names_in_path,
     pays_hourly,
     plain_name,
+    venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
@@ -74,6 +77,8 @@ def _has_values(source: Source, head: Chunk, table: str) -> bool:
 def _tables_with_names(head: Chunk) -> list[str]:
     """Return the tables with all names of markets of a file, so that its rows are not of something wider."""
     names = _NAMES & {*head.columns}
+    if any(meaning_of(name) == "symbol" for name in head.columns):
+        names |= {"symbol"}
     return [name for name in archive_tables() if names <= {*archive_table(name).columns}]
 
 
@@ -103,6 +108,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if not tables and {"mark", "index", "last", "price_usd"} & by_meaning.keys() and "side" not in by_meaning:
         _refuse_other_candles(source, by_meaning)
         _refuse_liquidations(source, head, by_meaning)
+        _refuse_front_months(source, head, by_meaning, given)
         _refuse_trades(source, head, by_meaning)
         tables = ["prices_history"]
     if not tables and "volume_usd" in by_meaning:
@@ -232,7 +238,7 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     ):
         has_trades = any(plain_name(column) in ("tradeid", "tradeseq", "execid") for column in head.columns)
         return ["options_trades" if has_trades else "options_snapshot"]
-    words = f"{source.name} {' '.join(head.columns)}"
+    words = f"{_near_path(source)} {' '.join(head.columns)}"
     is_of_accounts = bool(_OF_ACCOUNTS & {plain_name(column) for column in head.columns})
     has_levels = {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
     if has_levels and is_of_accounts:
@@ -336,6 +342,22 @@ def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
         )
 
 
+_FRONT_MONTHS = re.compile(r"(?<![a-z])cme(?![a-z])|front.?month|continuous|(btc|eth|mbt|met)(=f|1!)", re.I)
+
+
+def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
+    """Ask about prices of CME's futures, which are not those of a perpetual contract."""
+    is_of_cme = "cme" in _venues(source, head, by_meaning, given)
+    if is_of_cme or _FRONT_MONTHS.search(source.name.rsplit("/", 1)[-1]):
+        raise Unclear(
+            f"{source}: its prices may be of dated futures of CME, and prices_history is of perpetual "
+            "contracts and indices: omit it, or pass --table futures_history if its rows name their "
+            "contract, or --table prices_history to take them as prices of one contract all the same",
+            "--table",
+            ["futures_history", "prices_history"],
+        )
+
+
 def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Ask for the side of rows of liquidations, whose prices look like those of a series."""
     words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(head.columns)}"
@@ -394,7 +416,12 @@ _OTHER_CANDLES = (
 
 
 _FOLDERS = 3
-"""Folders of a file whose names say of which market its prices are."""
+"""Folders of a file whose names say what its rows are."""
+
+
+def _near_path(source: Source) -> str:
+    """Return the name of a file and of the folders next to it."""
+    return "/".join(source.name.split("/")[-_FOLDERS:])
 
 
 def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None:
@@ -441,13 +468,19 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         return "funding_history"
     _require_times(source, head, by_meaning, given)
     apart = _hours_apart(head, by_meaning, given)
-    words = f"{source.name} {' '.join(head.columns)}"
+    words = f"{_near_path(source)} {' '.join(head.columns)}"
     is_paid = _SETTLED.search(words) is not None
+    venues = _venues(source, head, by_meaning, given)
+    is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
     if apart is None:
         kind = "funding_settlements" if is_paid else ""
+    elif apart > _LEAST_APART and venues and {*venues} <= ALWAYS_HOURLY:
+        kind = "funding_settlements" if is_paid else "funding_history"
     else:
         _refuse_sampled_hours(source, by_meaning, apart)
-        is_paid = is_paid or _is_hourly(source, head, by_meaning, given)
+        if is_of_hourly and apart > _LEAST_APART and not is_paid:
+            raise _some_of_payments(source, venues, apart)
+        is_paid = is_paid or is_of_hourly
         kind = _kind_by_interval(head, by_meaning, given, apart) or _kind_by_spacing(
             source, apart, is_paid=is_paid
         )
@@ -573,13 +606,27 @@ def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> f
     return float(np.median(hours)) if hours.size else None
 
 
-def _is_hourly(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether the venue of rows pays each hour."""
-    venue = given.set.get("exchange", names_in_path(source.name).get("exchange", ""))
-    if not venue and "exchange" in by_meaning:
-        texts = encoded(head.columns[by_meaning["exchange"]]).texts
-        venue = texts[0].lower() if len(texts) == 1 else ""
-    return pays_hourly(venue)
+def _venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> list[str]:
+    """Return the venues of the options, of the first rows, or of the path; empty if none is stated."""
+    if "exchange" in given.set:
+        words = [given.set["exchange"]]
+    elif "exchange" in by_meaning:
+        words = encoded(head.columns[by_meaning["exchange"]]).texts
+    else:
+        word = names_in_path(source.name).get("exchange")
+        words = [word] if word else []
+    return [venue_of_word(word) for word in words]
+
+
+def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclear:
+    """Return the question about rows that are further apart than the payments of their venue."""
+    return Unclear(
+        f"{source}: its rows are {apart:g} hours apart, and {', '.join(venues)} pays each hour: pass --table "
+        "funding_history if they are samples, or --table funding_settlements if each pays for all of these "
+        "hours",
+        "--table",
+        ["funding_history", "funding_settlements"],
+    )
 
 
 def _stamps(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:

@@ -14,7 +14,14 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.finishing import ADJUST, VENUES_IN_COINS, amount_of, one_side
+from derivdata.sources.archive.importing.finishing import (
+    ADJUST,
+    VENUES_IN_COINS,
+    amount_of,
+    is_inverse_name,
+    one_side,
+    usd_of_contracts,
+)
 from derivdata.sources.archive.importing.guessed_tables import (
     OF_RECEIPT,
     PRICES_OF_FUTURES,
@@ -24,7 +31,12 @@ from derivdata.sources.archive.importing.guessed_tables import (
     total_columns,
 )
 from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
-from derivdata.sources.archive.importing.liquidation_amounts import AmountPlan, amount_plan, words_of_sides
+from derivdata.sources.archive.importing.liquidation_amounts import (
+    AmountPlan,
+    amount_plan,
+    refuse_other_sizes,
+    words_of_sides,
+)
 from derivdata.sources.archive.importing.market_names import (
     CURRENCIES,
     market_of,
@@ -576,8 +588,8 @@ def guessed_plans(
 
 def _both_sides(given: Given, head: Chunk) -> list[str]:
     """Return the venues of a file whose column of open interest counts both sides of each contract."""
-    name = plain_name(given.map.get("oi_usd", ""))
-    columns = set(map(plain_name, head.columns))
+    name = plain_name(_last_part(given.map.get("oi_usd", "")))
+    columns = {plain_name(_last_part(column)) for column in head.columns}
     venues = []
     for venue in sorted(set(map(venue_of_word, _words_of("exchange", head, given)))):
         fields, neighbours = _FIELDS_OF_BOTH_SIDES.get(venue, ((), ()))
@@ -586,13 +598,25 @@ def _both_sides(given: Given, head: Chunk) -> list[str]:
     return venues
 
 
+def _last_part(column: str) -> str:
+    """Return the name of a field without those of the objects around it, ``data.openInterestValue``."""
+    return column.rsplit(".", 1)[-1]
+
+
 def _notice_of_sides(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
     """Return the notice that open interest of a venue is halved."""
     if plan.table.name != "oi_history":
         return ()
-    venues = _both_sides(given._replace(map=plan.sources, set=plan.constants), head)
+    own = given._replace(map=plan.sources, set=plan.constants)
+    venues = _both_sides(own, head)
     if not venues:
-        return ()
+        named = sorted(set(map(venue_of_word, _words_of("exchange", head, own))) & {*_FIELDS_OF_BOTH_SIDES})
+        if not named or plan.sources.get("oi_usd", "oi_usd") == "oi_usd":
+            return ()
+        return (
+            f"{', '.join(named)} states the open interest of both sides of each contract, and "
+            f"{plan.sources['oi_usd']} is stored as it is: halve it first if it is the venue's own figure",
+        )
     return (
         f"{plan.sources['oi_usd']} of {', '.join(venues)} counts both sides of each contract, and is halved: "
         "pass oi_usd in a column of that name if it is of one side already",
@@ -721,6 +745,10 @@ def _plan_by_names(
     amounts = AmountPlan(whole)
     if "filled_quantity" in archive_table(table).columns:
         amounts = amount_plan(source, head, _with_words_of_sides(head, whole), given)
+        whole = amounts.given
+    if table == "oi_history":
+        refuse_other_sizes(source, head, whole)
+        amounts = _interest_of_inverse(source, head, by_meaning, whole, given)
         whole = amounts.given
     _refuse_unknown_interval(source, head, whole, table)
     _refuse_repeated_times(source, head, table, whole)
@@ -1087,6 +1115,59 @@ def _take_interest(
     return unit
 
 
+_SAYS_USD = re.compile(r"usd|dollar|\$", re.IGNORECASE)
+
+
+def _interest_of_inverse(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], whole: Given, given: Given
+) -> AmountPlan:
+    """Return how open interest is read of contracts that are settled in their coin.
+
+    Their value is in coins, and their amount in contracts of so many USD, or in USD.
+    """
+    column = whole.map.get("oi_usd", "oi_usd")
+    pairs = [
+        (venue_of_word(venue), name)
+        for venue, name in itertools.product(
+            _words_of("exchange", head, whole), _words_of("symbol", head, whole)
+        )
+    ]
+    inverse = [pair for pair in pairs if is_inverse_name(*pair)]
+    if not inverse or column not in head.columns or _SAYS_USD.search(column) or given.unit == "usd":
+        return AmountPlan(whole)
+    names = ", ".join(name for _, name in inverse[:3])
+    if len(inverse) < len(pairs):
+        raise ArchiveError(
+            f"{source}: its open interest is of contracts in coins and in contracts ({names}): write a file "
+            "for each, or a column in USD"
+        )
+    amounts = [amount_of(*pair) for pair in inverse]
+    contracts = by_meaning.get("oi_coins", column)
+    has_value = plain_name(column) in _VALUES_OF_INTEREST
+    is_known = all(amount is not None and amount.is_usd for amount in amounts)
+    if is_known and ((has_value and contracts != column) or given.unit == "contracts"):
+        rest = whole._replace(
+            map={**{n: c for n, c in whole.map.items() if n != "price_usd"}, "oi_usd": contracts}, unit=None
+        )
+        venues = _both_sides(rest, head)
+        adjust = partial(_usd_of_one_side, venues=venues) if venues else usd_of_contracts
+        return AmountPlan(rest, adjust)
+    if has_value or given.unit is None:
+        raise Unclear(
+            f"{source}: {column} of {names} may be in USD, coins or contracts: pass --unit usd, --unit "
+            "coins, or --unit contracts if they are contracts of a known amount of USD",
+            "--unit",
+            ["usd", "coins", "contracts"],
+        )
+    return AmountPlan(whole)
+
+
+def _usd_of_one_side(frame: pd.DataFrame, venues: Sequence[str]) -> pd.DataFrame:
+    return one_side(usd_of_contracts(frame), venues)
+
+
+_VALUES_OF_INTEREST = frozenset("openinterestvalue sumopeninterestvalue oivalue openinterestnotional".split())
+"""Names of values of open interest that do not say USD: those of inverse contracts are coins."""
 _LIKELY_INTEREST = (1e7, 1e11)
 """Open interest of BTC or ETH on a venue [USD], which is never less or more."""
 _LEADERS = frozenset({"BTC", "ETH"})

@@ -42,6 +42,7 @@ from derivdata.sources.archive.importing.waiting import (
     in_open_chains,
     joined,
     refuse_local_times,
+    refuse_some_of_payments,
     unservable,
 )
 from derivdata.sources.archive.schemas import archive_table
@@ -492,6 +493,7 @@ class ImportRun:
             per_interval = RATE_UNITS[plan.unit or "bps_8h"][1] is None
             conflicts: list[str] = []
             frame = spaced(frame, per_interval=per_interval, conflicts=conflicts)
+            refuse_some_of_payments(frame)
             before -= self._name_conflicts(conflicts)
             self.present += before - len(frame)  # payments that are there twice, or that one row adds up
             self._note_unknown_intervals(frame)

@@ -287,7 +287,7 @@ def convert_units(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     if "iv" in columns:
         _convert_volatility(columns, plan)
     if "long_short_ratio" in plan.table.columns:
-        _convert_ratio(columns, rejections)
+        _convert_ratio(columns, plan, rejections)
 
 
 def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
@@ -360,7 +360,7 @@ def _first_known(columns: list[Array]) -> Array:
     return result
 
 
-def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
+def _convert_ratio(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     """Compute the ratio from the shares if both exist, else the shares from the ratio."""
     nothing = np.full(len(rejections.bad), np.nan)
     long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
@@ -372,11 +372,25 @@ def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
         ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
         share = ratio / (1 + ratio)
     rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares give it")
+    if "long_share" in plan.sources:  # an export of this library comes back as it is
+        _refuse_other_ratios(ratio, long, short, rejections)
     columns["long_short_ratio"] = ratio
     if "long_share" not in columns:  # an export with empty shares comes back as it was
         columns["long_share"] = share
     if "short_share" not in columns:
         columns["short_share"] = 1 - columns["long_share"]
+
+
+def _refuse_other_ratios(ratio: Array, long: Array, short: Array, rejections: Rejections) -> None:
+    """Reject ratios that contradict the shares next to them."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        differs = np.abs(np.log(ratio / (long / short))) > _MOST_APART
+    rejections.reject(
+        differs,
+        lambda row: (
+            f"long_short_ratio={ratio[row]:g} contradicts the shares {long[row]:g} and {short[row]:g}"
+        ),
+    )
 
 
 def _are_percent(long: Array, short: Array) -> bool:
@@ -386,6 +400,8 @@ def _are_percent(long: Array, short: Array) -> bool:
     return bool(sums.size) and bool((np.abs(sums - 100) < _ROUNDING).all())
 
 
+_MOST_APART = 0.1
+"""Logarithm of a ratio over that of the shares next to it, above which one of them is wrong."""
 _ROUNDING = 1.5
 """Percentage points by which two rounded shares may miss 100."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.archive.importing.finishing import ADJUST, REASON, amount_of
+from derivdata.sources.archive.importing.finishing import ADJUST, REASON, amount_of, is_inverse_name
 from derivdata.sources.archive.importing.market_names import plain_name, venue_of_word
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Adjust, Given, Unclear
@@ -53,6 +53,8 @@ def amount_plan(source: Source, head: Chunk, whole: Given, given: Given) -> Amou
     if given.unit == "coins":
         whole = whole._replace(set={**whole.set, "contract_size": "1"})
     whole = whole._replace(unit=None)
+    if given.unit is None:
+        refuse_other_sizes(source, head, whole)
     if _has_contract_size(head, whole):
         return _of_stated_size(head, whole, given, size, price, value)
     rows = _first_rows(head, whole, size, price, value)
@@ -108,6 +110,42 @@ def _of_stated_size(
     return AmountPlan(_without(whole, "value_usd"), ignored=frozenset({"value_usd"}))
 
 
+def refuse_other_sizes(source: Source, head: Chunk, whole: Given) -> None:
+    """Raise for a stated contract size that cannot be that of all contracts of a file."""
+    stated = whole.set.get("contract_size")
+    if stated is None or float(stated) == 1.0:
+        return
+    rows = pd.DataFrame({name: _words_of_rows(head, whole, name) for name in ("exchange", "symbol")}).dropna()
+    pairs = rows.drop_duplicates().itertuples(index=False, name=None)
+    sizes: dict[str, float | None] = {}
+    for word, name in pairs:
+        amount = amount_of(venue_of_word(str(word)), str(name))
+        sizes[f"{name} on {word}"] = None if amount is None else amount.size
+    known = {name: size for name, size in sizes.items() if size is not None}
+    other = [name for name, size in known.items() if size != float(stated)]
+    if len(sizes) > 1 and (other or len(known) < len(sizes)):
+        listed = ", ".join(
+            f"{name}: {'not known' if size is None else f'{size:g}'}" for name, size in sizes.items()
+        )
+        raise Unclear(
+            f"{source}: contract_size={stated} is not that of all its contracts ({listed[:200]}): pass "
+            "--unit contracts to use the size of each, which rejects those of unknown size, or import them "
+            "one by one",
+            "--unit",
+            ["contracts"],
+        )
+
+
+def _words_of_rows(head: Chunk, whole: Given, name: str) -> Array:
+    """Return the word of a column in each of the first rows; None where it is missing."""
+    if name in whole.set:
+        return np.full(len(head), whole.set[name], dtype=object)
+    column = whole.map.get(name, name)
+    if column not in head.columns:
+        return np.full(len(head), None, dtype=object)
+    return encoded(head.columns[column]).strings()
+
+
 def _first_rows(head: Chunk, whole: Given, size: str, price: str | None, value: str | None) -> pd.DataFrame:
     """Return venue, contract, amount, price and value of the first rows; NaN without a column."""
     columns: dict[str, Array] = {}
@@ -117,13 +155,7 @@ def _first_rows(head: Chunk, whole: Given, size: str, price: str | None, value: 
         else:
             columns[name] = numbers(head.columns[column], name, Rejections(len(head)))
     for name in ("exchange", "symbol"):
-        column = whole.map.get(name, name)
-        if name in whole.set:
-            columns[name] = np.full(len(head), whole.set[name], dtype=object)
-        elif column in head.columns:
-            columns[name] = encoded(head.columns[column]).strings()
-        else:
-            columns[name] = np.full(len(head), None, dtype=object)
+        columns[name] = _words_of_rows(head, whole, name)
     return pd.DataFrame(columns)
 
 
@@ -135,7 +167,10 @@ def _refuse_unclear(source: Source, rows: pd.DataFrame, size: str) -> None:
         if unit_of_amounts(venue, str(name), own["size"], own["price"], own["value"]):
             continue
         amount = amount_of(venue, str(name))
-        if amount is None:
+        if amount is None and is_inverse_name(venue, str(name)):
+            contracts = "--unit usd after multiplying them by the USD of a contract"
+            choices = ["coins", "usd"]
+        elif amount is None:
             contracts = "--set contract_size=COINS if they are contracts"
             choices = ["coins", "usd"]
         elif amount.is_usd:
@@ -160,14 +195,14 @@ def unit_of_amounts(venue: str, name: str, sizes: pd.Series, prices: pd.Series, 
     amount = amount_of(venue, name)
     is_of_coins = amount is not None and amount.size == 1.0 and not amount.is_usd
     if values.isna().all():
-        is_open = amount is None and venue not in _VENUES_IN_CONTRACTS
+        is_open = amount is None and not _may_be_contracts(venue, name)
         return "coins" if is_of_coins or is_open else ""
     is_product = _is_near(values, sizes * prices)
     if prices.isna().all():
         return "coins" if is_of_coins else "value"
     if amount is None:
         if is_product:
-            return "" if venue in _VENUES_IN_CONTRACTS else "coins"
+            return "" if _may_be_contracts(venue, name) else "coins"
         return "value"
     if is_of_coins and is_product:
         return "coins"
@@ -176,6 +211,11 @@ def unit_of_amounts(venue: str, name: str, sizes: pd.Series, prices: pd.Series, 
     if _is_near(values, sizes * prices * amount.size) or _is_near(values, sizes):
         return "value"
     return ""
+
+
+def _may_be_contracts(venue: str, name: str) -> bool:
+    """Return whether amounts of a contract of unknown size may be contracts."""
+    return venue in _VENUES_IN_CONTRACTS or is_inverse_name(venue, name)
 
 
 def _is_near(values: pd.Series, others: pd.Series) -> bool:

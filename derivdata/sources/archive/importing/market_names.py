@@ -218,6 +218,13 @@ def pays_hourly(venue: str) -> bool:
     return venue in _HOURLY or (listed is not None and listed.interval_hours == 1.0)
 
 
+ALWAYS_HOURLY = frozenset(
+    {"hyperliquid", *HIP3_DEXES, "dydx", "drift", "lighter", "nado", "pacifica", "vertex"}
+)
+"""Venues that have paid each hour on all contracts since they opened (their documentation, 2022 to 2026).
+
+Rows that are further apart are some of the payments, or samples, and not payments of several hours.
+"""
 _HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex"})
 """Venues that pay each hour and that the API does not list (their documentation, 2022 to 2026)."""
 

@@ -322,7 +322,9 @@ def with_zone(task: Task) -> Task:
     time = plan.raw("time", head) if "time" in plan.table.columns and len(head) else None
     if time is None or isinstance(time, str) or not has_floating_times(time):
         return task
-    stated = _stated_zone(task.source, plan.source_of("time", head.columns) or "")
+    stated = _stated_zone(task.source, plan.source_of("time", head.columns) or "") or _zone_of_rows(
+        task.source, head
+    )
     if stated is not None:
         return task._replace(plan=plan._replace(tz=zone(stated)))
     return task._replace(plan=plan._replace(tz=dt.UTC, is_zone_assumed=True))
@@ -330,6 +332,33 @@ def with_zone(task: Task) -> Task:
 
 _ZONES = "such as --tz UTC+8 or --tz America/New_York (or --tz UTC if they are UTC)"
 _SOME_ZONES = ["UTC", "UTC+8", "America/New_York", "Europe/London"]
+
+
+_NAMES_OF_ZONES = frozenset({"tz", "timezone", "timezonename", "tzname", "zone"})
+
+
+def _zone_of_rows(source: Source, head: Chunk) -> str | None:
+    """Return the zone that a column states for all rows; raise for several zones or an unknown one."""
+    for column, values in head.columns.items():
+        if plain_name(column) not in _NAMES_OF_ZONES:
+            continue
+        words = encoded(values).texts
+        if not words:
+            return None
+        try:
+            zones = {str(zone(word)) for word in words}
+        except ValueError:
+            zones = set()
+        if len(zones) != 1:
+            raise Unclear(
+                f"{source}: its column {column} has the zones of its times ({', '.join(words[:3])}), of "
+                f"which one for all rows can be read: state it with --tz, {_ZONES}, or write the times in "
+                "UTC",
+                "--tz",
+                _SOME_ZONES,
+            )
+        return words[0]
+    return None
 
 
 def _stated_zone(source: Source, column: str) -> str | None:

@@ -215,48 +215,89 @@ def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
 
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
+_CLOCK_NAMES = frozenset(
+    "time hour tradetime timeofday hhmm uhrzeit zeit heure hora ora orario saat godzina czas 时间 時間 시간 "
+    "время".split()
+)
+"""Names of columns that may have the time of day next to that of the date."""
+_DATE_NAMES = frozenset({"tradedate", "day", "datum", "fecha"})
+_CALENDAR = ("year", "month", "day")
 
 
 def with_whole_times(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, pa.ChunkedArray]:
     """Return columns with a date and the time of day next to it in one, ``time``."""
     plain = {plain_name(name): name for name in columns}
-    if {"date", "hour"} <= plain.keys() and "time" not in plain:
-        return _with_hours(columns, plain)
-    clocks = [
-        name
-        for name in columns
-        if plain_name(name) in _CLOCK_NAMES and _CLOCK.fullmatch(first_cell(columns[name]))
-    ]
-    dates = [name for name in columns if meaning_of(name) == "time" and name not in clocks]
-    dates = [name for name in dates if first_cell(columns[name]) and ":" not in first_cell(columns[name])]
+    if {*_CALENDAR} <= plain.keys():
+        return _with_calendar(columns, plain)
+    clocks = {name: _clock_of(values) for name, values in columns.items() if plain_name(name) in _CLOCK_NAMES}
+    clocks = {name: clock for name, clock in clocks.items() if clock is not None}
+    dates = [name for name in columns if name not in clocks and _has_days(name, columns[name])]
     if len(clocks) != 1 or len(dates) != 1:
         return columns
-    rest = {name: values for name, values in columns.items() if name not in (*clocks, *dates)}
-    return {"time": pc.binary_join_element_wise(columns[dates[0]], columns[clocks[0]], " "), **rest}
+    [(name, clock)] = clocks.items()
+    joined = pc.binary_join_element_wise(columns[dates[0]].cast(pa.string()), clock, " ")
+    if plain_name(name) == "hour":
+        return {**columns, "time": joined}  # both are of the file's own table
+    return {
+        "time": joined,
+        **{other: cells for other, cells in columns.items() if other not in (name, *dates)},
+    }
 
 
-_CLOCK_NAMES = frozenset(
-    "time hour uhrzeit zeit heure hora ora orario saat godzina czas 时间 時間 시간 время".split()
-)
-"""Names of columns that may have the time of day next to that of the date."""
+def _has_days(name: str, values: pa.ChunkedArray) -> bool:
+    """Return whether a column has dates without a time of day, by its name and its first cell."""
+    is_named = meaning_of(name) == "time" or plain_name(name) in _DATE_NAMES
+    cell = first_cell(values.slice(0, 100).cast(pa.string())) if is_named else ""
+    is_number = cell.isdigit() and len(cell) != _DIGITS_OF_DATE
+    return bool(cell) and ":" not in cell and not is_number
 
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_HOURS = frozenset(map(str, range(24)))
+_DIGITS_OF_DATE = 8
+_LAST_OF_DAY = {23: 2, 2359: 4, 235959: 6}
+"""The last hour, minute and second of a day as one number, and its digits."""
 
 
-def _with_hours(
+def _clock_of(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return times of day as ``08:00:00``, from those, 800, 80000 or hours; None for other values."""
+    try:
+        texts = values.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    cells = {cell.strip() for cell in texts.unique().to_pylist() if cell}
+    if not cells:
+        return None
+    if all(map(_CLOCK.fullmatch, cells)):
+        return texts
+    if not all(cell.isascii() and cell.isdigit() and len(cell) <= 6 for cell in cells):
+        return None
+    largest = max(map(int, cells))
+    widths = [width for last, width in _LAST_OF_DAY.items() if largest <= last]
+    if not widths:
+        return None
+    padded = pc.utf8_lpad(pc.utf8_trim_whitespace(texts), widths[0], "0")
+    padded = pc.utf8_rpad(padded, 6, "0")
+    clock = pc.replace_substring_regex(padded, r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3")
+    is_clock = pc.match_substring_regex(clock, r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$")
+    return clock if pc.all(is_clock.fill_null(True)).as_py() else None
+
+
+def _with_calendar(
     columns: Mapping[str, pa.ChunkedArray], plain: Mapping[str, str]
 ) -> Mapping[str, pa.ChunkedArray]:
-    """Return columns with a date and an hour combined in ``time``; both originals remain."""
-    date = columns[plain["date"]].cast(pa.string())
-    hour = columns[plain["hour"]].cast(pa.string())
-    hours = {cell.strip() for cell in hour.unique().to_pylist() if cell}
-    first = next((cell for cell in date.slice(0, 100).to_pylist() if cell), "")
-    if not hours <= _HOURS or _DATE.fullmatch(first.strip()) is None:
+    """Return columns with the year, month, day and time of day in one, ``time``."""
+    clocks = [name for word, name in plain.items() if word in ("hour", "minute", "second", "time")]
+    if any(word in plain for word in ("date", "datetime", "timestamp")) or len(clocks) > 1:
         return columns
-    clock = pc.binary_join_element_wise(pc.utf8_lpad(hour, 2, "0"), ":00", "")
-    return {**columns, "time": pc.binary_join_element_wise(date, clock, " ")}
+    names = [plain[word] for word in _CALENDAR]
+    digits = [pc.utf8_lpad(columns[name].cast(pa.string()), 2, "0") for name in names]
+    time = pc.binary_join_element_wise(*digits, "-")
+    if clocks:
+        clock = _clock_of(columns[clocks[0]])
+        if clock is None:
+            return columns
+        time = pc.binary_join_element_wise(time, clock, " ")
+    rest = {name: values for name, values in columns.items() if name not in (*names, *clocks)}
+    return {"time": time, **rest}
 
 
 _OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|call|put)s?[_ .](?P<field>\w+)\W?", re.IGNORECASE)

@@ -17,6 +17,8 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.audit import quoted_contracts
 from derivdata.sources.archive.importing.conversion import CONTRACT, RANK
+from derivdata.sources.archive.importing.market_names import ALWAYS_HOURLY
+from derivdata.sources.archive.importing.plan import Unclear
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.support.text import escape_controls
@@ -527,6 +529,24 @@ rows.
 _OTHER_HOURS = {("bitmex", 8): (4,), ("kucoin", 8): (0, 4)}
 """Hours from midnight UTC at which venues have rows of so many hours: BitMEX pays at 04:00, 12:00 and 20:00,
 and so did KuCoin."""
+
+
+_LEAST_APART = 1.9
+
+
+def refuse_some_of_payments(frame: pd.DataFrame) -> None:
+    """Raise for rows that are hours apart on a venue that always pays each hour: they are samples."""
+    own = frame[frame["exchange"].astype(object).isin(ALWAYS_HOURLY)]
+    for (venue, symbol), stamps in own.groupby(["exchange", "symbol"], observed=True)["time"]:
+        apart = stamps.drop_duplicates().sort_values().diff().median() / pd.Timedelta(1, "h")
+        if apart >= _LEAST_APART:
+            raise Unclear(
+                f"rows of {symbol} on {venue} are {apart:g} hours apart, and the venue pays each hour: pass "
+                "--table funding_history if they are samples of the rate of an hour, or write the rate of an "
+                "hour first",
+                "--table",
+                ["funding_history"],
+            )
 
 
 def refuse_local_times(frame: pd.DataFrame) -> None:

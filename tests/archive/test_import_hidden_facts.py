@@ -1,0 +1,269 @@
+"""Facts of venues and units that a file does not state: rows are read by them, or a question is raised."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
+from tests.archive.rates import EVER
+
+_START = 1_769_990_400  # 2026-02-02T00:00Z
+
+
+def _import(folder: Path, name: str, content: str, **said: Any) -> Any:
+    path = folder / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return import_files(said.pop("table", None), path, folder / "to", **said)
+
+
+def _rows(folder: Path, table: str) -> pd.DataFrame:
+    return open_archive(folder / "to").read(table, *EVER)
+
+
+def _lines(header: str, row: str, hours: float = 1, count: int = 12) -> str:
+    lines = [header]
+    for number in range(count):
+        second = _START + round(3_600 * hours * number)
+        at = pd.Timestamp(second, unit="s")
+        lines.append(row.format(s=second, ms=second * 1000, at=at))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("hours", [2, 4, 8])
+@pytest.mark.parametrize("name", ["hyperliquid_BTC_funding.csv", "dydx_BTC-USD.csv"])
+def test_rates_of_an_hour_that_are_hours_apart_are_samples(tmp_path: Path, name: str, hours: int) -> None:
+    """0.0000125 an hour is 1 bps per 8 hours, whatever the time between rows is."""
+    _import(tmp_path, name, _lines("timestamp,funding_rate", "{ms},0.0000125", hours))
+    rows = _rows(tmp_path, "funding_history")
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+def test_payments_of_a_venue_that_pays_each_hour_are_of_an_hour(tmp_path: Path) -> None:
+    """The hours 0, 1, 2, 3, 8, 9, 10 and 11: four payments are missing, and none is of five hours."""
+    whole = _lines("coin,fundingRate,premium,time", "BTC,0.0000125,0.0001,{ms}").splitlines()
+    said: dict[str, Any] = {"table": "funding_settlements", "set": {"exchange": "hyperliquid"}}
+    _import(tmp_path, "history.csv", "\n".join([*whole[:5], *whole[9:]]) + "\n", **said)
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0] * 8)
+    assert {*rows["interval_hours"]} == {1.0}
+    assert {*rows["interval_source"]} == {"list"}
+    sparse = _lines("coin,fundingRate,premium,time", "BTC,0.0000125,0.0001,{ms}", 4)
+    with pytest.raises(Unclear, match="are 4 hours apart, and the venue pays each hour"):
+        _import(tmp_path, "sparse.csv", sparse, **said)
+
+
+def test_rates_of_a_year_of_an_hourly_venue_are_samples(tmp_path: Path) -> None:
+    """0.1095 a year is 0.0001 in 8 hours."""
+    content = _lines("timestamp,asset,funding_apr", "{ms},BTC,0.1095", 4)
+    _import(tmp_path, "funding_history.csv", content, set={"exchange": "hyperliquid"}, unit="per_year")
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+def test_a_venue_with_longer_intervals_before_is_asked_about(tmp_path: Path) -> None:
+    content = _lines("timestamp,funding_rate", "{ms},0.0000125", 8)
+    with pytest.raises(Unclear, match="kraken pays each hour"):
+        _import(tmp_path, "kraken_BTC.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("rate", "price", "bps"),
+    [
+        ("0.035000000", "140.0", 20.0),  # 0.035 / 140 an hour
+        ("6.399237833", "77333.73", 6.399237833 / 77333.73 * 80_000),
+        ("837500000", "67000000000", 1.0),  # 0.8375 / 67,000 an hour, in 1e-9 and 1e-6 USD
+    ],
+)
+def test_records_of_drift_are_decimals_or_integers(tmp_path: Path, rate: str, price: str, bps: float) -> None:
+    """S3 fundingRateRecords of 2024 to 2026 have decimals, the program's records integers."""
+    header = "ts,fundingRate,fundingRateLong,fundingRateShort,oraclePriceTwap,markPriceTwap,periodRevenue"
+    content = f"{header}\n{_START},{rate},{rate},{rate},{price},{price},0.5\n"
+    _import(tmp_path, "drift/SOL-PERP.csv", content, set={"symbol": "SOL"})
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist() == pytest.approx([bps])
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row", "usd"),
+    [
+        # 8,123,456 contracts of 100 USD; 812,345,678 USD of both sides.
+        (
+            "binance_coinm_oi.csv",
+            "symbol,sumOpenInterest,sumOpenInterestValue,timestamp",
+            "BTCUSD_PERP,8123456,12124.56,{ms}",
+            812_345_600.0,
+        ),
+        (
+            "binance_oi.csv",
+            "symbol,timestamp,open_interest,open_interest_value",
+            "BTCUSD_PERP,{ms},8123456,12124.56",
+            812_345_600.0,
+        ),
+        (
+            "bybit_oi.csv",
+            "symbol,timestamp,openInterest,openInterestValue",
+            "BTCUSD,{ms},812345678,12124.56",
+            406_172_839.0,
+        ),
+    ],
+)
+def test_values_of_inverse_contracts_are_coins(
+    tmp_path: Path, name: str, header: str, row: str, usd: float
+) -> None:
+    _import(tmp_path, name, _lines(header, row))
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {usd}
+
+
+def test_contracts_of_inverse_contracts_are_usd(tmp_path: Path) -> None:
+    content = _lines("symbol,timestamp,open_interest", "ETHUSD_PERP,{ms},8123456")
+    with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
+        _import(tmp_path, "binance_oi.csv", content)
+    _import(tmp_path, "binance_oi.csv", content, unit="contracts")
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {81_234_560.0}  # of 10 USD
+
+
+def test_a_value_of_an_inverse_contract_alone_is_asked_about(tmp_path: Path) -> None:
+    content = _lines("symbol,timestamp,open_interest_value", "BTCUSD_PERP,{ms},12124.56")
+    with pytest.raises(Unclear, match="open_interest_value of BTCUSD_PERP may be in USD, coins or contracts"):
+        _import(tmp_path, "binance_oi.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("venue", "name"),
+    [
+        ("kraken", "PI_XBTUSD"),
+        ("kucoin", "XBTUSDTM"),
+        ("phemex", "BTCUSD"),
+        ("okx", "BTC-USD-SWAP"),
+        ("okx", "BTC-USDC-SWAP"),
+        ("bitmex", "ETHUSD"),
+    ],
+)
+def test_sizes_of_contracts_are_not_taken_for_coins(tmp_path: Path, venue: str, name: str) -> None:
+    content = f"timestamp,symbol,side,price,quantity\n{_START},{name},long,67000,1500\n"
+    with pytest.raises(Unclear, match=f"sizes of {name} on {venue} may be in coins or not"):
+        _import(tmp_path, f"{venue}/liquidations.csv", content)
+
+
+def test_contracts_of_kraken_are_usd_or_coins(tmp_path: Path) -> None:
+    for name, usd in (("PI_XBTUSD", 1_500.0), ("PF_XBTUSD", 1_500 * 67_000.0)):
+        content = f"timestamp,symbol,side,price,quantity\n{_START},{name},long,67000,1500\n"
+        _import(tmp_path / name, "kraken/liquidations.csv", content, unit="contracts")
+        assert _rows(tmp_path / name, "liquidations_fills")["value_usd"].tolist() == [usd]
+
+
+def test_a_contract_size_is_not_that_of_every_contract(tmp_path: Path) -> None:
+    """A contract of DOGE-USDT-SWAP is 1,000 DOGE, which no fact of the library says."""
+    content = (
+        "timestamp,symbol,side,price,quantity\n"
+        f"{_START},BTC-USDT-SWAP,long,67000,8.5\n{_START},DOGE-USDT-SWAP,long,0.25,3\n"
+    )
+    with pytest.raises(Unclear, match=r"contract_size=0\.01 is not that of all its contracts"):
+        _import(tmp_path, "okx/liquidations.csv", content, set={"contract_size": "0.01"})
+    counts = _import(tmp_path, "okx/liquidations.csv", content, unit="contracts")
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert _rows(tmp_path, "liquidations_fills")["value_usd"].tolist() == [5_695.0]
+
+
+@pytest.mark.parametrize(("venue", "name"), [("phemex", "BTCUSD"), ("bitmex", "ETHUSD")])
+def test_sizes_in_books_of_unknown_contracts_are_rejected(tmp_path: Path, venue: str, name: str) -> None:
+    content = f"timestamp,symbol,bid_px_1,bid_sz_1,ask_px_1,ask_sz_1\n{_START},{name},2000,10,2001,10\n"
+    with pytest.raises(ArchiveError, match="may be contracts"):
+        _import(tmp_path, f"{venue}/book.csv", content)
+
+
+def test_fields_of_an_object_count_both_sides_too(tmp_path: Path) -> None:
+    content = _lines("ts,data.symbol,data.openInterestValue", "{ms},BTCUSDT,3484059500.25")
+    counts = _import(tmp_path, "bybit.csv", content)
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {1_742_029_750.125}
+    assert "is halved" in counts.notices[0]
+
+
+def test_a_figure_of_a_venue_of_both_sides_has_a_notice(tmp_path: Path) -> None:
+    content = _lines("ts,symbol,open_interest_usd", "{ms},BTC_USDT,3484059500")
+    counts = _import(tmp_path, "gate.csv", content)
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {3_484_059_500.0}
+    assert "open_interest_usd is stored as it is" in counts.notices[0]
+
+
+def test_rows_of_coins_are_not_totals_of_venues(tmp_path: Path) -> None:
+    content = _lines("time,coin,exchange,long_oi,total_oi_usd", "{s},BTC,hyperliquid,1.7e9,3.4e9")
+    with pytest.raises(Unclear, match="long_oi may be in USD"):
+        _import(tmp_path, "oi_sides.csv", content)
+
+
+def test_a_column_states_the_zone(tmp_path: Path) -> None:
+    """Midnight in Tokyo is 15:00 UTC of the day before."""
+    content = _lines("timestamp,tz,symbol,oi_usd", "{at:%Y-%m-%d %H:%M:%S},Asia/Tokyo,BTCUSDT,6e9")
+    _import(tmp_path, "binance.csv", content)
+    assert _rows(tmp_path, "oi_history")["time"].min() == pd.Timestamp("2026-02-01T15:00Z")
+    mixed = content.replace("Asia/Tokyo", "Europe/Paris", 1)
+    with pytest.raises(Unclear, match="its column tz has the zones"):
+        _import(tmp_path, "binance.csv", mixed)
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("date,time", "{at:%Y%m%d},{at:%H%M}"),
+        ("date,time", "{at:%Y-%m-%d},{at:%-H%M%S}"),
+        ("trade_date,trade_time", "{at:%Y-%m-%d},{at:%H:%M:%S}"),
+        ("Date,Hour", "{at:%Y-%m-%d},{at:%H:%M}"),
+        ("year,month,day,hour", "{at:%Y},{at:%-m},{at:%-d},{at:%-H}"),
+        ("instant", "{at:%Y-%m-%dT%H:%M:%SZ}"),
+    ],
+)
+def test_times_in_several_columns(tmp_path: Path, header: str, row: str) -> None:
+    _import(tmp_path, "binance.csv", _lines(f"{header},symbol,oi_usd", f"{row},BTCUSDT,6e9", 8))
+    stamps = _rows(tmp_path, "oi_history")["time"]
+    assert stamps.tolist() == [pd.Timestamp(_START + 28_800 * n, unit="s", tz="UTC") for n in range(12)]
+
+
+def test_prices_of_cme_are_not_those_of_a_perpetual_contract(tmp_path: Path) -> None:
+    content = '"Date","Price","Open","High","Low"\n"2026-02-13","67,000.0","66,000.0","68,000.0","65,000.0"\n'
+    with pytest.raises(Unclear, match="may be of dated futures of CME"):
+        _import(tmp_path, "Bitcoin Futures CME Historical Data.csv", content, set={"exchange": "cme"})
+
+
+def test_a_ratio_that_contradicts_its_shares_is_rejected(tmp_path: Path) -> None:
+    header = "time,symbol,long_account,short_account,long_short_ratio"
+    content = f"{header}\n{_START},BTCUSDT,60,40,1.9\n{_START + 3600},BTCUSDT,60,40,1.5\n"
+    counts = _import(tmp_path, "binance_accounts.csv", content, set={"kind": "accounts"})
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert "long_short_ratio=1.9 contradicts the shares 0.6 and 0.4" in str(counts.first_rejected)
+
+
+@pytest.mark.parametrize(
+    ("name", "execution"), [("BTC_option_trades.json", "book"), ("blockTrades.json", "block")]
+)
+def test_trades_of_binance_are_of_the_book_or_of_blocks_by_their_name(
+    tmp_path: Path, name: str, execution: str
+) -> None:
+    """GET /eapi/v1/trades and /eapi/v1/blockTrades, documented 2026, have the same fields."""
+    trade = {
+        "id": 1, "tradeId": "160", "symbol": "BTC-260327-70000-C", "price": "2130.5", "qty": "0.5",
+        "quoteQty": "1065.25", "side": -1, "time": _START * 1000,
+    }  # fmt: skip
+    _import(tmp_path, name, json.dumps([trade]))
+    assert {*_rows(tmp_path, "options_trades")["execution"]} == {execution}
+    with pytest.raises(Unclear, match="--set execution=book"):
+        _import(tmp_path, "options.json", json.dumps([trade]))
+
+
+def test_prices_of_far_options_are_usd_by_their_volatility(tmp_path: Path) -> None:
+    """A call of 200,000 in 53 days at 88 % is worth 0.0001 coins, or 6.6 USD at 67,100 USD."""
+    header = "timestamp,instrument_name,bid,ask,mark_price,mark_iv,underlying_price"
+    far = f"{_START}000,BTC-27MAR26-200000-C,5.5,7.5,6.5,88,67100.5"
+    _import(tmp_path / "usd", "deribit_chain.csv", f"{header}\n{far}\n")
+    row = _rows(tmp_path / "usd", "options_snapshot").iloc[0]
+    assert row[["bid_usd", "ask_usd", "mark_usd"]].tolist() == [5.5, 7.5, 6.5]
+    assert pd.isna(row["mark_coin"])
+    near = f"{_START}000,BTC-27MAR26-70000-C,0.0505,0.0515,0.051,52.5,67100.5"
+    _import(tmp_path / "coin", "deribit_chain.csv", f"{header}\n{near}\n")
+    assert _rows(tmp_path / "coin", "options_snapshot")["mark_coin"].tolist() == [0.051]
