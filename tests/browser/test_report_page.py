@@ -73,7 +73,7 @@ def test_a_table_is_copied_as_csv(address: str, opened: Callable[..., Any]) -> N
     assert len(rows) == 6
 
 
-def test_links_lead_to_sections_and_nothing_is_loaded(address: str, opened: Callable[..., Any]) -> None:
+def test_links_lead_to_sections_and_no_file_is_loaded(address: str, opened: Callable[..., Any]) -> None:
     page = opened("about:blank")
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
@@ -86,7 +86,7 @@ def test_links_lead_to_sections_and_nothing_is_loaded(address: str, opened: Call
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_can_be_read_and_controls_have_names(
+def test_text_has_contrast_and_controls_have_names(
     address: str, dark: bool, opened: Callable[..., Any]
 ) -> None:
     page = opened(address, dark=dark)
@@ -97,13 +97,13 @@ def test_text_can_be_read_and_controls_have_names(
     assert checks.violations(page) == []
 
 
-def test_words_of_figures_are_legible_on_a_phone(address: str, opened: Callable[..., Any]) -> None:
+def test_text_of_figures_is_legible_on_a_phone(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address, width=390)
     assert page.locator("figure svg text").count() > 20
     assert page.evaluate(checks.SMALL, checks.LEGIBLE) == []
 
 
-def test_nothing_scrolls_sideways(address: str, opened: Callable[..., Any]) -> None:
+def test_page_does_not_scroll_sideways(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert checks.overflow(page) == {}
@@ -113,7 +113,7 @@ def test_nothing_scrolls_sideways(address: str, opened: Callable[..., Any]) -> N
     assert label == '"venue"', "on a phone each cell names its column"
 
 
-def test_it_prints_on_pages_that_cut_no_figure(address: str, opened: Callable[..., Any]) -> None:
+def test_printed_pages_do_not_cut_figures(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address, width=A4["width"], dark=True)
     page.emulate_media(media="print")
     assert (

@@ -36,7 +36,7 @@ def cells(page: Any, heading: str) -> list[list[str]]:
     return [row.locator("td").all_text_contents() for row in table.locator("tbody tr").all()]
 
 
-def test_the_page_says_how_fresh_each_venue_is(address: str, opened: Callable[..., Any]) -> None:
+def test_status_page_states_the_age_of_each_venue(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address)
     names = page.locator("table").first.locator("th").all_text_contents()
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in cells(page, "Freshness")}
@@ -48,7 +48,7 @@ def test_the_page_says_how_fresh_each_venue_is(address: str, opened: Callable[..
     assert "Gaps are known only for an archive" in page.locator("body").text_content()
 
 
-def test_a_venue_that_went_silent_two_days_ago_is_late_and_not_gone(tmp_path: Path) -> None:
+def test_venue_silent_for_two_days_is_late_not_removed(tmp_path: Path) -> None:
     """Its payment of this morning is not a sample of its rate."""
     now = pd.Timestamp("2026-06-10 12:00", tz="UTC")
     times = now - pd.to_timedelta([180, 0, 49 * 60], "min")
@@ -67,9 +67,7 @@ def test_a_venue_that_went_silent_two_days_ago_is_late_and_not_gone(tmp_path: Pa
     ]
 
 
-def test_the_widest_spread_is_between_the_highest_and_the_lowest_rate(
-    tmp_path: Path, opened: Callable[..., Any]
-) -> None:
+def test_widest_spread_is_highest_minus_lowest_rate(tmp_path: Path, opened: Callable[..., Any]) -> None:
     """BTC: 0 on aster, 8 on zo. ETH is on one venue only and has no spread."""
     local = service.start(known_archive.write(tmp_path / "a"), page=True)
     try:
@@ -81,7 +79,9 @@ def test_the_widest_spread_is_between_the_highest_and_the_lowest_rate(
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_can_be_read_anywhere(address: str, dark: bool, opened: Callable[..., Any]) -> None:
+def test_status_page_is_readable_on_every_screen(
+    address: str, dark: bool, opened: Callable[..., Any]
+) -> None:
     page = opened(address, dark=dark)
     assert checks.overflow(page) == {}
     assert page.locator("script").count() == 0
@@ -100,7 +100,7 @@ SIX = {
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_nothing_scrolls_sideways_and_no_venue_breaks(dark: bool, opened: Callable[..., Any]) -> None:
+def test_status_page_does_not_scroll_sideways_or_break_names(dark: bool, opened: Callable[..., Any]) -> None:
     """Six columns fit a tablet; on a phone a row is a block of named cells that have a value."""
     rows = [[venue, *("0 min" if venue == SIX[table] else "–" for table in SIX)] for venue in SIX.values()]
     page = opened("about:blank", dark=dark)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_picture_has_every_layer_in_its_order() -> None:
+def test_diagram_has_every_layer_in_order() -> None:
     page = (ROOT / "docs" / "development" / "architecture.md").read_text(encoding="utf-8")
     picture = page[page.index("```\n") : page.index("```\n", page.index("```\n") + 4)]
     layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]

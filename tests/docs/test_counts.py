@@ -12,7 +12,7 @@ from tests.docs.test_pages import DOCS, ROOT
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "connect.md"], ids=["README", "connect"])
-def test_a_page_counts_adapters_and_venues_of_the_api(page: Path) -> None:
+def test_pages_state_current_counts_of_adapters_and_venues(page: Path) -> None:
     text = " ".join(page.read_text(encoding="utf-8").split())
     assert f"public APIs of {len(VENUES)} [venues]" in text
     assert f"{len(dd.tables.VENUES)} venues" in text

@@ -67,5 +67,5 @@ def test_example_runs_as_shown(test: doctest.DocTest, names: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_every_module_shows_how_it_is_used(name: str) -> None:
+def test_every_module_has_an_example(name: str) -> None:
     assert [test for module, test in CASES if module == name]

@@ -46,7 +46,7 @@ EXPECTED = {
 
 
 @pytest.mark.slow
-def test_each_format_loses_what_its_row_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_format_loses_what_the_table_states(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     page = importlib.import_module("formats_page")
     try:

@@ -26,7 +26,7 @@ from tests.docs.test_pages import DOCS, PAGES
         ("methods/does-carry-pay", ["carry"]),
     ],
 )
-def test_a_page_includes_its_tables(page: str, tables: list[str]) -> None:
+def test_pages_include_their_generated_tables(page: str, tables: list[str]) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     assert re.findall(r"^```\{include\} (?:\.\./)?generated/(\w+)\.md$", text, flags=re.M) == tables
 
@@ -65,7 +65,7 @@ def test_every_endpoint_has_a_section_with_its_parameters() -> None:
     assert "| `min_value` | number | default 10,000,000 |" in page, "section 4.5"
 
 
-def test_the_local_service_responds_as_on_file() -> None:
+def test_local_service_matches_the_conformance_file() -> None:
     conformance = importlib.import_module("api_conformance")
     with importlib.import_module("generate").CONFORMANCE.open(encoding="utf-8", newline="") as file:
         head, *rows = csv.reader(file)
@@ -73,13 +73,13 @@ def test_the_local_service_responds_as_on_file() -> None:
     assert [tuple(row) for row in rows] == conformance.rows(), "run python docs/generate.py"
 
 
-def test_the_page_on_carry_states_the_result_of_its_recording() -> None:
+def test_carry_page_states_the_result_of_its_recording() -> None:
     verdict = importlib.import_module("carry_page").verdict()
     assert verdict in (DOCS / "methods" / "does-carry-pay.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("fee", [2.0, 5.0])
-def test_the_cards_of_the_page_on_carry_are_run_again(fee: float) -> None:
+def test_cards_of_the_carry_page_rerun(fee: float) -> None:
     carry = importlib.import_module("carry_page")
     again = dd.rerun(carry.card_of(fee), carry.RECORDING)
     assert again["equal"].all(), again[~again["equal"]]

@@ -53,7 +53,7 @@ def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows() -> Non
     assert [times.length(f"2{unit}", "w") > times.length(f"1{unit}", "w") for unit in units] == [True] * 5
 
 
-def test_an_output_shows_nothing_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shown_output_has_no_local_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = importlib.import_module("outputs")
     monkeypatch.chdir(tmp_path)
     folder = dd.cache_info().folder

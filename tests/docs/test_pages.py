@@ -118,7 +118,7 @@ def listed_in(page: Path) -> list[Path]:
     return [path for path in paths if path.parent.name not in ("gallery", "reference") and path.exists()]
 
 
-def test_every_page_is_found_and_listed_and_its_links_lead_somewhere() -> None:
+def test_every_page_is_listed_and_its_links_resolve() -> None:
     assert {"README", "conventions", "tutorial"} <= {page.stem for page in RUN}
     for page in PAGES:
         assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page

@@ -29,7 +29,7 @@ CONTAINER_COMMAND = json.loads(re.findall("^CMD (.*)", CONTAINER, re.MULTILINE)[
 
 
 @pytest.mark.parametrize("command", [UNIT_COMMAND, CONTAINER_COMMAND], ids=["unit", "container"])
-def test_the_commands_are_understood(
+def test_documented_service_commands_parse(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "keys").write_text(block("text"))
@@ -43,7 +43,7 @@ def test_the_commands_are_understood(
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_documented_service_unit(tmp_path: Path) -> None:
     unit = tmp_path / "derivdata.sources.service"
     unit.write_text(block("ini").replace("/opt/derivdata/bin/derivdata", sys.executable))
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]

@@ -23,7 +23,7 @@ def blocks(*languages: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_drawings_are_current_and_each_is_on_a_page() -> None:
+def test_drawings_are_current_and_used() -> None:
     """`faults` follows the table that the soak writes, and is drawn when the site is built."""
     diagrams = importlib.import_module("diagrams")
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
@@ -40,13 +40,13 @@ def test_drawings_are_current_and_each_is_on_a_page() -> None:
     assert diagrams.fault_counts(f"a,b\n{row}\n1,2\n") == [("faults at 70 %", 1246, 253, 1)]
 
 
-def test_code_is_not_cut_or_wrapped_at_1200_pixels() -> None:
+def test_code_fits_into_1200_pixels() -> None:
     """A line of 116 characters fits, in the site's font for code."""
     code = blocks("python", "py", "sh", "ini", "dockerfile", "text")
     assert [(page, line) for page, text in code for line in text.splitlines() if len(line) > 110] == []
 
 
-def test_commands_of_pages_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
     outputs = importlib.import_module("command_outputs")
     commands = [(page, words) for page, code in blocks("sh") for words in outputs.commands(code)]
     assert len(commands) > 40
@@ -59,7 +59,7 @@ def test_commands_of_pages_are_understood(capsys: pytest.CaptureFixture[str]) ->
                 pytest.fail(f"{page}: {words}: {capsys.readouterr().err}")
 
 
-def test_words_that_readers_look_for_are_on_their_pages() -> None:
+def test_search_terms_are_on_their_pages() -> None:
     """The build compares the index itself."""
     for words, page in importlib.import_module("search_check").EXPECTED.items():
         text = (DOCS / f"{page}.md").read_text(encoding="utf-8").lower()

@@ -80,7 +80,7 @@ def watched(archive: Archive, writers: list[subprocess.Popen[str]]) -> None:
         before = int(sizes.sum())
 
 
-def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: Measured) -> None:
+def test_concurrent_writers_store_every_row_once(tmp_path: Path, measured: Measured) -> None:
     """Distinct rows, rows of both, and conflicting rows; a reader runs at the same time."""
     rounds = count(8, 60)
     archive = open_archive(tmp_path / "x")
@@ -108,7 +108,7 @@ def files_of(archive: Archive) -> set[str]:
     return {str(path.relative_to(archive.path)) for path in archive.path.glob("*/*/*")}
 
 
-def test_a_stopped_writer_is_named_and_then_goes_on(tmp_path: Path, measured: Measured) -> None:
+def test_waiting_writer_names_a_stopped_one_and_then_continues(tmp_path: Path, measured: Measured) -> None:
     """At any stop, another writer is served or gets the holder of the lock, and both ends are well."""
     chance, refused, stops = random.Random(3), 0, count(6, 60)
     archive = open_archive(tmp_path / "x", lock_timeout=0.05)
@@ -150,7 +150,7 @@ def _appended(archive: Archive, symbol: str, holder: int) -> bool:
     ("module", "name"),
     [(Path, "open"), (os, "replace"), (pq.ParquetWriter, "write_table"), (storage, "sync")],
 )
-def test_a_full_disk_loses_nothing_and_is_one_clear_error(
+def test_full_disk_raises_one_clear_error_and_loses_nothing(
     module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured
 ) -> None:
     """At the first call that an append makes of the disk, at the second, and so on to the last."""

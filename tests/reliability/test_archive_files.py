@@ -149,7 +149,7 @@ def read(archive: Archive) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_foreign_file_is_let_be_or_one_clear_error(archive: Archive, case: Case) -> None:
+def test_foreign_file_is_ignored_or_raises_one_clear_error(archive: Archive, case: Case) -> None:
     whole = read(archive)
     case.spoil(archive)
     spoilt = contents(archive.path.parent)
@@ -211,9 +211,7 @@ DAMAGES: dict[str, Callable[[bytes, int], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_each_damaged_byte_is_refused_or_changes_nothing(
-    tmp_path: Path, measured: Measured, damage: str
-) -> None:
+def test_every_damaged_byte_is_rejected_or_harmless(tmp_path: Path, measured: Measured, damage: str) -> None:
     """One byte changed, or a file cut off there, in a copy whose other files are links.
 
     The gate tries some bytes, DERIVDATA_SOAK=1 every one of them.
@@ -243,7 +241,7 @@ def test_each_damaged_byte_is_refused_or_changes_nothing(
     measured(PROMISE, f"{tried:,} bytes of a small archive {damage}: {refused:,} reads refused, 0 wrong")
 
 
-def test_a_flipped_byte_is_noticed_before_files_are_merged(archive: Archive, tmp_path: Path) -> None:
+def test_flipped_byte_is_detected_before_a_merge(archive: Archive, tmp_path: Path) -> None:
     later = rates(["BTC", "ETH"], ["okx"], start=pd.Timestamp("2026-02-20", tz="UTC"), hours=24)
     name = max(archive.path.rglob("*.parquet")).relative_to(archive.path)
     good, whole = (archive.path / name).read_bytes(), pd.concat([rates(["BTC", "ETH"], ["okx"]), later])
@@ -262,7 +260,7 @@ def test_a_flipped_byte_is_noticed_before_files_are_merged(archive: Archive, tmp
 
 
 @pytest.mark.parametrize("name", [".lock", ".archive.json.new"])
-def test_nothing_is_written_through_a_link(archive: Archive, name: str) -> None:
+def test_symbolic_links_are_not_written_through(archive: Archive, name: str) -> None:
     precious = archive.path.parent / "precious"
     precious.write_text(TEXT)
     (archive.path / name).unlink(missing_ok=True)
@@ -276,7 +274,7 @@ def test_nothing_is_written_through_a_link(archive: Archive, name: str) -> None:
     assert len(read(archive)) >= 192
 
 
-def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> None:
+def test_cleanup_does_not_follow_links_into_another_archive(archive: Archive) -> None:
     """A table's folder is a link into a neighbouring archive: its files remain after a sweep."""
     second = neighbour(archive)
     mine, theirs = archive.path / FUNDING, second.path / FUNDING
@@ -291,7 +289,7 @@ def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> N
     pd.testing.assert_frame_equal(read(second), before)
 
 
-def test_a_folders_name_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+def test_control_characters_in_a_folder_name_are_escaped(tmp_path: Path) -> None:
     odd = open_archive(tmp_path / "<img src=x onerror=alert(1)>")
     odd.append(FUNDING, rates(["BTC"], ["okx"]))
     shown = odd._repr_html_()
@@ -356,9 +354,7 @@ def test_an_older_file_with_a_column_of_another_kind_is_read(
     assert found["symbol_count"].dtype == "Int64"
 
 
-def test_an_older_file_that_cannot_be_this_table_is_named_and_kept(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_incompatible_older_file_is_named_and_kept(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     older = without(NOW, "total_oi_usd")
     version(monkeypatch, archive, older, totals("aevo").drop(columns="total_oi_usd"))
     before = contents(archive.path)
@@ -380,7 +376,7 @@ def test_a_number_that_this_version_cannot_hold_is_named(
         read_totals(archive)
 
 
-def test_a_column_of_a_newer_version_outlasts_the_appends_of_this_one(
+def test_column_of_a_newer_version_survives_appends(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = NOW.columns | {"fee_usd": NOW.columns["total_oi_usd"]}
@@ -406,7 +402,7 @@ def test_a_column_of_a_newer_version_outlasts_the_appends_of_this_one(
     ],
 )
 @pytest.mark.parametrize("is_sealed", [True, False])
-def test_another_format_is_refused_and_not_touched(
+def test_unknown_format_is_rejected_and_unchanged(
     archive: Archive, version: int, told: str, is_sealed: bool
 ) -> None:
     text = said(archive.path) | {"version": version}
@@ -420,7 +416,7 @@ def test_another_format_is_refused_and_not_touched(
     assert contents(archive.path) == before
 
 
-def test_tables_of_a_newer_version_outlast_an_append(archive: Archive) -> None:
+def test_tables_of_a_newer_version_survive_appends(archive: Archive) -> None:
     text = said(archive.path)
     text["tables"]["prices_of_later"] = {"parts": [], "values": {"symbol": ["BTC"]}}
     say(archive.path, text)

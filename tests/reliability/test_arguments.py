@@ -251,7 +251,7 @@ _WIRE = {
 """The API's names of arguments, where the API's value is rejected; it has no plurals."""
 
 
-def test_every_public_function_is_called_or_left_out_with_a_reason() -> None:
+def test_every_public_function_is_called_or_exempt_with_a_reason() -> None:
     assert public() == CALLS.keys() | LEFT_OUT.keys()
     assert not CALLS.keys() & LEFT_OUT.keys()
     assert all(LEFT_OUT.values())
@@ -459,7 +459,7 @@ def test_a_wrong_call_of_an_earlier_run_is_refused_by_name(name: str, kinds: dic
     _holds(name, valid, {argument: (kind, made[argument][kind]()) for argument, kind in kinds.items()})
 
 
-def test_as_many_were_made_as_were_meant_to(tally: Counter[str], measured: Measured) -> None:
+def test_planned_number_of_wrong_calls_was_made(tally: Counter[str], measured: Measured) -> None:
     few = {name: n for name, n in tally.items() if n < _draws(name)}
     assert few == {}
     measured(

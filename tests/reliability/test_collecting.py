@@ -178,7 +178,7 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
+def test_hostile_venue_does_not_affect_the_others(
     tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each venue has one kind of fault, while intervals change and the collector is killed."""
@@ -272,9 +272,7 @@ class Garbling:
         return pong
 
 
-def test_frames_of_a_channel_that_cannot_be_read_cost_their_instants_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_frames_lose_only_their_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, archive = EventClock(FIRST), open_archive(tmp_path / "market")
     end = FIRST + count(12, 660) * MINUTE
     fakes = faked(int(end.timestamp()) + 86_400, clock, monkeypatch)

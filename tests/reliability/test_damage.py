@@ -134,7 +134,7 @@ def forged(contents: dict[str, bytes]) -> Iterator[list[tuple[str, bytes]]]:
             yield [*(contents | {name: other}).items()]
 
 
-def test_a_forged_or_overfull_bundle_is_refused(good: Path, tmp_path: Path, measured: Measured) -> None:
+def test_forged_or_oversized_bundle_is_rejected(good: Path, tmp_path: Path, measured: Measured) -> None:
     contents = members(good)
     cases = list(forged(contents))
     for parts in cases:

@@ -177,7 +177,7 @@ def _connected(_sample: Connection) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - _CHANGE_THE_CONNECTION))
-def test_the_example_of_every_function_is_valid(name: str) -> None:
+def test_every_example_call_is_valid(name: str) -> None:
     """An example that fails would make every test of wrong arguments pass."""
     _expected(name)
 
@@ -278,7 +278,7 @@ _DATA = (pd.DataFrame, xr.DataArray, xr.Dataset)
 
 
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - _CHANGE_THE_CONNECTION))
-def test_data_of_any_type_give_the_same_result(name: str) -> None:
+def test_data_of_any_type_gives_the_same_result(name: str) -> None:
     arguments = CALLS[name]()
     if not any(isinstance(value, _DATA) for value in arguments.values()):
         return
@@ -291,7 +291,7 @@ def test_data_of_any_type_give_the_same_result(name: str) -> None:
             raise AssertionError(f"{name} with data as {change}") from other
 
 
-def test_every_column_of_instants_may_hold_text() -> None:
+def test_every_time_column_may_hold_text() -> None:
     assert {name for name, column in COLUMNS.items() if column.kind is Kind.TIME} <= TIME_COLUMNS
 
 

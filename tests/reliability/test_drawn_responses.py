@@ -172,7 +172,7 @@ def same(table: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize(("draw", "kinds"), [("first", FIRST_KINDS), ("second", SECOND_KINDS)])
-def test_drawn_faults_are_seen_or_of_a_kind_with_a_reason(
+def test_drawn_faults_are_detected_or_listed_with_a_reason(
     draw: str, kinds: dict[str, Kind], liar: Liar
 ) -> None:
     true: dict[str, Any] = {}

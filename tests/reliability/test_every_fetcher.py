@@ -140,7 +140,7 @@ def test_every_fetcher_gives_its_whole_table_or_an_error(
     measured("every fetcher", f"{len(CALLS)} fetchers, {figure}")
 
 
-def test_a_lasting_fault_is_the_same_error_from_every_fetcher(
+def test_lasting_fault_raises_the_same_error_in_every_fetcher(
     use: Use, truth: dict[str, Any], measured: Measured
 ) -> None:
     for plan, kind in LASTING.items():
@@ -198,7 +198,7 @@ def asked(calls: list[tuple[str, pd.Timestamp, pd.Timestamp]], whole: dict[str, 
         ("faults at 70 %", "any=0.7:2", count(40, 1500), 0.7, 0.95),
     ],
 )
-def test_nothing_is_wrong_and_as_many_fail_as_five_tries(
+def test_no_result_is_wrong_and_failure_rate_is_that_of_five_tries(
     promise: str,
     plan: str,
     calls: int,

@@ -52,7 +52,7 @@ def run(what: str, kind: str, source: str, number: int, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_every_process_and_thread_gets_its_own_answers(
+def test_every_process_and_thread_gets_its_own_responses(
     kind: str, server: Server, tmp_path: Path, measured: Measured
 ) -> None:
     requests = count(200, 2000)
@@ -74,23 +74,23 @@ def test_a_forked_child_reaches_the_service_in_its_parent(
 
 
 @pytest.mark.parametrize("how", ["used", "unused"] if SOAK else ["used"])
-def test_a_child_whose_parent_stopped_the_service_is_told_so(how: str, tmp_path: Path) -> None:
+def test_child_of_a_stopped_service_gets_a_clear_error(how: str, tmp_path: Path) -> None:
     message = run("orphaned", how, "sample", 0, tmp_path)
     assert message.startswith("NetworkError: /funding/historical: the service of 'sample' ran in the process")
     assert message.endswith("call dd.connect in this process")
 
 
-def test_what_forked_children_fetch_is_in_the_bundle(server: Server, tmp_path: Path) -> None:
+def test_responses_of_forked_children_are_recorded(server: Server, tmp_path: Path) -> None:
     found = run("recorded", "fork", server.url, 0, tmp_path)
     assert found == {"again": [f"/echo/{n}" for n in range(11)], "answers": 11, "files": []}
 
 
-def test_a_child_that_outlives_the_recording_is_told_so_once(server: Server, tmp_path: Path) -> None:
+def test_child_that_outlives_the_recording_warns_once(server: Server, tmp_path: Path) -> None:
     [notice] = run("noticed", "fork", server.url, 0, tmp_path)
     assert "/echo/1 and later ones are not recorded; end the pool before the recording" in notice
 
 
-def test_forks_in_the_middle_of_everything(server: Server, tmp_path: Path, measured: Measured) -> None:
+def test_forks_during_any_operation_work(server: Server, tmp_path: Path, measured: Measured) -> None:
     """Three threads fetch and record, so locks are held and files half written at the fork."""
     forks = count(16, 400)
     found = run("restless", "fork", server.url, forks, tmp_path)
@@ -135,13 +135,13 @@ def test_a_fork_while_families_are_imported_for_the_first_time(server: Server) -
     assert found == [f"/echo/{n}" for n in range(4)]
 
 
-def test_a_replay_and_a_session_with_a_venue_answer_in_children(server: Server, tmp_path: Path) -> None:
+def test_replay_and_venue_session_work_in_children(server: Server, tmp_path: Path) -> None:
     requests = count(100, 1000)
     assert run("replayed", "fork", server.url, requests, tmp_path) == requests
     assert run("keyless", "fork", server.url, requests, tmp_path) == [requests] * WORKERS
 
 
-def test_a_child_of_a_process_that_asks_venues_asks_its_parent(tmp_path: Path) -> None:
+def test_child_of_a_process_connected_to_venues_asks_the_parent(tmp_path: Path) -> None:
     found = run("venues", "fork", "venues", 0, tmp_path)
     assert len(found["truth"]) == 24, "a payment an hour on that day"
     for first, rates, then in found["told"]:

@@ -39,7 +39,7 @@ def shown(call: Callable[[], Any]) -> str:
     raise AssertionError("the call did not fail")
 
 
-def test_no_frame_of_a_failed_service_shows_a_key(taken: int) -> None:
+def test_frames_of_a_failed_service_show_no_key(taken: int) -> None:
     by_tier = {"team": KEY}
     by_key = {KEY: "team"}
     calls: list[Callable[[], Any]] = [
@@ -58,7 +58,7 @@ def test_no_frame_of_a_failed_service_shows_a_key(taken: int) -> None:
     assert [text for text in texts if KEY in text] == []
 
 
-def test_no_frame_of_a_failed_command_shows_a_key(taken: int, tmp_path: Path) -> None:
+def test_frames_of_a_failed_command_show_no_key(taken: int, tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     add_serve(parser)
     twice = tmp_path / "keys.txt"
@@ -82,7 +82,7 @@ def test_no_frame_of_a_failed_command_shows_a_key(taken: int, tmp_path: Path) ->
         parser.parse_args(["sample", "--key", f"team={KEY}", "--key", f"team={KEY}"])
 
 
-def test_hidden_keys_are_a_mapping_that_workers_get() -> None:
+def test_hidden_keys_are_a_mapping_that_pickles_to_workers() -> None:
     keys = HiddenKeys({KEY: "team"})
     assert repr(keys) == "<1 API keys, not shown>"
     assert pickle.loads(pickle.dumps(keys)) == {KEY: "team"}

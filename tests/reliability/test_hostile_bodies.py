@@ -115,7 +115,7 @@ def answered(asked: Asked) -> Reply:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_each_hostile_body_is_a_typed_error_in_little_memory(tmp_path: Path, measured: Measured) -> None:
+def test_hostile_bodies_raise_typed_errors_in_little_memory(tmp_path: Path, measured: Measured) -> None:
     with serving(answered) as server:
         said = finished(CLIENT, server.url, tmp_path, json.dumps(list(BODIES)))
     found = [json.loads(line) for line in said.splitlines()]

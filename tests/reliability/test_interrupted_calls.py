@@ -94,7 +94,7 @@ def _files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_interrupted_call_raises_keyboard_interrupt_and_the_next_call_works(
+def test_interrupted_call_raises_keyboard_interrupt_and_next_call_works(
     name: str, use: Use, tmp_path: Path, measured: Measured
 ) -> None:
     use("ok", cache="on")
@@ -154,7 +154,7 @@ def test_an_interrupted_collector_releases_its_archive(
     assert set(rows["exchange"]) == {"kucoin", "okx"}
 
 
-def test_a_poll_whose_thread_is_interrupted_as_it_starts_is_started_again(
+def test_poll_interrupted_at_thread_start_is_started_again(
     made: Callable[..., Collector], clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = made("kucoin")
@@ -170,7 +170,7 @@ def test_a_poll_whose_thread_is_interrupted_as_it_starts_is_started_again(
     assert collector.once()["funding_history"] > 0
 
 
-def test_a_file_whose_writing_is_interrupted_at_any_bytecode_stays_as_it_was(tmp_path: Path) -> None:
+def test_file_is_unchanged_if_writing_is_interrupted_at_any_bytecode(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
@@ -188,9 +188,7 @@ def test_a_file_whose_writing_is_interrupted_at_any_bytecode_stays_as_it_was(tmp
 
 
 @pytest.mark.parametrize("name", ["record", "replay"])
-def test_a_bundle_that_is_interrupted_leaves_the_session_as_it_was(
-    name: str, use: Use, tmp_path: Path
-) -> None:
+def test_interrupted_recording_restores_the_session(name: str, use: Use, tmp_path: Path) -> None:
     use("ok", cache="on")
     with dd.record(tmp_path / "given.ddz"):
         dd.funding.snapshot()

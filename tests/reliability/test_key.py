@@ -108,7 +108,7 @@ def _html(thing: Any) -> str:
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-def test_the_key_is_in_none_of_nine_places(
+def test_key_does_not_leak_into_nine_places(
     failure: Reply,
     opened: Open,
     tmp_path: Path,

@@ -1038,7 +1038,7 @@ def fits(lie: Lie, name: str, liar: Liar) -> bool:
     return bool(body != before)
 
 
-def test_every_fetcher_meets_the_liar_and_every_rule_has_a_lie() -> None:
+def test_every_fetcher_and_every_rule_has_a_false_response() -> None:
     public = {f"{family}.{name}" for family, module in FAMILIES.items() for name in module.__all__}
     assert set(CALLS) == public
     of_several_venues = {"unlike peers", "impossible pattern"}  # in test_wrong_histories.py
@@ -1048,12 +1048,12 @@ def test_every_fetcher_meets_the_liar_and_every_rule_has_a_lie() -> None:
     }
 
 
-def test_an_honest_answer_says_nothing(liar: Liar) -> None:
+def test_unchanged_response_gives_no_notice(liar: Liar) -> None:
     assert {name: truth(name, liar)[1] for name in CALLS if truth(name, liar)[1]} == {}
 
 
 @pytest.mark.parametrize("title", LIES)
-def test_a_lie_is_found(title: str, liar: Liar) -> None:
+def test_false_response_is_detected(title: str, liar: Liar) -> None:
     """In the gate by the first fetcher that it fits and every fourth one."""
     lie = LIES[title]
     fitting = [name for name in CALLS if (name, title) not in UNREAD and fits(lie, name, liar)]
@@ -1072,7 +1072,7 @@ def test_a_lie_is_found(title: str, liar: Liar) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS if SOAK else ["funding.history", "options.surface", "hip3.candles"])
-def test_a_lie_is_not_kept(
+def test_false_response_is_not_cached(
     name: str, upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A response that broke a rule is requested again, and a correct one is the table."""
@@ -1091,7 +1091,7 @@ def test_a_lie_is_not_kept(
     assert len(upstream.paths) > before, "the lie was kept in the cache"
 
 
-def test_a_lie_that_a_killed_process_left_in_the_cache_is_found_when_it_is_read(
+def test_false_record_in_the_cache_is_detected_when_read(
     upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A response is stored before it is checked: a process may end in between."""
@@ -1148,7 +1148,7 @@ ODD: dict[str, tuple[str, Change, str]] = {
 
 
 @pytest.mark.parametrize("title", ODD)
-def test_an_odd_answer_breaks_no_rule_by_accident(title: str, liar: Liar) -> None:
+def test_unusual_but_valid_response_breaks_no_rule(title: str, liar: Liar) -> None:
     name, change, words = ODD[title]
     quiet = truth(name, liar)[1]
     liar.change = change
@@ -1295,7 +1295,7 @@ def cases(name: str, liar: Liar) -> Iterator[tuple[str, str, Change]]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_each_number_and_word_is_seen_or_listed(name: str, liar: Liar) -> None:
+def test_every_changed_value_is_detected_or_listed(name: str, liar: Liar) -> None:
     """In the gate one change of each field, another one for each; the whole in the long form."""
     for number, (where, lie, change) in enumerate(cases(name, liar)):
         if SOAK or number % 5 == len(name) % 5:
@@ -1304,7 +1304,7 @@ def test_each_number_and_word_is_seen_or_listed(name: str, liar: Liar) -> None:
             assert (seen == "unseen") is listed, (where, lie, seen)
 
 
-def test_most_fields_cannot_be_changed_unseen(liar: Liar, measured: Measured) -> None:
+def test_most_changed_fields_are_detected(liar: Liar, measured: Measured) -> None:
     fields: dict[str, set[str]] = {}
     for name in CALLS:
         for where, lie, _ in cases(name, liar):

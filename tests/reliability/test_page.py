@@ -15,7 +15,7 @@ def page() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def test_each_promise_is_a_row_with_a_figure_and_what_was_broken_to_see_it_fail() -> None:
+def test_every_guarantee_has_a_row_with_result_and_counterexample() -> None:
     assert tuple(rows(page())) == PROMISES
     assert all(all(cells) for cells in rows(page()).values())
     assert {len(line) for line in csv.reader(io.StringIO(page()))} == {5}
@@ -27,7 +27,7 @@ def test_each_promise_is_a_row_with_a_figure_and_what_was_broken_to_see_it_fail(
     assert all(row["change"] and row["failure"] for row in guards)
 
 
-def test_a_soak_writes_its_figures_and_nothing_else() -> None:
+def test_soak_writes_only_its_results() -> None:
     before = page()
     after = written(before, {"the key": ["none", "some", "none"], "arguments": ["1 request"]}, "a machine")
     assert rows(after)["the key"] == [*rows(before)["the key"][:-1], "2 × none; some"]

@@ -140,7 +140,9 @@ def quiet() -> Iterator[Caller]:
     local.close()
 
 
-def test_64_clients_at_once_are_answered_right(served: Served, quiet: Caller, measured: Measured) -> None:
+def test_64_concurrent_clients_get_correct_responses(
+    served: Served, quiet: Caller, measured: Measured
+) -> None:
     """Every response equals the response to a client alone."""
     seconds = 20
     until = time.monotonic() + seconds
@@ -235,7 +237,7 @@ PATHS = r"""
 """.split()
 
 
-def test_no_trick_of_a_path_leads_anywhere(served: Served, measured: Measured) -> None:
+def test_path_traversal_is_rejected(served: Served, measured: Measured) -> None:
     """Only the endpoints themselves respond, in any spelling; all else is a 400 or a 404."""
     known = {path: served.get(path)[1] for path in ("/", "/funding", "/oi/BTC/timeseries")}
     for path in PATHS:
@@ -251,7 +253,7 @@ def test_no_trick_of_a_path_leads_anywhere(served: Served, measured: Measured) -
     measured("service: paths", f"{len(PATHS)} paths: none leads out, 0 × 500")
 
 
-def test_slow_clients_slow_no_one(served: Served, measured: Measured) -> None:
+def test_slow_clients_do_not_delay_others(served: Served, measured: Measured) -> None:
     """Half requests that never end, and large responses, each another, that no one reads."""
     many, start, each = count(40, 256), "2026-05-01" if not SOAK else "2026-03-01", count(4, 1)
     symbols = [row["symbol"] for row in json.loads(served.get("/markets/symbols")[1])["symbols"]]
@@ -357,9 +359,7 @@ def send(stack: ExitStack, local: Served, path: str) -> None:
     line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {GREEDY}\r\n\r\n".encode())
 
 
-def test_another_key_is_answered_while_one_has_long_requests_under_way(
-    alone: Served, measured: Measured
-) -> None:
+def test_long_requests_of_one_key_do_not_block_another(alone: Served, measured: Measured) -> None:
     number, waits = count(16, 64), []
     with ExitStack() as stack:
         for n in range(number):
@@ -405,7 +405,9 @@ def schemathesis(url: str, folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_no_made_up_request_finds_a_failure(served: Served, tmp_path: Path, measured: Measured) -> None:
+def test_random_requests_never_cause_a_server_error(
+    served: Served, tmp_path: Path, measured: Measured
+) -> None:
     url, each = f"http://{served.host}:{served.port}", str(count(1, 20))
     said = schemathesis(url, tmp_path, "--phases", "fuzzing", "--seed", "1", "--max-examples", each)
     cases = sum(int(found.replace(",", "")) for found in re.findall(r"([\d,]+) generated", said))
@@ -418,7 +420,7 @@ def test_no_made_up_request_finds_a_failure(served: Served, tmp_path: Path, meas
     measured("service: any request", f"{figure} {recovered * 1000:.0f} ms")
 
 
-def test_many_who_want_all_there_is_share_the_memory_of_a_few(measured: Measured) -> None:
+def test_many_large_requests_stay_within_the_memory_limit(measured: Measured) -> None:
     """Twelve long windows of twelve venues at once, against one window of the largest venue."""
     start = "2026-03-01" if SOAK else "2026-06-10"
     process = run("sample", "--key", f"team={KEY}")

@@ -42,7 +42,7 @@ def test_a_rate_that_is_not_a_number_or_impossible_is_rejected(text: str, why: s
 
 
 @pytest.mark.parametrize("name", ["rates.csv", "rates.jsonl", "rates.json"])
-def test_zipped_empty_lines_cost_no_memory_of_their_own(name: str, tmp_path: Path) -> None:
+def test_compressed_empty_lines_use_no_memory(name: str, tmp_path: Path) -> None:
     """20 MB of line ends pack into 20 kB; a Python object for each line would be a gigabyte."""
     packed = tmp_path / "lines.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
@@ -66,13 +66,13 @@ def amounts(name: str) -> xr.DataArray:
     return panel([[[10.0, 20.0, 30.0], [30.0, 20.0, 10.0]]], unit="USD").rename(name)
 
 
-def test_shares_of_chosen_venues_are_those_of_whole_numbers_too() -> None:
+def test_shares_accept_integer_open_interest() -> None:
     whole = amounts("oi_usd").astype("int64")
     shares = oi.market_share(whole, venues=["alpha", "beta"])
     assert shares.values.tolist() == [[[0.25, 0.5, 0.75], [0.75, 0.5, 0.25]]]
 
 
-def test_a_time_twice_is_named() -> None:
+def test_duplicate_time_is_named() -> None:
     bought = amounts("buy_usd")
     doubled = bought.isel(time=[0, 1, 2, 2])
     with pytest.raises(ValueError, match="buy must have 2026-01-01 16:00:00 once along 'time': keep one"):

@@ -58,7 +58,7 @@ def test_another_unit_is_refused_with_the_name_of_the_argument(name: str, argume
 
 
 @pytest.mark.parametrize(("name", "argument"), [pair for pair in PAIRS if pair[0] in OF_ANY_UNIT])
-def test_a_result_that_has_no_unit_does_not_depend_on_that_of_the_argument(name: str, argument: str) -> None:
+def test_unitless_result_does_not_depend_on_the_unit(name: str, argument: str) -> None:
     expected = function(name)(**CALLS[name]())
     result = function(name)(**in_furlongs(name, argument))
     xr.testing.assert_equal(result, expected)

@@ -329,7 +329,7 @@ def test_altered_histories_are_detected_or_listed(liar: Liar) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_right_histories_say_nothing(name: str, liar: Liar) -> None:
+def test_valid_histories_give_no_notice(name: str, liar: Liar) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataNotice)
         assert CALLS[name].fetch() is not None

@@ -27,7 +27,7 @@ def test_open_interest_is_hourly_positive_and_starts_at_the_levels_of_the_truth(
     assert ratio.std() == pytest.approx(0.05, abs=0.02)
 
 
-def test_shares_move_as_the_truth_says(oi):
+def test_shares_move_as_the_ground_truth_states(oi):
     """The log ratio of two venues has the slope of the difference of their growths.
 
     The noise has variance 2 × 0.05² and correlation time 4.3 days, so over 302 days the slope's standard

@@ -51,7 +51,7 @@ def test_half_lives_of_spreads_are_recovered(btc):
         assert np.nanstd(x) == pytest.approx(spread.deviation_bps_8h, rel=4 / math.sqrt(2 * effective))
 
 
-def test_tails_are_fat():
+def test_rates_have_fat_tails():
     """Smaller symbols are squeezed: the kurtosis of changes of the base is far above the normal's 3."""
     free = wide(rates("KAVA", "2025-09-01", "2026-06-30", venues=["coinbase", "paradex", "cryptocom"])).mean(
         axis=1
@@ -65,7 +65,7 @@ def test_tails_are_fat():
     assert extremes["rate_bps_8h"].abs().median() < 3
 
 
-def test_samples_are_missing_now_and_then_and_late_venues_are_late(btc):
+def test_samples_have_gaps_and_late_venues_are_late(btc):
     spans = sample.truth("funding", symbols=["BTC"]).set_index("exchange")
     late = spans.loc[["kalshi", "risex", "decibel"], "start"]
     for venue, start in late.items():
@@ -95,7 +95,7 @@ def test_payments_are_means_of_the_samples(symbol):
     assert checked > 300
 
 
-def test_intervals_change_when_the_truth_says():
+def test_intervals_change_when_the_ground_truth_states():
     known = sample.truth("intervals")
     changes = known[known.duplicated(["symbol", "exchange"])]
     assert len(changes) > 100

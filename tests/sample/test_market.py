@@ -82,7 +82,7 @@ def test_prices_change_as_they_moved_and_venues_quote_nearly_one(now):
     assert (spread > 0).all()
 
 
-def test_everything_but_young_pairs_is_there():
+def test_only_new_pairs_have_missing_values():
     """A pair younger than a day has no change; all else is missing nowhere at the sample's clock."""
     frame = STORE.latest("markets_symbol_exchanges", STORE.now, within=pd.Timedelta("1h"))
     assert len(frame) > 4000

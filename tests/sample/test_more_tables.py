@@ -8,7 +8,7 @@ from derivdata.sources import sample
 from tests.support.instants import at
 
 
-def test_books_are_books() -> None:
+def test_order_books_are_sorted_and_uncrossed() -> None:
     """Bids are below asks, best first, and deep enough for the largest depth distance."""
     book = sample.open().latest(
         "orderbook_book", at("2026-03-10 09:03"), within=pd.Timedelta(1, "h"), symbols=["BTC"]

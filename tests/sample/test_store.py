@@ -24,7 +24,7 @@ def store() -> Store:
     return sample.open()
 
 
-def test_it_says_what_it_is_and_what_universe_it_has(store):
+def test_sample_states_its_label_and_universe(store):
     assert (store.label, store.synthetic) == ("sample", True)
     assert (store.start, store.now) == (at("2025-09-01"), at("2026-06-30 12:00"))
     assert store.identity == sample.open().identity
@@ -51,7 +51,7 @@ def few_of(table):
 
 
 @pytest.mark.parametrize("table", [*BASE, *MORE])
-def test_rows_are_those_of_the_table_wherever_a_window_is_cut(store, table):
+def test_rows_do_not_depend_on_the_window_bounds(store, table):
     cuts = ["2026-02-05 22:10", *(f"2026-02-06 {hour}" for hour in ("00:00", "08:00", "08:05", "17:31"))]
     whole = store.read(table, at(cuts[0]), at(cuts[-1]), **few_of(table))
     parts = [store.read(table, at(a), at(b), **few_of(table)) for a, b in itertools.pairwise(cuts)]
@@ -64,7 +64,7 @@ def test_rows_are_those_of_the_table_wherever_a_window_is_cut(store, table):
 
 
 @pytest.mark.parametrize("table", BASE)
-def test_a_filter_keeps_rows_as_they_are(store, table):
+def test_filters_do_not_change_rows(store, table):
     window = at("2026-04-13 15:50"), at("2026-04-13 17:10")
     everything = store.read(table, *window)
     few = store.read(table, *window, **FEW)
@@ -75,7 +75,7 @@ def test_a_filter_keeps_rows_as_they_are(store, table):
 
 @pytest.mark.parametrize("table", [*HISTORIES, "markets_symbol_exchanges", *MORE[:4]])
 @pytest.mark.parametrize("instant", ["2026-01-12 00:00", "2026-01-12 00:04", "2026-01-12 13:37"])
-def test_latest_is_the_last_row_of_a_reading(store, table, instant):
+def test_latest_equals_the_last_row_of_a_read(store, table, instant):
     chosen = {"symbols": ["BTC", "币安人生", "SPX"]} if few_of(table) else {}
     until, within = at(instant), pd.Timedelta("30h")
     history = store.read(table, until - within, until + pd.Timedelta("1us"), **chosen)
@@ -86,7 +86,7 @@ def test_latest_is_the_last_row_of_a_reading(store, table, instant):
     assert len(latest) > 0
 
 
-def test_latest_is_of_each_and_reaches_back_to_what_ended(store):
+def test_latest_returns_each_series_including_ended_ones(store):
     instant, within = at("2026-05-17 03:21"), pd.Timedelta("12h")
     everything = store.latest("markets_symbol_exchanges", instant, within=within)
     few = store.latest("markets_symbol_exchanges", instant, within=within, symbols=["ADA", "TSLA"])
@@ -112,7 +112,7 @@ def test_latest_chain_and_fills(store):
 
 
 @pytest.mark.parametrize("table", BASE)
-def test_it_begins_at_its_start_goes_on_after_its_clock_and_has_nothing_of_the_unknown(store, table):
+def test_sample_starts_at_its_start_and_unknown_symbols_are_empty(store, table):
     before, start = at("2025-08-01"), at("2025-09-01")
     for empty in (
         store.read(table, before, start),
@@ -142,7 +142,7 @@ def test_an_unknown_table_is_refused_and_symbols_are_base_symbols(store):
     assert {name for name in names if contract(name).symbol != name} == set()
 
 
-def test_values_are_rounded_to_what_a_wire_can_carry(store):
+def test_values_are_rounded_for_json(store):
     for table in BASE:
         frame = store.read(table, at("2026-03-10 05:00"), at("2026-03-10 06:00"), **FEW)
         for name in frame.select_dtypes("number").columns:
@@ -152,7 +152,7 @@ def test_values_are_rounded_to_what_a_wire_can_carry(store):
             assert not np.signbit(values[values == 0.0]).any()
 
 
-def test_what_takes_long_is_kept_on_disk_and_made_again_where_that_is_damaged(store, tmp_path, monkeypatch):
+def test_expensive_rows_are_cached_on_disk_and_rebuilt_if_damaged(store, tmp_path, monkeypatch):
     """Sums of two months take seconds; sums of an hour are not worth a file."""
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
     months = Query("oi_history", at("2026-03-01"), at("2026-05-01"))
@@ -171,7 +171,7 @@ def test_what_takes_long_is_kept_on_disk_and_made_again_where_that_is_damaged(st
 
 
 @pytest.mark.parametrize("table", ["options_overview_history", "options_snapshot", "orderbook_depth_history"])
-def test_rows_from_disk_are_the_rows_that_were_made(store, table, tmp_path, monkeypatch):
+def test_rows_cached_on_disk_equal_computed_rows(store, table, tmp_path, monkeypatch):
     """The last of them has a column that is missing throughout."""
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(f"{type(store).__module__}._LONG_SECONDS", -1.0)

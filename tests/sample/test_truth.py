@@ -24,7 +24,7 @@ def test_windows_are_half_open_and_an_unknown_topic_is_refused():
 
 
 @pytest.mark.parametrize("topic", TIMELESS)
-def test_a_window_where_there_is_no_time_is_refused(topic):
+def test_window_is_rejected_for_topics_without_time(topic):
     with pytest.raises(ValueError, match="does not have timestamps: omit start and end"):
         sample.truth(topic, start="2026-01-01")
 

@@ -147,7 +147,7 @@ def _of(venue: Venue) -> Limit | None:
 
 
 @pytest.mark.parametrize("name", VENUES)
-def test_a_venue_is_asked_at_most_a_quarter_of_what_it_allows(name: str) -> None:
+def test_request_budget_is_at_most_a_quarter_of_the_venue_limit(name: str) -> None:
     venue = VENUES[name]
     limit = _of(venue)
     if limit is not None:
@@ -158,7 +158,7 @@ def test_a_venue_is_asked_at_most_a_quarter_of_what_it_allows(name: str) -> None
 
 
 @pytest.mark.parametrize("name", VENUES)
-def test_what_is_planned_fits_into_each_minute(name: str) -> None:
+def test_planned_requests_fit_into_each_minute(name: str) -> None:
     """Also into the minute in which chains, tickers of five minutes and all else are due together."""
     venue = VENUES[name]
     for pool, budget in {"": venue.budget, **venue.pools}.items():
@@ -166,7 +166,7 @@ def test_what_is_planned_fits_into_each_minute(name: str) -> None:
         assert _planned(venue, pool, busiest=False) <= budget * MINUTE, pool
 
 
-def test_the_dexes_of_hyperliquid_take_turns_with_it_and_a_venue_alone_has_all_of_the_limit() -> None:
+def test_hyperliquid_dexes_share_its_rate_limit() -> None:
     host, now = VENUES["hyperliquid"].host, pd.Timestamp("2026-01-20", tz="UTC")
     shared = shared_by_host(venue for venue in VENUES.values() if venue.host == host)
     waits = [one.turn(now, 20 / VENUES[name].budget) for name, one in shared.items()]

@@ -54,7 +54,7 @@ def test_the_newest_fact_of_the_day_counts_and_the_symbol_before_the_venue() -> 
         dd.venues.facts(["ftx"])
 
 
-def test_a_body_confirms_the_unit_of_every_main_table_of_a_venue() -> None:
+def test_recorded_bodies_confirm_units_of_main_tables() -> None:
     confirmed = {(case["venue"], place.partition(".")[0]) for case in _BODIES for place in case["expected"]}
     lacking = {
         (endpoint.exchange, table)
@@ -72,7 +72,7 @@ def hold(exchange: str, coin: str, **stated: float) -> None:
     assert found == pytest.approx(stated), (exchange, coin)
 
 
-def test_facts_are_what_the_venues_say_themselves() -> None:
+def test_facts_equal_the_venues_documentation() -> None:
     for row in body("bybit/instruments_linear_2026.json")["result"]["list"]:
         if row["symbol"] in ("BTCUSDT", "ETHUSDT", "SOLUSDT"):
             cap, floor = (1e4 * float(row[f"{end}FundingRate"]) for end in ("upper", "lower"))

@@ -113,7 +113,7 @@ _KINDS = [
 
 
 @pytest.mark.parametrize("venue", sorted({case["venue"] for case in [*CORPUS, *TYPED]}))
-def test_a_body_of_one_kind_is_not_read_as_another(venue: str) -> None:
+def test_body_of_one_kind_is_not_read_as_another(venue: str) -> None:
     paths = dict.fromkeys(endpoint.path for endpoint in VENUES[venue].endpoints)
     wrong = []
     for case in (case for case in [*CORPUS, *TYPED] if case["venue"] == venue):
@@ -126,7 +126,7 @@ def test_a_body_of_one_kind_is_not_read_as_another(venue: str) -> None:
     assert wrong == []
 
 
-def test_what_is_alike_is_of_the_venue() -> None:
+def test_indistinguishable_bodies_name_existing_endpoints() -> None:
     for venue, pattern in ALIKE:
         matching = {e.path for e in VENUES[venue].endpoints if re.fullmatch(pattern, e.path)}
         assert len(matching) > 1, pattern
@@ -194,7 +194,7 @@ def test_what_is_alike_is_of_the_venue() -> None:
         ),
     ],
 )  # fmt: skip
-def test_the_message_says_what_was_expected(venue: str, request_: str, body: Any, message: str) -> None:
+def test_mismatched_body_names_the_expected_kind(venue: str, request_: str, body: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         dd.venues.read(venue, request_, json.dumps(body), at=AT)
 

@@ -116,7 +116,7 @@ def _same(field: str, value: Any, sound: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", [*FILES, *DAMAGED])
-def test_a_damaged_body_gives_no_wrong_row(name: str) -> None:
+def test_damaged_body_never_gives_a_wrong_row(name: str) -> None:
     told, wrong = told_of(name), {}
     allowed = [place for request, place in MAY_DIFFER.items() if re.match(request, told.request)]
     for damage, changed in _damaged(told.body["$"]):

@@ -175,9 +175,7 @@ def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
     ],
 )
 @pytest.mark.parametrize("exchange", ["binance", "huobi"])
-def test_an_older_interval_counts_as_far_as_the_next_payment_agrees(
-    exchange, stated, minutes, until, wanted
-) -> None:
+def test_older_interval_is_used_if_the_next_payment_agrees(exchange, stated, minutes, until, wanted) -> None:
     now, due = MS + minutes * 60_000, MS + until * HOUR
     if exchange == "binance":
         path, body = "/fapi/v1/premiumIndex", json.dumps([{**PREMIUM, "time": now, "nextFundingTime": due}])
@@ -295,7 +293,7 @@ def test_a_frame_that_rejects_a_subscription_is_an_error(exchange: str, frame: s
 
 
 @pytest.mark.parametrize("frame", ['{"channel": ["tickers"]}', '{"type": {"name": "error"}}'])
-def test_a_frame_whose_kind_is_no_text_rejects_nothing(frame: str) -> None:
+def test_frame_with_a_non_text_type_gives_no_rows(frame: str) -> None:
     assert dd.venues.read("mexc", "any", frame) == {}
 
 
@@ -310,7 +308,7 @@ CONFIRMED = [
 
 
 @pytest.mark.parametrize(("exchange", "frame"), CONFIRMED)
-def test_a_frame_that_confirms_a_subscription_is_none(exchange: str, frame: str) -> None:
+def test_subscription_confirmation_gives_no_rows(exchange: str, frame: str) -> None:
     assert dd.venues.read(exchange, "any", frame) == {}
 
 
@@ -320,7 +318,7 @@ def test_kraken_bars_without_a_pair_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("exchange", "body", "code", "reason"), ERRORS)
-def test_an_error_with_http_200_is_an_error_on_every_path(exchange, body, code, reason) -> None:
+def test_error_body_with_http_200_raises_on_every_path(exchange, body, code, reason) -> None:
     rows = dd.venues.endpoints()
     paths = rows.loc[(rows["exchange"] == exchange) & (rows["method"] != "WS"), "path_or_channel"]
     for path in ["any", *paths]:
@@ -330,7 +328,7 @@ def test_an_error_with_http_200_is_an_error_on_every_path(exchange, body, code, 
         assert caught.value.retryable == (reason in ("limit", "busy"))
 
 
-def test_the_venues_are_listed_and_none_is_said_to_be_verified() -> None:
+def test_venues_are_listed_and_none_is_marked_verified() -> None:
     rows = dd.venues.endpoints()
     assert rows["exchange"].nunique() == 31 + 4  # with the dexes of Hyperliquid
     assert rows["verified_on"].isna().all()
@@ -403,7 +401,7 @@ def test_figures_in_another_unit_are_refused() -> None:
         dd.venues.read("binance", "/fapi/v1/fundingRate", body)
 
 
-def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_venue() -> None:
+def test_contradictory_rows_are_omitted_and_a_majority_raises() -> None:
     sound, odd = {**BYBIT, "symbol": "ETHUSD"}, {**BYBIT, "singleOpenInterest": "2000000"}
 
     def read(*rows: dict[str, Any]) -> Any:
@@ -416,7 +414,7 @@ def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_v
         read(sound, odd, {**odd, "symbol": "XRPUSD"})
 
 
-def test_usdt_comes_before_other_quotes() -> None:
+def test_usdt_quote_is_preferred() -> None:
     rows = [
         {**PREMIUM, "symbol": s, "lastFundingRate": r}
         for s, r in (("BTCUSDC", "0.0003"), ("BTCUSDT", "0.0001"))
@@ -514,13 +512,13 @@ def test_depth_is_the_value_near_the_mid_price_and_missing_where_the_book_ends_b
     assert depth.loc[100, "ask_depth_usd"] == pytest.approx(300.15 + 100.9)
 
 
-def test_an_answer_that_tells_twice_of_a_contract_is_refused() -> None:
+def test_duplicate_contract_in_a_response_is_rejected() -> None:
     rows = [PREMIUM, {**PREMIUM, "lastFundingRate": "0.0009"}]
     with pytest.raises(SchemaError, match="got several for LPTUSDT"):
         dd.venues.read("binance", "/fapi/v1/premiumIndex", json.dumps(rows))
 
 
-def test_parts_of_a_chain_take_their_units() -> None:
+def test_separate_bodies_of_a_chain_have_their_units() -> None:
     cases = [case for case in CASES if not case["expected"] and "unrecorded" in case]
     (quoted,), (marked,), (open_,) = (
         venues.records(case["venue"], case["request"], json.dumps(case["body"]), at=AT).options
@@ -544,7 +542,7 @@ def _contexts(*marks_and_means: tuple[float, float]) -> str:
     return json.dumps([{"universe": universe}, rows])
 
 
-def test_one_crashing_coin_does_not_cost_the_others_their_rows() -> None:
+def test_price_crash_of_one_coin_is_not_taken_for_another_unit() -> None:
     """The coin is at less than a tenth of its mean of the day, BTC near its own."""
     request = "/info metaAndAssetCtxs"
     frames = venues.read("hyperliquid", request, _contexts((50_000.0, 50_100.0), (0.9, 10.0)), at=AT)

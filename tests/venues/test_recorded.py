@@ -176,7 +176,7 @@ def test_every_recorded_body_is_of_a_listed_endpoint() -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_recorded_body_gives_the_rows_worked_out_by_hand(file: str) -> None:
+def test_recorded_body_gives_rows_of_hand_calculation(file: str) -> None:
     rows = expected().get(file, [])
     if any(row["column"] == "error" for row in rows):
         with pytest.raises(VenueError) as caught:

@@ -58,7 +58,7 @@ MIXED = [1.0, 0.31, 1.0, -0.72, 1.0, 0.54, 1.0, 0.18, 1.0, -0.27, 1.0, 0.63]
 LEVELS = [5e9, 5.1e9, 5.05e9, 5.2e9, 5.15e9, 5.3e9, 5.25e9, 5.1e9]
 
 
-def test_usual_series_give_no_sentence() -> None:
+def test_usual_series_give_no_notice() -> None:
     for rates in (MIXED, [1.0] * 84):
         assert list(body_doubts("binance", "funding_settlements", payments(rates))) == []
     assert list(body_doubts("okx", "oi_history", interest(LEVELS))) == []
@@ -152,7 +152,7 @@ def found(rates: list[float], symbol: str = "BTC", **changes: Any) -> list[str]:
     return list(series_doubts("binance", "funding_settlements", rows))
 
 
-def test_a_page_of_payments_that_comes_again_is_named() -> None:
+def test_repeated_page_of_payments_is_named() -> None:
     page = [0.31, -0.72, 0.54, 0.18, -0.27, 0.63, 0.11, 0.95]
     (text,) = found([*page, 1.0, 1.0, *page])
     assert text.startswith("rate_bps_8h of BTC has the values of 2026-08-01T00:00:00Z and the rows after it")

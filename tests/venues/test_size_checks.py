@@ -37,7 +37,7 @@ def option(**changes: Any) -> pd.DataFrame:
         (pd.DataFrame({"symbol": ["BTC"], "value_usd": [5e9]}), "value_usd of BTC is 5e.09: no liquidation"),
     ],
 )
-def test_a_size_that_no_market_has_is_named(rows: pd.DataFrame, words: str) -> None:
+def test_impossible_size_is_named(rows: pd.DataFrame, words: str) -> None:
     (text,) = size_doubts(rows)
     assert re.search(words, text)
 
@@ -49,7 +49,7 @@ def test_usual_sizes_are_not_named() -> None:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_bodies_of_venues_have_no_such_size(path: Path) -> None:
+def test_recorded_bodies_have_plausible_sizes(path: Path) -> None:
     found = []
     for case in json.loads(path.read_text("utf-8")):
         with warnings.catch_warnings(record=True) as said:

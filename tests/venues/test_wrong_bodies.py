@@ -216,7 +216,7 @@ def outcome(name: str, change: Callable[[list[Any]], None]) -> str:
     return "held" if all(frames[table].equals(true[table]) for table in true) else "silent"
 
 
-def test_wrong_bodies_are_seen_or_listed() -> None:
+def test_wrong_bodies_are_detected_or_listed() -> None:
     """At most one change in twenty is undetected, and each of these is listed with its reason."""
     found = {
         f"{name}: {title}": outcome(name, change) for name in BODIES for title, change in CHANGES.items()
@@ -229,7 +229,7 @@ def test_wrong_bodies_are_seen_or_listed() -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_right_bodies_say_nothing(name: str) -> None:
+def test_valid_bodies_give_no_notice(name: str) -> None:
     frames, said = read(*BODIES[name])
     assert said == []
     assert max(len(rows) for rows in frames.values()) == ROWS
