@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata import __version__
-from derivdata.cli import archives, reports
+from derivdata.cli import archives, collecting, reports
 from derivdata.support.text import import_extra, notify, say
 
 __all__ = ["main"]
@@ -32,10 +32,10 @@ _COMMANDS = (
     ("rerun", reports.add_rerun, "compute the result of a card again and compare its figures"),
     ("export", archives.add_export, "the tables of a recording as Parquet or CSV files"),
     ("notebook", reports.add_notebook, "check a notebook before it is published"),
-    ("collect", archives.add_collect, "collect data of the venues continuously, without a key"),
-    ("backfill", archives.add_backfill, "fetch histories of the venues, without a key"),
-    ("status", archives.add_status, "rows, lag, gaps and errors of each venue"),
-    ("venues", archives.add_venues, "tables and endpoints of each venue, and a check of them"),
+    ("collect", collecting.add_collect, "collect data of the venues continuously, without a key"),
+    ("backfill", collecting.add_backfill, "fetch histories of the venues, without a key"),
+    ("status", collecting.add_status, "rows, lag, gaps and errors of each venue"),
+    ("venues", collecting.add_venues, "tables and endpoints of each venue, and a check of them"),
 )
 """Commands in the order of ``derivdata --help``: name, function that adds the options, and help."""
 

@@ -27,11 +27,14 @@ class _FeesAction(argparse.Action):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:
         """Store the costs."""
+        fees: dict[str, float] = {}
         try:
-            pairs = [(name, float(fee)) for name, _, fee in (word.rpartition("=") for word in values)]
+            for word in values:
+                venue, _, fee = word.rpartition("=")
+                fees[venue or "others"] = float(fee)
         except ValueError:
             parser.error(f"--fee-bps must be numbers [bps] or VENUE=BPS, got {' '.join(values)!r}")
-        setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
+        setattr(namespace, self.dest, fees)
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -83,11 +86,16 @@ def _report(arguments: argparse.Namespace) -> None:
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.DataNotice)  # the report itself states every notice
         options = _source(arguments, passed, stack)
-        replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
-        bundle = arguments.bundle or replayed
+        bundle = arguments.bundle
+        if bundle is None and _is_bundle(arguments.source):
+            bundle = arguments.source
         out = arguments.out
         previous = arguments.previous
         say(report(options.pop("symbols"), out=out, bundle=bundle, previous=previous, **options))
+
+
+def _is_bundle(source: str | None) -> bool:
+    return source is not None and source.endswith(".ddz")
 
 
 def _source(arguments: argparse.Namespace, passed: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
@@ -95,7 +103,7 @@ def _source(arguments: argparse.Namespace, passed: dict[str, Any], stack: ExitSt
     from derivdata import connect, record, replay
 
     options = {"symbols": ["BTC", "ETH"]} | passed
-    if str(arguments.source or "").endswith(".ddz"):
+    if _is_bundle(arguments.source):
         recorded: dict[str, Any] = stack.enter_context(replay(arguments.source)).about.get("report", {})
         return options | recorded | passed
     connect(arguments.source, now=arguments.now)
@@ -177,7 +185,8 @@ class NotebookProblem(NamedTuple):
     words: str
 
     def __str__(self) -> str:
-        return f"{f'cell {self.cell}' if self.cell else 'notebook'}: {self.kind}: {self.words}"
+        place = f"cell {self.cell}" if self.cell else "notebook"
+        return f"{place}: {self.kind}: {self.words}"
 
 
 def add_notebook(parser: argparse.ArgumentParser) -> None:
@@ -188,15 +197,15 @@ def add_notebook(parser: argparse.ArgumentParser) -> None:
 
 
 def _notebook(arguments: argparse.Namespace) -> int:
-    total = 0
+    code = 0
     for path in arguments.files:
         problems = check_notebook(path)
-        total += len(problems)
         for problem in problems:
             say(f"{path}: {problem}")
+            code = 1
         if not problems:
             say(f"{path}: nothing to fix")
-    return 1 if total else 0
+    return code
 
 
 def check_notebook(path: Path) -> list[NotebookProblem]:
@@ -211,16 +220,15 @@ def check_notebook(path: Path) -> list[NotebookProblem]:
         raise ValueError(f"{path} must be a notebook of format 4 (.ipynb)") from None
     code = "\n".join(source for kind, source, _ in sources if kind == "code")
     has_live_clock = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)
-    problems = []
+    problems: list[NotebookProblem] = []
     for number, (kind, source, shown) in enumerate(sources, 1):
-        is_code = kind == "code"
-        problems += [
-            NotebookProblem(number, *finding) for finding in _text_findings(source, shown, is_code=is_code)
-        ]
-        if is_code and has_live_clock:
-            problems += [NotebookProblem(number, "window", words) for words in _open_windows(source)]
-    problems += [NotebookProblem(number, *finding) for number, *finding in _output_findings(cells)]
-    problems += [NotebookProblem(0, *finding) for finding in _notebook_findings(path, sources, code)]
+        problems += _text_findings(number, source, shown)
+        if kind == "code":
+            problems += _clock_findings(number, source)
+        if kind == "code" and has_live_clock:
+            problems += _open_windows(number, source)
+    problems += _output_findings(cells)
+    problems += _notebook_findings(path, sources, code)
     return sorted(problems)
 
 
@@ -230,27 +238,28 @@ def _shown(cell: dict[str, Any]) -> str:
     for output in cell.get("outputs", []):
         texts += [output.get("text", ""), output.get("evalue", ""), output.get("traceback", "")]
         texts += [text for kind, text in output.get("data", {}).items() if kind.startswith("text/")]
-    return "\n".join(text if isinstance(text, str) else "".join(text) for text in texts)
+    return "\n".join(map("".join, texts))  # a text, or a list of lines
 
 
-def _text_findings(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[str, str]]:
-    """Yield API keys, local paths and uses of the machine's clock in a cell and its outputs."""
+def _text_findings(number: int, source: str, shown: str) -> Iterator[NotebookProblem]:
+    """Yield API keys and local paths in a cell and its outputs."""
     text = f"{source}\n{shown}"
     own_key = os.environ.get("DERIVDATA_API_KEY", "")
     if _KEYS.search(text) or (len(own_key) > 5 and own_key in text):
-        yield "key", "an API key: use DERIVDATA_API_KEY instead, and request a new key if this was shared"
+        words = "an API key: use DERIVDATA_API_KEY instead, and request a new key if this was shared"
+        yield NotebookProblem(number, "key", words)
     local = _PATHS.search(text)
     if local:
-        yield (
-            "path",
-            (
-                f"a path that exists only on one machine ({local[0].strip()}…): pass a path relative to the "
-                "notebook"
-            ),
-        )
-    clock = _CLOCK.search(source) if is_code else None
+        words = f"a path that exists only on one machine ({local[0].strip()}…)"
+        yield NotebookProblem(number, "path", f"{words}: pass a path relative to the notebook")
+
+
+def _clock_findings(number: int, source: str) -> Iterator[NotebookProblem]:
+    """Yield the first use of the machine's clock in a cell of code."""
+    clock = _CLOCK.search(source)
     if clock:
-        yield "clock", f"{clock[0].rstrip('(')} differs on every run: use dd.asof(), or write the date"
+        words = f"{clock[0].rstrip('(')} differs on every run: use dd.asof(), or write the date"
+        yield NotebookProblem(number, "clock", words)
 
 
 def _tree(source: str) -> ast.AST:
@@ -261,53 +270,61 @@ def _tree(source: str) -> ast.AST:
         return ast.Module([], [])
 
 
-def _open_windows(source: str) -> Iterator[str]:
+def _open_windows(number: int, source: str) -> Iterator[NotebookProblem]:
     """Yield calls of fetchers without an end, whose window depends on the time of the run."""
-    for call in (node for node in ast.walk(_tree(source)) if isinstance(node, ast.Call)):
-        match call.func:
-            case ast.Attribute(value=ast.Attribute(attr=family) | ast.Name(id=family), attr=name):
+    for call in ast.walk(_tree(source)):
+        match call:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr=family) | ast.Name(id=family), attr=name)
+            ):
                 place = _START_AT.get(name)
             case _:
                 continue
         if family not in derivdata._FAMILIES or place is None:
             continue
         if len(call.args) < place + 2 and "end" not in {keyword.arg for keyword in call.keywords}:
-            yield f"{family}.{name}(…) has no end: pass one, or replay a recording (dd.replay)"
+            words = f"{family}.{name}(…) has no end: pass one, or replay a recording (dd.replay)"
+            yield NotebookProblem(number, "window", words)
 
 
-def _output_findings(cells: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
+def _output_findings(cells: list[dict[str, Any]]) -> Iterator[NotebookProblem]:
     """Yield cells that failed, wrote to stderr, or were run in another order."""
-    last = 0
-    code = [(n, cell) for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code" and cell["source"]]
-    if code and not any(cell.get("outputs") for _, cell in code):
-        yield 0, "outputs", "stored without outputs: readers see results only if they run it"
+    code = {n: cell for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code" and cell["source"]}
+    if code and not any(cell.get("outputs") for cell in code.values()):
+        words = "stored without outputs: readers see results only if they run it"
+        yield NotebookProblem(0, "outputs", words)
         return
-    for number, cell in code:
+    last = 0
+    for number, cell in code.items():
         outputs = cell.get("outputs", [])
         if any(output.get("output_type") == "error" for output in outputs):
-            yield number, "outputs", "the cell raised an error"
+            yield NotebookProblem(number, "outputs", "the cell raised an error")
         if any(output.get("name") == "stderr" for output in outputs):
-            yield number, "outputs", "the cell wrote to stderr (warnings, progress bars)"
+            words = "the cell wrote to stderr (warnings, progress bars)"
+            yield NotebookProblem(number, "outputs", words)
         count = cell.get("execution_count") or 0
         if count <= last:
-            yield number, "outputs", "run out of order, or not at all: restart the kernel and run all cells"
+            words = "run out of order, or not at all: restart the kernel and run all cells"
+            yield NotebookProblem(number, "outputs", words)
         last = max(last, count)
 
 
 def _notebook_findings(
     path: Path, sources: list[tuple[str, str, str]], code: str
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[NotebookProblem]:
     """Yield missing provenance and a missing synthetic label."""
     if "derivdata" not in code:
         return
     if not _PROVENANCE.search(code):
-        yield (
-            "provenance",
-            "no recording, dd.provenance or SHA-256 of a file: the data cannot be identified",
-        )
-    visible = "\n".join(shown if kind == "code" else f"{source}\n{shown}" for kind, source, shown in sources)
+        words = "no recording, dd.provenance or SHA-256 of a file: the data cannot be identified"
+        yield NotebookProblem(0, "provenance", words)
+    visible = ""
+    for kind, source, shown in sources:
+        if kind != "code":  # readers see code, but a name in it is not a label
+            visible += f"{source}\n"
+        visible += f"{shown}\n"
     if _synthetic(path, code) and "synthetic" not in visible.lower():
-        yield "synthetic", "the data is synthetic: state it in the text"
+        yield NotebookProblem(0, "synthetic", "the data is synthetic: state it in the text")
 
 
 def _synthetic(path: Path, code: str) -> bool:
