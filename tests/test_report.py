@@ -137,7 +137,7 @@ def test_every_section_is_present_linked_and_summarised(written: str, page: Page
     assert "source: sample · as of 2026-06-30 12:00 UTC · synthetic data" in summary
     assert re.findall("<h3>([^<]*)</h3>", summary) == [
         "What is wide",
-        "What survives costs, of pairs picked in this same window",
+        "Pairs that pay after costs, picked in the same window",
         "What changed",
     ]
     numbers = page.table("number", "BTC", "window")

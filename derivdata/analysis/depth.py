@@ -57,8 +57,8 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     Examples
     --------
     >>> book = dd.orderbook.book("BTC", "binance", limit=5)
-    >>> found = dd.analysis.depth.by_band(book, [1.0, 100.0]).squeeze()
-    >>> bool(found["spread_bps"] > 0.0), found["complete"].sel(depth_bps=100.0).values.tolist()
+    >>> levels = dd.analysis.depth.by_band(book, [1.0, 100.0]).squeeze()
+    >>> bool(levels["spread_bps"] > 0.0), levels["complete"].sel(depth_bps=100.0).values.tolist()
     (True, [False, False])
     """
     edges = np.array(bands, dtype=np.float64)

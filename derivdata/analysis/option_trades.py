@@ -67,8 +67,8 @@ def flow(
     Examples
     --------
     >>> trades = dd.options.trades("BTC", "1d", venues=["deribit"])
-    >>> found = dd.analysis.option_trades.flow(trades, by=["side"])
-    >>> bool(abs(found["bought"] - found["sold"] - found["net"]).max() < 1e-9)
+    >>> flow = dd.analysis.option_trades.flow(trades, by=["side"])
+    >>> bool(abs(flow["bought"] - flow["sold"] - flow["net"]).max() < 1e-9)
     True
     """
     rows = _rows(trades)

@@ -101,8 +101,8 @@ def density(
     Examples
     --------
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
-    >>> found = dd.analysis.risk_neutral.density(surface, 0.0, 30 / 365)
-    >>> round(found["distribution"].item(), 3), round(found["mass"].item(), 6)
+    >>> density = dd.analysis.risk_neutral.density(surface, 0.0, 30 / 365)
+    >>> round(density["distribution"].item(), 3), round(density["mass"].item(), 6)
     (0.495, 1.0)
     """
     surface = whole_surface(surface)

@@ -165,8 +165,8 @@ def by_session(
     >>> stamps = pd.date_range("2026-01-09", "2026-01-12", freq="1h", inclusive="left")
     >>> rates = xr.DataArray([1.0] * 24 + [4.0] * 48, {"time": stamps}, "time", "rate_bps_8h")
     >>> spans = dd.analysis.sessions.calendar("XNYS", stamps[0], stamps[-1])
-    >>> found = dd.analysis.sessions.by_session(spans, funding=rates.assign_attrs(kind="sampled"))
-    >>> found["funding_bps_8h"].sel(session=["regular", "weekend"]).round(2).values
+    >>> averages = dd.analysis.sessions.by_session(spans, funding=rates.assign_attrs(kind="sampled"))
+    >>> averages["funding_bps_8h"].sel(session=["regular", "weekend"]).round(2).values
     array([1., 4.])
     """
     bounds, kinds = _bounds(sessions)
@@ -236,8 +236,8 @@ def closures(
     >>> stamps = pd.date_range("2026-01-09", "2026-01-13", freq="30min", inclusive="left")
     >>> mark = xr.DataArray(100.0 + (stamps >= "2026-01-11"), {"time": stamps}, "time", "mark_usd")
     >>> spans = dd.analysis.sessions.calendar("XNYS", stamps[0], stamps[-1])
-    >>> found = dd.analysis.sessions.closures(spans, mark=mark)
-    >>> found["session"].values.tolist(), found["closed_hours"].values, found["move_bps"].round(6).values
+    >>> jumps = dd.analysis.sessions.closures(spans, mark=mark)
+    >>> jumps["session"].values.tolist(), jumps["closed_hours"].values, jumps["move_bps"].round(6).values
     (['weekend'], array([65.5]), array([100.]))
     """
     bounds, kinds = _bounds(sessions)

@@ -35,8 +35,8 @@ def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
     Examples
     --------
     >>> taken = dd.volume.taker("BTC", "7d", venues=["okx"])
-    >>> found = dd.analysis.taker.imbalance(dd.panel(taken, "buy_usd"), dd.panel(taken, "sell_usd"))
-    >>> bool((abs(found) < 1.0).all())
+    >>> share = dd.analysis.taker.imbalance(dd.panel(taken, "buy_usd"), dd.panel(taken, "sell_usd"))
+    >>> bool((abs(share) < 1.0).all())
     True
     """
     buy, sell = _sides(buy, sell)

@@ -50,7 +50,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", help="lookback of the histories (default: 30d)")
     _add_choices(parser)
     parser.add_argument("--bundle", type=Path, metavar="FILE", help="record all responses into a bundle")
-    changed = "compare with the bundle of an earlier report: what changed"
+    changed = "compare with the bundle of an earlier report and list the changes"
     parser.add_argument("--previous", type=Path, metavar="BUNDLE", help=changed)
     parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
     parser.set_defaults(run=_report)

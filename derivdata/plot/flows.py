@@ -369,7 +369,7 @@ def calibration(
     ax = style.axes(ax)
     ax.bar(10 * edges[:-1] + 0.5, counts, 0.9, color=PALETTE[0])
     low, high = (float(binom.ppf(quantile, count, 0.1)) for quantile in (0.05, 0.95))
-    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0, label="90 % of what chance gives")
+    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0, label="90 % interval if calibrated")
     ax.axhline(count / 10, color=GREY, lw=1.0, ls="--", label="expected")
     ax.set_xlim(0, 10)
     ax.locator_params(axis="y", integer=True)

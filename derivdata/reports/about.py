@@ -26,7 +26,7 @@ from derivdata.tables.panels import panel
 
 _KINDS = (
     ("wide", "What is wide"),
-    ("left", "What survives costs, of pairs picked in this same window"),
+    ("left", "Pairs that pay after costs, picked in the same window"),
     ("changed", "What changed"),
 )
 

@@ -213,9 +213,11 @@ class Data:
             listed_symbols = set(listed["symbol"].astype(str))
         for symbol in absent:
             if symbol not in listed_symbols:
-                available = ", ".join(sorted(self._symbols)) or "no data for any symbol of this report"
-                near = did_you_mean(symbol, self._symbols)
-                raise ValueError(f"symbols: the source has no data for {symbol!r}; it has {available}{near}")
+                near = did_you_mean(symbol, listed_symbols | set(self._symbols))
+                available = ""
+                if self._symbols:
+                    available = f"; it has {', '.join(sorted(self._symbols))}"
+                raise ValueError(f"symbols: the source has no data for {symbol!r}{available}{near}")
 
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""

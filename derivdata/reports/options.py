@@ -162,14 +162,16 @@ def answer_volatility(section: Section, levels: list[Level]) -> None:
         implied = 100.0 * float(level.implied.dropna("time")[-1])
         realised = 100.0 * float(level.realised.dropna("time")[-1])
         change = f"{level.change:+.1f} points in {level.span:.3g} days"
-        words.append(f"{level.symbol}: 30-day ATM {implied:.1f} % ({change}), realised {realised:.1f} %")
+        implied_text = f"30-day ATM {implied:.1f} % ({change})"
+        realised_text = f"{level.days:.3g}-day realised {realised:.1f} %"
+        words.append(f"{level.symbol}: {implied_text}, {realised_text}")
     panel = section.panel(_draw_levels, levels, title="ATM and realised volatility", size=FLAT)
     section.answer("How does volatility change?", f"{'; '.join(words)}.", panel)
 
 
 def realised_panel(section: Section, level: Level) -> Panel:
-    """Return the panel of 30-day ATM and realised volatility of one symbol."""
-    title = f"{level.symbol} 30-day ATM and realised volatility"
+    """Return the panel of 30-day ATM and realised volatility of one symbol, with its number of days."""
+    title = f"{level.symbol} 30-day ATM and {level.days:.3g}-day realised volatility"
     look: dict[str, Any] = {"title": title, "size": (WIDE, 3.0), "source": level.table}
     options: dict[str, Any] = {"realised": level.realised, "symbol": level.symbol}
     return section.panel(plot.volatility, level.implied, "realised", **options, **look)
@@ -196,7 +198,7 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
         gaps.append(f"{level.symbol} {abs(gap):.1f} points {side}")
     title = f"30-day ATM volatility: {', '.join(gaps)} {levels[0].days:.3g}-day realised"
     style.dress(ax, title=title, y="volatility\n[% annualised]", form="percent")
-    style.note(ax, "solid: 30-day ATM; dashed: realised")
+    style.note(ax, f"solid: 30-day ATM; dashed: {levels[0].days:.3g}-day realised")
     style.label_ends(ax, ends)
     style.utc_axis(ax)
     style.footer(ax, *(level.table for level in levels), source=source)
@@ -396,9 +398,8 @@ def options_section(data: Data) -> Section:
     others = [realised_panel(section, level) for level in levels[FIRST_SCREEN:]]
     section.figure(
         others,
-        "One line is the implied volatility of 30-day options, the other the realised volatility of the days "
-        "before. Where implied is above realised, sellers earned more than the market moved; the next moves "
-        "are unknown.",
+        "Implied volatility looks 30 days ahead. Realised volatility looks back over the days in the title, "
+        "so the lines cover different periods. Sellers earn if the price later moves less than was implied.",
     )
     for book in books:
         section.table(tenors[book.symbol], f"{book.symbol} by time to expiry, {book.venue}", formats=_FORMATS)

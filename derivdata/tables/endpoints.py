@@ -224,7 +224,7 @@ MARKETS_EXCHANGE_TIMESERIES = _of(
 MARKETS_PRICE_BUCKETS = _of(
     "/markets/price-buckets",
     "markets_price_buckets",
-    "How many symbols rose or fell by how much in 24 hours.",
+    "Number of symbols by size of their price change in 24 hours.",
     EXCHANGES,
 )
 MARKETS_EXCHANGES = _of(

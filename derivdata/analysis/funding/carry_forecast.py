@@ -313,8 +313,8 @@ def forecast_carry(
     Examples
     --------
     >>> history = dd.panel(dd.funding.history("BTC", "60d"))
-    >>> found = dd.analysis.funding.forecast_carry(history, hold="7d", fee_bps=2.0).isel(symbol=0)
-    >>> found.sizes["pair"] == history.sizes["exchange"] * (history.sizes["exchange"] - 1)
+    >>> forecasts = dd.analysis.funding.forecast_carry(history, hold="7d", fee_bps=2.0).isel(symbol=0)
+    >>> forecasts.sizes["pair"] == history.sizes["exchange"] * (history.sizes["exchange"] - 1)
     True
     """
     panel = require_rate(panel, "exchange", "time")
@@ -350,9 +350,9 @@ def forecast_history(
 
     Returns
     -------
-    Dataset, what `forecast_carry` returns, with dim ``time``
+    Dataset, the variables of `forecast_carry` with dim ``time``
         In one pass over the panel. A value equals the result of `forecast_carry` on the rows up to its time,
-        so that ``found["net_bps"]`` is a forecast for `derivdata.analysis.backtest.ForecastThreshold`. Also
+        so ``forecasts["net_bps"]`` is a forecast for `derivdata.analysis.backtest.ForecastThreshold`. Also
         ``realised_net_bps``, the outcome after cost, NaN if unknown.
 
     Raises
@@ -363,8 +363,8 @@ def forecast_history(
     Examples
     --------
     >>> rates = dd.funding.history("BTC", "60d")
-    >>> found = dd.analysis.funding.forecast_history(rates, hold="1d", fee_bps=0.25)
-    >>> rule = dd.analysis.backtest.ForecastThreshold(found["net_bps"], enter=1.0, exit=-1.0)
+    >>> forecasts = dd.analysis.funding.forecast_history(rates, hold="1d", fee_bps=0.25)
+    >>> rule = dd.analysis.backtest.ForecastThreshold(forecasts["net_bps"], enter=1.0, exit=-1.0)
     >>> dd.analysis.backtest.carry(rates, rule, dd.analysis.backtest.Costs(fee_bps=0.25)).sizes["time"]
     1440
     """
@@ -438,9 +438,9 @@ _LONG_NAMES = {
     "probability_net_positive": "probability that the outcome exceeds the cost, {of}",
     "realised_net_bps": "outcome after cost, {of}",
     "cost_bps": "cost of the four trades",
-    "funding_bps": "mean of what funding pays",
-    "funding_low_bps": "low end of what funding pays",
-    "funding_high_bps": "high end of what funding pays",
+    "funding_bps": "mean funding received",
+    "funding_low_bps": "low end of funding received",
+    "funding_high_bps": "high end of funding received",
     "price_bps": "mean of the legs' price gains",
     "price_low_bps": "low end of the legs' price gains",
     "price_high_bps": "high end of the legs' price gains",

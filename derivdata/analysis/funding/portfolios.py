@@ -127,8 +127,8 @@ def portfolio(
     >>> venues = ["binance", "bybit", "hyperliquid", "okx"]
     >>> paid = dd.funding.settlements(["BTC", "ETH"], "60d", venues=venues)
     >>> marks = dd.prices.history(["BTC", "ETH"], "60d", venues=venues)
-    >>> found = dd.analysis.funding.forecast_history(paid, hold="7d", fee_bps=0.2, prices=marks)
-    >>> sizes = dd.analysis.funding.portfolio(found, marks, capital=1e6, max_venue_share=0.3)
+    >>> forecasts = dd.analysis.funding.forecast_history(paid, hold="7d", fee_bps=0.2, prices=marks)
+    >>> sizes = dd.analysis.funding.portfolio(forecasts, marks, capital=1e6, max_venue_share=0.3)
     >>> bool((sizes["collateral_usd"] <= 300_000 * (1 + 1e-9)).all())
     True
     """

@@ -409,8 +409,8 @@ def greeks(
     --------
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> leg = {"expiry": ["2026-07-31T08:00Z"], "strike": [110_000.0], "side": ["call"], "quantity": [2.0]}
-    >>> found = dd.analysis.position.greeks(pd.DataFrame(leg), surface)
-    >>> found["delta"].sel(currency="usd").round(2).values
+    >>> greeks = dd.analysis.position.greeks(pd.DataFrame(leg), surface)
+    >>> greeks["delta"].sel(currency="usd").round(2).values
     array([1.06])
     """
     strange = [name for name in which if name not in _UNITS]
