@@ -82,7 +82,7 @@ def test_a_close_of_dvol_without_its_open_is_asked_about(tmp_path: Path) -> None
     ]
 
 
-def test_candles_of_a_volatility_index_are_not_prices(tmp_path: Path) -> None:
+def test_candles_of_an_index_of_volmex_are_not_prices(tmp_path: Path) -> None:
     content = "timestamp,open,high,low,close\n1772323200,50.1,51,49,50.2\n"
     with pytest.raises(Unclear, match="its name is of volatility_index_published"):
         _import(tmp_path, "volmex_bviv.csv", content, set=_BTC)

@@ -217,9 +217,21 @@ def test_rows_that_name_another_venue_are_not_a_response(tmp_path: Path) -> None
         _import(tmp_path, "rows.json", json.dumps(rows))
 
 
-def test_several_quantities_in_one_column_are_refused(tmp_path: Path) -> None:
+def test_kinds_of_prices_in_one_column_are_read_apart(tmp_path: Path) -> None:
     text = "time,symbol,metric,value\n" + _lines(
         "%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,mark_price,67000\n{time},BTCUSDT,index_price,67001\n"
+    )
+    _import(tmp_path, "binance_prices.csv", text)
+    prices = _rows(tmp_path, "prices_history").groupby("kind", observed=True)["price_usd"]
+    assert prices.agg(["size", "max"]).to_dict("index") == {
+        "index": {"size": 9, "max": 67001.0},
+        "mark": {"size": 9, "max": 67000.0},
+    }
+
+
+def test_unknown_quantities_in_one_column_are_refused(tmp_path: Path) -> None:
+    text = "time,symbol,metric,value\n" + _lines(
+        "%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,basis,1\n{time},BTCUSDT,skew,2\n"
     )
     with pytest.raises(ArchiveError, match="'metric' names 2 quantities"):
         _import(tmp_path, "binance_prices.csv", text)

@@ -527,3 +527,105 @@ def test_rates_with_the_start_and_the_end_of_a_period_are_asked_about(tmp_path: 
         _import(tmp_path, "okx.csv", rows)
     _import(tmp_path, "okx.csv", rows, map={"time": "period_end"})
     assert _rows(tmp_path, "funding_settlements")["time"].iloc[0] == pd.Timestamp("2026-03-01T08:00Z")
+
+
+# Best quotes, one row each: two coins at 67,000 are bid, and half a coin at 67,000.5 is asked.
+_QUOTES = {
+    "quotes_binance.csv": "update_id,best_bid_price,best_bid_qty,best_ask_price,best_ask_qty,"
+    "transaction_time,event_time\n1,67000,2,67000.5,0.5,1772323200000,1772323200002\n",
+    "top_binance.csv": "timestamp,exchange,symbol,best_bid,best_ask,bid_volume,ask_volume,spread\n"
+    "2026-03-01 00:00:00+00,binance,BTC/USDT:USDT,67000,67000.5,2,0.5,0.5\n",
+    # Contracts of 1 USD: 134,000 USD at 67,000 are 2 coins.
+    "bitmex/quote.csv": "timestamp,symbol,bidSize,bidPrice,askPrice,askSize\n"
+    "2026-03-01D00:00:00.000000000,XBTUSD,134000,67000,67000.5,33500.25\n",
+}
+
+
+@pytest.mark.parametrize("name", _QUOTES)
+def test_best_quotes_with_sizes_are_a_book_of_one_level(tmp_path: Path, name: str) -> None:
+    _import(tmp_path, name, _QUOTES[name], set={"symbol": "BTC"} if name.startswith("quotes") else {})
+    rows = _rows(tmp_path, "orderbook_book").sort_values("side", ascending=False)
+    assert rows["side"].tolist() == ["bid", "ask"]
+    assert rows["level"].tolist() == [1, 1]
+    assert rows["price_usd"].tolist() == [67000.0, 67000.5]
+    assert rows["size"].tolist() == pytest.approx([2.0, 0.5])
+    assert {*rows["time"]} == {pd.Timestamp("2026-03-01", tz="UTC")}
+
+
+def test_a_ticker_with_quotes_is_not_a_book(tmp_path: Path) -> None:
+    content = "time,symbol,last,bid,bid_size,ask,ask_size\n1772323200,BTCUSDT,67000,66999,1,67001,1\n"
+    _import(tmp_path, "okx.csv", content)
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0]
+
+
+_WITH_PRICE = "DateTime,Price,All,Binance,CME,OKX,Others\n" + "".join(
+    f"2026-03-01 0{hour}:00:00,67000.5,{3e10 + hour},{9e9 + hour},8e9,3e9,1e10\n" for hour in range(9)
+)
+
+
+def test_a_price_next_to_venues_is_not_a_value_of_theirs(tmp_path: Path) -> None:
+    name = "BTC-exchange-open-interest.csv"
+    with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
+        _import(tmp_path, name, _WITH_PRICE)
+    _import(tmp_path, name, _WITH_PRICE, unit="usd")
+    rows = _rows(tmp_path, "oi_history")
+    assert {*open_archive(tmp_path / "to").tables()} == {"oi_history"}
+    assert rows.groupby("exchange", observed=True)["oi_usd"].agg(["size", "first"]).to_dict("index") == {
+        "binance": {"size": 9, "first": 9e9},
+        "cme": {"size": 9, "first": 8e9},
+        "okx": {"size": 9, "first": 3e9},
+    }
+
+
+_METRICS = "asset,exchange,ts,metric_code,value\n" + "".join(
+    f"BTC,okx,{stamp},funding_rate,{rate}\n"
+    f"BTC,okx,{stamp},open_interest_usd,6e9\n"
+    f"BTC,okx,{stamp},mark_price,67000.5\n"
+    for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+)
+_DATASETS = (
+    "time,exchange,symbol,dataset,oi_usd,long_liquidations_usd,short_liquidations_usd,funding_rate\n"
+    + (
+        "".join(
+            f"{stamp},okx,BTCUSDT,oi,6e9,,,\n"
+            f"{stamp},okx,BTCUSDT,liq,,1000.5,500.25,\n"
+            f"{stamp},okx,BTCUSDT,rate,,,,{rate}\n"
+            for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+        )
+    )
+)
+
+
+@pytest.mark.parametrize("content", [_METRICS, _DATASETS])
+def test_rows_of_one_quantity_each_fill_the_tables_of_all(tmp_path: Path, content: str) -> None:
+    result = _import(tmp_path, "data.csv", content)
+    assert (result.read, result.written, result.rejected) == (27, 27, 0)
+    rates = _rows(tmp_path, "funding_settlements")
+    assert rates["rate_bps_8h"].tolist()[:3] == pytest.approx([1.0, -0.2, 0.5])
+    assert {*rates["interval_hours"]} == {8.0}
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {6e9}
+    if content == _METRICS:
+        assert {*_rows(tmp_path, "prices_history")["price_usd"]} == {67000.5}
+    else:
+        amounts = _rows(tmp_path, "liquidations_history")
+        assert {*amounts["long_usd"]} == {1000.5}
+        assert {*amounts["short_usd"]} == {500.25}
+
+
+def test_a_row_without_any_figure_is_rejected_with_its_line(tmp_path: Path) -> None:
+    lines = _DATASETS.splitlines()
+    lines.insert(5, f"{_STAMPS[1]},okx,ETHUSDT,rate,,,,")
+    result = _import(tmp_path, "data.csv", "\n".join(lines) + "\n", table="oi_history")
+    assert result.written == 9
+    assert any("line 6" in reason for reason in result.rejections)
+
+
+def test_columns_of_calls_and_puts_in_indian_words_are_read(tmp_path: Path) -> None:
+    content = "time,index_name,expiry,strike,ce_oi,ce_iv,pe_oi,pe_iv\n"
+    content += "2026-03-01 05:30:00+05:30,BTC,2026-03-27,70000,120.5,52.5,80,53.5\n"
+    _import(tmp_path, "deribit_chain.csv", content)
+    rows = _rows(tmp_path, "options_snapshot").sort_values("side")
+    assert rows["side"].tolist() == ["call", "put"]
+    assert rows["iv"].tolist() == pytest.approx([0.525, 0.535])
+    assert rows["open_interest"].tolist() == [120.5, 80.0]
+    assert {*rows["time"]} == {pd.Timestamp("2026-03-01", tz="UTC")}

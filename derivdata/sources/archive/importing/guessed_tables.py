@@ -23,7 +23,7 @@ from derivdata.sources.archive.importing.market_names import (
 )
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
-from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.readers import Chunk, rows_with
 from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
@@ -257,6 +257,29 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     return []
 
 
+_FIGURES_OF_TABLES = {
+    "funding_settlements": ("rate",),
+    "funding_history": ("rate",),
+    "oi_history": ("oi_usd", "oi_coins"),
+    "liquidations_history": ("long_usd", "short_usd"),
+    "positioning_history": ("long_short_ratio", "long_share", "short_share"),
+    "volume_taker": ("buy_usd", "sell_usd"),
+    "volatility_index_published": ("index_pct",),
+    "prices_history": ("mark", "index", "last", "price_usd"),
+}
+"""Meanings of the figures of tables that one file may fill."""
+
+
+def value_columns(table: str, by_meaning: Mapping[str, str]) -> set[str]:
+    """Return the columns with the figures of a table."""
+    return {by_meaning[name] for name in _FIGURES_OF_TABLES.get(table, ()) if name in by_meaning}
+
+
+def figures_of_all(by_meaning: Mapping[str, str]) -> set[str]:
+    """Return the columns with the figures of any table."""
+    return set[str]().union(*(value_columns(table, by_meaning) for table in _FIGURES_OF_TABLES))
+
+
 def _tables_of_series(by_meaning: Mapping[str, str]) -> list[str]:
     """Return the tables of open interest, positions, liquidations and published indices."""
     tables = []
@@ -464,6 +487,7 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     """Return whether rates are payments or samples, by the time between rows of a series."""
     if "time" not in by_meaning:
         return "funding_settlements"
+    head = rows_with(head, {by_meaning["rate"]})
     if plain_name(by_meaning["time"]) in _OBSERVED or OF_RECEIPT.search(by_meaning["time"]):
         return "funding_history"
     _require_times(source, head, by_meaning, given)

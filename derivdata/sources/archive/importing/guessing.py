@@ -26,9 +26,11 @@ from derivdata.sources.archive.importing.guessed_tables import (
     OF_RECEIPT,
     PRICES_OF_FUTURES,
     are_trades,
+    figures_of_all,
     guessed_tables,
     own_table,
     total_columns,
+    value_columns,
 )
 from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
 from derivdata.sources.archive.importing.liquidation_amounts import (
@@ -61,7 +63,8 @@ from derivdata.sources.archive.importing.plan import (
     make_plan,
     units_of,
 )
-from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
+from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Sparse, is_sparse, rows_with
+from derivdata.sources.archive.importing.shapes import METRIC_NAMES, PRICE_OF_COIN
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
@@ -406,16 +409,10 @@ def quantity_of(source: Source, table: str | None) -> str | None:
     return next((quantity for pattern, quantity in _QUANTITY_OF_NAME if pattern.search(name)), None)
 
 
-_METRIC = frozenset(
-    "metric metricname metrictype field variable indicator measure measurement datatype".split()
-)
-"""Names of columns with the quantity of a row."""
-
-
 def _quantity_in_rows(source: Source, head: Chunk) -> str | None:
     """Return the quantity of a table with a metric in each row; raise for several metrics."""
     for column, values in head.columns.items():
-        if plain_name(column) not in _METRIC:
+        if plain_name(column) not in METRIC_NAMES:
             continue
         words = encoded(values).texts
         if len(words) > 1:
@@ -574,16 +571,26 @@ def guessed_plans(
     has the question about each of the others.
     """
     exact = own_table(source, head, table, given)
+    if exact is not None and table is None and _has_rows_of_others(head, exact):
+        exact = None
     if exact is not None and not (given.unit and "filled_quantity" in archive_table(exact).columns):
         return [make_plan(exact, given)], ()
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
     _take_value(source, head, table, by_meaning)
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
-    if len(tables) == 1:
+    if len(tables) == 1 and not _has_prices_in_rows(head, tables[0], by_meaning):
         plan = _plan(source, head, tables[0], by_meaning, given)
         return [plan], _notice_of_sides(plan, head, given)
     return _plans_of_several(source, head, tables, by_meaning, given)
+
+
+def _has_rows_of_others(head: Chunk, table: str) -> bool:
+    """Return whether some rows have no figure of a table, and have one of another table."""
+    by_meaning = columns_by_meaning(head)
+    own = value_columns(table, by_meaning)
+    others = figures_of_all(by_meaning) - own
+    return bool(own) and is_sparse(head, Sparse(frozenset(own), frozenset(others)))
 
 
 def _both_sides(given: Given, head: Chunk) -> list[str]:
@@ -639,11 +646,20 @@ def _plans_of_several(
     """Return the plans for those of several tables about which there is no question, and the questions."""
     plans: list[ImportPlan] = []
     notices: list[str] = []
-    wanted = [(name, by_meaning) for name in tables] + _prices_next_to(tables, by_meaning)
+    wanted = [(name, by_meaning) for name in tables if name != "prices_history"]
+    wanted += _prices_by_kind(by_meaning)
+    figures: set[str] = set()
     for name, meanings in wanted:
+        figures |= value_columns(name, meanings)
+    for name, meanings in wanted:
+        own = value_columns(name, meanings)
+        sparse = Sparse(frozenset(own), frozenset(figures - own))
+        rows = rows_with(head, own) if is_sparse(head, sparse) else head
         try:
-            plan = _plan(source, head, name, meanings, _given_of(name, tables, given))
-            _refuse_lacking(plan, head)
+            plan = _plan(source, rows, name, meanings, _given_of(name, tables, given))
+            _refuse_lacking(plan, rows)
+            if rows is not head:
+                plan = plan._replace(sparse=sparse)
             plans.append(plan)
             notices += _notice_of_sides(plan, head, given)
         except ArchiveError as question:
@@ -662,16 +678,24 @@ def _plans_of_several(
 _PRICES = ("mark", "index", "last", "price_usd")
 
 
-def _prices_next_to(tables: list[str], by_meaning: Mapping[str, str]) -> list[tuple[str, Mapping[str, str]]]:
+def _prices_by_kind(by_meaning: Mapping[str, str]) -> list[tuple[str, Mapping[str, str]]]:
     """Return the table of prices with the columns of each kind of price next to other tables."""
     wanted: list[tuple[str, Mapping[str, str]]] = []
     for kind in ("mark", "index", "last"):
         column = by_meaning.get(kind)
         # A close is known at the end of its bar.
-        if column is not None and plain_name(column) not in _CLOSES and "prices_history" not in tables:
+        if column is not None and plain_name(column) not in _CLOSES:
             others = {name: used for name, used in by_meaning.items() if name == kind or name not in _PRICES}
             wanted.append(("prices_history", others))
     return wanted
+
+
+def _has_prices_in_rows(head: Chunk, table: str, by_meaning: Mapping[str, str]) -> bool:
+    """Return whether each row has the price of one kind, of several kinds."""
+    kinds = [by_meaning[kind] for kind in ("mark", "index", "last") if kind in by_meaning]
+    if table != "prices_history" or len(kinds) < 2:
+        return False
+    return is_sparse(head, Sparse(frozenset(kinds[:1]), frozenset(kinds[1:])))
 
 
 def _given_of(table: str, tables: list[str], given: Given) -> Given:
@@ -1111,7 +1135,7 @@ def _take_interest(
     mapped["oi_usd"] = in_coins or by_meaning["oi_coins"]
     unit = given.unit or ("coins" if in_coins else _interest_by_size(source, head, by_meaning, given))
     unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
-    _take_price(by_meaning, mapped, stated, unit)
+    _take_price(head, by_meaning, mapped, stated, unit)
     return unit
 
 
@@ -1290,13 +1314,16 @@ def _plan_of_futures(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     return plan._replace(ignored=frozenset({"expiry"} - {*given.map}))
 
 
-def _take_price(by_meaning: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str) -> None:
+def _take_price(
+    head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str
+) -> None:
     """Add the price that converts open interest in coins or contracts to USD."""
     price = (
         by_meaning.get("mark")
         or by_meaning.get("index")
         or by_meaning.get("price_usd")
         or by_meaning.get("last")
+        or (PRICE_OF_COIN if PRICE_OF_COIN in head.columns else None)
     )
     if unit in IN_COINS and price is not None and "price_usd" not in stated:
         mapped["price_usd"] = price

@@ -32,7 +32,7 @@ from derivdata.sources.archive.importing.plan import (
     is_of_contracts,
     make_plan,
 )
-from derivdata.sources.archive.importing.readers import Chunk, chunks
+from derivdata.sources.archive.importing.readers import Chunk, chunks, rows_of_table
 from derivdata.sources.archive.importing.recognition import Task, recognise
 from derivdata.sources.archive.importing.values import Rejections
 from derivdata.sources.archive.importing.waiting import (
@@ -280,6 +280,8 @@ def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
         yield chunk, Rows(task.frame.assign(**{ORIGIN: np.arange(size)}), Rejections(size))
         return
     for chunk in chunks(task.source, task.plan.header):
+        if task.plan.sparse is not None:
+            chunk = rows_of_table(chunk, task.plan.sparse)
         chunk.notices = (*chunk.notices, *task.notices)
         with _naming(task.source):
             converted = rows(chunk, task.plan)

@@ -33,6 +33,8 @@ Also ``2026. 3. 1. 오후 4:00:00`` of Korea, ``2026. 03. 01. 8:00`` of Hungary,
 """
 _HALF_OF_DAY = re.compile(r"(?P<date>20\d{2}-\d{2}-\d{2})[ T](?P<clock>[\d:.]+ ?[AP]M)", re.IGNORECASE)
 """``2026-03-01 08:00 PM``."""
+_KDB = re.compile(r"(?P<date>20\d{2}-\d{2}-\d{2})D(?P<clock>\d{2}:\d{2}:\d{2}(\.\d+)?)")
+"""``2026-03-01D08:00:00.123456000`` of BitMEX's public files."""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
 _SHORT_YEAR = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2})(?:,? (.+))?")
 """``15/03/23 8:00``, ``15.03.23`` or ``3/15/23``."""
@@ -286,6 +288,9 @@ def _why_unread(value: Any) -> str:
 
 def _of_calendar(text: str) -> str:
     """Return a date and hour in digits only as ISO 8601; seconds since 1970 are before 2033-05-18."""
+    of_kdb = _KDB.fullmatch(text)
+    if of_kdb is not None:
+        return f"{of_kdb['date']}T{of_kdb['clock']}"
     halved = _HALF_OF_DAY.fullmatch(text)
     if halved is not None:
         return f"{halved['date']}{_clock(halved['clock'])}"

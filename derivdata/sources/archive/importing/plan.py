@@ -13,7 +13,7 @@ import pyarrow as pa
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import AUDITS
 from derivdata.sources.archive.importing.instants import zone
-from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Header
+from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Header, Sparse
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 from derivdata.support.text import did_you_mean
@@ -100,6 +100,7 @@ class ImportPlan(NamedTuple):
     makes: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     is_zone_assumed: bool = False  # the file has no zone, and UTC was assumed
+    sparse: Sparse | None = None  # rows of other tables are those without own figures
     scales: Mapping[str, float] = {}  # what 1 is in columns whose names say so, such as in millions
 
     @property

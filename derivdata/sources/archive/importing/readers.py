@@ -12,9 +12,9 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -121,6 +121,58 @@ class Chunk:
 
     def __len__(self) -> int:
         return self.size
+
+
+class Sparse(NamedTuple):
+    """Columns with the figures of a table, and with those of the other tables of a file."""
+
+    own: frozenset[str]
+    others: frozenset[str]
+
+
+def is_sparse(chunk: Chunk, sparse: Sparse) -> bool:
+    """Return whether some rows have no figure of a table, and each of them has one of another table."""
+    own = _has_value(chunk, sparse.own)
+    has_any = own | _has_value(chunk, sparse.others)
+    return bool(own.any() and not own.all() and has_any.all())
+
+
+def rows_with(chunk: Chunk, names: Collection[str]) -> Chunk:
+    """Return the rows of a chunk with a value in one of some columns."""
+    return _chosen(chunk, _has_value(chunk, names))
+
+
+def rows_of_table(chunk: Chunk, sparse: Sparse) -> Chunk:
+    """Return the rows of a chunk without those that have figures of other tables only."""
+    return _chosen(chunk, _has_value(chunk, sparse.own) | ~_has_value(chunk, sparse.others))
+
+
+def _chosen(chunk: Chunk, is_chosen: Array) -> Chunk:
+    """Return some rows of a chunk, which have the lines of the file that they had."""
+    if is_chosen.all():
+        return chunk
+    places = np.flatnonzero(is_chosen)
+    lines_of = chunk.lines_of
+
+    def lines_of_chosen(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
+        return lines_of([int(places[row]) for row in rows], broken)
+
+    return replace(
+        chunk,
+        columns={name: values.take(pa.array(places)) for name, values in chunk.columns.items()},
+        size=len(places),
+        lines_of=lines_of_chosen,
+        cut=chunk.cut if is_chosen[-1] else "",
+    )
+
+
+def _has_value(chunk: Chunk, names: Collection[str]) -> Array:
+    """Return whether rows have a value in one of some columns."""
+    has_value = np.zeros(len(chunk), dtype=bool)
+    for name in names:
+        if name in chunk.columns:
+            has_value |= np.asarray(chunk.columns[name].is_valid())
+    return has_value
 
 
 def chunks(source: Source, header: Header | None = None, *, rows: int | None = None) -> Iterator[Chunk]:

@@ -83,7 +83,7 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
     for name in [name for name in rest if plain_name(name) in _TOTALS]:
         columns[name] = WideColumn(total, "")
         rest.remove(name)
-    if not _are_keys(rest):
+    if not _are_keys(rest, are_of_venues=total.venue != ""):
         return None
     entities = {column.entity for column in columns.values()}
     symbols = {market_of(entity.symbol).symbol for entity in entities if entity.symbol}
@@ -95,13 +95,20 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
     return columns
 
 
-_TOTALS = frozenset("all total sum aggregate aggregated".split())
-"""Names of columns with the sum of the others, whose rows are rejected as totals."""
+_TOTALS = frozenset("all total sum aggregate aggregated others other rest".split())
+"""Names of columns with sums of several venues, whose rows are rejected as totals."""
+PRICE_OF_COIN = "price next to venues"
+"""Name of the column with the one price of a table with a column for each venue."""
 
 
-def _are_keys(names: Sequence[str]) -> bool:
-    """Return whether the other columns are a time, and at most a symbol or a venue."""
-    meanings = [meaning_of(name) or "" for name in names]
+def _is_price(name: str) -> bool:
+    """Return whether a column next to those of venues is the price of the coin, as dashboards draw it."""
+    return meaning_of(name) == "price_usd"
+
+
+def _are_keys(names: Sequence[str], *, are_of_venues: bool) -> bool:
+    """Return whether the other columns are a time, and at most a symbol or a venue, or a price."""
+    meanings = [meaning_of(name) or "" for name in names if not (are_of_venues and _is_price(name))]
     return "time" in meanings and {*meanings} <= {"time", "symbol", "exchange"}
 
 
@@ -174,7 +181,11 @@ def _entity(text: str) -> Entity | None:
 
 def is_venue(text: str) -> bool:
     """Return whether a text is the name of a venue; digits only are not."""
-    return not text.isdigit() and venue_of_word(text) in KNOWN_VENUES
+    return not text.isdigit() and (venue_of_word(text) in KNOWN_VENUES or text.lower() in _OTHER_VENUES)
+
+
+_OTHER_VENUES = frozenset({"cme"})
+"""Venues next to others in wide tables, whose names in capitals may be those of coins."""
 
 
 def is_market(text: str) -> bool:
@@ -210,8 +221,50 @@ def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
     bands = _band_columns(names)
     if bands is not None:
         return _band_rows(columns, bands)
+    metrics = _metric_columns(columns)
+    if metrics is not None:
+        return _metric_rows(columns, *metrics)
     wide = wide_columns(names)
     return None if wide is None else _panel_rows(columns, wide)
+
+
+METRIC_NAMES = frozenset(
+    "metric metriccode metricid metricname metrictype field variable indicator measure measurement "
+    "datatype".split()
+)
+"""Plain names of columns with the quantity of a row, whose value is in another column."""
+_QUANTITIES = frozenset(
+    "rate oi_usd oi_coins mark index last long_short_ratio long_usd short_usd index_pct".split()
+)
+"""Meanings of the words of such a column."""
+
+
+_NAMES_OF_VALUES = frozenset({"value", "val", "v"})
+
+
+def _metric_columns(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, str] | None:
+    """Return the columns of quantities and of values of a table with several quantities; None for others."""
+    metrics = [name for name in columns if plain_name(name) in METRIC_NAMES]
+    values = [name for name in columns if plain_name(name) in _NAMES_OF_VALUES]
+    if len(metrics) != 1 or len(values) != 1 or not pa.types.is_string(columns[metrics[0]].type):
+        return None
+    words = [word for word in columns[metrics[0]].unique().to_pylist() if word]
+    meanings = {meaning_of(word) for word in words}
+    has_collision = bool({*words} & {*columns})
+    if len(words) < 2 or has_collision or not meanings & _QUANTITIES:
+        return None
+    return metrics[0], values[0]
+
+
+def _metric_rows(columns: Mapping[str, pa.ChunkedArray], metric: str, value: str) -> Reshaped:
+    """Return the same rows with a column for each quantity, which is missing in the rows of the others."""
+    rest = {name: cells for name, cells in columns.items() if name not in (metric, value)}
+    missing = pa.scalar(None, columns[value].type)
+    for word in columns[metric].unique().to_pylist():
+        if word:
+            is_of_word = pc.equal(columns[metric], word).fill_null(False)
+            rest[word] = pc.if_else(is_of_word, columns[value], missing)
+    return Reshaped(rest, np.arange(len(columns[metric])))
 
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
@@ -300,7 +353,7 @@ def _with_calendar(
     return {"time": time, **rest}
 
 
-_OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|call|put)s?[_ .](?P<field>\w+)\W?", re.IGNORECASE)
+_OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|ce|pe|call|put)s?[_ .](?P<field>\w+)\W?", re.IGNORECASE)
 """``[C_IV]``, ``put_iv``, ``call.bid``."""
 
 
@@ -339,7 +392,12 @@ def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideC
     for name, column in wide.items():
         entities.setdefault(column.entity, {})[column.field or VALUE] = cells_of[name]
     fields = list(dict.fromkeys(column.field or VALUE for column in wide.values()))
-    keys = {name: values for name, values in columns.items() if name not in wide}
+    has_symbols = any(entity.symbol for entity in entities)
+    keys = {
+        PRICE_OF_COIN if _is_price(name) and not has_symbols else name: values
+        for name, values in columns.items()
+        if name not in wide
+    }
     tables: list[pa.Table] = []
     places: list[Array] = []
     for entity, values in entities.items():
@@ -399,6 +457,8 @@ def _book_columns(names: tuple[str, ...]) -> tuple[_Level, ...] | None:
         field = (match["field"] or match["after"] or "").strip("_").lower()
         key = (match["side"].lower(), int(match["level"]))
         (prices if field in _PRICE else sizes)[key] = name
+    if not prices and not sizes:
+        prices, sizes = _best_quotes(names)
     if len(prices) < 2 or prices.keys() != sizes.keys() or len({side for side, _ in prices}) != 2:
         return None
     used = {*prices.values(), *sizes.values()}
@@ -409,6 +469,28 @@ def _book_columns(names: tuple[str, ...]) -> tuple[_Level, ...] | None:
     return tuple(
         _Level(side, number - first + 1, name, sizes[side, number]) for (side, number), name in prices.items()
     )
+
+
+_BEST_PRICE = re.compile(r"(?:best)?(?P<side>bid|ask)(?:price|px)?")
+_BEST_SIZE = re.compile(r"(?:best)?(?P<side>bid|ask)(?:size|sz|qty|quantity|amount|volume|vol)")
+
+
+def _best_quotes(
+    names: tuple[str, ...],
+) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
+    """Return the columns of the best price and its size on each side; empty if some are not there once."""
+    prices: dict[tuple[str, int], str] = {}
+    sizes: dict[tuple[str, int], str] = {}
+    for name in names:
+        for pattern, columns in ((_BEST_PRICE, prices), (_BEST_SIZE, sizes)):
+            match = pattern.fullmatch(plain_name(name))
+            if match is None:
+                continue
+            key = (match["side"], 1)
+            if key in columns:
+                return {}, {}
+            columns[key] = name
+    return prices, sizes
 
 
 _FIGURES = frozenset(
@@ -526,9 +608,15 @@ def _band_rows(columns: Mapping[str, pa.ChunkedArray], bands: Mapping[float, Map
     return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.tile(rows, len(bands)))
 
 
+_ID_OF_QUOTES = "updateid"
+"""Number of each best quote of Binance's ``bookTicker`` files, which is that of changes in deeper books."""
+
+
 def _book_rows(columns: Mapping[str, pa.ChunkedArray], levels: Sequence[_Level]) -> Reshaped:
     """Return a row for each level of each book."""
     used = {name for level in levels for name in (level.price, level.size)}
+    if max(level.number for level in levels) == 1:
+        used |= {name for name in columns if plain_name(name) == _ID_OF_QUOTES}
     keys = {name: values for name, values in columns.items() if name not in used}
     tables: list[pa.Table] = []
     places: list[Array] = []
