@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -77,7 +77,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
         frame = frame[~rejections.bad]
     if plan.adjust is not None and len(frame):
         frame = _adjusted(frame, plan, rejections)
-    return Rows(frame.drop(columns=[name for name in plan.extra if name in frame]), rejections)
+    return Rows(frame.drop(columns=[*plan.extra], errors="ignore"), rejections)
 
 
 def _adjusted(frame: pd.DataFrame, plan: ImportPlan, rejections: Rejections) -> pd.DataFrame:
@@ -94,7 +94,9 @@ def _adjusted(frame: pd.DataFrame, plan: ImportPlan, rejections: Rejections) -> 
 
 
 def _series(values: Any) -> Any:
-    return values.category() if isinstance(values, Words) else values
+    if isinstance(values, Words):
+        return values.category()
+    return values
 
 
 def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
@@ -102,11 +104,14 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
     wanted = [name for name, kind in plan.kinds.items() if kind in (*_WORDS, Kind.FLAG)]
     for name in wanted:
         raw = plan.raw(name, chunk)
-        if raw is not None:
-            texts = _texts(raw, name, len(chunk), rejections)
-            is_flag = plan.kinds[name] is Kind.FLAG
-            columns[name] = _flags(texts, name, rejections) if is_flag else texts
-    for name in {*plan.values} & {*columns}:
+        if raw is None:
+            continue
+        texts = _texts(raw, name, len(chunk), rejections)
+        if plan.kinds[name] is Kind.FLAG:
+            columns[name] = _flags(texts, name, rejections)
+        else:
+            columns[name] = texts
+    for name in plan.values.keys() & columns.keys():
         columns[name] = columns[name].replaced(partial(_replaced, plan.values[name]))
     if "exchange" in columns:
         columns["exchange"] = columns["exchange"].replaced(_venue)
@@ -121,7 +126,9 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
 def _venue(text: str) -> str:
     """Return the venue of its name, or of a market name that includes it, ``binance-BTCUSDT-future``."""
     slug = venue_of_word(text)
-    return slug if slug in KNOWN_VENUES else market_of(text).venue or slug
+    if slug in KNOWN_VENUES:
+        return slug
+    return market_of(text).venue or slug
 
 
 _TOTALS = ("all", "total", "aggregated", "aggregate")
@@ -149,8 +156,9 @@ def _texts(raw: pa.ChunkedArray | str, name: str, size: int, rejections: Rejecti
 def _flags(words: Words, name: str, rejections: Rejections) -> Array:
     flags = words.mapped(lambda text: _FLAGS.get(text.lower()))
     wrong = ~words.is_missing & pd.isna(flags)
-    texts = words.strings() if wrong.any() else flags
-    rejections.reject(wrong, lambda row: f"{name}={texts[row]!r} is not true or false")
+    if wrong.any():
+        texts = words.strings()
+        rejections.reject(wrong, lambda row: f"{name}={texts[row]!r} is not true or false")
     return flags
 
 
@@ -165,11 +173,9 @@ _SIDES = {
 def _hold_to(
     columns: dict[str, Any], name: str, column: Column, rejections: Rejections, plan: ImportPlan
 ) -> None:
-    family = plan.table.name.partition("_")[0]
-    other = _SIDES.get(family, {}) if name == "side" else {}
-    spell = _resolution if name == "resolution" else speller(column)
+    """Spell the words of a column as its table does; rows with other words are rejected."""
     original = columns[name]
-    words = original.replaced(lambda text: other.get(text.strip().lower(), spell(text)))
+    words = original.replaced(_spelling(name, column, plan))
     wrong = ~words.is_missing & ~words.is_in(column.allowed)
     if wrong.any():
         texts = original.strings()
@@ -177,49 +183,82 @@ def _hold_to(
     columns[name] = words
 
 
-_STEP = re.compile(r"(\d+) ?(?:(m|min|mins|minute|minutes)|(h|hour|hours)|(d|day|days))")
+def _spelling(name: str, column: Column, plan: ImportPlan) -> Callable[[str], str]:
+    """Return the function that spells a word as the table does."""
+    if name == "resolution":
+        return _resolution
+    spell = speller(column)
+    if name != "side":
+        return spell
+    family = plan.table.name.partition("_")[0]
+    sides = _SIDES.get(family, {})
+    return lambda text: sides.get(text.strip().lower(), spell(text))
+
+
+_STEP = re.compile(r"(\d+) ?(?:(?P<m>m|min|mins|minute|minutes)|(?P<h>h|hour|hours)|(?P<d>d|day|days))")
+"""The group that matches has the name of the unit in the library's format."""
 _MINUTES_OF_HOUR = 60
 
 
 def _resolution(text: str) -> str:
     """Return a step in the library's format: ``1h`` for ``1HOUR``, ``60min`` and ``1 hour``."""
-    word = text.strip().lower() if text.strip()[-1:] != "M" else text.strip()  # 1M is a month
+    word = text.strip()
+    if not word.endswith("M"):  # 1M is a month, and 1m a minute
+        word = word.lower()
     match = _STEP.fullmatch(word)
     if match is None:
         return word
     number = int(match[1])
-    if match[2] and number % _MINUTES_OF_HOUR == 0:
+    unit = match.lastgroup
+    if unit == "m" and number % _MINUTES_OF_HOUR == 0:
         return f"{number // _MINUTES_OF_HOUR}h"
-    return f"{number}{'m' if match[2] else 'h' if match[3] else 'd'}"
+    return f"{number}{unit}"
 
 
 def _choice(name: str, column: Column, text: str) -> str:
+    """Return the words that a column may have, and the options that say what another word means."""
     allowed = " or ".join(column.allowed)
     pairs = " or ".join(f"--map-value {name}:{text}={word}" for word in column.allowed[:2])
-    opposite = ", and its opposite follows" if name == "side" else ""
-    return f"is not {allowed}: say what the word means with {pairs}{opposite}"
+    message = f"is not {allowed}: say what the word means with {pairs}"
+    if name == "side":
+        message += ", and its opposite follows"
+    return message
+
+
+def _cells(raw: pa.ChunkedArray | str, size: int) -> pa.ChunkedArray:
+    """Return a column of the file, or of one text that is repeated in every row."""
+    if isinstance(raw, str):
+        return pa.chunked_array([pa.repeat(raw, size)])
+    return raw
+
+
+def _names_of_numbers(plan: ImportPlan) -> list[str]:
+    """Return the columns with numbers of a table, and those that only a conversion of units needs."""
+    names = [name for name, kind in plan.kinds.items() if kind in _NUMBERS]
+    if "rate_bps_8h" in names:
+        names.append("interval_hours")
+    if plan.unit in IN_COINS:
+        names.append("price_usd")
+    if takes_contract_size(plan.table):
+        names.append("contract_size")
+    return list(dict.fromkeys(names))  # a table may have some of them itself
 
 
 def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
     kinds = plan.kinds
-    wanted = [name for name, kind in kinds.items() if kind in _NUMBERS]
-    if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
-        wanted.append("interval_hours")
-    wanted += ["price_usd"] if plan.unit in IN_COINS else []
-    if takes_contract_size(plan.table):
-        wanted.append("contract_size")
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys(wanted):
+    for name in _names_of_numbers(plan):
         raw = plan.raw(name, chunk)
         if raw is None:
             continue
-        column = pa.chunked_array([pa.repeat(raw, len(chunk))]) if isinstance(raw, str) else raw
+        column = _cells(raw, len(chunk))
         if name == "interval_hours":
             columns[name] = interval_hours(column, rejections)
             continue
         if chunk.marks is not None:
             column = chunk.marks.plain(plan.source_of(name, chunk.columns) or "", column)
-        columns[name] = values = _numbers_of(name, column, plan, rejections)
+        values = _numbers_of(name, column, plan, rejections)
+        columns[name] = values
         if kinds.get(name) in (Kind.COUNT, Kind.RANK):
             broken = np.isfinite(values) & (values != np.round(values))
             rejections.reject(broken, partial(_shown_with, name, values, "is not a whole number"))
@@ -232,7 +271,10 @@ def _numbers_of(name: str, column: pa.ChunkedArray, plan: ImportPlan, rejections
     values = numbers(column, name, rejections, suffix=suffix)
     if suffix:
         _refuse_without_suffix(name, column, values, suffix, rejections)
-    return np.round(values * plan.scales[name], 9) if name in plan.scales else values
+    if name not in plan.scales:
+        return values
+    # 8.2 * 1e6 is 8,199,999.999999999 in floats; rounding restores the amount of the file.
+    return np.round(values * plan.scales[name], 9)
 
 
 def _shown_with(name: str, values: Array, why: str, row: int) -> str:
@@ -269,19 +311,24 @@ def _refuse_without_suffix(
 
 
 def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:
-    groups = [columns[name] for name in ("symbol", *plan.table.key) if name in columns]
+    """Return the columns of times; rows of one series are compared where a time is ambiguous."""
+    groups: list[Array] = []
+    for name in ("symbol", *plan.table.key):
+        if name in columns:
+            values = columns[name]
+            groups.append(values.codes if isinstance(values, Words) else values)
     result: dict[str, Any] = {}
-    kinds = plan.kinds
-    for name, kind in kinds.items():
+    for name, kind in plan.kinds.items():
         if kind is not Kind.TIME:
             continue
         raw = plan.raw(name, chunk)
         if raw is None:
             continue
-        values = pa.chunked_array([pa.repeat(raw, len(chunk))]) if isinstance(raw, str) else raw
-        codes = [group.codes if isinstance(group, Words) else group for group in groups]
-        stamps = instants(values, name, rejections, tz=plan.tz, groups=codes if name == "time" else None)
-        result[name] = stamps
+        cells = _cells(raw, len(chunk))
+        if name == "time":
+            result[name] = instants(cells, name, rejections, tz=plan.tz, groups=groups)
+        else:
+            result[name] = instants(cells, name, rejections, tz=plan.tz)
     return result
 
 
@@ -324,8 +371,10 @@ def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections
     for name in required:
         values = columns[name]
         missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
-        advice = ": state it with --set time=2026-03-27T08:00:00Z" if name == "time" and missing.all() else ""
-        rejections.reject(missing, f"{name} is missing{advice}")
+        reason = f"{name} is missing"
+        if name == "time" and missing.all():
+            reason += ": state it with --set time=2026-03-27T08:00:00Z"
+        rejections.reject(missing, reason)
 
 
 _FIELDS = (
@@ -341,11 +390,20 @@ def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> 
     fields = [frame[name].tolist() for name in _FIELDS if name in frame.columns and name not in made]
     ids = []
     for row in zip(*fields, strict=True):
-        words = [value.isoformat() if isinstance(value, pd.Timestamp) else repr(value) for value in row]
-        text = "\x1f".join(words)
+        text = "\x1f".join(map(_field_text, row))
         seen[text] += 1
-        number = f"\x1f{seen[text]}" if seen[text] > 1 else ""
-        ids.append("row-" + hashlib.blake2b((text + number).encode(), digest_size=12).hexdigest())
+        if seen[text] > 1:  # equal rows are separate orders
+            text += f"\x1f{seen[text]}"
+        ids.append("row-" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
     new = pd.Series(ids, frame.index, dtype="str")
-    filled = {name: frame[name].astype("str").fillna(new) if name in frame else new for name in lacking}
+    filled = {}
+    for name in lacking:
+        filled[name] = frame[name].astype("str").fillna(new) if name in frame else new
     return frame.assign(**filled)
+
+
+def _field_text(value: Any) -> str:
+    """Return a field as text for the hash of a row."""
+    if isinstance(value, pd.Timestamp):
+        return str(value.isoformat())
+    return repr(value)
