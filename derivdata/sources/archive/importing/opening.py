@@ -54,6 +54,8 @@ _ENDINGS = frozenset(
 )
 """Endings that a file in a folder needs to be read; a file that is named itself may have any."""
 _ASIDE = ("__MACOSX/", ".DS_Store", "Thumbs.db")
+_ENCRYPTED = 1
+"""Bit of a member's flags, by PKWARE's APPNOTE 4.4.4."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,14 @@ class Source:
     @property
     def name(self) -> str:
         """Return the path, with that of the member."""
-        return f"{self.path.as_posix()}/{self.member}" if self.member else self.path.as_posix()
+        if self.member:
+            return f"{self.path.as_posix()}/{self.member}"
+        return self.path.as_posix()
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.member})" if self.member else str(self.path)
+        if self.member:
+            return f"{self.path} ({self.member})"
+        return str(self.path)
 
 
 def find_sources(files: Sequence[str | os.PathLike[str]]) -> list[Source]:
@@ -80,7 +86,7 @@ def find_sources(files: Sequence[str | os.PathLike[str]]) -> list[Source]:
         if path.is_dir():
             listed = _in_folder(path)
         elif not path.exists() and glob.has_magic(str(path)):
-            listed = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+            listed = list(map(Path, sorted(glob.glob(str(path), recursive=True))))
             if not listed:
                 raise ArchiveError(f"{path}: no file has such a name")
         else:
@@ -100,22 +106,33 @@ def _in_folder(folder: Path) -> list[Path]:
 
 def _members(path: Path) -> list[Source]:
     """Return the members of a zip or tar, or the file itself."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        if path.is_file() and _is_tar(path):
-            return _members_of_tar(path)
-        if path.suffix.lower() == ".zip" and path.is_file():
-            raise ArchiveError(f"{path}: cannot be read as zip: the file is damaged or not complete")
+    if not path.is_file():
         return [Source(path)]
+    if zipfile.is_zipfile(path):
+        return _members_of_zip(path)
+    if _is_tar(path):
+        return _members_of_tar(path)
+    if path.suffix.lower() == ".zip":
+        raise ArchiveError(f"{path}: cannot be read as zip: the file is damaged or not complete")
+    return [Source(path)]
+
+
+def _members_of_zip(path: Path) -> list[Source]:
     with zipfile.ZipFile(path) as archive:
-        items = [item for item in archive.infolist() if not item.is_dir()]
-    items = [item for item in items if not any(word in item.filename for word in _ASIDE)]
-    if any(item.filename == "[Content_Types].xml" for item in items):
+        items = [item for item in archive.infolist() if not item.is_dir() and not _is_aside(item.filename)]
+    names = sorted(item.filename for item in items)
+    if "[Content_Types].xml" in names:
         raise ArchiveError(f"{path}: is an office document such as an Excel workbook: save it as CSV first")
-    if any(item.flag_bits & 1 for item in items):
+    if any(item.flag_bits & _ENCRYPTED for item in items):
         raise ArchiveError(f"{path}: the zip is encrypted: unpack it first")
-    if not items:
+    if not names:
         raise ArchiveError(f"{path}: the zip holds no file")
-    return [Source(path, item.filename) for item in sorted(items, key=lambda item: item.filename)]
+    return [Source(path, name) for name in names]
+
+
+def _is_aside(name: str) -> bool:
+    """Return whether a member is a file that a desktop adds to archives."""
+    return any(word in name for word in _ASIDE)
 
 
 def _is_tar(path: Path) -> bool:
@@ -131,14 +148,14 @@ def _is_tar(path: Path) -> bool:
 def _members_of_tar(path: Path) -> list[Source]:
     try:
         with path.open("rb") as file, _tar(file) as archive:
-            names = [item.name for item in archive if item.isfile()]
+            names = sorted(item.name for item in archive if item.isfile() and not _is_aside(item.name))
     except (tarfile.TarError, EOFError, lzma.LZMAError) as problem:
         raise ArchiveError(f"{path}: cannot be read as tar: {problem}") from None
-    names = [name for name in names if not any(word in name for word in _ASIDE)]
-    names = [name for name in names if not Path(name).name.startswith("._")]  # what macOS adds
+    # The tar of macOS adds a file "._name" with attributes to each file.
+    names = [name for name in names if not Path(name).name.startswith("._")]
     if not names:
         raise ArchiveError(f"{path}: the tar holds no file")
-    return [Source(path, name) for name in sorted(names)]
+    return [Source(path, name) for name in names]
 
 
 def _tar(file: io.BufferedReader) -> tarfile.TarFile:
@@ -175,7 +192,9 @@ class _WithoutTimes(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if not self._left:
             line = self._stream.readline()
-            self._left = re.split(rb"[ \t]", line, maxsplit=1)[-1] if _AFTER_TIME.match(line) else line
+            if _AFTER_TIME.match(line):
+                line = re.split(rb"[ \t]", line, maxsplit=1)[-1]
+            self._left = line
         size = min(len(buffer), len(self._left))
         buffer[:size] = self._left[:size]
         self._left = self._left[size:]
@@ -196,10 +215,12 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
 def _in_utf8(stream: io.BufferedReader) -> io.BufferedReader:
     """Return a stream of text in UTF-8; other data as it is."""
     head = stream.peek(_HEAD)[:_HEAD]
-    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return io.BufferedReader(_Utf8(stream, "utf-16"), 1 << 20)
     encoding = _encoding(head)
-    return stream if encoding is None else io.BufferedReader(_Utf8(stream, encoding), 1 << 20)
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        encoding = "utf-16"
+    if encoding is None:
+        return stream
+    return io.BufferedReader(_Utf8(stream, encoding), 1 << 20)
 
 
 _ENCODINGS = ("cp1252", "cp1250", "cp1251", "gb18030", "cp932", "cp949", "cp1254")
@@ -212,8 +233,10 @@ def _encoding(head: bytes) -> str | None:
     if not is_whole or b"\0" in head or header.isascii() or _is_utf8(header):
         return None
     counts = {encoding: _meaningful_names(header, encoding) for encoding in _ENCODINGS}
-    best = max(counts, key=lambda encoding: counts[encoding])
-    return best if counts[best] >= _LEAST_NAMES else None
+    best = max(counts, key=counts.__getitem__)
+    if counts[best] < _LEAST_NAMES:
+        return None
+    return best
 
 
 _LEAST_NAMES = 2
@@ -233,7 +256,8 @@ def _meaningful_names(header: bytes, encoding: str) -> int:
         text = header.decode(encoding)
     except UnicodeDecodeError:
         return 0
-    return sum(meaning_of(name.strip('" \r')) is not None for name in re.split(r"[,;\t|]", text))
+    names = [name.strip('" \r') for name in re.split(r"[,;\t|]", text)]
+    return sum(meaning_of(name) is not None for name in names)
 
 
 class _Utf8(io.RawIOBase):
