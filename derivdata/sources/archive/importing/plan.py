@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,8 @@ class ImportPlan(NamedTuple):
     @property
     def kinds(self) -> dict[str, Kind]:
         """Return kinds of the table's columns, and of a layout's additional columns."""
-        return {**{name: column.kind for name, column in self.table.columns.items()}, **self.extra}
+        kinds = {name: column.kind for name, column in self.table.columns.items()}
+        return {**kinds, **self.extra}
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -130,7 +131,9 @@ class ImportPlan(NamedTuple):
         if wanted == "__index_level_0__" and UNNAMED in columns:
             return UNNAMED
         near = [column for column in columns if column.lower() == wanted.lower()]
-        return near[0] if len(near) == 1 else None
+        if len(near) != 1:
+            return None
+        return near[0]
 
     def raw(self, name: str, chunk: Chunk) -> pa.ChunkedArray | str | None:
         """Return the file's values for a column, or the one word of all rows; None without either.
@@ -165,10 +168,13 @@ class ImportPlan(NamedTuple):
                 f"and --map exchange=COLUMN; the file has {_listed(chunk)}"
             )
         advice = f"name the column with --map {name}=COLUMN"
-        words = self.table.columns[name].allowed
-        listed = f" ({', '.join(words)})" if words else ""
-        stated = f", or state one value for all rows with --set {name}=VALUE{listed}"
-        advice += _ADVICE.get(name, "" if name in _OF_A_ROW else stated)
+        if name in _ADVICE:
+            advice += _ADVICE[name]
+        elif name not in _OF_A_ROW:
+            advice += f", or state one value for all rows with --set {name}=VALUE"
+            words = self.table.columns[name].allowed
+            if words:
+                advice += f" ({', '.join(words)})"
         raise ArchiveError(
             f"{self.table.name}.{name} is not in the file: {advice}{did_you_mean(name, chunk.columns)}; "
             f"the file has {_listed(chunk)}"
@@ -205,31 +211,13 @@ def make_plan(
     *,
     is_spaced: bool = False,
 ) -> ImportPlan:
-    """Make a plan; a table, column, zone or unit that there is not is a ValueError."""
+    """Make a plan; an unknown table, column, zone or unit is a ValueError."""
     keyed = archive_table(table)
-    names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
-    names |= {"price_usd"} if given.unit in IN_COINS else set()
-    names |= {"contract_size"} if takes_contract_size(keyed) else set()
-    names |= {*given.extra}
-    for argument, said in (("map", given.map), ("set", given.set), ("map_values", given.values)):
-        unknown = sorted({*said} - names)
-        if unknown:
-            raise ValueError(
-                f"{argument}: table {table} has no column {unknown[0]!r}; it has {', '.join(sorted(names))}"
-            )
-    both = sorted({*given.map} & {*given.set})
-    if both:
-        raise ValueError(f"column {both[0]!r} is in both map and set: leave one")
-    _check_unit(keyed, given.unit)
-    wrong = sorted(name for name in given.values if keyed.columns[name].kind not in _WORDS)
-    if wrong:
-        raise ValueError(f"map_values: {wrong[0]!r} holds no words to replace")
-    unknown = sorted({*given.accept} - {*AUDITS})
-    if unknown:
-        raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")
-    replaced = {
-        name: {old.strip().lower(): new for old, new in words.items()} for name, words in given.values.items()
-    }
+    names = _column_names(keyed, given)
+    _check_options(keyed, given, names)
+    replaced: dict[str, dict[str, str]] = {}
+    for name, words in given.values.items():
+        replaced[name] = {word.strip().lower(): meaning for word, meaning in words.items()}
     if "side" in replaced:
         _complete_sides(replaced["side"], keyed.columns["side"].allowed)
     constants = {**_DEFAULTS, "kind": _KINDS.get(table), **given.defaults}
@@ -248,6 +236,37 @@ def make_plan(
         is_spaced=is_spaced,
         extra=dict(given.extra),
     )
+
+
+def _column_names(table: Table, given: Given) -> set[str]:
+    """Return the columns that options may name: those of the table, and those that conversions use."""
+    names = {*table.columns, *given.extra}
+    if "rate_bps_8h" in table.columns:
+        names.add("interval_hours")
+    if given.unit in IN_COINS:
+        names.add("price_usd")
+    if takes_contract_size(table):
+        names.add("contract_size")
+    return names
+
+
+def _check_options(table: Table, given: Given, names: Set[str]) -> None:
+    """Raise for an option with an unknown column, unit or suspicion, and for contradictory options."""
+    for argument, option in (("map", given.map), ("set", given.set), ("map_values", given.values)):
+        unknown = sorted(option.keys() - names)
+        if unknown:
+            listed = ", ".join(sorted(names))
+            raise ValueError(f"{argument}: table {table.name} has no column {unknown[0]!r}; it has {listed}")
+    both = sorted(given.map.keys() & given.set.keys())
+    if both:
+        raise ValueError(f"column {both[0]!r} is in both map and set: leave one")
+    _check_unit(table, given.unit)
+    wrong = sorted(name for name in given.values if table.columns[name].kind not in _WORDS)
+    if wrong:
+        raise ValueError(f"map_values: {wrong[0]!r} holds no words to replace")
+    unknown = sorted({*given.accept} - {*AUDITS})
+    if unknown:
+        raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")
 
 
 _OPPOSITES = {"buy": "sell", "b": "s", "bid": "ask", "long": "short", "l": "s", "open_long": "open_short"}
@@ -274,9 +293,10 @@ def units_of(table: Table) -> tuple[str, ...]:
     """Return the units that a file's figures of a table may have; empty if nothing is converted."""
     if table.name == "oi_history":
         return _UNITS["oi_usd"]
-    return next(
-        (_UNITS[name] for name in ("rate_bps_8h", "iv", "filled_quantity") if name in table.columns), ()
-    )
+    for name in ("rate_bps_8h", "iv", "filled_quantity"):
+        if name in table.columns:
+            return _UNITS[name]
+    return ()
 
 
 def _check_unit(table: Table, unit: str | None) -> None:
@@ -294,14 +314,17 @@ def in_order(table: Table, frame: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
     """
     frame = frame.reset_index(drop=True)
     columns = {name: _with_sorted_words(frame[name]) for name in frame.columns}
-    by = [*table.order, *(name for name in table.key if name not in table.order)]
-    by = [name for name in by if name in columns]
-    keys = [columns[name] for name in by]
-    rank, is_tied = arrangement([key.to_numpy() if key.dtype == object else key for key in keys])
+    keys: list[Any] = []
+    for name in dict.fromkeys([*table.order, *table.key]):
+        if name in columns:
+            values = columns[name]
+            keys.append(values.to_numpy() if values.dtype == object else values)
+    rank, is_tied = arrangement(keys)
     if rank is not None:
         columns = {name: values.array.take(rank) for name, values in columns.items()}
     frame = pd.DataFrame(columns, copy=False)
     if {*table.order} <= {*table.key}:
+        # The rows are sorted by the key alone, so that a row with the key of an earlier one follows it.
         return frame, np.append(np.zeros(min(len(frame), 1), dtype=bool), is_tied)
     key = [name for name in table.key if name in columns]
     return frame, frame.duplicated(key).to_numpy()
