@@ -78,9 +78,10 @@ class Words(NamedTuple):
 
 def distinct(texts: Sequence[str | None], codes: Array) -> Words:
     """Return a column of texts, some of which may be equal or missing, as `Words`."""
-    places = dict[str, int]()
-    moved = [-1 if text is None else places.setdefault(text, len(places)) for text in texts]
-    return Words(np.array([*moved, -1], dtype=np.int32)[codes], [*places])
+    places, unique = pd.factorize(np.array(texts, dtype=object))
+    # A missing text has the place -1. The code -1 indexes the last item, so it is missing as well.
+    moved = np.append(places, -1).astype(np.int32)
+    return Words(moved[codes], unique.tolist())
 
 
 def repeated_word(text: str, size: int) -> Words:
@@ -127,14 +128,19 @@ def _word(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     text = str(value).strip()
-    return None if text.lower() in _BLANK else text
+    if text.lower() in _BLANK:
+        return None
+    return text
 
 
 def first_cell(values: pa.ChunkedArray) -> str:
     """Return the first text of a column that is not empty; empty for columns of other types."""
     if not pa.types.is_string(values.type):
         return ""
-    return next((cell.strip() for cell in values.slice(0, 100).to_pylist() if cell), "")
+    for cell in values.slice(0, 100).to_pylist():
+        if cell:
+            return str(cell).strip()
+    return ""
 
 
 def is_nested(column: pa.ChunkedArray) -> bool:
@@ -152,8 +158,10 @@ def numbers(column: pa.ChunkedArray, name: str, rejections: Rejections, *, suffi
     else:
         values = _text_numbers(column, suffix)
     bad = np.isinf(values)
+    if not bad.any():
+        return values
     rejections.reject(bad, lambda row: f"{name}={shown(column, row)} is not a number")
-    return np.where(bad, np.nan, values) if bad.any() else values
+    return np.where(bad, np.nan, values)
 
 
 def floats(column: pa.ChunkedArray) -> Array:
@@ -186,12 +194,10 @@ def _has_decimal_commas(texts: Sequence[str]) -> bool:
 
     ``1,234`` alone is a number with thousands.
     """
-    marked = [text.replace(" ", "") for text in texts if "," in text]
-    is_proof = any(_DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in marked)
-    if not is_proof or not all(_DECIMAL_COMMA.fullmatch(text) for text in marked):
+    with_commas = [text.replace(" ", "") for text in texts if "," in text]
+    if all(map(_THOUSANDS.fullmatch, with_commas)) or not all(map(_DECIMAL_COMMA.fullmatch, with_commas)):
         return False
-    plain = [text for text in texts if "," not in text]
-    return not any("." in text for text in plain)
+    return not any("." in text for text in texts if "," not in text)
 
 
 def _plain_number(text: str) -> str:
@@ -205,9 +211,8 @@ def _plain_number(text: str) -> str:
         text = text.replace(match["mark"], "")
     match = _LARGE.fullmatch(text)
     if match is not None:
-        return (
-            f"{float(match['digits'].removeprefix('$').replace(',', '')) * _LARGE_UNITS[match['unit']]:.15g}"
-        )
+        digits = match["digits"].removeprefix("$").replace(",", "")
+        return f"{float(digits) * _LARGE_UNITS[match['unit']]:.15g}"
     return text
 
 
@@ -218,6 +223,7 @@ def _number(text: str, suffix: str) -> float:
     text = text.replace(_MINUS, "-").removeprefix("$")
     if _THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
+    # float() reads "1_000" and digits of other scripts, which are not numbers in files.
     if "_" in text or not text.isascii():
         return np.inf
     try:
@@ -270,19 +276,16 @@ def interval_hours(column: pa.ChunkedArray, rejections: Rejections) -> Array:
             stated = np.round(values / per_hour, 9)
             hours = np.where(np.isnan(hours) & np.isin(stated, VALID_HOURS), stated, hours)
     wrong = np.isfinite(values) & np.isnan(hours)
-    rejections.reject(
-        wrong,
-        lambda row: (
-            f"interval_hours={values[row]:g} is not an interval"
-            + ("" if values[row] <= 0 else f": venues pay every {_listed()} hours")
-        ),
-    )
+    rejections.reject(wrong, lambda row: _no_interval(values[row]))
     return hours
 
 
-def _listed() -> str:
+def _no_interval(value: float) -> str:
+    message = f"interval_hours={value:g} is not an interval"
+    if value <= 0:
+        return message
     *others, last = (f"{hours:g}" for hours in VALID_HOURS)
-    return f"{', '.join(others)} or {last}"
+    return f"{message}: venues pay every {', '.join(others)} or {last} hours"
 
 
 def _hours_of(text: str) -> float:
@@ -294,8 +297,11 @@ def _hours_of(text: str) -> float:
     duration = _DURATION.fullmatch(text)
     if duration is not None and duration[2].lower() in _WORDS:
         return float(duration[1]) / _WORDS[duration[2].lower()]
+    # float() reads "1_000" and digits of other scripts, which are not numbers in files.
+    if "_" in text or not text.isascii():
+        return np.inf
     try:
-        return float(text) if "_" not in text and text.isascii() else np.inf
+        return float(text)
     except ValueError:
         return _span_hours(text)
 
@@ -308,4 +314,6 @@ def _span_hours(text: str) -> float:
         span = pd.Timedelta(_DOT_NET.sub(r"\1 days \2", text))
     except ValueError:
         return np.inf
-    return np.inf if pd.isna(span) else span / pd.Timedelta(1, "h")
+    if pd.isna(span):
+        return np.inf
+    return float(span / pd.Timedelta(1, "h"))
