@@ -138,7 +138,7 @@ def _curves(
         rows = table[table["expiry"] == expiry]
         label = _label(shown, curve, expiry)
         color = str(style.look(place)["color"])
-        _one(ax, rows, label, color, alone=curve is None)
+        _draw_expiry(ax, rows, label, color, alone=curve is None)
         line = _fit_or_quotes(rows)
         line = line[line["delta"] <= 1.0 - _SHOWN_DELTA]
         if len(line):
@@ -290,7 +290,7 @@ def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) ->
     return label + "*" * is_off
 
 
-def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
+def _draw_expiry(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
     """Draw one expiry: quotes, faded without a bid, its fit with its arbitrage, and the earlier fit."""
     fit = rows[rows["kind"] == "fit"]
     past = rows[rows["kind"] == "before"]

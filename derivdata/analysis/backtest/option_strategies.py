@@ -363,9 +363,11 @@ class _Run:
             raise TypeError(f"the rule must return a table of legs or None, got {type(target).__name__}")
         wanted = _wanted(target)
         trades = None if wanted is None else self._trades(wanted, row)
+        # The target is traded completely or not at all.
         if trades is None:
             tally.refused += 1
             return False
+        # An empty table closes all legs, and then no selection is active.
         self.selected = state.now if wanted else None
         self.expired = 0
         if trades:

@@ -146,13 +146,15 @@ def forecast_pairs(
     at: Indices,
     names: tuple[str, ...],
 ) -> tuple[Any, ...]:
-    """Return the variables of `NET`, `PARTS` and `ENDS`, and the status: (series, pair, at).
+    """Return one array (series, pair, at) for each variable in `names`, and last the status.
 
+    `names` are those of `NET`, then `PARTS` with `levels`, then `ENDS` if intervals of the parts are wanted.
     `amounts`, `floor` and `cap` (series, venue, period) are the payments of a long and the published minimum
-    and maximum [bps].
+    and maximum [bps]. `long` and `short` are the venues of each pair, `at` the periods of the decisions.
     """
-    results = np.empty((len(names) + 1, *amounts.shape[:-2], long.size, at.size))
-    for series in np.ndindex(amounts.shape[:-2]):
+    leading = amounts.shape[:-2]
+    results = np.empty((len(names) + 1, *leading, long.size, at.size))
+    for series in np.ndindex(leading):
         # The regressions of a symbol pass through time once, for all periods.
         own_levels = None if levels is None else levels[series]
         walks = walks_of(amounts[series], own_levels, plan, at, ends=ENDS[0] in names)

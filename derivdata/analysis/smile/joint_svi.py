@@ -430,6 +430,8 @@ def _linear_and_square(raw: Raw) -> tuple[Floats, Floats]:
 def _roots(coefficients: Floats) -> NDArray[np.complex128]:
     """Return roots of polynomials, given in ascending powers on the first axis, by companion matrices."""
     degree = len(coefficients) - 1
+    # A lower degree has a root at infinity: the tiny coefficient gives it a large finite value, so that all
+    # polynomials share one shape.
     lead = np.where(coefficients[-1] == 0.0, 1e-300, coefficients[-1])
     companion = np.zeros((*lead.shape, degree, degree))
     companion[..., 1:, :-1] = np.eye(degree - 1)

@@ -709,7 +709,11 @@ def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: s
 
 
 def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
-    """Walk lists over a window, with the rows shortly before it; their IDs do not depend on the window."""
+    """Walk lists over a window.
+
+    Rows shortly before the window are included. An ID counts equal rows of one time, so without them it would
+    depend on where the window begins.
+    """
     first = times.us(window.start - _OVERLAP)
     last = times.us(window.end)
     rows: list[Liquidation] = []

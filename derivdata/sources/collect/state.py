@@ -237,7 +237,7 @@ class BulkRequests:
         return records, unanswered, why
 
     def _due_dexes(self) -> list[str]:
-        """Return the fifth of the other dexes with the oldest requests, each due every 5 minutes."""
+        """Return the dexes to request in this minute: a fifth of all, so each has its turn in 5 minutes."""
         names = other_dexes(self._session)
         oldest = self._session.clock.utc() - _DEX_CADENCE * _SOONER
         never = pd.Timestamp(0, tz="UTC")

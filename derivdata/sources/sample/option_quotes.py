@@ -54,13 +54,14 @@ GREEKS: dict[str, tuple[float, float] | None] = {
 """Units of vega [per 1.00 of volatility] and theta [per year] by venue; None for a venue without greeks."""
 
 _QUOTES = "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd".split()
+# Open interest of a venue as a multiple of Deribit's.
 _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
 _SPREADS = noise.key("options spreads")
-_COIN = ("deribit", "okx")
+_COIN = ("deribit", "okx")  # venues with options paid in the coin
 _COIN_SYMBOLS = ("BTC", "ETH")
-_COIN_TICKS = (0.0001, 0.0005)
-_COIN_STEP = 0.005
-_USD_TICK = 4e-5
+_COIN_TICKS = (0.0001, 0.0005)  # [coin], below and from `_COIN_STEP` on
+_COIN_STEP = 0.005  # price of an option [coin]
+_USD_TICK = 4e-5  # share of the coin's price, rounded to a usual tick
 _HALF_SPREAD_VOL = {"deribit": 0.002, "okx": 0.004, "binance": 0.005, "bybit": 0.005, "derive": 0.006}
 """Half of a typical spread [1/√year], before rounding to ticks."""
 _HALF_SPREAD_INTRINSIC = 0.01  # additional share of the intrinsic value, for hedging with the future
@@ -354,29 +355,33 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
     listed = listing(symbol, exchange, day)
     count = len(hours)
     hour = np.repeat(hours // HOUR_US, len(listed.strike))
-    drawn = {
-        name: noise.uniform(np.tile(listed.streams, count) ^ stream, hour) for name, stream in _DRAWS.items()
-    }
+    streams = np.tile(listed.streams, count)
+    drawn = {name: noise.uniform(streams ^ stream, hour) for name, stream in _DRAWS.items()}
     turnover = option_turnover(symbol, exchange, hours // HOUR_US)
     coins = rows["open_interest"] * contract_coins(symbol, exchange)
     volume = coins * np.repeat(turnover, len(listed.strike))
     usual = TURNOVER * usual_size(symbol, exchange)
-    chance = -np.expm1(-volume / usual)
+    probability = -np.expm1(-volume / usual)
     is_call = rows["side"] == 0
     is_block = drawn["block"] < BLOCK_PROBABILITY
     is_buy = drawn["side"] < np.where(is_call, *BUY_PROBABILITY.values())
     unit = "coin" if "mark_coin" in rows else "usd"
     quoted = np.where(is_buy, rows[f"ask_{unit}"], rows[f"bid_{unit}"])
     price = np.where(is_block, rows[f"mark_{unit}"], quoted)
-    at = np.flatnonzero((drawn["traded"] < chance) & (price > 0.0))
+    at = np.flatnonzero((drawn["traded"] < probability) & (price > 0.0))
     traded = {name: values[at] for name, values in rows.items()}
-    size = -np.log1p(-drawn["size"][at]) * volume[at] / chance[at] * np.where(is_block[at], BLOCK_SIZE, 1.0)
+    # Exponential with mean volume / probability, so that the expected volume is that of the turnover.
+    exponential = -np.log1p(-drawn["size"][at])
+    block_factor = np.where(is_block[at], BLOCK_SIZE, 1.0)
+    size = exponential * volume[at] / probability[at] * block_factor
+    # The trade is in the minute after the hour, at a whole millisecond.
+    offset_ms = (drawn["second"][at] * 60_000).astype(np.int64)
     value = price[at] * (traded["underlying_price"] if unit == "coin" else 1.0)
     none = np.full(at.size, np.nan)
     return {
         "symbol": traded["symbol"],
         "exchange": traded["exchange"],
-        "time": traded["time"] + (drawn["second"][at] * 60_000).astype(np.int64) * 1000,
+        "time": traded["time"] + offset_ms * 1000,
         "instrument_name": traded["instrument_name"],
         "trade_id": hour[at].astype(str).astype(object),
         "expiry": traded["expiry"],

@@ -192,8 +192,11 @@ def _parameter(text: str, unit: str) -> int | None:
             return times.us(times.instant(text))
         except ValueError:
             return None
-    per_us = {"s": 1_000_000.0, "ms": 1000.0, "ns": 0.001}[unit]
-    return int(int(text) * per_us) if text.isascii() and text.isdigit() and len(text) > 1 else None
+    # A single digit, such as 0, is a placeholder and not a time.
+    if not text.isascii() or not text.isdigit() or len(text) == 1:
+        return None
+    us_per_unit = {"s": 1_000_000.0, "ms": 1000.0, "ns": 0.001}[unit]
+    return int(int(text) * us_per_unit)
 
 
 def body_doubts(
@@ -439,8 +442,9 @@ def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[
     cap = stated_cap(exchange, symbol)
     above: list[int] = []
     if cap is not None:
-        figures = zip(native.tolist(), _numbers(rows, "interval_hours").tolist(), rows["time"], strict=True)
-        above = [place for place, payment in enumerate(figures) if cap.is_broken_by(*payment)]
+        hours = _numbers(rows, "interval_hours")
+        payments = zip(native.tolist(), hours.tolist(), rows["time"], strict=True)
+        above = [row for row, payment in enumerate(payments) if cap.is_broken_by(*payment)]
     if cap is not None and above:
         first = above[0]
         yield (
@@ -454,7 +458,7 @@ def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[
             first = int(np.argmax(is_large)) - _LASTING_ROWS + 1
             yield (
                 f"{label} has a median of {lasting[first + _LASTING_ROWS - 1]:.3g} bps in {_LASTING_ROWS} "
-                f"payments from {_shown(rows, first)} on: another unit, unless the market was so"
+                f"payments from {_shown(rows, first)} on: the unit may be another one"
             )
 
 

@@ -134,7 +134,11 @@ class Body:
         return list(map(self.required, values))
 
     def instants(self, values: Sequence[Stamp], unit: str) -> list[int]:
-        """Return microseconds from many times, in the format of the method `unit`."""
+        """Return microseconds from many times, in the format of the method `unit`.
+
+        Histories are long, so times of one type are converted together. Mixed types and other formats are
+        converted one by one by the method, which also raises the error for an implausible time.
+        """
         kinds = {*map(type, values)}
         if unit == "seconds_or_ms" and kinds == {int}:
             are_ms = {value >= _FIRST_MS for value in values}  # type: ignore[operator]
@@ -143,9 +147,7 @@ class Body:
         us: list[int] = []
         if unit == "seconds" and kinds == {int}:
             us = [1_000_000 * value for value in values]  # type: ignore[misc]
-        elif unit == "ms" and (
-            kinds == {int} or (kinds == {str} and _are_plain(values) and all(map(str.isdecimal, values)))  # type: ignore[arg-type]
-        ):
+        elif unit == "ms" and (kinds == {int} or (kinds == {str} and _are_digits(values))):  # type: ignore[arg-type]
             us = [1000 * int(value) for value in values]
         elif unit == "iso" and kinds == {str}:
             us = _iso_instants(values)  # type: ignore[arg-type]
@@ -266,6 +268,10 @@ def _are_plain(values: Sequence[Any]) -> bool:
     """Return whether no text among values is a number only to Python; see `plain_digits`."""
     text = "".join([value for value in values if type(value) is str])
     return text.isascii() and "_" not in text
+
+
+def _are_digits(values: Sequence[str]) -> bool:
+    return _are_plain(values) and all(map(str.isdecimal, values))
 
 
 def _iso_instants(values: Sequence[str]) -> list[int]:

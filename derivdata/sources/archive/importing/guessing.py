@@ -896,14 +896,17 @@ def _adjustment(table: str, given: Given, head: Chunk) -> Adjust | None:
 
 
 def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]:
-    """Return the optional columns of a table whose words in the file are not those of the table."""
-    optional = archive_table(table).optional & {*head.columns} - stated
+    """Return the optional columns that the file fills with words which the table does not allow.
+
+    Such a column of the file has the same name by chance, so it is ignored.
+    """
     columns = archive_table(table).columns
-    return frozenset(
-        name
-        for name in optional
-        if columns[name].allowed and not {*encoded(head.columns[name]).texts} <= {*columns[name].allowed}
-    )
+    other = set()
+    for name in archive_table(table).optional & {*head.columns} - stated:
+        allowed = columns[name].allowed
+        if allowed and not {*encoded(head.columns[name]).texts} <= {*allowed}:
+            other.add(name)
+    return frozenset(other)
 
 
 def _unit_of_mapped(source: Source, head: Chunk, column: str) -> str | None:

@@ -268,14 +268,17 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     """Return the chain of a step: the newest at its start, at most an hour old, else the last in the step."""
     view = context.view
     params = context.params
-    last = min(start + length, view.now + INSTANT) - INSTANT
+    # Steps are half-open, and the clock hides later rows.
+    last = min(start + length - INSTANT, view.now)
     if last < view.store.start:
         return view.rows(Query("options_snapshot", start, start))
-    for at, within in ((start, windows.HOLD), (last, last - start)):
-        if at >= view.store.start:
-            chain = view.latest("options_snapshot", at, within, [params["symbol"]], [params["exchange"]])
-            if len(chain):
-                break
+    symbols = [params["symbol"]]
+    venues = [params["exchange"]]
+    chain = None
+    if start >= view.store.start:
+        chain = view.latest("options_snapshot", start, windows.HOLD, symbols, venues)
+    if chain is None or chain.empty:
+        chain = view.latest("options_snapshot", last, last - start, symbols, venues)
     return chain[chain["expiry"] > chain["time"]]
 
 
