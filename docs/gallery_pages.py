@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import base64
+import os
 import re
+import sys
+import warnings
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import nbformat
+from outputs import themed
+
+import derivdata as dd
 
 __all__ = ["write"]
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+sys.path.append(str(NOTEBOOKS))
+record = import_module("record")
+mpl.use("Agg")
 RECORDED = (
     "did_the_picks_pay",
     "a_funding_spread_through_a_regime_change",
@@ -74,11 +84,12 @@ def write(folder: Path) -> None:
         parts.append(f'\n## {heading}\n\n<div class="gallery">')
         for name in names:
             notebook = _stored(NOTEBOOKS / f"{name}.ipynb")
+            _draw(name, folder)
+            _show_both(notebook, name)
             nbformat.write(notebook, folder / f"{name}.ipynb")
-            (folder / f"{name}.png").write_bytes(_figure(notebook))
             title, question = _headline(notebook)
-            parts.append(_card(f"{name}.html", f"../_images/{name}.png", title, question))
-            images.append(f"{name}.png")
+            parts.append(_card(f"{name}.html", f"../_images/{name}.svg", title, question))
+            images += [f"{name}.svg", f"{name}-dark.svg"]
         parts.append("</div>\n")
     parts.append('\n## Figures\n\n<div class="gallery">')
     for heading, name, title in FIGURES:
@@ -113,11 +124,38 @@ def _stored(path: Path) -> Any:
     return notebook
 
 
-def _figure(notebook: Any) -> bytes:
-    """The notebook's figure; it has one."""
-    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
-    (image,) = [o["data"]["image/png"] for o in outputs if "image/png" in o.get("data", {})]
-    return base64.b64decode(image)
+def _draw(name: str, folder: Path) -> None:
+    """Run a notebook from its recording, and write its figure for light and for dark pages."""
+    figures: list[dict[str, str]] = []
+
+    def picture(figure: Any) -> dict[str, Any]:
+        figures.append(themed(figure))
+        return {}
+
+    before = Path.cwd()
+    os.chdir(NOTEBOOKS)  # the recordings are next to the notebooks
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            record.run(record.code_cells(NOTEBOOKS / f"{name}.ipynb"), name, picture=picture)
+    finally:
+        dd.disconnect()
+        os.chdir(before)
+    [figure] = figures
+    for suffix, svg in figure.items():
+        (folder / f"{name}{suffix}.svg").write_text(svg, encoding="utf-8")
+
+
+def _show_both(notebook: Any, name: str) -> None:
+    """Replace the stored picture by those for light and for dark pages."""
+    pictures = [
+        f'<img class="only-{mode}" src="../_images/{name}{suffix}.svg" alt="The figure of the notebook">'
+        for suffix, mode in (("", "light"), ("-dark", "dark"))
+    ]
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                output["data"] = {"text/html": "".join(pictures)}
 
 
 def _headline(notebook: Any) -> tuple[str, str]:

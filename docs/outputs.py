@@ -38,7 +38,16 @@ from simulated import bucket, venues
 
 import derivdata as dd
 
-__all__ = ["hide_machine", "is_drawing", "last_assigned", "setup", "values_of", "with_outputs"]
+__all__ = [
+    "captions",
+    "hide_machine",
+    "is_drawing",
+    "last_assigned",
+    "setup",
+    "themed",
+    "values_of",
+    "with_outputs",
+]
 
 FOLDER = Path(__file__).parent / "outputs"
 RECORDINGS = (Path(__file__).parents[1] / "notebooks" / "longs_in_the_week_of_ftx.ddz",)
@@ -175,7 +184,8 @@ def _python(found: re.Match[str], shared: _Run) -> str:
         if len(others) > 1:
             shown.append(f'\n<div class="output-of"><code>{escape(label)}</code></div>\n')
         shown.append(_shown(value, 5 if len(others) > 1 else _ROWS))
-    shown += [_figure(plt.figure(number), f"{page}-{next(shared.numbers)}") for number in figures]
+    for number, caption in itertools.zip_longest(figures, captions(code)[: len(figures)], fillvalue=""):
+        shown.append(_figure(plt.figure(number), f"{page}-{next(shared.numbers)}", caption))
     return "\n".join(shown)
 
 
@@ -270,17 +280,34 @@ def hide_machine(text: str) -> str:
     return text
 
 
-def _figure(figure: Any, name: str) -> str:
-    """Write a figure for light and for dark pages."""
+def captions(code: str) -> list[str]:
+    """Return how to read the figure of each call of ``dd.plot`` in a block; empty without a caption."""
+    known = pd.read_csv(Path(__file__).parent / "figure_captions.csv")
+    found = []
+    for call in re.findall(r"\bplot\.(\w+\(.*)", code):
+        if not call.startswith(("data(", "card(")):
+            fitting = known[[re.match(pattern, call) is not None for pattern in known["call"]]]
+            found.append(str(fitting["caption"].iloc[0]) if len(fitting) else "")
+    return found
+
+
+def themed(figure: Any) -> dict[str, str]:
+    """Return a figure as SVG for light and for dark pages, by the end of the file's name."""
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, bbox_inches="tight")
-    svg = text.getvalue()
-    (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
-    for light, dark in _DARK.items():
-        svg = svg.replace(light, dark)
+    light = text.getvalue()
+    dark = light
+    for color, other in _DARK.items():
+        dark = dark.replace(color, other)
     # Text of matplotlib has no colour attribute: black is the default of SVG.
-    svg = svg.replace("<svg ", '<svg fill="#e6eaf0" ', 1)
-    (FOLDER / f"{name}-dark.svg").write_text(svg, encoding="utf-8")
+    dark = dark.replace("<svg ", '<svg fill="#e6eaf0" ', 1)
+    return {"": light, "-dark": dark}
+
+
+def _figure(figure: Any, name: str, caption: str) -> str:
+    """Write a figure for light and for dark pages, and return the lines of the page with its caption."""
+    for suffix, svg in themed(figure).items():
+        (FOLDER / f"{name}{suffix}.svg").write_text(svg, encoding="utf-8")
     title = next((ax.get_title(loc="left") for ax in figure.axes if ax.get_title(loc="left")), "")
     for ax in figure.axes:
         title = title or next((one.get_title(loc="left") for one in ax.child_axes), "")
@@ -289,4 +316,7 @@ def _figure(figure: Any, name: str) -> str:
         f"\n:::{{image}} outputs/{name}{suffix}.svg\n:class: only-{mode}\n:alt: {alt}\n:::\n"
         for suffix, mode in (("", "light"), ("-dark", "dark"))
     )
-    return f"\n::::{{container}} chart\n{pictures}\n::::\n"
+    chart = f"\n::::{{container}} chart\n{pictures}\n::::\n"
+    if caption:
+        chart += f"\n:::{{container}} reading\n**How to read it.** {caption}\n:::\n"
+    return chart

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +70,18 @@ def code_cells(notebook: Path) -> list[str]:
 
 
 def run(
-    cells: Sequence[str], label: str = "notebook", names: dict[str, Any] | None = None
+    cells: Sequence[str],
+    label: str = "notebook",
+    names: dict[str, Any] | None = None,
+    picture: Callable[[Any], dict[str, Any]] | None = None,
 ) -> list[list[dict[str, Any]]]:
     """Run cells in one namespace, as a kernel does, and return the outputs of each in the notebook's format.
 
     A figure is the output of the cell that drew it; a last expression that ends with ``;`` is not shown.
-    `names` is the namespace, for callers that need the cells' variables.
+    `names` is the namespace, for callers that need the cells' variables. `picture` returns the output of a
+    figure; None stores it as PNG.
     """
+    picture = picture or _picture
     names = {} if names is None else names
     names["__name__"] = "__main__"
     outputs = []
@@ -91,7 +96,7 @@ def run(
             if last is not None:
                 value = eval(compile(ast.Expression(last.value), where, "eval"), names)  # noqa: S307 - as a kernel
         shown = [_stream(printed.getvalue())] if printed.getvalue() else []
-        shown += [_picture(plt.figure(number)) for number in plt.get_fignums()]
+        shown += [picture(plt.figure(number)) for number in plt.get_fignums()]
         plt.close("all")
         if value is not None and not code.rstrip().endswith(";"):
             shown.append(_result(value, place + 1))

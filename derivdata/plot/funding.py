@@ -388,6 +388,8 @@ def _ends(means: pd.Series) -> str:
     bottom = f"({means.iloc[-1]:+.2f})"
     if len(means) == 1:
         return f"{means.index[0]} pays {top}"
+    if means.iloc[0] < 0.0:
+        return f"longs on {means.index[0]} are paid least {top}, on {means.index[-1]} most {bottom}"
     return f"longs on {means.index[0]} pay most {top}, on {means.index[-1]} least {bottom}"
 
 

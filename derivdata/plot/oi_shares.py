@@ -27,6 +27,8 @@ _BILLION = 1e9
 
 _TOP = {"share": 7, "trend": 15}
 """Number of venues drawn unless `top` is given."""
+_BAR_MARGIN = {False: 0.22, True: 0.36}
+"""Space for the numbers at the ends of bars, as a fraction of their range, in wide and in narrow figures."""
 
 
 @figure_function
@@ -212,7 +214,7 @@ def _trends(
     ax.axvline(0, color=GREY, lw=1.0)
     low = min(float(shown["change"].min()), 0.0)
     high = max(float(shown["change"].max()), 0.0)
-    margin = 0.22 * (high - low)  # space for the numbers at the ends of bars
+    margin = _BAR_MARGIN[style.is_narrow(ax)] * (high - low)
     ax.set_xlim(low - margin, high + margin)
     # 3. Title and labels.
     span = f"in {length:.3g} days"

@@ -49,6 +49,8 @@ _INDENT = 28.0
 _MAX_INDENT = 120.0
 _NARROW = 420.0
 """Figures narrower than this have legends above the axes [points]."""
+_DAYS_WITH_HOURS = 3.0
+"""Shorter axes have ticks at round hours or minutes [days]."""
 _PHONE = 310.0
 """Figures narrower than this have fewer dates [points]."""
 
@@ -333,17 +335,19 @@ def utc_axis(ax: Axes, *, has_labels: bool = False) -> None:
     """
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    if is_narrow(ax):
+    start, end = ax.get_xlim()
+    if is_narrow(ax) and end - start > _DAYS_WITH_HOURS:
         # Evenly spaced ticks: the last of a month would touch the first of the next.
         most = 6
         if has_labels and cell_width(ax) < _PHONE:
             most = 4
         locator = AutoDateLocator(minticks=3, maxticks=most, interval_multiples=False)
+    else:
+        locator = AutoDateLocator(minticks=3, maxticks=6 if is_narrow(ax) else 8)
+    ax.set_xlabel("time [UTC]", loc="center")
+    if is_narrow(ax):
         # The year, which matplotlib writes at the right, would overlap a label in the middle.
         ax.set_xlabel("time [UTC]", fontsize=8.5, loc="left")
-    else:
-        locator = AutoDateLocator(minticks=3, maxticks=8)
-        ax.set_xlabel("time [UTC]", loc="center")
     form = ConciseDateFormatter(locator)
     form.formats[2] = form.zero_formats[2] = form.zero_formats[3] = "%d %b"
     form.offset_formats[2] = "%Y"
@@ -479,7 +483,7 @@ def share(fraction: float) -> str:
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     """Write below the axes the source and time of `data` or `source`, and whether they are synthetic."""
     # Not set_xlabel, which would move a label at the left to the middle.
-    ax.xaxis.label.set_text(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
+    ax.xaxis.label.set_text(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.0), 20)))
     text, url = stated(*data, source=source)
     if cell_width(ax) < _NARROW:
         wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)
