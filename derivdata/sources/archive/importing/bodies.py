@@ -6,7 +6,7 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -109,7 +109,7 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
             body = msgspec.json.decode(line)
             records = records_of(body, is_line=True)
             new = records.rows
-            notices = tuple(dict.fromkeys([*notices, *records.notices]))
+            notices = tuple(dict.fromkeys([*notices, *records.notices]))  # without duplicates
         waiting += new
         numbers += [number] * len(new)
         if len(waiting) >= rows:
@@ -125,59 +125,94 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
         )
 
 
-class _Found:
+class _RecordList:
     def __init__(self, rows: list[Any], notices: Sequence[str] = ()) -> None:
         self.rows = rows
         self.notices = tuple(notices)
 
 
-def records_of(body: Any, *, is_line: bool = False) -> _Found:
+def records_of(body: Any, *, is_line: bool = False) -> _RecordList:
     """Return the records in a body: fields next to their list become a column of each.
 
     Of several lists the longest list of records counts. An object without a list is one record.
     """
     if isinstance(body, list):
-        if is_line and body and not any(isinstance(row, dict | list) for row in body):
-            return _Found([body])  # one row of a list a line
-        return _Found(_flat(body))
+        if is_line and body and not any(map(_is_nested, body)):
+            return _RecordList([body])  # one row of a list a line
+        return _RecordList(_flat(body))
     if not isinstance(body, dict):
-        return _Found([body])
+        return _RecordList([body])
     if is_line and is_reply(body):
-        return _Found([])
+        return _RecordList([])
     return _records_of_object(unwrapped(body))
 
 
-def _records_of_object(body: dict[str, Any]) -> _Found:
+def _records_of_object(body: dict[str, Any]) -> _RecordList:
     """Return the records in an object that is a response or a message."""
     levels = book_rows(body)
+    if levels == []:
+        return _RecordList([], [CHANGES])
     if levels is not None:
-        return _Found(levels, () if levels else (CHANGES,))
+        return _RecordList(levels)
     book = _book(body)
     if book is not None:
-        return _Found(book)
+        return _RecordList(book)
     refuse_error(body)
     place = _list_in(body, 0)
     if place is None:
-        return _Found([_plain(body)])
+        return _RecordList([_plain(body)])
     fields, rows = place
     if len(rows) > 1 or _have_times(rows):
-        # The top-level values of a response, and its time if rows have their own, do not apply to its rows.
-        shared = (*_OF_ALL_ROWS, "time") if _are_apart(rows) and not _have_times(rows) else _OF_ALL_ROWS
-        fields = {name: value for name, value in fields.items() if meaning_of(name) in shared}
+        fields = _fields_of_all(fields, rows)
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
-    return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
+    records = [{**fields, **row} if isinstance(row, dict) else row for row in rows]
+    return _RecordList(records, notices)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _all_are(kind: type, values: Iterable[Any]) -> bool:
+    return all(isinstance(value, kind) for value in values)
+
+
+def _are_times(keys: Iterable[str]) -> bool:
+    return all(map(_KEY_OF_TIME.fullmatch, keys))
+
+
+def _scalars(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields whose values are neither lists nor objects."""
+    return {name: value for name, value in body.items() if not _is_nested(value)}
+
+
+def _fields_of_all(fields: dict[str, Any], rows: list[Any]) -> dict[str, Any]:
+    """Return the fields next to a list that apply to each of its rows."""
+    # Top-level figures of a response, such as its count, do not apply to its rows. Its time applies only to
+    # rows of one time that do not have their own.
+    meanings: tuple[str | None, ...] = _OF_ALL_ROWS
+    if _are_apart(rows) and not _have_times(rows):
+        meanings = (*_OF_ALL_ROWS, "time")
+    return {name: value for name, value in fields.items() if meaning_of(name) in meanings}
 
 
 def _have_times(rows: list[Any]) -> bool:
-    return bool(rows) and isinstance(rows[0], dict) and any(meaning_of(name) == "time" for name in rows[0])
+    if not rows or not isinstance(rows[0], dict):
+        return False
+    return any(meaning_of(name) == "time" for name in rows[0])
 
 
 def _are_apart(rows: list[Any]) -> bool:
     """Return whether rows may be of one time, because each has another market or venue."""
-    if not all(isinstance(row, dict) for row in rows):
+    if not _all_are(dict, rows):
         return False
     names = [name for name in rows[0] if meaning_of(name) in ("symbol", "instrument_name", "exchange")]
-    return bool(names) and len({tuple(str(row.get(name)) for name in names) for row in rows}) == len(rows)
+    if not names:
+        return False
+    contracts = set()
+    for row in rows:
+        contracts.add(tuple(str(row.get(name)) for name in names))
+    return len(contracts) == len(rows)
 
 
 _OF_ALL_ROWS = (
@@ -185,7 +220,7 @@ _OF_ALL_ROWS = (
     "underlying_price",
 )  # fmt: skip
 """Meanings of fields next to a list that apply to each of its rows."""
-_BOOK_SIDES = (("bids", "bid"), ("asks", "ask"))
+_BOOK_SIDES = {"bids": "bid", "asks": "ask"}
 
 
 def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[Any] | None:
@@ -193,27 +228,35 @@ def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[An
 
     A level is a list that begins with price and amount, or a record.
     """
-    plain = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
-    fields = {**(fields or {}), **plain}
+    fields = {**(fields or {}), **_scalars(body)}
     levels = body.get("levels")
     if isinstance(levels, list) and len(levels) == len(_BOOK_SIDES):  # Hyperliquid's bids and asks
-        body = {name: side for (name, _), side in zip(_BOOK_SIDES, levels, strict=True)}
-    if not all(isinstance(body.get(name), list) for name, _ in _BOOK_SIDES):
-        inner = [value for value in body.values() if isinstance(value, dict)]
-        return _book(inner[0], fields) if len(inner) == 1 else None
+        body = dict(zip(_BOOK_SIDES, levels, strict=True))
+    if not _all_are(list, map(body.get, _BOOK_SIDES)):
+        objects = [value for value in body.values() if isinstance(value, dict)]
+        if len(objects) != 1:
+            return None
+        return _book(objects[0], fields)
     rows: list[Any] = []
-    for name, side in _BOOK_SIDES:
+    for name, side in _BOOK_SIDES.items():
         for number, level in enumerate(body[name], 1):
-            if isinstance(level, list) and len(level) >= 2:
-                level = {"price": level[0], "size": level[1]}
-            if not isinstance(level, dict):
+            figures = _figures_of_level(level)
+            if figures is None:
                 return None
-            renamed = {_OF_LEVELS.get(field, field): value for field, value in level.items()}
-            rows.append({**fields, "side": side, "level": number, **renamed})
+            rows.append({**fields, "side": side, "level": number, **figures})
     return rows
 
 
 _OF_LEVELS = {"px": "price", "sz": "size"}
+
+
+def _figures_of_level(level: Any) -> dict[Any, Any] | None:
+    """Return the price, size and other fields of a level of a book; None for another value."""
+    if isinstance(level, list) and len(level) >= 2:
+        return {"price": level[0], "size": level[1]}
+    if not isinstance(level, dict):
+        return None
+    return {_OF_LEVELS.get(name, name): value for name, value in level.items()}
 
 
 _OF_OTHER_TABLES = frozenset({"iv", "strike", "rate", "oi_coins", "mark", "last"})
@@ -222,35 +265,36 @@ _OF_OTHER_TABLES = frozenset({"iv", "strike", "rate", "oi_coins", "mark", "last"
 
 def _book_in_list(row: dict[str, Any]) -> list[Any] | None:
     """Return the levels of a record that is an order book; None for another record."""
-    names = {name for name, _ in _BOOK_SIDES}
-    if not names <= row.keys() or any(meaning_of(name) in _OF_OTHER_TABLES for name in row):
+    if not _BOOK_SIDES.keys() <= row.keys():
+        return None
+    if any(meaning_of(name) in _OF_OTHER_TABLES for name in row):
         return None
     return _book(row)
 
 
+_MESSAGES_OF_ERRORS = ("msg", "message", "error", "err", "ret_msg")
+_CODES_OF_ERRORS = frozenset({"code", "error", "retCode", "status", "success"})
+
+
 def refuse_error(body: dict[str, Any]) -> None:
     """Raise for a response that is an error: it has a code and a message, and nothing else."""
-    message = next(
-        (body[name] for name in ("msg", "message", "error", "err", "ret_msg") if body.get(name)), None
-    )
-    is_plain = not any(
-        isinstance(value, list) or (isinstance(value, dict) and len(value) > 3) for value in body.values()
-    )
-    if (
-        message is not None
-        and is_plain
-        and {"code", "error", "retCode", "status", "success"} & body.keys()
-        and len(body) <= 5
-    ):
-        data = body.get("data") or body.get("result")
-        if not data and str(message).lower() not in ("success", "ok"):
-            raise ArchiveError(f"it is an error response of a service: {str(message)[:120]}")
+    messages = [str(body[name]) for name in _MESSAGES_OF_ERRORS if body.get(name)]
+    if not messages or len(body) > 5 or not _CODES_OF_ERRORS & body.keys():
+        return
+    for value in body.values():
+        has_data = isinstance(value, list) or (isinstance(value, dict) and len(value) > 3)
+        if has_data:
+            return
+    if body.get("data") or body.get("result") or messages[0].lower() in ("success", "ok"):
+        return
+    raise ArchiveError(f"it is an error response of a service: {messages[0][:120]}")
 
 
 def _says_more(body: dict[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is None and isinstance(body.get("result"), dict):
         value = body["result"].get(name)
+    # The last page has an empty cursor, "0" or "LTE=", which is "-1" in base64.
     return bool(value) and value not in ("0", "LTE=")
 
 
@@ -261,15 +305,15 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
     rows = _with_names(body)
     if rows is not None:
         return {}, rows
-    fields = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
+    fields = _scalars(body)
     if not fields or _is_of_values_by_time(body):
-        by_key = _by_key(body)
-        if by_key is not None:
-            return {}, by_key
+        rows = _by_key(body)
+        if rows is not None:
+            return {}, rows
     lists = [value for value in body.values() if _is_of_records(value)]
     if lists:
         return fields, _flat(max(lists, key=len))
-    if any(value == [] for value in body.values()):
+    if [] in body.values():
         return fields, []
     return _below(body, fields, depth)
 
@@ -277,53 +321,85 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
 def _with_names(body: dict[str, Any]) -> list[Any] | None:
     """Return the rows of an object with the names of columns, and rows as lists; None for another object."""
     for header in _HEADERS:
-        listed = body.get(header)
-        if not isinstance(listed, list) or not listed:
+        names = _names_in(body.get(header))
+        if names is None:
             continue
-        names = [column.get("name") if isinstance(column, dict) else column for column in listed]
         rows = next((body[name] for name in _ROWS if isinstance(body.get(name), list)), None)
-        if rows is None or not all(isinstance(name, str) for name in names):
-            continue
+        if rows is None:
+            return None
         if all(isinstance(row, list) and len(row) == len(names) for row in rows):
-            index = body.get("index")  # of pandas' orientation "split"
-            keys = index if isinstance(index, list) and len(index) == len(rows) else [None] * len(rows)
-            has_keys = keys != [*range(len(rows))] and keys != [None] * len(rows)
             records = [dict(zip(names, row, strict=True)) for row in rows]
-            if has_keys and "index" not in names:
-                return [{"index": key, **record} for key, record in zip(keys, records, strict=True)]
-            return records
+            index = _index_of(body, len(rows))
+            if index is None or "index" in names:
+                return records
+            return [{"index": key, **record} for key, record in zip(index, records, strict=True)]
     return None
+
+
+def _names_in(header: Any) -> list[str] | None:
+    """Return the names of columns that are listed as texts or as objects with a name; None for others."""
+    if not isinstance(header, list) or not header:
+        return None
+    names: list[str] = []
+    for column in header:
+        name = column.get("name") if isinstance(column, dict) else column
+        if not isinstance(name, str):
+            return None
+        names.append(name)
+    return names
+
+
+def _index_of(body: dict[str, Any], size: int) -> list[Any] | None:
+    """Return the index in pandas' orientation "split"; None if there is none or it only counts the rows."""
+    index = body.get("index")
+    if not isinstance(index, list) or len(index) != size:
+        return None
+    if index in ([*range(size)], [None] * size):
+        return None
+    return index
 
 
 def _by_key(body: dict[str, Any]) -> list[Any] | None:
     """Return the rows of an object of records, or lists of records, by symbol, or of one list a column."""
-    values = [*body.values()]
     if len(body) > 1 and _is_of_columns(body):
         return _transposed(body)
     if _is_of_values_by_time(body):
         return [{"time": key, "value": value} for key, value in body.items()]
     nested = _nested_series(body)
-    if nested is not None:
+    if nested is not None or len(body) < 2:
         return nested
-    if len(body) > 1 and all(isinstance(v, dict) for v in values) and _alike(values):
+    values = [*body.values()]
+    if _all_are(dict, values) and _alike(values):
         name = _name_of_keys(body)
         return [{name: key, **_plain(value)} for key, value in body.items()]
-    if not all(isinstance(v, list) for v in values):
-        return None
-    if len(body) > 1 and all(_is_of_records(v) or not v for v in values):
-        name = _name_of_keys(body)
-        return [
-            {name: key, **row} if isinstance(row, dict) else _of_key(name, key, row)
-            for key, rows in body.items()
-            for row in _flat(rows)
-        ]
-    if len({len(v) for v in values}) == 1 and len(values) > 1:
-        return [dict(zip(body, row, strict=True)) for row in zip(*values, strict=True)]
+    if _all_are(list, values):
+        return _of_lists(body)
     return None
 
 
-def _of_key(name: str, key: str, row: list[Any]) -> Any:
-    """Return a row of the list below a key: a time and a value have these names."""
+def _of_lists(body: dict[str, Any]) -> list[Any] | None:
+    """Return the rows of an object of lists: of records by key, or of one list a column of equal length."""
+    lists = [*body.values()]
+    if all(not items or _is_of_records(items) for items in lists):
+        return _with_keys(body)
+    if len(set(map(len, lists))) == 1:
+        return [dict(zip(body, row, strict=True)) for row in zip(*lists, strict=True)]
+    return None
+
+
+def _with_keys(body: dict[str, Any]) -> list[Any]:
+    """Return the rows of an object of lists, each with the key of its list."""
+    name = _name_of_keys(body)
+    rows: list[Any] = []
+    for key, items in body.items():
+        rows += [_with_key(name, key, item) for item in _flat(items)]
+    return rows
+
+
+def _with_key(name: str, key: str, row: Any) -> Any:
+    """Return a row of the list below a key, with the key; a time and a value have these names."""
+    if isinstance(row, dict):
+        return {name: key, **row}
     if len(row) == _TIME_AND_VALUE and _KEY_OF_TIME.fullmatch(str(row[0])):
         return {name: key, "time": row[0], "value": row[1]}
     return [key, *row]
@@ -334,51 +410,48 @@ _TIME_AND_VALUE = 2
 
 def _nested_series(body: dict[str, Any]) -> list[Any] | None:
     """Return the rows of ``{"BTC": {"binance": [[time, value], ...]}}`` or its converse; None for others."""
-    names = {_name_of_keys(body)}
-    inner = [*body.values()]
-    if not names <= {"symbol", "exchange"} or not all(isinstance(value, dict) and value for value in inner):
+    objects = [*body.values()]
+    if not _all_are(dict, objects) or not all(objects):
         return None
-    names_below = {_name_of_keys(value) for value in inner}
-    if {*names, *names_below} != {"symbol", "exchange"} or len(names_below) != 1:
+    name = _name_of_keys(body)
+    names_below = set(map(_name_of_keys, objects))
+    if len(names_below) != 1 or {name, *names_below} != {"symbol", "exchange"}:
         return None
-    [name] = names
-    [name_below] = names_below
     rows = []
-    for key, by_key in body.items():
-        for key_below, series in by_key.items():
-            if not _is_of_records(series) and series != []:
+    for key, lists_by_key in body.items():
+        for items in lists_by_key.values():
+            if not _is_of_records(items) and items != []:
                 return None
-            for row in _flat(series):
-                record = row if isinstance(row, dict) else _of_key(name_below, key_below, row)
-                if not isinstance(record, dict):
-                    return None
-                rows.append({name: key, name_below: key_below, **record})
+        for row in _with_keys(lists_by_key):
+            if not isinstance(row, dict):
+                return None
+            rows.append({name: key, **row})
     return rows
 
 
 def _is_of_values_by_time(body: dict[str, Any]) -> bool:
     """Return whether an object has a value for each time, ``{"1772323200000": 0.0001, ...}``."""
-    are_plain = not any(isinstance(value, list | dict) for value in body.values())
-    return len(body) > 1 and are_plain and all(_KEY_OF_TIME.fullmatch(key) for key in body)
+    return len(body) > 1 and not any(map(_is_nested, body.values())) and _are_times(body)
 
 
 def _is_of_columns(body: dict[str, Any]) -> bool:
     """Return whether an object has columns by name, each with its cells by index, as pandas writes frames."""
-    if not all(isinstance(value, dict) and value for value in body.values()):
+    columns = [*body.values()]
+    if not _all_are(dict, columns) or not all(columns):
         return False
-    keys = [{*value} for value in body.values()]
-    are_indices = all(key.isdigit() or _KEY_OF_TIME.fullmatch(key) for key in keys[0])
-    return (
-        are_indices and all(other == keys[0] for other in keys) and not all(map(_KEY_OF_TIME.fullmatch, body))
-    )
+    index = columns[0].keys()
+    if any(column.keys() != index for column in columns):
+        return False
+    are_indices = all(key.isdigit() or _KEY_OF_TIME.fullmatch(key) for key in index)
+    return are_indices and not _are_times(body)
 
 
 def _transposed(body: dict[str, Any]) -> list[Any]:
     """Return the rows of columns by name; an index of times is a column."""
-    first = next(iter(body.values()))
-    has_times = all(_KEY_OF_TIME.fullmatch(key) for key in first)
+    index = next(iter(body.values()))
+    has_times = _are_times(index)
     rows = []
-    for key in first:
+    for key in index:
         row = {name: cells[key] for name, cells in body.items()}
         rows.append({"index": key, **row} if has_times else row)
     return rows
@@ -386,25 +459,28 @@ def _transposed(body: dict[str, Any]) -> list[Any]:
 
 def _name_of_keys(body: dict[str, Any]) -> str:
     """Return a name for the column of an object's keys, by their common kind."""
-    if all(_KEY_OF_TIME.fullmatch(key) for key in body):
+    if _are_times(body):
         return "time"
     if all(venue_slug(key) in VENUES for key in body):
         return "exchange"
     kinds = {market_of(key).kind for key in body}
-    return "symbol" if kinds <= {"perpetual", "symbol", "option", "future"} else BY_KEY
+    if kinds <= {"perpetual", "symbol", "option", "future"}:
+        return "symbol"
+    return BY_KEY
 
 
 def _below(
     body: dict[str, Any], fields: dict[str, Any], depth: int
 ) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the records of an object in an object; at the top an object next to a status is one record."""
-    inner = [value for value in body.values() if isinstance(value, dict) and value]
-    for value in inner:
-        rows = _list_in(value, depth + 1)
-        if rows is not None:
-            return {**fields, **rows[0]}, rows[1]
-    if inner and depth == 0 and len(body) <= 4 and not set(fields) - _STATUS:
-        return {}, [_plain(inner[0])]
+    objects = [value for value in body.values() if isinstance(value, dict) and value]
+    for inner in objects:
+        place = _list_in(inner, depth + 1)
+        if place is not None:
+            inner_fields, rows = place
+            return {**fields, **inner_fields}, rows
+    if objects and depth == 0 and len(body) <= 4 and fields.keys() <= _STATUS:
+        return {}, [_plain(objects[0])]
     return None
 
 
@@ -422,7 +498,7 @@ def _alike(values: Sequence[dict[str, Any]]) -> bool:
 
 
 def _is_of_records(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(row, dict | list) for row in value[:10])
+    return isinstance(value, list) and bool(value) and all(map(_is_nested, value[:10]))
 
 
 def _flat(rows: Sequence[Any]) -> list[Any]:
@@ -432,50 +508,59 @@ def _flat(rows: Sequence[Any]) -> list[Any]:
     """
     result: list[Any] = []
     for row in rows:
-        if not isinstance(row, dict):
-            # Bitfinex has a list around each of its liquidations.
-            has_list = isinstance(row, list) and len(row) == 1 and isinstance(row[0], list)
-            result.append(row[0] if has_list else row)
-            continue
-        levels = _book_in_list(row)
-        if levels is not None:
-            result += levels
-            continue
-        history = _history(row)
-        if history is None:
-            result += _of_series(row)
-            continue
-        fields = _plain({name: value for name, value in row.items() if value is not history})
-        result += [{**fields, **inner} for record in history for inner in _of_series(record)]
+        if isinstance(row, dict):
+            result += _rows_of(row)
+        elif isinstance(row, list) and len(row) == 1 and isinstance(row[0], list):
+            result.append(row[0])  # Bitfinex has a list around each of its liquidations
+        else:
+            result.append(row)
     return result
 
 
-def _of_series(row: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows_of(record: dict[str, Any]) -> list[Any]:
+    """Return the rows of a record: levels of a book, items of its history, or itself."""
+    levels = _book_in_list(record)
+    if levels is not None:
+        return levels
+    history = _history(record)
+    if history is None:
+        return _of_series(record)
+    fields = _plain({name: value for name, value in record.items() if value is not history})
+    rows: list[Any] = []
+    for item in history:
+        rows += [{**fields, **row} for row in _of_series(item)]
+    return rows
+
+
+def _of_series(record: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a series of InfluxDB, whose words are tags; another record is one row."""
-    series = _with_names(row)
+    series = _with_names(record)
     if series is None:
-        return [_plain(row)]
-    tags = row.get("tags")
-    return [{**(tags if isinstance(tags, dict) else {}), **inner} for inner in series]
+        return [_plain(record)]
+    tags = record.get("tags")
+    if not isinstance(tags, dict):
+        return series
+    return [{**tags, **row} for row in series]
 
 
-def _history(row: dict[str, Any]) -> list[dict[str, Any]] | None:
+def _history(record: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the only list of records in a record; None without one or with several."""
-    lists = [value for value in row.values() if isinstance(value, list) and value]
-    if len(lists) != 1 or not all(isinstance(inner, dict) for inner in lists[0]):
+    lists = [value for value in record.values() if isinstance(value, list) and value]
+    if len(lists) != 1 or not _all_are(dict, lists[0]):
         return None
     return lists[0]
 
 
-def _plain(row: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+def _plain(record: dict[str, Any], depth: int = 0) -> dict[str, Any]:
     """Return a record with the fields of nested objects, ``data.ctx.funding``; lists are missing."""
-    if not any(isinstance(value, dict | list) for value in row.values()):
-        return row
+    if not any(map(_is_nested, record.values())):
+        return record
     plain: dict[str, Any] = {}
-    for name, value in row.items():
-        if not isinstance(value, dict | list):
+    for name, value in record.items():
+        if not _is_nested(value):
             plain[name] = value
         elif isinstance(value, list) or name == "info" or depth == _DEPTH:
+            # ccxt repeats the venue's record in "info".
             plain.setdefault(name, None)
         elif len(value) == 1 and next(iter(value)).startswith("$"):
             plain[name] = _of_mongo(value)
@@ -489,13 +574,13 @@ def _of_mongo(value: Any) -> Any:
     """Return the value of an object such as ``{"$date": "2026-03-01T00:00:00Z"}``, in MongoDB's format."""
     while isinstance(value, dict) and len(value) == 1:
         value = next(iter(value.values()))
-    return None if isinstance(value, dict | list) else value
+    return None if _is_nested(value) else value
 
 
-def _in_chunks(found: _Found, numbers: Sequence[int], rows: int) -> Iterator[Records]:
-    for start in range(0, max(len(found.rows), 1), rows):
-        some = found.rows[start : start + rows]
-        yield _columns(some, numbers[start : start + rows], found.notices)
+def _in_chunks(records: _RecordList, numbers: Sequence[int], rows: int) -> Iterator[Records]:
+    for start in range(0, max(len(records.rows), 1), rows):
+        chunk = slice(start, start + rows)
+        yield _columns(records.rows[chunk], numbers[chunk], records.notices)
 
 
 def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ...]) -> Records:
@@ -509,10 +594,12 @@ def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ..
         if isinstance(row, dict):
             records.append(row)
             numbered.append(number)
+        elif isinstance(row, str):
+            broken.append((number, row))  # the reason why a line is not a record
         else:
-            broken.append((number, row if isinstance(row, str) else f"not a record but {type(row).__name__}"))
-    names = dict.fromkeys(name for row in records for name in row)
-    columns = {name: _column([row.get(name) for row in records]) for name in names}
+            broken.append((number, f"not a record but {type(row).__name__}"))
+    names = dict.fromkeys(itertools.chain.from_iterable(records))
+    columns = {name: _column([record.get(name) for record in records]) for name in names}
     return Records(columns, numbered, broken, notices)
 
 
@@ -521,7 +608,13 @@ def _column(values: list[Any]) -> pa.ChunkedArray:
     try:
         array = pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        array = pa.array([None if v is None else v if isinstance(v, str) else json.dumps(v) for v in values])
+        array = pa.array(list(map(_as_text, values)))
     if pa.types.is_null(array.type):
         array = array.cast(pa.string())
     return pa.chunked_array([array])
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
