@@ -61,6 +61,17 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "value_usd": 33500.0,
         }
     },
+    "coingecko derivatives of one exchange": {
+        "oi_history": {
+            "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00Z", "oi_usd": 6041490500.5,
+        },
+        "prices_history": {"symbol": "BTC", "kind": "index", "price_usd": 67010.5},
+    },
+    "okx open-interest-volume": {
+        "oi_history": {
+            "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "oi_usd": 2713028741.5,
+        }
+    },
     "deribit deribit_volatility_index channel": {
         "volatility_index_published": {
             "symbol": "BTC", "exchange": "deribit", "time": "2026-03-01T00:00Z", "index_pct": 52.1,

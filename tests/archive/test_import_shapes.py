@@ -629,3 +629,62 @@ def test_columns_of_calls_and_puts_in_indian_words_are_read(tmp_path: Path) -> N
     assert rows["iv"].tolist() == pytest.approx([0.525, 0.535])
     assert rows["open_interest"].tolist() == [120.5, 80.0]
     assert {*rows["time"]} == {pd.Timestamp("2026-03-01", tz="UTC")}
+
+
+def test_a_time_of_creation_of_all_rows_is_not_their_time(tmp_path: Path) -> None:
+    lines = [f"BTC,{rate},{stamp},2026-03-20 10:00:01" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    content = "\n".join(["coin,funding_rate,collected_at,created_at", *lines]) + "\n"
+    _import(tmp_path, "hyperliquid_rates.csv", content)
+    rows = _rows(tmp_path, "funding_history")
+    assert rows["time"].iloc[0] == pd.Timestamp("2026-03-01", tz="UTC")
+    assert rows["rate_bps_8h"].tolist()[:3] == pytest.approx([8.0, -1.6, 4.0])  # of one hour
+
+
+def test_rates_of_the_last_8_hours_of_deribit_are_samples(tmp_path: Path) -> None:
+    lines = [f"{_START + 3_600 * place},{rate}" for place, rate in enumerate(_RATES)]
+    _import(tmp_path, "deribit_BTC-PERPETUAL.csv", "\n".join(["timestamp,interest_8h", *lines]) + "\n")
+    assert open_archive(tmp_path / "to").tables() == {"funding_history"}
+    rates = _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist()
+    assert rates[:3] == pytest.approx([1.0, -0.2, 0.5])
+
+
+def test_candles_of_dvol_are_the_index_at_their_start(tmp_path: Path) -> None:
+    content = (
+        "https://www.CryptoDataDownload.com\nunix,date,symbol,open,high,low,close\n"
+        "1772323200000,2026-03-01 00:00:00,BTC-DVOL,50.1,52,49,51\n"
+        "1772319600000,2026-02-28 23:00:00,BTC-DVOL,49.1,51,48,50\n"
+    )
+    _import(tmp_path, "Deribit_BTC_DVOL_1h.csv", content)
+    rows = _rows(tmp_path, "volatility_index_published")
+    assert rows["index_pct"].tolist() == [49.1, 50.1]
+    assert {*rows["symbol"]} == {"BTC"}
+
+
+def test_a_curve_at_the_money_has_the_forward_as_strike(tmp_path: Path) -> None:
+    content = (
+        "timestamp,currency,expiry,atm_iv,forward\n"
+        "2026-03-01T00:00:00Z,BTC,2026-03-27,52.5,67100.5\n"
+        "2026-03-01T00:00:00Z,BTC,2026-06-26,55.0,67500.5\n"
+    )
+    _import(tmp_path, "deribit_curve.csv", content)
+    rows = _rows(tmp_path, "options_atm_history")
+    assert rows["iv"].tolist() == pytest.approx([0.525, 0.55])
+    assert rows["underlying_price"].tolist() == rows["strike"].tolist() == [67100.5, 67500.5]
+    assert rows["expiry"].iloc[0] == pd.Timestamp("2026-03-27T08:00Z")
+
+
+def test_open_interest_of_options_in_contracts_and_sides_of_positions_are_read(tmp_path: Path) -> None:
+    content = (
+        "time,symbol,strike,option_type,expiry,iv,oi_contracts,oi_usd\n"
+        "2026-03-01T00:00:00Z,BTC,70000,C,2026-03-27,52.5,138.8,9299969.4\n"
+    )
+    _import(tmp_path, "deribit_ticks.csv", content)
+    assert _rows(tmp_path, "options_snapshot")["open_interest"].tolist() == [138.8]
+    content = (
+        "symbol,position,price,quantity,usd_value,occurred_at\n"
+        "BTCUSDT,long,66000.5,0.5,33000.25,2026-03-01 00:00:00.123+00\n"
+    )
+    _import(tmp_path, "binance_liquidations.csv", content)
+    [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
+    assert (row["side"], row["value_usd"]) == ("long", 33000.25)
+    assert row["time"] == pd.Timestamp("2026-03-01T00:00:00.123Z")

@@ -233,6 +233,8 @@ _FIGURES = frozenset(
 
 def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> list[str]:
     """Return the table of rows of options, books or liquidations; empty for other rows."""
+    if "strike" in by_meaning and by_meaning["strike"] == by_meaning.get("underlying_price"):
+        return ["options_atm_history"]
     if ("strike" in by_meaning and _FIGURES & by_meaning.keys()) or (
         "iv" in by_meaning and "instrument_name" in by_meaning
     ):
@@ -488,7 +490,8 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if "time" not in by_meaning:
         return "funding_settlements"
     head = rows_with(head, {by_meaning["rate"]})
-    if plain_name(by_meaning["time"]) in _OBSERVED or OF_RECEIPT.search(by_meaning["time"]):
+    is_observed = plain_name(by_meaning["time"]) in _OBSERVED or OF_RECEIPT.search(by_meaning["time"])
+    if is_observed or plain_name(by_meaning["rate"]) in _OF_LAST_HOURS:
         return "funding_history"
     _require_times(source, head, by_meaning, given)
     apart = _hours_apart(head, by_meaning, given)
@@ -520,6 +523,8 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     )
 
 
+_OF_LAST_HOURS = frozenset({"interest8h", "funding8h"})
+"""Deribit's rates of the last 8 hours, at any time: samples, as it pays all the time (API v2, 2026)."""
 _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
 _LEAST_APART = 1.9
 

@@ -143,7 +143,23 @@ def _times_first(columns: list[str], head: Chunk) -> list[str]:
     """Return columns of times, those with valid times first; row numbers are excluded."""
     times = [column for column in columns if _share_of_times(head.columns[column]) >= _MOST_TIMES]
     times = _with_time_of_day(times, head)
+    times = _without_bookkeeping(times, head)
     return times + [column for column in columns if column not in times and column not in _NAMELESS]
+
+
+_OF_BOOKKEEPING = frozenset("createdat createtime createdtime updatedat updatetime insertedat".split())
+"""Plain names of times that databases keep of their rows."""
+
+
+def _without_bookkeeping(columns: list[str], head: Chunk) -> list[str]:
+    """Return columns of times with those last that a database has of its rows, and that say less.
+
+    Rows that were inserted at once have one time of creation.
+    """
+    counts = {name: len(encoded(head.columns[name]).texts) for name in columns}
+    most = max(counts.values(), default=0)
+    kept = [name for name in columns if plain_name(name) in _OF_BOOKKEEPING and 2 * counts[name] <= most]
+    return [name for name in columns if name not in kept] + kept
 
 
 _NOT_OF_QUOTES = re.compile(
@@ -578,6 +594,8 @@ def guessed_plans(
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
     _take_value(source, head, table, by_meaning)
+    _take_candles_of_dvol(source, by_meaning)
+    _take_curve(head, by_meaning)
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
     if len(tables) == 1 and not _has_prices_in_rows(head, tables[0], by_meaning):
         plan = _plan(source, head, tables[0], by_meaning, given)
@@ -638,6 +656,25 @@ def _take_value(source: Source, head: Chunk, table: str | None, by_meaning: dict
         quantity = _quantity_in_rows(source, head) or quantity_of(source, table)
         if quantity is not None:
             by_meaning[quantity] = by_meaning["value"]
+
+
+def _take_candles_of_dvol(source: Source, by_meaning: dict[str, str]) -> None:
+    """Take the open of candles of Deribit's index, which is the index at the start, as the file name says."""
+    is_candle = plain_name(by_meaning.get("last", "")) in _OPENS
+    if is_candle and "index_pct" not in by_meaning and _DVOL.search(source.name.rsplit("/", 1)[-1]):
+        by_meaning["index_pct"] = by_meaning.pop("last")
+
+
+_AT_THE_MONEY = frozenset("atmiv atmvol atmvolatility ivatm atmimpliedvolatility atmimpliedvol".split())
+
+
+def _take_curve(head: Chunk, by_meaning: dict[str, str]) -> None:
+    """Take the volatility at the money of each expiry, whose strike is the forward next to it."""
+    columns = [name for name in head.columns if plain_name(name) in _AT_THE_MONEY]
+    has_forward = {"expiry", "underlying_price"} <= by_meaning.keys()
+    if len(columns) == 1 and has_forward and not {"iv", "strike"} & by_meaning.keys():
+        by_meaning["iv"] = columns[0]
+        by_meaning["strike"] = by_meaning["underlying_price"]
 
 
 def _plans_of_several(
@@ -1526,7 +1563,11 @@ def _options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str])
     """Add the column of instruments if its values are names of options."""
     if "oi_coins" in by_meaning and "open_interest" not in head.columns:
         mapped["open_interest"] = by_meaning["oi_coins"]
-    plain = _plain_columns(head)  # Deribit's greeks are in an object of their own, ``greeks.delta``
+    plain = _plain_columns(head)
+    in_contracts = _first_of(plain, _INTEREST_OF_OPTIONS)
+    if in_contracts is not None and not {"open_interest"} & {*mapped, *head.columns}:
+        mapped["open_interest"] = in_contracts
+    # Deribit's greeks are in an object of their own, ``greeks.delta``.
     mapped |= {name: plain[name] for name in _GREEKS if name in plain and name not in head.columns}
     for meaning in ("instrument_name", "symbol"):
         column = by_meaning.get(meaning)
@@ -1541,6 +1582,7 @@ def _options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str])
     mapped.pop("instrument_name", None)
 
 
+_INTEREST_OF_OPTIONS = ("oicontracts", "oicoins", "oicoin")
 _GREEKS = ("delta", "gamma", "vega", "theta", "rho")
 _QUOTES = ("raw_bid", "raw_ask", "raw_mark")
 """Quotes of options of which the file does not say whether they are in coins or USD."""

@@ -109,6 +109,10 @@ _COINS_BY_NAME = {
 """Names of coins, as CoinGecko, Santiment and dashboards write them; ``BITCOIN`` is another coin."""
 
 
+_OF_DVOL = re.compile(r"(?<=[A-Z])[-_ ]?DVOL$|^DVOL[-_ ]?(?=[A-Z])", re.IGNORECASE)
+"""The name of Deribit's volatility index next to that of its coin: ``BTC-DVOL``, ``BTCDVOL``."""
+
+
 class Market(NamedTuple):
     """Content of a name: the base symbol, and its other parts."""
 
@@ -126,6 +130,7 @@ class Market(NamedTuple):
 def market_of(name: str) -> Market:
     """Parse the name of a market; a name of an unknown pattern has the kind ``unknown``."""
     text = _COINS_BY_NAME.get(name.strip(), name.strip())
+    text = _OF_DVOL.sub("", text)
     market = _vendor(text) or _option(text) or _dated(text) or _cme(text)
     if market is not None:
         return market
