@@ -129,6 +129,15 @@ def test_the_repeated_rate_of_a_venue_shows_its_unit(factor: float) -> None:
     assert change.factor == pytest.approx(factor)
 
 
+def test_multiples_of_the_step_of_a_venue_are_one_unit() -> None:
+    """As on Coinbase US on 2026-08-14, whose rates are multiples of 0.08 bps."""
+    rates = np.repeat([0.72, 0.64, 0.56, 0.4, 0.32, 0.08], [4, 4, 1, 5, 5, 5])
+    assert rate_changes(np.zeros(24, dtype=int), rates) == []
+    rates = np.repeat([0.64, 0.08], 12)
+    (change,) = rate_changes(np.zeros(24, dtype=int), rates)
+    assert (change.row, change.factor) == (12, pytest.approx(1 / 8))
+
+
 @pytest.mark.parametrize("factor", [100.0, 10_000.0])
 def test_rates_far_above_all_before_show_a_unit(factor: float) -> None:
     rates = 0.5 + 0.4 * np.cos(np.arange(60.0) * 7)

@@ -44,6 +44,10 @@ def _slow_repeated_change(rates: Array) -> tuple[int, float] | None:
                 continue
             of_low = [n for n, rate in enumerate(rates) if abs(rate - low) <= 1e-6 * low + 5e-7]
             of_high = [n for n, rate in enumerate(rates) if abs(rate - high) <= 1e-6 * high + 5e-7]
+            finite = [n for n, rate in enumerate(rates) if np.isfinite(rate)]
+            is_step = all(abs(rates[n] / low - round(rates[n] / low)) < 1e-4 for n in finite)
+            if is_step and {*finite} != {*of_low, *of_high}:
+                continue  # the venue rounds to this step
             for before, after, factor in ((of_low, of_high, high / low), (of_high, of_low, low / high)):
                 is_later = before[-1] < after[0]
                 is_usual = len(before) >= 0.2 * after[0] and len(after) >= 0.2 * (rates.size - after[0])

@@ -98,10 +98,23 @@ def test_rates_that_change_their_sign_or_are_zero_are_in_the_same_unit() -> None
     values[1, 100:180] = 1.0
     values[3, :60] = 0.0
     assert peer_changes(*rows(values), is_rate=True) == []
-    values[1, 100:180] = rng.normal(-1.0, 0.02, 80)
+    values[1, 100:180] = rng.normal(-0.08, 0.002, 80)
     [fault] = peer_changes(*rows(values), is_rate=True)
     assert fault.row == ROWS + 100
-    assert fault.factor == pytest.approx(1 / 8, rel=0.1)
+    assert fault.factor == pytest.approx(1 / 100, rel=0.1)
+    values[1, 100:180] = rng.normal(-1.0, 0.02, 80)
+    assert peer_changes(*rows(values), is_rate=True) == [], "a venue may have eight times the rates of others"
+
+
+def test_rates_of_hours_are_not_in_another_unit() -> None:
+    """As on Pacifica on 2026-08-15, with a hundredth of its rate for an hour of six."""
+    rng = np.random.default_rng(4)
+    values = rng.normal(1.0, 0.05, (5, ROWS))
+    values[2, 220:] /= 100.0
+    assert peer_changes(*rows(values), is_rate=True) == []
+    values[2, 200:] = 0.01
+    [fault] = peer_changes(*rows(values), is_rate=True)
+    assert fault.row == 2 * ROWS + 200
 
 
 def test_recorded_rates_have_no_fault_except_one_frozen_feed() -> None:
@@ -127,7 +140,8 @@ def test_series_with_one_value_are_found_but_not_the_interest_of_a_formula() -> 
     values[2] = values[2, 0]
     series, _, times, flat = rows(values)
     assert unchanged_series(series, times, flat, is_rate=False) == [SeriesFault(2 * ROWS, ROWS, 1.0)]
-    for value, count in [(1.0, 0), (0.125, 0), (0.0, 0), (0.73214, 1)]:
+    # 0.9132 is 10 % per year.
+    for value, count in [(1.0, 0), (0.125, 0), (0.9132, 0), (0.0, 0), (0.73214, 1), (0.383472, 1)]:
         rates = np.full(series.size, value)
         rates[ROWS:] = walks().reshape(-1)[ROWS:]
         assert len(unchanged_series(series, times, rates, is_rate=True)) == count

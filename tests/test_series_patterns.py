@@ -113,9 +113,9 @@ def test_a_market_apart_from_others_is_rarely_late() -> None:
 
 def test_opposite_signs_are_found() -> None:
     rates = np.where(np.arange(ROWS) < 40, -1.5, 0.8)
-    series, market, times, values = joined(rates, rates, np.abs(rates))
-    (run,) = opposite_runs(series, market, times, values)
-    assert (run.row, run.rows) == (2 * ROWS, 40)
+    (run,) = opposite_runs(*joined(rates, rates, rates, rates, np.abs(rates)))
+    assert (run.row, run.rows) == (4 * ROWS, 40)
+    assert opposite_runs(*joined(rates, rates, rates, np.abs(rates))) == []  # three others
     assert opposite_runs(*joined(rates, rates, rates)) == []
     assert opposite_runs(*joined(rates, rates, np.abs(rates) * 0.1)) == []  # near 0
     (run,) = opposite_runs(*joined(rates, rates, -rates))
@@ -134,6 +134,8 @@ def test_rates_in_other_units_are_found() -> None:
     assert [other_interest(rates * factor, factors) for factor in (100.0, 8.0, 0.125)] == [100.0, 8.0, 0.125]
     rounded = np.tile([0.01, 0.02, 0.31, 0.01, -0.12, 1.7, 0.08, 0.01], 12)
     assert other_interest(rounded, factors) is None  # 0.01 is a step of rounding
+    assert other_interest(np.round(rounded / 10, 2), factors) is None  # even if all rates are small
+    assert other_interest(np.full(24, 0.01), factors) == 0.01
 
 
 def test_recorded_payments_have_none_of_the_patterns() -> None:

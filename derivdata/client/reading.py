@@ -21,10 +21,14 @@ from derivdata.support.forking import DECODERS
 from derivdata.tables import endpoints
 from derivdata.tables.history_rows import SPARSE
 from derivdata.tables.schema import Table, coded, floats, repeated
+from derivdata.tables.series_faults import row_medians
 
 T = TypeVar("T")
 
 _BATCH = 512
+_FAR = np.log(4.0)
+_NEARBY = 12
+"""Rows before and after a row that show the usual level there."""
 HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
 _STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
@@ -431,12 +435,28 @@ def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
 
 
 def _usual(e: CheckedAnswer, values: Array, column: str) -> Array:
-    """Return the median of each row's series, over all venues for prices; NaN in series of up to 3 rows."""
+    """Return the median of each row's series, over all venues for prices; NaN in series of up to 3 rows.
+
+    Levels may change by any factor in months: rows far from the median of their series are compared with that
+    of the rows next to them.
+    """
     ignored = ["time", "days_ago", "expiry"]
     if column == "price_usd":
         ignored.append("exchange")
-    series = pd.Series(values).groupby(e.series(*ignored))
-    return np.asarray(series.transform("median").where(series.transform("count") > 3))
+    groups = e.series(*ignored)
+    series = pd.Series(values).groupby(groups)
+    usual = np.array(series.transform("median").where(series.transform("count") > 3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        is_far = np.abs(np.log(values / usual)) > _FAR
+    if e.time_us is None or not is_far.any():
+        return usual
+    order = np.lexsort((e.time_us, groups))
+    places = np.flatnonzero(is_far[order])
+    rows = places[:, None] + np.arange(-_NEARBY, _NEARBY + 1)
+    inside = order[np.clip(rows, 0, order.size - 1)]
+    is_nearby = (rows >= 0) & (rows < order.size) & (groups[inside] == groups[order[places]][:, None])
+    usual[order[places]] = row_medians(np.where(is_nearby, values[inside], np.nan))
+    return usual
 
 
 def _of_series(statistic: str, e: CheckedAnswer, values: Array, _: str) -> Array:

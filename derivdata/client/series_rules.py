@@ -349,7 +349,8 @@ def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
 
 def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
     """Find rates in another unit by the interest of the venues' formula, which is 1 bps per 8 hours."""
-    values = rows.values[has_interest(e)[rows.order]]
+    is_of_formula = has_interest(e)[rows.order]
+    values = rows.values[is_of_formula]
     size = tiny_rates(values)
     if size is not None:
         yield tiny_text(_RATE, size, values.size)
@@ -358,6 +359,8 @@ def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
     starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
     for first, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.values.size], strict=True):
         own = slice(first, end)
+        if not is_of_formula[first]:
+            continue
         factor = other_interest(rows.values[own], _factors(e, rows, hours, own))
         if factor is not None:
             yield interest_text(_RATE, described(e, rows.order[first]), factor)

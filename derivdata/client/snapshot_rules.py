@@ -264,6 +264,7 @@ def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, gr
     """Find the faults of all rates of one venue, or of one symbol on all venues."""
     order = np.argsort(codes, kind="stable")
     hours = e.numbers("interval_hours") if "interval_hours" in e.columns else None
+    is_of_formula = has_interest(e)
     for code in np.unique(codes).tolist():
         rows = order[codes[order] == code]
         own = rates[rows]
@@ -274,9 +275,10 @@ def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, gr
         if np.unique(own).size == 1 and own[0] != 0.0:
             yield f"{name} of {where} is {own[0]:g} bps for all {own.size} symbols: rows may be missing"
             return
-        factor = other_interest(own, UNITS)
+        compared = rows[is_of_formula[rows]]
+        factor = other_interest(rates[compared], UNITS)
         if factor is None and hours is not None:
-            factor = other_interest(rates[rows[hours[rows] == 8.0]], OF_EIGHT_HOURS)
+            factor = other_interest(rates[compared[hours[compared] == 8.0]], OF_EIGHT_HOURS)
         if factor is not None:
             yield interest_text(name, where, factor)
             return

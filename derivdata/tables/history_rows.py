@@ -565,8 +565,9 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
         for high in common[_is_near(ratios, _REPEATED_TOLERANCE) & (ratios > 1)].tolist():
             of_low = np.flatnonzero(np.abs(rates - low) <= 1e-6 * low + 5e-7)
             of_high = np.flatnonzero(np.abs(rates - high) <= 1e-6 * high + 5e-7)
+            has_others = of_low.size + of_high.size < np.count_nonzero(np.isfinite(rates))
             among_high = rates[of_high[0] : of_high[-1] + 1]
-            if _is_tick(low, rates) and not _is_tick(high, among_high):
+            if _is_tick(low, rates) and (has_others or not _is_tick(high, among_high)):
                 continue  # both are multiples of the venue's rounding step
             for before, after in ((of_low, of_high), (of_high, of_low)):
                 if before[-1] >= after[0]:

@@ -20,11 +20,13 @@ __all__ = [
     "copied_series",
     "exchanged_levels",
     "frozen_runs",
+    "is_interest",
     "lone_rates",
     "lone_spikes",
     "mirrored_rates",
     "peer_changes",
     "repeated_pair",
+    "row_medians",
     "scaled_series",
     "scattered_levels",
     "series_sizes",
@@ -35,6 +37,9 @@ __all__ = [
 _Array = NDArray[Any]
 
 _FACTORS = np.log([8.0, 100.0, 1e3, 1e4, 1e6])
+_RATE_FACTORS = _FACTORS[1:]
+"""Rates of one venue may be eight times those of others for weeks: those of ETH on MEXC were 7.3 times as
+large from 2021-02-23 on, 45 payments."""
 _NEAR = np.log(1.35)
 _PEERS = 2
 _MANY = 8
@@ -44,9 +49,6 @@ _ROWS_IN_BLOCK = 3
 _LEAST_BLOCKS = 2
 _SURE = 6.0
 """Standard errors by which a section must differ from the rest of its series."""
-_SURE_OF_EIGHT = 10.0
-"""Standard errors for a factor of 8 in funding rates, by which venues may differ for hours. Of 100 histories
-of the sample, 17 had such a section by chance at 6, four at 8, none at 10."""
 _LEAST_NOISE = 0.1
 _FLOOR = 0.1
 _LOW = 0.2
@@ -63,6 +65,9 @@ _STILL_ROWS = 12
 _LEAST_DISTINCT = 6
 _DIGITS_OF_FLOOR = 3
 """Significant digits of a rate that may repeat: the interest of a venue's formula, such as 0.125 bps."""
+_STEP_OF_YEAR = 0.005
+"""Step of an interest per year, of which a rate that repeats may be a part."""
+_ROUNDED_BPS = 6e-5  # half a step of the fourth decimal, in which rates are written
 _MOST_PRICE_RATIO = 2.0
 _PRICE_APART = np.log(1.06)
 _PRICE_SPREADS = 10.0
@@ -85,9 +90,9 @@ _SCATTERED = 1.2
 """Squared steps of ranks over their variance: 2 for rows in random order, far below 1 for levels."""
 _SCATTERED_SIZE = 0.066
 """Minimum log range of the central 90 % of the rows."""
-_LONE_RATE = 15.0
-"""How many times a lone rate is its neighbours and the median. Of 2,486 windows of recorded payments of seven
-venues, 2020 to 2023, one had two such rates."""
+_LONE_RATE = 30.0
+"""How many times a lone rate is its neighbours and the median. Gate paid 1.2, 27.25 and 1 bps for BTC on
+2020-02-12, and KuCoin had such rates for ETH. No window of recorded rates has two of 30 times."""
 _LEAST_LONE_BPS = 3.0
 _INTEREST_BPS = 1.0
 """Interest per 8 hours in the formula of most venues, which their rates repeat."""
@@ -157,7 +162,8 @@ def peer_changes(
 ) -> list[SeriesFault]:
     """Return sections of series that are 8, 100, 10³, 10⁴ or 10⁶ times their peers, or the inverse.
 
-    Means of logarithms in twelve blocks of time are compared, so single rows do not matter.
+    Means of logarithms in twelve blocks of time are compared, so single rows do not matter. Funding rates
+    may differ by the factor of 8, and by any factor for hours: their sections last a day at least.
 
     Parameters
     ----------
@@ -168,7 +174,7 @@ def peer_changes(
     times, values
         Time [µs] and value of each row; NaN is not compared.
     is_rate
-        Whether the values are funding rates, for which more evidence is required.
+        Whether the values are funding rates.
     by_size
         The sorted sizes of `values`, if the caller has them.
     """
@@ -199,7 +205,7 @@ def peer_changes(
     with np.errstate(invalid="ignore"):
         means = np.bincount(cell, logs, cells + 1)[:cells].reshape(count, _BLOCKS) / number
     means = np.where(number > 0, means, np.nan)
-    means -= _row_medians(means)[:, None]  # sizes differ between venues
+    means -= row_medians(means)[:, None]  # sizes differ between venues
     # 3. Sections at another level than the peers.
     faults = []
     for name in np.unique(markets[markets >= 0]).tolist():
@@ -209,15 +215,19 @@ def peer_changes(
                 rows = np.flatnonzero(series == code)
                 start = int(rows[np.searchsorted(block[rows], section[0])])
                 end = int(rows[0] + np.searchsorted(block[rows], section[1]))
-                if not is_rate or _has_one_sign(values, range(start, end), rows):
+                if not is_rate or _is_change_of_rates(times, values, range(start, end), rows):
                     faults.append(SeriesFault(start, end - start, float(np.exp(change))))
     return faults
 
 
-def _has_one_sign(values: _Array, section: range, rows: _Array) -> bool:
-    """Return whether the medians of a section and of the rest of its series have the same sign."""
+def _is_change_of_rates(times: _Array, values: _Array, section: range, rows: _Array) -> bool:
+    """Return whether a section and the rest of its series last a day, with medians of one sign."""
     rest = np.concatenate([values[rows[0] : section.start], values[section.stop : rows[-1] + 1]])
     inside = values[section.start : section.stop]
+    last = section.stop - 1
+    span = times[last] - times[section.start]
+    if min(span, times[rows[-1]] - times[rows[0]] - span) < _LEAST_SPAN_US:
+        return False
     return float(np.nanmedian(inside)) * float(np.nanmedian(rest)) >= 0.0
 
 
@@ -237,7 +247,7 @@ def _low_sizes(by_size: SeriesSizes, values: _Array) -> _Array:
     return lows
 
 
-def _row_medians(table: _Array) -> _Array:
+def row_medians(table: _Array) -> _Array:
     """Return the median of each row, ignoring NaN; NaN for a row without values."""
     ordered = np.sort(table, axis=1)
     last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
@@ -327,7 +337,8 @@ def _other_levels(ratios: _Array, *, is_rate: bool) -> list[tuple[int, int, floa
     # 1. Difference of medians between each section and the rest, near a unit's factor.
     inner = _masked_median(ratios, sections.inside, sections.size)
     change = inner - _masked_median(ratios, ~sections.inside, rest)
-    distance = np.abs(np.abs(change)[:, :, None] - _FACTORS)
+    factors = _RATE_FACTORS if is_rate else _FACTORS
+    distance = np.abs(np.abs(change)[:, :, None] - factors)
     is_unit = distance.min(axis=2) <= _NEAR
     results: list[tuple[int, int, float] | None] = [None] * len(ratios)
     for place in np.flatnonzero(is_unit.any(axis=1)).tolist():
@@ -337,10 +348,7 @@ def _other_levels(ratios: _Array, *, is_rate: bool) -> list[tuple[int, int, floa
         squares = _squares(ratios[place], inside) + _squares(ratios[place], ~inside)
         noise = np.sqrt(squares / (number - 2)) + _LEAST_NOISE
         sure = np.abs(change[place, near]) / (noise * np.sqrt(1.0 / sections.size[near] + 1.0 / rest[near]))
-        required = np.full(near.size, _SURE)
-        if is_rate:
-            required[np.argmin(distance[place, near], axis=1) == 0] = _SURE_OF_EIGHT
-        sure = np.where(sure > required, sure, 0.0)
+        sure = np.where(sure > _SURE, sure, 0.0)
         surest = int(np.argmax(sure))
         if sure[surest] > 0.0:
             best = near[surest]
@@ -391,6 +399,20 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
     return exchanges
 
 
+def is_interest(rate: float, decimals: int | None = None) -> bool:
+    """Return whether a rate [bps/8h] may be the interest of a venue's formula, which repeats.
+
+    It has up to three significant digits, or up to `decimals` ones, or it is a part of a round interest per
+    year: 0.9132 bps are 10 % per year, as Ethereal had from 2026-08-10 on.
+    """
+    digits = float(f"{rate:.{_DIGITS_OF_FLOOR}g}") if decimals is None else round(rate, decimals)
+    if digits == float(f"{rate:.9g}") or (decimals is not None and digits == round(rate, 9)):
+        return True
+    bps_of_step = 1e4 * _STEP_OF_YEAR / (3.0 * 365.0)
+    steps = round(rate / bps_of_step)
+    return steps != 0 and abs(rate - steps * bps_of_step) <= _ROUNDED_BPS
+
+
 def frozen_runs(
     series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool
 ) -> list[SeriesFault]:
@@ -416,7 +438,7 @@ def frozen_runs(
             continue
         if times[first + steps - 1] - times[first] < _LEAST_SPAN_US:
             continue
-        if is_rate and round(value, _ROUND_DECIMALS) == round(value, 9):
+        if is_rate and is_interest(value, _ROUND_DECIMALS):
             continue
         if rest.size < _LEAST_RUN or (rest == value).sum() > _OUTSIDE_SHARE * own.size:
             continue
@@ -445,7 +467,7 @@ def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: 
     faults = []
     for place in np.flatnonzero(is_still).tolist():
         value = float(lowest[place])
-        if not is_rate or float(f"{value:.{_DIGITS_OF_FLOOR}g}") != float(f"{value:.9g}"):
+        if not is_rate or not is_interest(value):
             faults.append(SeriesFault(int(starts[place]), int(lengths[place]), 1.0))
     return faults
 
@@ -553,6 +575,7 @@ def scaled_series(
     `kind` is ``"price"``, whose ratio to others is at most 2, or ``"rate"``, whose median size is compared
     with the factors 100, 10³, 10⁴ and 10⁶. Other figures are not compared, since their sizes differ between
     venues. With `times`, prices are apart only if they are at the same times: a venue may have fewer rows.
+    Rates are compared in twelve rows and a day at least, since a rate may be near 0 for hours.
     The arguments are as in `peer_changes`.
     """
     if not values.size:
@@ -572,15 +595,23 @@ def scaled_series(
             change = float(np.log(sizes[place]) - np.median(others))
             if others.max() - others.min() > np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO):
                 continue
-            is_unit = (np.abs(np.abs(change) - _SCALES) <= _NEAR).any()
             least = max(_PRICE_APART, _PRICE_SPREADS * float(others.max() - others.min()))
             is_other_price = kind == "price" and abs(change) > least
             sections = np.column_stack([starts, ends])[[place, *own[own != place]]]
             is_other_price = is_other_price and _is_apart_at_once(times, values, sections, least)
-            if is_other_price or (is_unit and kind == "rate"):
-                rows = int(ends[place] - starts[place])
+            rows = int(ends[place] - starts[place])
+            if is_other_price or (kind == "rate" and _is_unit_of_rates(change, times, starts[place], rows)):
                 faults.append(SeriesFault(int(starts[place]), rows, float(np.exp(change))))
     return faults
+
+
+def _is_unit_of_rates(change: float, times: _Array | None, first: int, rows: int) -> bool:
+    """Return whether rates of a day and more differ by the factor of a unit, by its logarithm."""
+    if not (np.abs(np.abs(change) - _SCALES) <= _NEAR).any():
+        return False
+    if times is None:
+        return True
+    return rows >= _STILL_ROWS and bool(times[first + rows - 1] - times[first] >= _LEAST_SPAN_US)
 
 
 def _is_apart_at_once(times: _Array | None, values: _Array, sections: _Array, least: float) -> bool:

@@ -45,6 +45,7 @@ _MOST_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
 _ALTERNATING_ROWS = 36
+_LEAST_ALTERNATING = 12
 _SEASON_US = 8 * 3_600_000_000
 _ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
@@ -71,6 +72,9 @@ _CHANCE = 4.0
 _RELATED = 0.8
 _UNRELATED = 0.1
 _OPPOSITE_ROWS = 12
+_MANY_PEERS = 4
+"""Other venues that show a lost sign: of three, one may be positive for days while the others are negative,
+as Woofi was for 99 hours from 2026-08-10 on (ETH), and Paradex for 79."""
 _OPPOSITE_BPS = 0.3
 _SAME_SIZE = 3.0
 _TINY_BPS = 0.05
@@ -93,6 +97,7 @@ most 21 % of 48 in a row were below 0.05 bps.
 _RATE_DECIMALS = 7
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.1
+_SAME_MULTIPLE = 1e-4
 _MOST_OF_INTEREST = 10.0
 """How many times the interest large rates of a series are at most: else it has small rates by rounding."""
 
@@ -251,7 +256,8 @@ def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[Seri
 
     Times [µs] at multiples of 8 hours do not count: markets in stocks have most of their volume in some
     hours of the day, and rates are of intervals up to 8 hours. Nine of ten values of the one group are above
-    nine of ten of the other, and the medians are at least 4.5 times apart. The factor is that of the medians.
+    nine of ten of the other, and the medians are at least 4.5 times apart. Either group has twelve rows,
+    since six of 36 rates may be near 0 by chance. The factor is that of the medians.
     """
     faults = []
     for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
@@ -276,6 +282,8 @@ def _alternating(logs: _Array, step_us: int) -> SeriesFault | None:
         for phase in range(step):
             own = np.zeros(logs.size, dtype=bool)
             own[phase::step] = True
+            if own.sum() < _LEAST_ALTERNATING:
+                continue
             change = float(np.median(logs[own]) - np.median(logs[~own]))
             if abs(change) < _ALTERNATING:
                 continue
@@ -396,7 +404,8 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
     """Return runs of at least twelve rates whose sign is opposite to all others of the market.
 
     Only rates away from 0 are compared, and sizes must be like those of the others: the rate of a thin market
-    may well be opposite for hours.
+    may well be opposite for hours. Either all signs are opposite, in both directions, or the series has no
+    negative rates and at least four others do.
     """
     faults = []
     for codes, table in _tables(series, market, times, rates):
@@ -410,7 +419,8 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
         for place in np.flatnonzero(is_opposite.sum(axis=1) >= _OPPOSITE_ROWS).tolist():
             own = table[place]
             is_same = (is_market_up[place] & (own > 0.0)) | (is_market_down[place] & (own < 0.0))
-            if not _may_lack_sign(own, np.delete(table, place, axis=0), is_opposite[place], is_same):
+            peers = np.delete(table, place, axis=0)
+            if not _may_lack_sign(own, peers, is_opposite[place], is_same):
                 continue
             compared = np.flatnonzero(is_opposite[place] | is_same)
             edges = np.flatnonzero(np.diff(np.concatenate([[0], is_opposite[place][compared], [0]])))
@@ -425,9 +435,9 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
 
 def _may_lack_sign(own: _Array, others: _Array, is_opposite: _Array, is_same: _Array) -> bool:
     """Return whether rates are never negative, or mirrored in both directions, and of the others' sizes."""
-    is_lost = not (own < 0.0).any()
+    is_lost = len(others) >= _MANY_PEERS and not (own < 0.0).any()
     opposite = own[is_opposite]
-    is_mirrored = bool((opposite > 0.0).any() and (opposite < 0.0).any() and not is_same.any())
+    is_mirrored = min((opposite > 0.0).sum(), (opposite < 0.0).sum()) >= _OPPOSITE_ROWS and not is_same.any()
     ratio = float(np.median(np.abs(opposite)) / np.nanmedian(np.abs(others[:, is_opposite])))
     return (is_lost or is_mirrored) and 1.0 / _SAME_SIZE < ratio < _SAME_SIZE
 
@@ -451,7 +461,8 @@ def tiny_rates(rates: _Array) -> float | None:
 def other_interest(rates: _Array, factors: _Array) -> float | None:
     """Return the factor of a repeated rate to the interest of the venues' formula, 1 bps per 8 hours.
 
-    The result is None if the interest itself repeats, or if no repeated rate is one of the factors.
+    The result is None if the interest itself repeats, or if no repeated rate is one of the factors. A factor
+    of which all rates are multiples is the step to which a venue rounds.
     """
     values = rates[np.isfinite(rates)]
     distinct, counts = np.unique(np.round(values, _RATE_DECIMALS), return_counts=True)
@@ -461,6 +472,10 @@ def other_interest(rates: _Array, factors: _Array) -> float | None:
         return None
     for factor in factors.tolist():
         is_small = factor < 1.0 and np.quantile(np.abs(values), 0.9) > _MOST_OF_INTEREST * factor
-        if np.isclose(usual, factor, rtol=1e-6, atol=0.0).any() and not is_small:
+        if not np.isclose(usual, factor, rtol=1e-6, atol=0.0).any() or is_small:
+            continue
+        multiples = np.abs(distinct) / factor
+        is_step = (np.abs(multiples - np.rint(multiples)) < _SAME_MULTIPLE).all()
+        if not is_step or multiples.max() <= 1.0 + _SAME_MULTIPLE:
             return float(factor)
     return None

@@ -27,7 +27,7 @@ def recorded_funding() -> xr.DataArray:
     absent.
     """
     first = {key: rows.set_axis(rows.index.floor("s")) for key, rows in first_set().items()}
-    series = first | _second(first)
+    series = first | second_set(first)
     frame = pd.DataFrame(series)
     symbols, venues = (sorted(set(frame.columns.get_level_values(level))) for level in (0, 1))
     # htx settled once more than its schedule that day, and for which hours is not known.
@@ -60,15 +60,17 @@ def first_set() -> dict[tuple[str, str], pd.Series]:
     return found
 
 
-def _perpetuals() -> pd.DataFrame:
+def perpetuals() -> pd.DataFrame:
+    """Return candles of 8 hours and payments of perpetuals, 2023 to mid-2024, with times in UTC."""
     frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
     frame = frame[frame["contract"] == "perpetual"]
     local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
     return frame.assign(time=local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]"))
 
 
-def _second(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd.Series]:
-    frame = _perpetuals().dropna(subset="funding rate")
+def second_set(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd.Series]:
+    """Return payments of 2023 to mid-2024 by symbol and venue, joined to those of the first set."""
+    frame = perpetuals().dropna(subset="funding rate")
     found = {}
     for (venue, pair), rows in frame.groupby(["exchange", "pair"]):
         key = str(pair)[:3], str(venue) if str(pair).endswith("USDT") else f"{venue}_coin"
@@ -82,7 +84,7 @@ def recorded_marks() -> xr.DataArray:
 
     The candles of binance begin at other hours than the other two.
     """
-    frame = _perpetuals().query("exchange != 'binance'")
+    frame = perpetuals().query("exchange != 'binance'")
     linear = frame["pair"].str.endswith("USDT")
     venue = frame["exchange"].where(linear, frame["exchange"] + "_coin")
     frame = frame.assign(symbol=frame["pair"].str[:3], exchange=venue)

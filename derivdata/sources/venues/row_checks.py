@@ -31,7 +31,13 @@ from derivdata.tables.history_rows import (
     step_text,
 )
 from derivdata.tables.payments import HOUR_US, contradicted, payment_time
-from derivdata.tables.series_faults import lone_rates, mirrored_rates, repeated_pair, scattered_levels
+from derivdata.tables.series_faults import (
+    is_interest,
+    lone_rates,
+    mirrored_rates,
+    repeated_pair,
+    scattered_levels,
+)
 from derivdata.tables.series_patterns import WITH_INTEREST, repeated_blocks, tiny_rates
 from derivdata.tables.venue_facts import FACTS, fact_value
 
@@ -62,8 +68,6 @@ _LEAST_DISTINCT = 6
 _STILL_ROWS = 12
 _ZERO_ROWS = 6
 _STILL_SPAN = pd.Timedelta(1, "D")
-_DIGITS_OF_FLOOR = 3
-"""A rate that repeats is the interest of a venue's formula, such as 0.125 bps, which has few digits."""
 _ZERO_IS_USUAL = ("deribit",)
 """Venues whose formula gives a rate of 0 as long as the premium is small."""
 _LARGE_COINS = ("BTC", "ETH")
@@ -305,7 +309,8 @@ def _off_hour(rows: pd.DataFrame) -> Iterator[str]:
 def _off_phase(rows: pd.DataFrame) -> Iterator[str]:
     """Yield payments at other hours than most payments of the same interval, which come and go.
 
-    A venue may move its payments once, so all first or all last ones may be at other hours.
+    A venue may move its payments once, so all first or all last ones may be at other hours. It may also pay
+    one of them late, as HTX did by one to three hours on seven days from 2021 to 2023.
     """
     hours = _numbers(rows, "interval_hours")
     hour = payment_time(_stamps(rows)) // HOUR_US
@@ -315,7 +320,8 @@ def _off_phase(rows: pd.DataFrame) -> Iterator[str]:
         usual = int(np.argmax(np.bincount(phases)))
         is_off = phases != usual
         has_moved = np.count_nonzero(np.diff(phases)) < 2
-        if is_off.sum() >= _LEAST_OF_SIZE and places.size >= 2 * _LEAST_ROWS and not has_moved:
+        is_run = is_off[:-2] & is_off[1:-1] & is_off[2:]
+        if is_run.any() and places.size >= 2 * _LEAST_ROWS and not has_moved:
             first = int(places[np.argmax(is_off)])
             yield (
                 f"{int(is_off.sum())} of {places.size} payments of {rows['symbol'].iloc[0]} each "
@@ -427,7 +433,7 @@ def _still(
             is_long = count >= _STILL_ROWS and rows["time"].iloc[-1] - rows["time"].iloc[0] >= _STILL_SPAN
         else:
             is_long = np.unique(others[np.isfinite(others)]).size >= _LEAST_DISTINCT
-        is_floor = table == PAYMENTS and float(f"{value:.{_DIGITS_OF_FLOOR}g}") == float(f"{value:.9g}")
+        is_floor = table == PAYMENTS and is_interest(value)
         is_zero = value == 0 and exchange not in _ZERO_IS_USUAL
         if is_long and (is_zero or (count >= _STILL_ROWS and not is_floor)):
             shown = 0.0 if value == 0 else value  # avoids -0
