@@ -285,3 +285,25 @@ def test_advice_to_omit_source_imports_all_rows(tmp_path: Path) -> None:
     assert import_files("volume_taker", path, tmp_path / "to").written == 3
     rows = open_archive(tmp_path / "to").read("volume_taker", *EVER)
     assert rows["buy_usd"].tolist() == [1000.0, 1001.0, 1002.0]
+
+
+NOTE = (
+    "These are the funding rates that I collected in June, from bybit and okx.\n"
+    "The rates are in bps, per 8 hours, as of the settlement.\n"
+)
+
+
+def test_file_that_starts_with_text_is_read_after_the_text_is_removed(tmp_path: Path) -> None:
+    rows = (
+        "time,symbol,exchange,rate_bps_8h,interval_hours\n"
+        "2026-06-01T00:00:00Z,BTC,bybit,1.0,8\n"
+        "2026-06-01T08:00:00Z,BTC,bybit,0.5,8\n"
+    )
+    path = _write(tmp_path, "rates.csv", NOTE + rows)
+    first_words = "'These are the funding rates that I collected in June'"
+    with pytest.raises(ArchiveError, match=rf"it starts with text .* \({first_words}\): remove the lines"):
+        import_files(None, path, tmp_path / "to")
+    path.write_text(rows, encoding="utf-8")
+    assert import_files("funding_settlements", path, tmp_path / "to").written == 2
+    stored = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
+    assert stored["rate_bps_8h"].tolist() == [1.0, 0.5]

@@ -116,6 +116,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     tables = _of_venues(source, head, by_meaning, given, tables)
     if tables:
         if "time" not in {*by_meaning, *given.map, *given.set}:
+            _refuse_prose(source, head)
             raise _no_time(source, head, tables[0])
         return tables
     if {"price_usd", "side"} <= by_meaning.keys():
@@ -123,6 +124,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     _refuse_bare_volumes(source, head)
     _refuse_timeless_orders(source, head)
     _refuse_closes(source, head)
+    _refuse_prose(source, head)
     raise Unclear(
         f"{source}: its columns are not recognised: state the table with --table NAME, and its columns with "
         f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
@@ -214,6 +216,20 @@ def _refuse_closes(source: Source, head: Chunk) -> None:
             "--map",
             [f"index_pct={closes[0]}"],
         )
+
+
+_WORDS_OF_A_NAME = 8
+"""Maximum number of words in the name of a column; a longer one is a sentence."""
+
+
+def _refuse_prose(source: Source, head: Chunk) -> None:
+    """Raise for a file that starts with a sentence instead of the names of columns."""
+    for name in head.columns:
+        if len(name.split()) > _WORDS_OF_A_NAME:
+            raise ArchiveError(
+                f"{source}: it starts with text instead of names of columns ({name[:60]!r}): remove the "
+                "lines above the names of the columns, or add these names if the file has none"
+            )
 
 
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
