@@ -201,8 +201,12 @@ def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[Place], un
     """Sum a value of each option by symbol, venue, time and the names in `by`."""
     names = [*keys_of(options), *by]
     frame = options[names].assign(**{name: value, "missing": pd.isna(value), "listed": 1})
+    # Without any key, all options form one group.
     groups = frame.groupby(names or np.zeros(len(frame)), observed=True)
-    table = groups[["missing", "listed"]].sum().assign(**{name: groups[name].sum(min_count=1)}).reset_index()
+    counts = groups[["missing", "listed"]].sum()
+    # The sum of missing values only is missing, not 0.
+    sums = groups[name].sum(min_count=1)
+    table = counts.assign(**{name: sums}).reset_index()
     variables = dict.fromkeys((name, "missing", "listed"), by)
     return by_label(table, by, variables, {name: units})
 

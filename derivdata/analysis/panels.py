@@ -158,9 +158,9 @@ def together(**values: Any) -> list[Any]:
 
 
 def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> list[Any]:
-    """Match arguments to an array, apart from its core dims: a bare array gets the last of the others.
+    """Check that arguments broadcast over the dims of an array except `core`, and label bare arrays.
 
-    A DataArray may have dims that the data lacks if `new` is set.
+    A bare array gets the last of these dims. A DataArray may have dims that the data lacks if `new` is set.
     """
     sizes = {dim: size for dim, size in data.sizes.items() if dim not in core}
     shape = tuple(sizes.values())
@@ -413,9 +413,9 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
         )
     stated = panel["interval_hours"].reset_coords(drop=True)
     if not stated.dims and stated.chunks is None:
-        return beside(panel, stated.item(), units=None, name="interval_hours")
+        return broadcast_companion(panel, stated.item(), units=None, name="interval_hours")
     stated = stated.assign_attrs(units=stated.attrs.get("units", HOUR_UNIT))
-    return beside(panel, stated, units=HOUR_UNIT, name="interval_hours")
+    return broadcast_companion(panel, stated, units=HOUR_UNIT, name="interval_hours")
 
 
 def window_rows(
@@ -457,7 +457,7 @@ def _has_same_labels(panel: xr.DataArray, other: xr.DataArray, dim: str) -> bool
     return panel.sizes[dim] == other.sizes[dim] and panel.get_index(dim).equals(other.get_index(dim))
 
 
-def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
+def broadcast_companion(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
     """Broadcast a companion of a panel (interval, open interest, mask) to the panel's dims.
 
     The companion is a number, or a DataArray over some of the panel's dims with the same labels. If `units`

@@ -210,6 +210,7 @@ def moments(
 
 
 def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> Maturity:
+    """Return the slices at times to expiry `t` [years], or at the expiries of the surface."""
     if t is not None:
         return at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     if extrapolate is not None:

@@ -18,7 +18,7 @@ import xarray as xr
 
 from derivdata.analysis.panels import (
     Panel,
-    beside,
+    broadcast_companion,
     figures_of,
     hours,
     hours_at,
@@ -395,7 +395,7 @@ def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.
     units = {"volatility": "1/√year", "crossing": "1", "volatility_hours": "h"}
     results = [_over_sessions(_volatility, marks, units=units, spent=spent, name="mark")]
     if index is not None:
-        levels = beside(marks, require(index, "time", name="index"), units="USD", name="index")
+        levels = broadcast_companion(marks, require(index, "time", name="index"), units="USD", name="index")
         premium = 1e4 * (marks / levels.where(levels > 0.0) - 1.0)
         units = {"premium_bps": "bps", "premium_size_bps": "bps", "premium_hours": "h"}
         results.append(_over_sessions(_premium, premium, units=units, spent=spent, name="mark"))

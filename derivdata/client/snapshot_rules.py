@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -215,24 +215,35 @@ def _summaries(e: CheckedAnswer) -> Iterator[str]:
     lists = np.asarray(e.columns["part"], dtype=object)
     for name, names in _SUMMARIES.items():
         totals = e.numbers(name) if name in e.columns else None
-        stated = totals[lists == "summary"] if totals is not None else np.zeros(0)
-        if stated.size != 1 or not stated[0] > 0.0:
+        if totals is None:
             continue
-        for column in names:
-            values = e.numbers(column) if column in e.columns else None
-            for listed in pd.unique(lists) if values is not None else ():
-                own = values[(lists == listed) & np.isfinite(values)] if values is not None else lists[:0]
-                if listed == "summary" or own.size < _LEAST_FAR:
-                    continue
-                total = float(np.sum(own))
-                # A list by symbol or venue may contain only the largest ones.
-                is_short = listed == "timeseries" and total < stated[0] / _OTHER_SUM
-                if is_short or total > stated[0] * _OTHER_SUM:
-                    yield (
-                        f"{name} of the summary is {stated[0]:g}, and {column} of {listed} sums to {total:g} "
-                        f"in {own.size} rows"
-                    )
-                    return
+        of_summary = totals[lists == "summary"]
+        if of_summary.size != 1 or not of_summary[0] > 0.0:
+            continue
+        stated = float(of_summary[0])
+        for column, part, values in _listed_values(e, names):
+            total = float(np.sum(values))
+            # A list by symbol or venue may contain only the largest ones.
+            is_short = part == "timeseries" and total < stated / _OTHER_SUM
+            if is_short or total > stated * _OTHER_SUM:
+                yield (
+                    f"{name} of the summary is {stated:g}, and {column} of {part} sums to {total:g} in "
+                    f"{values.size} rows"
+                )
+                return
+
+
+def _listed_values(e: CheckedAnswer, columns: Iterable[str]) -> Iterator[tuple[str, str, Array]]:
+    """Yield column, list and values of each list of a response except its summary and short lists."""
+    lists = np.asarray(e.columns["part"], dtype=object)
+    for column in columns:
+        values = e.numbers(column) if column in e.columns else None
+        if values is None:
+            continue
+        for part in pd.unique(lists):
+            listed = values[(lists == part) & np.isfinite(values)]
+            if part != "summary" and listed.size >= _LEAST_FAR:
+                yield column, part, listed
 
 
 def unlikely_snapshots(e: CheckedAnswer) -> Iterator[str]:

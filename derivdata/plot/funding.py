@@ -531,7 +531,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     )
     style.write(ax.xaxis, "percent")
     if style.is_narrow(ax):
-        style.legend(ax, "above", ncols=2)  # not beside the head of the percentages
+        style.legend(ax, "above", ncols=2)  # next to it would be the header of the percentages
     else:
         style.legend(ax, "above")
     return ax

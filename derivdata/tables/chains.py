@@ -168,6 +168,8 @@ class _Grouping:
 
         Units marked `near` may share the snapshot of the previous unit.
         """
+        # Units of one poll have different instruments. A unit that quotes half of the previous unit's
+        # instruments again is the next poll of the chain.
         sizes = np.diff(self._edges)
         is_repeat = 2 * self._repeated() >= np.maximum(sizes[1:], sizes[:-1])
         starts = np.append(True, ~near | is_repeat)

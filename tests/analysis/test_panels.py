@@ -79,12 +79,12 @@ def test_hours_count_from_the_first_row_in_any_resolution(unit):
 def test_companion_panel_is_broadcast_over_the_panel():
     panel = market(np.ones((2, 3, 4)))
     interval = xr.DataArray([1.0, 4.0, 8.0], dims="exchange", coords={"exchange": panel["exchange"]})
-    spread = panels.beside(panel, interval, units=None, name="interval_hours")
+    spread = panels.broadcast_companion(panel, interval, units=None, name="interval_hours")
     assert spread.dims == panel.dims
     np.testing.assert_array_equal(spread.isel(symbol=1, time=2), [1.0, 4.0, 8.0])
     minutes = xr.DataArray([60.0, 60.0], dims="exchange", attrs={"units": "min"})
     with pytest.raises(ValueError, match="interval_hours must be in 'h', got 'min'"):
-        panels.beside(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
+        panels.broadcast_companion(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_companion_panel_is_broadcast_over_the_panel():
 )
 def test_companion_panel_with_other_labels_is_rejected(other, message):
     with pytest.raises(ValueError, match=message):
-        panels.beside(market(np.ones((1, 2, 3))), other, units=None, name="interval_hours")
+        panels.broadcast_companion(market(np.ones((1, 2, 3))), other, units=None, name="interval_hours")

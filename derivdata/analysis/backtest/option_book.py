@@ -80,7 +80,7 @@ def valued(contract: Contract, mark: Mark, spot: float, account: Accounting, quo
 def payoff(contract: Contract, price: float, account: Accounting) -> Valued:
     """Value an option that is delivered at a price [USD], at which coins are also converted."""
     paid = max(_SIGN[contract.side] * (price - contract.strike), 0.0)
-    mark = Mark(price, 0.0, 0.0, 0.0, True)
+    mark = Mark(forward=price, years=0.0, iv=0.0, rate=0.0, own=True)
     return Valued(mark, paid / price if account.in_coin else paid, 1.0)
 
 

@@ -173,9 +173,9 @@ class OptionMarket:
         at = self.surfaces.isel(time=row)
         years = (contract.expiry - self.times[row].astype(np.int64)) / YEAR_US
         if not bool((at["method"] > 0).any()):
-            return Mark(np.nan, years, np.nan, rate, False)
+            return Mark(np.nan, years, np.nan, rate, own=False)
         read = position.greeks(pd.DataFrame(leg), at, which=("delta",))
-        return Mark(float(read["forward"][0]), years, float(read["iv"][0]), rate, False)
+        return Mark(float(read["forward"][0]), years, float(read["iv"][0]), rate, own=False)
 
     def table(self, row: int) -> pd.DataFrame:
         """Return the quotes of a chain with marks and deltas; see `OptionState.quotes`."""
@@ -249,7 +249,7 @@ class _Slices:
         at = slice_of([values[row, place] for values in self._parameters])
         w = float(total_variance(np.log(contract.strike / forward), at))
         iv = np.sqrt(w / years) if w > 0.0 and years > 0.0 else np.nan
-        return Mark(forward, years, float(iv), rate, True)
+        return Mark(forward, years, float(iv), rate, own=True)
 
     def smiles(self, row: int, expiry: Any, strike: Floats) -> tuple[Floats, Floats]:
         """Return forward and volatility of many options from fits of their expiries, NaN without a fit."""

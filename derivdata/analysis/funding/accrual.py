@@ -14,7 +14,7 @@ from derivdata.analysis.funding.ledger import Ledger, earned_between, of_sampled
 from derivdata.analysis.funding.pooled_regression import Plan
 from derivdata.analysis.panels import (
     Panel,
-    beside,
+    broadcast_companion,
     figures_of,
     hours,
     hours_at,
@@ -380,6 +380,6 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     step = pd.Timedelta(usual_step(hours(marks, name="prices")), "h")
     marks = align(marks, amounts.indexes["time"], tolerance=step)["value"]
     labels = {dim: amounts[dim] for dim in amounts.dims if dim in marks.dims and dim != "time"}
-    marks = beside(amounts, marks.reindex(labels), units=USD_UNIT, name="prices")
+    marks = broadcast_companion(amounts, marks.reindex(labels), units=USD_UNIT, name="prices")
     levels: xr.DataArray = -BPS * xr.apply_ufunc(np.log, marks, dask="allowed")
     return whole(levels, "exchange", "time")

@@ -18,7 +18,7 @@ from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.funding.pooled_regression import trailing_mean
 from derivdata.analysis.panels import (
     Panel,
-    beside,
+    broadcast_companion,
     by_chunk,
     figures_of,
     hours_of,
@@ -130,7 +130,7 @@ def best_pair(
     rates = held_settlements(panel)
 
     def known(other: Any, units: str | None, name: str) -> xr.DataArray:
-        return newest_at(beside(panel, other, units=units, name=name), rates)
+        return newest_at(broadcast_companion(panel, other, units=units, name=name), rates)
 
     if oi_usd is not None and min_oi_usd is not None:
         amounts = require(oi_usd, units=USD_UNIT, name="oi_usd")
@@ -173,7 +173,7 @@ def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.Dat
     if isinstance(tradable, xr.DataArray):
         if tradable.dtype != bool:
             raise TypeError(f"tradable must be boolean, got {tradable.dtype}")
-        return beside(panel, tradable, units=None, name="tradable")
+        return broadcast_companion(panel, tradable, units=None, name="tradable")
     require_venues(panel, tradable=tradable)
     return panel["exchange"].isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)
 

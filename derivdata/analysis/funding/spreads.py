@@ -13,7 +13,7 @@ from derivdata.analysis.funding.accrual import prepare, sums_of
 from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import (
     Panel,
-    beside,
+    broadcast_companion,
     figures_of,
     hours,
     hours_of,
@@ -201,7 +201,7 @@ def comovement(
             raise ValueError(
                 "age_hours= applies only to sampled rates; settlements are not carried forward: omit it"
             )
-        age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
+        age = whole(broadcast_companion(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
         prepared = prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
     sums = sums_of(prepared, hours)
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours

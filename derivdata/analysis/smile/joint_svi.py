@@ -245,7 +245,8 @@ class JointProblem(NamedTuple):
         squares = bands[:, :, 0].T
         # Entries without an expiry have no effect, so a small damping keeps them fixed.
         scale = np.maximum(squares, 1e-12 * squares.max(axis=0) + 1e-300)
-        return Linearised(x, loss, np.full(len(own), 1e-20), Banded(bands), grad, scale)
+        rounding = np.full(len(own), 1e-20)
+        return Linearised(x, loss, rounding, Banded(bands), grad, scale)
 
     def _quote_products(self, slices: Floats) -> tuple[Floats, Floats]:
         """Return products of each slice's quotes, ``(surfaces, expiries, 6, 6)``, and each surface's loss."""

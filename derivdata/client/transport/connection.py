@@ -133,6 +133,7 @@ class Connection:
         waiting: deque[Callable[[], Response]] = deque()
         for number, (request, until) in enumerate(requests):
             waiting.append(self._begin(request, endpoint, until))
+            # Wait for the first response: if it is an error, no other request is sent.
             if number == 0 or len(waiting) == _AT_ONCE:
                 yield waiting.popleft()()
         while waiting:
@@ -150,8 +151,11 @@ class Connection:
             return lambda: response
         if self._settings.offline and self._reads_records:
             return lambda: _not_cached(request)
-        doubted = cached is not None
-        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, doubted=doubted))
+        # The data of the source may have changed since this record: only the server can confirm it.
+        unconfirmed = cached is not None
+        wait = started(
+            lambda: self._opened().get(request.path, url, endpoint, until, unconfirmed=unconfirmed)
+        )
         return lambda: self._received(request, wait)
 
     def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:

@@ -69,7 +69,7 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
         self._files = files
         self._base = base
         self._is_secret = is_secret
-        self.doubted: set[str] = set()
+        self.unconfirmed: set[str] = set()
         """Keys whose records count as expired, because the source's data may have changed."""
 
     def __getitem__(self, key: str) -> CachedResponse:
@@ -85,7 +85,7 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
             url=url,
             request=CachedRequest(method="GET", url=url),
             created_at=head.created,
-            expires=head.created if key in self.doubted else head.expires,
+            expires=head.created if key in self.unconfirmed else head.expires,
         )
         response.cache_key = key
         return response
@@ -208,22 +208,22 @@ class Network:
         endpoint: Endpoint | None,
         until: pd.Timestamp | None,
         *,
-        doubted: bool = False,
+        unconfirmed: bool = False,
     ) -> Reply:
         """Return the response to a request. Equal requests at the same time share one response.
 
-        A `doubted` record is used only after the server has confirmed it.
+        A `unconfirmed` record is used only after the server has confirmed it.
         """
 
         def send() -> Reply:
-            if not doubted:
+            if not unconfirmed:
                 return self._send(path, url, endpoint, until)
             key = self._key(url)
-            self._storage.doubted.add(key)
+            self._storage.unconfirmed.add(key)
             try:
                 return self._send(path, url, endpoint, until)
             finally:
-                self._storage.doubted.discard(key)
+                self._storage.unconfirmed.discard(key)
 
         return self._shared.run(url, send)
 

@@ -643,6 +643,7 @@ def refuse_event(reading: Body) -> None:
     if reading.body.lstrip()[:1] != b"{":
         return
     event = reading.decode(_Event)
+    # Deribit confirms the channels that it knows: an empty list rejects all of them.
     is_error = isinstance(event.error, dict) or event.result == []
     if not is_error and not any(word in _REJECTIONS for word in (event.channel, event.event, event.type)):
         return
