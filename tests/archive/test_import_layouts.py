@@ -72,6 +72,14 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "oi_usd": 2713028741.5,
         }
     },
+    # The date has the day first, and options expire at 12:00.
+    "delta tickers of options": {
+        "options_snapshot": {
+            "symbol": "BTC", "exchange": "delta", "time": "2026-03-01T00:00Z",
+            "expiry": "2026-03-27T12:00Z", "strike": 70000.0, "side": "call", "iv": 0.525,
+            "mark_usd": 1200.5, "bid_usd": 1190.0, "index_price_usd": 67000.5, "open_interest": 12.5,
+        }
+    },
     "deribit deribit_volatility_index channel": {
         "volatility_index_published": {
             "symbol": "BTC", "exchange": "deribit", "time": "2026-03-01T00:00Z", "index_pct": 52.1,

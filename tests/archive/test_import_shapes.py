@@ -688,3 +688,29 @@ def test_open_interest_of_options_in_contracts_and_sides_of_positions_are_read(t
     [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
     assert (row["side"], row["value_usd"]) == ("long", 33000.25)
     assert row["time"] == pd.Timestamp("2026-03-01T00:00:00.123Z")
+
+
+def test_options_of_delta_expire_at_noon_on_the_day_before_the_month(tmp_path: Path) -> None:
+    content = (
+        "time,symbol,expiry,iv,mark_price\n"
+        "2026-03-01T00:00:00Z,C-BTC-70000-270326,2026-03-27,0.525,1200.5\n"
+        "2026-03-01T00:00:00Z,P-BTC-70000-270326,2026-03-27,0.53,4000.5\n"
+    )
+    _import(tmp_path, "chain.csv", content)
+    rows = _rows(tmp_path, "options_snapshot").sort_values("side")
+    assert rows["side"].tolist() == ["call", "put"]
+    assert {*rows["exchange"]} == {"delta"}
+    assert {*rows["expiry"]} == {pd.Timestamp("2026-03-27T12:00Z")}
+
+
+def test_a_flag_says_which_options_are_calls(tmp_path: Path) -> None:
+    content = (
+        "time,symbol,strike,is_call,expiry,iv\n"
+        "2026-03-01 01:00:00 CET,BTC,70000,True,2026-03-27,52.5\n"
+        "2026-03-01 01:00:00 CET,BTC,70000,False,2026-03-27,53.5\n"
+    )
+    _import(tmp_path, "deribit_chain.csv", content)
+    rows = _rows(tmp_path, "options_snapshot").sort_values("side")
+    assert rows["side"].tolist() == ["call", "put"]
+    assert rows["iv"].tolist() == pytest.approx([0.525, 0.535])
+    assert {*rows["time"]} == {pd.Timestamp("2026-03-01", tz="UTC")}

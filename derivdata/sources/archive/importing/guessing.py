@@ -857,7 +857,7 @@ def _named_columns(
         unit = unit or unit_of_volatility(source, head, by_meaning)
         extra = _take_quotes(by_meaning, mapped, has)
     if "side" in columns and "side" not in stated:
-        _take_sides(head, table, mapped)
+        words |= _take_sides(head, table, mapped)
     return given._replace(
         map={**mapped, **given.map},
         extra=extra,
@@ -1457,8 +1457,8 @@ def _take_kind_of_ratio(
 _FOLDERS_OF_RATIOS = 2
 
 
-def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:
-    """Add the column whose words are types of options, or closed positions."""
+def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> dict[str, Mapping[str, str]]:
+    """Add the column of types of options, or of closed positions; return the words of flags."""
     columns = archive_table(table).columns
     column = ""
     if "strike" in columns:
@@ -1467,6 +1467,22 @@ def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:
         column = column_of_words(head, _POSITIONS)
     if column:
         mapped["side"] = column
+    return _take_flags_of_sides(head, mapped) if "strike" in columns else {}
+
+
+_FLAGS_OF_SIDES = {"iscall": ("call", "put"), "isput": ("put", "call")}
+
+
+def _take_flags_of_sides(head: Chunk, mapped: dict[str, str]) -> dict[str, Mapping[str, str]]:
+    """Add a column that says whether an option is a call, if no other has its side; return its words."""
+    if "side" in mapped or "side" in head.columns:
+        return {}
+    plain = {plain_name(name): name for name in head.columns}
+    for name, (yes, no) in _FLAGS_OF_SIDES.items():
+        if name in plain:
+            mapped["side"] = plain[name]
+            return {"side": {"true": yes, "1": yes, "false": no, "0": no}}
+    return {}
 
 
 def _plan_of_book(by_meaning: Mapping[str, str], given: Given, head: Chunk) -> ImportPlan:

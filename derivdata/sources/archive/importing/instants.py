@@ -254,6 +254,7 @@ def _read_texts(
     texts = words.texts
     if name == "expiry":
         texts = [(iso_of(text) or (text,))[0] for text in texts]
+    texts = [_with_offset(text) for text in texts]
     texts = _in_iso_order([_of_calendar(_with_all_digits(text)) for text in texts])
     utc = np.full(len(texts) + 1, _MISSING)
     naive = np.full(len(texts) + 1, _MISSING)
@@ -270,6 +271,27 @@ def _read_texts(
 
 _ROUNDED = re.compile(r"\d(\.\d{0,6})?e\+?1[2-8]", re.IGNORECASE)
 """``1.77232E+12``: a time in ms of which a spreadsheet saved six digits."""
+
+
+_ZONE_AFTER_OFFSET = re.compile(r"(?P<time>.*(?:[+-]\d{2}:?\d{2}|Z))\[[\w/+-]+\]")
+"""``2026-03-01T08:00:00+01:00[Europe/Berlin]``: how Java writes times."""
+_OFFSETS = {
+    "CET": "+01:00", "CEST": "+02:00", "MSK": "+03:00", "HKT": "+08:00", "SGT": "+08:00", "JST": "+09:00",
+    "KST": "+09:00", "EDT": "-04:00", "PDT": "-07:00",
+}  # fmt: skip
+"""Words after times that mean one offset; EST, CST, IST and BST mean several."""
+_WORD_OF_ZONE = re.compile(r"(?P<time>.*\d{1,2}:\d{2}\S*) (?P<word>[A-Z]{3,4})")
+
+
+def _with_offset(text: str) -> str:
+    """Return a time with its offset from UTC in place of a name of its zone; other texts unchanged."""
+    named = _ZONE_AFTER_OFFSET.fullmatch(text)
+    if named is not None:
+        return named["time"]
+    match = _WORD_OF_ZONE.fullmatch(text)
+    if match is None or match["word"] not in _OFFSETS:
+        return text
+    return match["time"] + _OFFSETS[match["word"]]
 
 
 def _with_all_digits(text: str) -> str:

@@ -217,6 +217,7 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
     if "strike" not in plan.table.columns:
         _take_named_hours(columns, stamps)
         return
+    _take_hours_of_dates(columns, stamps)
     strikes = np.array([*(np.nan if m.strike is None else m.strike for m in markets), np.nan])[words.codes]
     sides = distinct([m.side or None for m in markets], words.codes)
     if "strike" not in columns:
@@ -247,6 +248,19 @@ def _take_named_hours(columns: dict[str, Any], stamps: Array) -> None:
     named = pd.DatetimeIndex(stamps).tz_localize("UTC")
     is_same_day = np.asarray(stated.floor("D") == named.floor("D"))
     columns["expiry"] = pd.DatetimeIndex(np.where(is_same_day, named, stated))
+
+
+_HOUR_OF_DATES = pd.Timedelta(8, "h")
+
+
+def _take_hours_of_dates(columns: dict[str, Any], stamps: Array) -> None:
+    """Set the hour of expiry of options of Delta Exchange, 12:00 UTC, where the file has the date alone."""
+    stated = pd.DatetimeIndex(columns["expiry"])
+    named = pd.DatetimeIndex(stamps).tz_localize("UTC")
+    is_date = np.asarray(
+        (stated - stated.floor("D") == _HOUR_OF_DATES) & (stated.floor("D") == named.floor("D"))
+    )
+    columns["expiry"] = pd.DatetimeIndex(np.where(is_date, named, stated))
 
 
 def _year(columns: dict[str, Any]) -> int | None:

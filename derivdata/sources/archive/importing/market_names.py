@@ -27,6 +27,10 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 """``BTC-27MAR26-90000-C``, ``XRP_USDC-3JUL26-1d5-C``, ``BTC-USD-260703-1000-P``."""
+_DELTA = re.compile(
+    r"(?P<side>[CP])-(?P<base>[A-Z0-9]+)-(?P<strike>\d+(?:\.\d+)?)-(?P<day>\d{2})(?P<month>\d{2})(?P<year>\d{2})"
+)
+"""Delta Exchange: ``C-BTC-29000-130723`` expired on 2023-07-13 at 12:00 UTC (its settlements in ccxt 4.0)."""
 _DATED = re.compile(
     rf"(?:F[FI]_)?(?P<base>[A-Z0-9]+?)(?:[-_/]?(?P<quote>USD[TC]?))?(?::[A-Z]+)?[-_](?P<date>{_DATE})(?:-FUTURES?)?",
     re.IGNORECASE,
@@ -77,7 +81,9 @@ _VENUE_CODES = {
     "cryptofacilities": "kraken",
 }  # fmt: skip
 """Names of vendors for venues: codes of Kaiko's reference data (2025), and Tardis' name of Kraken Futures."""
-_OTHER_VENUES = "aevo bitfinex bitmex btse coindcx drift dydx ftx gmx kraken phemex vertex whitebit".split()
+_OTHER_VENUES = (
+    "aevo bitfinex bitmex btse coindcx delta drift dydx ftx gmx kraken phemex vertex whitebit".split()
+)
 """Venues of which files are, and that the API does not list (names of ccxt 4.5.90 and of their own sites)."""
 KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS, *_OTHER_VENUES})
 
@@ -131,7 +137,7 @@ def market_of(name: str) -> Market:
     """Parse the name of a market; a name of an unknown pattern has the kind ``unknown``."""
     text = _COINS_BY_NAME.get(name.strip(), name.strip())
     text = _OF_DVOL.sub("", text)
-    market = _vendor(text) or _option(text) or _dated(text) or _cme(text)
+    market = _vendor(text) or _option(text) or _delta(text) or _dated(text) or _cme(text)
     if market is not None:
         return market
     if _CROSS.fullmatch(text):
@@ -244,6 +250,25 @@ def _option(text: str) -> Market | None:
     side = _side(match["side"])
     name = text if re.fullmatch(r"[\w-]+", text) else made_name(plain.symbol, expiry, strike, side)
     return Market(plain.symbol, name, kind="option", expiry=expiry, strike=strike, side=side)
+
+
+def _delta(text: str) -> Market | None:
+    """Parse the name of an option of Delta Exchange, whose date has the day first."""
+    match = _DELTA.fullmatch(text)
+    if match is None:
+        return None
+    date = pd.to_datetime(f"20{match['year']}-{match['month']}-{match['day']}T12:00Z", errors="coerce")
+    if pd.isna(date):
+        return None
+    return Market(
+        contract(match["base"]).symbol,
+        text,
+        "delta",
+        kind="option",
+        expiry=times.us(date),
+        strike=float(match["strike"]),
+        side=_side(match["side"]),
+    )
 
 
 def _side(word: str) -> str:
