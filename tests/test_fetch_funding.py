@@ -160,7 +160,7 @@ def test_venues_keep_their_own_times() -> None:
         ({"y": 1.0}, r"Expected `array`, got `object` - at `\$\.series\.okx`"),
     ],
 )
-def test_null_point_is_a_schema_error_with_venue_and_index(points: Any, message: str) -> None:
+def test_invalid_point_is_a_schema_error_with_venue_and_index(points: Any, message: str) -> None:
     good = [point(2, 1.0, "both")]
     with pytest.raises(SchemaError, match=f"/funding/historical: .*{message}"):
         history({"binance": good, "okx": points})

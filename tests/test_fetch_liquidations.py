@@ -82,7 +82,7 @@ def test_long_lists_lose_no_row_at_batch_boundaries() -> None:
     assert frame["fill_price_usd"].isna().all()
 
 
-def test_null_order_is_named_by_its_index() -> None:
+def test_invalid_order_is_named_by_its_index() -> None:
     events = [order(n) for n in range(700)]
     events[600]["usd_value"] = "much"
     with (

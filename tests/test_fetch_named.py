@@ -155,7 +155,7 @@ def test_an_empty_list_gives_no_rows(by_dex: dict[str, Any], rows: list[tuple[st
         assert list(zip(found["key"], found["oi_usd"], strict=True)) == rows
 
 
-def test_notices_of_open_tables_are_told() -> None:
+def test_notices_of_open_tables_are_given() -> None:
     with closing(service.start("sample", keys={"dev-key": "dev"})) as local:
         dd.connect(local.url, api_key="dev-key")
         with pytest.warns(DataNotice, match="Dev covers the rolling 30 days"):

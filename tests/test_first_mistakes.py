@@ -45,7 +45,7 @@ def test_payments_off_their_schedule_suggest_a_time_zone(
     assert "60 written" in capsys.readouterr().out
 
 
-def test_an_archive_of_payments_names_them_where_rates_are_asked_for(
+def test_archive_of_payments_suggests_settlements_if_rates_are_requested(
     payments: pd.DataFrame, tmp_path: Path
 ) -> None:
     archive = dd.open_archive(tmp_path / "mine")

@@ -142,7 +142,7 @@ def _csv(frame: pd.DataFrame) -> io.StringIO:
     return io.StringIO(frame.to_csv(index=False))
 
 
-def test_identifiers_of_digits_come_back_from_csv() -> None:
+def test_identifiers_of_digits_round_trip_csv() -> None:
     dd.connect("sample")
     trades = dd.options.trades("BTC", "2026-06-30T10:00", "2026-06-30T12:00", venues=["okx"])
     table = dd.tables.TABLES["options_trades"]
@@ -169,7 +169,7 @@ def test_floats_are_identifiers_only_if_they_are_exact_and_some_are_missing() ->
         table.conform(snapshot.assign(trade_id=np.arange(len(snapshot), dtype=np.float64)))
 
 
-def test_empty_text_and_words_for_missing_come_back_from_csv(rates: pd.DataFrame) -> None:
+def test_empty_text_and_words_for_missing_round_trip_csv(rates: pd.DataFrame) -> None:
     buckets = dd.markets.price_buckets()
     assert (buckets["symbols"] == "").any()
     table = dd.tables.TABLES["markets_price_buckets"]

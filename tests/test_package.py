@@ -36,7 +36,7 @@ def test_import_loads_nothing_heavy_and_opens_nothing() -> None:
     assert run.stdout == "[] []\n[]\n"
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert list(dd.__all__) == sorted(dd.__all__)
     assert set(dd.__all__) <= set(dir(dd))
     for name in dd.__all__:

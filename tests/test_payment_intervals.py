@@ -85,7 +85,7 @@ def test_a_row_that_states_its_interval_keeps_it() -> None:
     assert assigned([4, 4, 8, 8], stated={0: 4.0, 4: 8.0}) == [4, 4, 4, 8, 8], "of a change between two"
 
 
-def test_series_are_kept_apart() -> None:
+def test_series_do_not_affect_each_other() -> None:
     times = np.concatenate([np.arange(5) * 8, np.arange(6), [0]]) * HOUR
     series = np.repeat([0, 1, 2], [5, 6, 1])
     result = assign_intervals(series, times)

@@ -317,7 +317,7 @@ def test_the_curve_crosses_zero_between_two_holding_times() -> None:
 
 
 @pytest.mark.parametrize("prices", [False, True])
-def test_the_section_says_what_is_in_its_forecasts(prices: bool) -> None:
+def test_section_states_the_contents_of_its_forecasts(prices: bool) -> None:
     rates = _spread_rates(3.0 + np.random.default_rng(5).standard_normal(1_080))
     marks = (100.0 + 0.01 * rates.panel.drop_vars("interval_hours")).assign_attrs(units="USD")
     found = funding.forecast_carry(

@@ -98,7 +98,7 @@ def test_late_and_unrelated_series_are_found() -> None:
     assert unrelated_series(*joined(*far)) == []
 
 
-def test_a_market_apart_from_others_is_rarely_late() -> None:
+def test_market_that_differs_from_others_is_rarely_flagged_late() -> None:
     """The largest correlation of 24 lags of 50 unrelated rows is often above that of venues that agree."""
     late = 0
     for seed in range(100):

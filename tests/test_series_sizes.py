@@ -33,7 +33,7 @@ _RATES = st.lists(_RATE, min_size=1, max_size=60)
 
 
 @given(st.lists(_RATES, min_size=1, max_size=4))
-def test_medians_are_those_of_numpy_and_no_repeated_rate_is_left_out(several: list[list[float]]) -> None:
+def test_medians_equal_numpy_and_include_repeated_rates(several: list[list[float]]) -> None:
     series = np.repeat(np.arange(len(several)), [len(rates) for rates in several])
     sizes = series_sizes(series, np.concatenate(several))
     may_repeat = _may_repeat(sizes)

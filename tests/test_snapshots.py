@@ -129,7 +129,7 @@ def test_symbols_and_venues_are_chains_of_their_own() -> None:
     assert [list(time) for time in times] == [[part["time"].max()] for part in parts]
 
 
-def test_two_contracts_recorded_a_minute_apart_are_one_chain() -> None:
+def test_contracts_recorded_a_minute_apart_are_one_chain() -> None:
     """Coin-settled options and USDC-settled ones, each of one request, every five minutes."""
     other = chain()["instrument_name"].str.replace("BTC-", "BTC_USDC-")
     parts = []
@@ -140,7 +140,7 @@ def test_two_contracts_recorded_a_minute_apart_are_one_chain() -> None:
     assert snapshot.groupby("time").size().tolist() == [55] * 4
 
 
-def test_a_chain_that_spans_more_than_the_hold_is_refused() -> None:
+def test_chain_that_spans_more_than_the_hold_is_rejected() -> None:
     rows = spread(chain(), 3 * 3600.0)
     with pytest.raises(
         ValueError,

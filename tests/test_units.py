@@ -43,7 +43,7 @@ def test_each_conversion_undoes_its_inverse(rate, interval):
 
 
 @pytest.mark.parametrize("make", [np.array, pd.Series, xr.DataArray], ids=["numpy", "pandas", "xarray"])
-def test_arrays_come_back_as_they_are_and_nan_stays(make):
+def test_array_type_and_nan_are_preserved(make):
     result = units.convert(make([0.0001, np.nan]), "native", "bps_8h", hours=4.0)
     assert type(result) is type(make([0.0]))
     np.testing.assert_allclose(np.asarray(result), [2.0, np.nan])

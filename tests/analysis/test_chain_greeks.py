@@ -62,7 +62,7 @@ _OKX_PUT = _option(
         (_BYBIT, {"delta": 5e-5, "gamma": 5e-9, "vega": 3e-3, "theta": 3e-3}),
     ],
 )
-def test_published_greeks_are_those_of_black_in_the_unit_of_the_table(row, tolerance) -> None:
+def test_published_greeks_equal_black76_in_table_units(row, tolerance) -> None:
     (found,) = chain.greeks(pd.DataFrame([row])).to_dict("records")
     for name in GREEKS:
         assert found[name] == pytest.approx(row[name], abs=tolerance[name]), name

@@ -177,7 +177,7 @@ def carried(names: list[str], rate: float, basis: float = 0.0) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("names", [["BTC"], ["BTC", "ETH"]])
-def test_forwards_beyond_the_fits_are_quoted_or_carried(names):
+def test_forwards_beyond_the_fits_use_quotes_or_the_outer_carry(names):
     """By hand: the quoted forward of the expiry without a fit, and the carry of the outer expiries."""
     chain_of_both = carried(names, 0.1)
     chain_of_both.loc[chain_of_both["expiry"] == "2026-03-06T08:00Z", "underlying_price"] = 100_050.0
@@ -201,7 +201,7 @@ def test_given_spot_price_replaces_the_index():
 
 
 @pytest.mark.parametrize("priced", [True, False])
-def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
+def test_fit_far_from_its_quotes_is_flagged(priced):
     """The second of four expiries has stale marks from before a jump, so its variance is below the first
     one's.
     """

@@ -52,7 +52,7 @@ def test_one_venue_with_both_kinds_pairs_coin_with_coin():
     assert chain.forwards(halves)["forward_source"].item() == "spot", "no pair is left"
 
 
-def test_bounds_and_volatilities_are_those_of_the_unit():
+def test_bounds_and_volatilities_use_the_unit_of_the_quotes():
     """A put struck at 66000 on a forward of 62000: intrinsic 4000 USD, or 4000/62000 = 0.0645 coin."""
     rows = [
         quotes("deribit", "coin", {66000.0: 0.0}, 0.0640, side="put").iloc[:1],
@@ -168,7 +168,7 @@ def test_prices_in_the_other_unit_are_refused_without_volatilities(unit, other):
         chain.clean(wrong)
 
 
-def test_a_chain_without_volatilities_or_prices_says_so():
+def test_chain_without_volatilities_and_prices_raises():
     with pytest.warns(DataNotice, match="all of 26 options lack a volatility and a price to compute it from"):
         cleaned = chain.clean(priced("coin").assign(iv=np.nan, mark_coin=np.nan))
     assert cleaned.attrs["dropped"]["iv_missing"] == 26

@@ -356,7 +356,7 @@ def test_summary_equals_hand_calculation() -> None:
 
 
 @pytest.mark.parametrize(("decisions", "told"), [(9, False), (10, True)])
-def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) -> None:
+def test_fewer_than_ten_decisions_give_no_interval(decisions: int, told: bool) -> None:
     """Two symbols: eighteen positions at nine decisions count as nine decisions."""
     earned = 1.0 + np.random.default_rng(1).standard_normal((2, decisions))
     record = xr.Dataset(

@@ -60,7 +60,7 @@ def test_late_extra_and_odd_settlements():
         ([1] * 5 + [3] + [4] * 5, 6, 0),  # payments of 4 h count from midnight
     ],
 )
-def test_payments_that_are_missing_at_a_change_are_those_of_either_interval(gaps, change, missing):
+def test_payments_missing_at_a_change_may_be_of_either_interval(gaps, change, missing):
     found = _inferred(gaps)
     wanted = [gaps[0]] * change + [gaps[-1]] * (len(gaps) + 1 - change)
     np.testing.assert_array_equal(found["interval_hours"], wanted)

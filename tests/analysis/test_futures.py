@@ -25,7 +25,7 @@ TABLE = rows(
 )
 
 
-def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> None:
+def test_basis_uses_the_index_in_the_quote_currency_of_each_expiry() -> None:
     curve = term_structure(TABLE).isel(symbol=0, exchange=0, time=0)
     assert pd.DatetimeIndex(curve["expiry"]).tz_localize("UTC").tolist() == [NEAR, FAR]
     assert float(curve["spot"]) == 100.5  # the median of both; each basis is of its own

@@ -23,7 +23,7 @@ def options():
         return chain.clean(table)
 
 
-def test_the_forward_is_that_of_the_five_strikes_nearest_the_money(options):
+def test_forward_comes_from_the_five_strikes_nearest_the_money(options):
     """In coin a call costs 1 - K/F more than a put: F = K / (1 - (c - p)), by a loop over pairs."""
     mids = {}
     for row in options.itertuples():

@@ -634,7 +634,7 @@ def test_a_delivery_price_in_another_unit_is_refused():
         backtest.options(made_chains(spots), STRANGLE, FREE, delivery=delivered, capital=1e5)
 
 
-def test_an_infinite_cap_is_no_cap():
+def test_infinite_cap_has_no_effect():
     fees = Fees(OptionCosts(option_fee_bps=3.0, option_fee_cap=np.inf), "BTC", "deribit", "deribit")
     assert fees.of_trade(10.0, 100_000.0, "2026-01-05") == pytest.approx(30.0)
 

@@ -26,7 +26,7 @@ def test_array_that_is_not_a_funding_panel_is_rejected(panel, error, message):
         panels.require_rate(panel, "exchange")
 
 
-def test_the_kind_must_be_stated_and_a_mixture_has_none():
+def test_kind_must_be_stated_and_mixed_panels_have_none():
     panel = series([1.0])
     assert panels.kind_of(panel) == "settled"
     del panel.attrs["kind"]

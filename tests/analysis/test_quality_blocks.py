@@ -93,6 +93,6 @@ def test_blocks_end_with_a_symbol(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 100, 500])
-def test_products_in_pieces_are_those_of_the_whole(steps: int) -> None:
+def test_products_in_blocks_equal_the_full_product(steps: int) -> None:
     first, second = np.random.default_rng(5).integers(-9, 9, (2, 43, steps)).astype(float)
     np.testing.assert_array_equal(peers._products(first, second), np.einsum("at,bt->ab", first, second))

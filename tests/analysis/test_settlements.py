@@ -237,7 +237,7 @@ def test_late_payments_are_accepted_and_too_frequent_ones_rejected():
         funding.cumulative(settled([1.0] * 9, stamps))
 
 
-def test_filters_of_pairs_look_at_every_hour_that_a_payment_stands_for():
+def test_pair_filters_check_every_hour_covered_by_a_payment():
     """a and b pay 1 and 2 every hour, c 40 at 00:00 for 8 hours, 12 ms late."""
     hours = pd.date_range("2026-01-01", periods=8, freq="h").as_unit("us")
     at = hours.append(hours[:1] + LATE).sort_values()

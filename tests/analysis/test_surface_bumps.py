@@ -36,7 +36,7 @@ SVI_ERRORS = {
 }  # fmt: skip
 
 
-def test_a_bump_is_a_polynomial_inside_its_reach_and_nothing_beyond():
+def test_bump_is_a_polynomial_inside_its_reach_and_zero_outside():
     polynomial = np.polynomial.Polynomial([1.0, 0.0, -1.0]) ** 6
     radius = 0.8 * np.sqrt(12.0)
     z = np.linspace(-4.0, 4.0, 801)

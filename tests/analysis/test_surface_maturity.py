@@ -129,7 +129,7 @@ def test_where_a_pair_is_not_certified_prices_are_mixed_as_in_lemma_5_1(monkeypa
     assert float(density["martingale"]) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_outside_expiries_and_quotes_volatility_is_held_or_missing(three):
+def test_volatility_outside_expiries_and_quotes_is_constant_or_nan(three):
     k = [-0.2, 0.0, 0.3]
     early = surface.iv(three, k, 0.01)
     np.testing.assert_allclose(early, smile.iv(three, k)[0], rtol=1e-12)
@@ -319,7 +319,7 @@ def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
     assert found["strike"].to_numpy().tolist() == [90_000.0, 120_000.0]
 
 
-def test_dates_without_an_option_are_forwards_and_volatility_there(three):
+def test_dates_without_an_option_have_forward_and_volatility(three):
     made = dated(three)
     dates = ["2026-01-02T00:30Z", *made["expiry"].to_numpy()[[0, 2]], "2027-06-01"]
     found = surface.at(made, dates)

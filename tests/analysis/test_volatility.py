@@ -158,7 +158,7 @@ def _slow_har(variance: np.ndarray, ahead: int, at: int) -> float:
 
 
 @pytest.mark.parametrize(("step", "window"), [("1D", 2), ("1D", 20), ("12h", 5)])
-def test_the_forecast_next_to_a_cone_is_that_of_a_slow_regression(step: str, window: int) -> None:
+def test_forecast_of_a_cone_equals_a_slow_regression(step: str, window: int) -> None:
     """Bars that only rise by r have Garman and Klass's variance r² (3/2 − 2 ln 2)."""
     rng = np.random.default_rng(3)
     level = np.zeros(260)

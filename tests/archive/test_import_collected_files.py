@@ -70,7 +70,7 @@ def test_open_interest_of_venues_that_count_contracts_is_asked_about(tmp_path: P
         _import(tmp_path, "okx_BTC-USDT-SWAP_oi.csv", content)
 
 
-def test_a_close_of_dvol_without_its_open_is_asked_about(tmp_path: Path) -> None:
+def test_dvol_close_without_its_open_raises_a_question(tmp_path: Path) -> None:
     content = "date,dvol_close\n2026-03-01,51.4\n2026-03-02,52.0\n"
     with pytest.raises(Unclear, match=r"is a close, .*--map index_pct=dvol_close"):
         _import(tmp_path, "dvol_btc.csv", content)

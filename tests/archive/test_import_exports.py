@@ -284,7 +284,7 @@ def test_side_of_the_account_does_not_determine_the_sign_of_rates(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["timestamp_utc_1", "time_utc_1h", "date_utc_10"])
-def test_a_number_after_utc_and_a_separator_is_no_offset(tmp_path: Path, name: str) -> None:
+def test_number_after_utc_and_a_separator_is_not_an_offset(tmp_path: Path, name: str) -> None:
     """BigQuery and pandas number the second of two columns of one name."""
     rows = [f"{stamp},BTC,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
     _imported(tmp_path, "okx.csv", "\n".join([f"{name},symbol,funding_rate", *rows]) + "\n")

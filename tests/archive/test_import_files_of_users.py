@@ -409,7 +409,7 @@ def test_rows_of_totals_are_rejected(tmp_path: Path) -> None:
     assert "symbol='Total' is a total of several markets: omit it" in str(counts.first_rejected)
 
 
-def test_the_interval_of_rows_says_that_hourly_rates_are_payments(tmp_path: Path) -> None:
+def test_hourly_rates_with_an_interval_column_are_payments(tmp_path: Path) -> None:
     """Rows of a dex of Hyperliquid that has a venue of its own."""
     lines = [
         f"{place},2025-11-13 {14 + place}:00:00.01+00,hyperliquid_xyz,xyz:TSLA,0.0000125,1.00"

@@ -217,7 +217,7 @@ def test_rows_that_name_another_venue_are_not_a_response(tmp_path: Path) -> None
         _import(tmp_path, "rows.json", json.dumps(rows))
 
 
-def test_kinds_of_prices_in_one_column_are_read_apart(tmp_path: Path) -> None:
+def test_kinds_of_prices_in_one_column_are_read_separately(tmp_path: Path) -> None:
     text = "time,symbol,metric,value\n" + _lines(
         "%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,mark_price,67000\n{time},BTCUSDT,index_price,67001\n"
     )
@@ -429,7 +429,7 @@ def test_truncated_last_number_is_rejected(tmp_path: Path, last: str, rejected: 
     assert not rejected or "line 13: the file ends inside" in (counts.first_rejected or "")
 
 
-def test_a_file_without_a_final_line_break_is_whole(tmp_path: Path) -> None:
+def test_file_without_a_final_line_break_is_complete(tmp_path: Path) -> None:
     """Rates of different lengths do not show where the last one ends."""
     rows = [f"{stamp:%Y-%m-%dT%H:%M:%SZ},BTCUSDT,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
     counts = _import(tmp_path, "binance.csv", "\n".join(["time,symbol,funding_rate", *rows]))

@@ -57,7 +57,7 @@ def _rows(name: str) -> pd.DataFrame:
 
 @pytest.mark.parametrize("form", _FORMATS)
 @pytest.mark.parametrize("name", sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
-def test_an_export_comes_back_equal_and_is_not_written_again(tmp_path: Path, name: str, form: str) -> None:
+def test_export_round_trips_and_is_not_stored_twice(tmp_path: Path, name: str, form: str) -> None:
     archive = open_archive(tmp_path / "first")
     archive.append(name, _rows(name), accept=["unit", "venues", "interval", "schedule"])
     rows = archive.read(name, *EVER)

@@ -88,7 +88,7 @@ def test_a_wide_table_has_a_row_for_each_market_and_time(tmp_path: Path, name: s
     assert by_symbol == {"BTC": pytest.approx([1.0, -0.2, 0.5]), "ETH": pytest.approx([0.5, -0.1, 0.25])}
 
 
-def test_columns_of_venues_are_open_interest_in_usd_where_the_name_says_so(tmp_path: Path) -> None:
+def test_columns_by_venue_are_oi_in_usd_if_the_name_states_it(tmp_path: Path) -> None:
     content = "date,Binance,Bybit\n2026-03-01,6041490500.5,\n2026-03-02,6041490501.5,3000000000.5\n"
     assert _import(tmp_path, "btc_open_interest_usd.csv", content).written == 3
     rows = _rows(tmp_path, "oi_history")[["symbol", "exchange", "oi_usd"]].to_numpy().tolist()
@@ -487,7 +487,7 @@ def test_a_spot_market_is_not_taken_for_its_contract_in_another_chunk(
     assert rows.loc[rows["symbol"] == "BTC", "price_usd"].tolist() == [67_003.0] * 3
 
 
-def test_a_file_named_by_a_dated_future_is_asked_about(tmp_path: Path) -> None:
+def test_file_name_of_a_dated_future_raises_a_question(tmp_path: Path) -> None:
     """2026-03-27 is a Friday after the rows; 2026-03-01 is the day of the rows."""
     rows = f"open_time,open,high,low,close\n{_START * 1000},68000,68100,67900,68050\n"
     with pytest.raises(Unclear, match="may be that of a dated future, BTCUSDT_260327"):

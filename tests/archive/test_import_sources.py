@@ -183,7 +183,7 @@ def test_bodies_of_coinglass(tmp_path: Path) -> None:
         brought(tmp_path, "oi_history", "c.json", body % rate, "coinglass")
 
 
-def test_a_ratio_is_taken_from_shares_and_shares_from_a_ratio(tmp_path: Path) -> None:
+def test_ratio_is_derived_from_shares_and_shares_from_a_ratio(tmp_path: Path) -> None:
     """If some accounts hold both sides, shares add to less than 1; shares missing in a file stay missing."""
     head = "symbol,exchange,time,kind,long_share,short_share,long_short_ratio\n"
     path, ratios = tmp_path / "a.csv", tmp_path / "b.csv"

@@ -115,7 +115,9 @@ def test_whole_books_of_streams_are_read_without_their_changes(tmp_path: Path, n
         [_bybit("delta", _CHANGE)] * 3,
     ],
 )
-def test_changes_of_books_alone_are_refused(tmp_path: Path, messages: list[dict[str, Any]]) -> None:
+def test_order_book_changes_without_a_snapshot_are_rejected(
+    tmp_path: Path, messages: list[dict[str, Any]]
+) -> None:
     with pytest.raises(ArchiveError, match="changes of a book"):
         _import(tmp_path, "binance_depth.jsonl", messages)
 

@@ -127,7 +127,7 @@ def test_open_interest_of_tardis_is_that_of_one_side(tmp_path: Path) -> None:
     assert stored["huobi"] == pytest.approx(1_000_000 * 0.001 * 67_000 / 2, rel=1e-12)
 
 
-def test_a_column_of_open_interest_that_is_not_of_gate_is_kept(tmp_path: Path) -> None:
+def test_open_interest_column_of_another_venue_than_gate_is_unchanged(tmp_path: Path) -> None:
     content = _hourly("time,symbol,open_interest_usd", "{time},BTC,4287580124")
     counts = _import(tmp_path, "gate_oi.csv", content)
     assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {4_287_580_124.0}
@@ -160,7 +160,7 @@ def test_a_folder_does_not_name_the_coin_of_a_file_of_another(tmp_path: Path, na
         _import(tmp_path, name, content, table="funding_history")
 
 
-def test_a_folder_names_the_coin_of_a_file_of_none(tmp_path: Path) -> None:
+def test_folder_names_the_coin_if_the_file_has_none(tmp_path: Path) -> None:
     content = _hourly("time,funding_rate_8h", "{time},0.0001")
     _import(tmp_path, "ETH/binance_funding_rates_1h.csv", content, table="funding_history")
     stored = open_archive(tmp_path / "to").read("funding_history", *EVER)
@@ -180,7 +180,7 @@ _LIQUIDATION = "exchange,market,symbol,side,qty,price,notional,ts_exch_ms,ts_ing
         ("gate,usdt,BTC_USDT,long,1000,67000,67000000", 6_700.0, 0.1),
     ],
 )
-def test_a_value_that_takes_contracts_for_coins_is_asked_about(
+def test_value_computed_with_contracts_as_coins_raises_a_question(
     tmp_path: Path, row: str, usd: float, coins: float
 ) -> None:
     content = f"{_LIQUIDATION}{row},{_START}000,{_START}080\n"
@@ -299,7 +299,7 @@ def test_quotes_of_one_option_in_rows_of_their_own_are_refused(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.csv"])
-def test_the_venue_of_rows_comes_before_that_of_folders(tmp_path: Path, name: str) -> None:
+def test_venue_of_rows_precedes_venue_of_folders(tmp_path: Path, name: str) -> None:
     rows = [
         {
             "platform_name": "bitunix",

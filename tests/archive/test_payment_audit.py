@@ -105,7 +105,7 @@ def test_audit_repairs_single_daily_payments_and_accepts_interval_changes(
     np.testing.assert_allclose(stored["rate_bps_8h"], 2 * NATIVE * 1e4)
 
 
-def test_stated_intervals_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stated_intervals_are_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = open_archive(tmp_path)
     rows = old_rows("okx", [4] * 8 + [8] + [4] * 8, per_hour=False, interval_source="row")
     store(archive, rows.assign(rate_native=NATIVE, payment_count=1))

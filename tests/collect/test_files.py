@@ -171,7 +171,9 @@ def test_rewritten_file_corrects_only_its_own_rows(run, bucket, archive) -> None
     assert bucket.asked == []
 
 
-def test_payments_with_and_without_a_header_at_their_hour(run: Any, bucket: Bucket, archive: Archive) -> None:
+def test_payment_files_with_and_without_a_header_are_stored_at_the_hour(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
     """The second row's stamp is 8 ms late, as in recorded files; the interval is the file's own."""
     head = "calc_time,funding_interval_hours,last_funding_rate\n"
     old = "1609459200000,8,0.00010000\n1609488000008,8,-0.00020000\n"

@@ -122,7 +122,7 @@ def test_every_fetcher_is_called() -> None:
     assert set(CALLS) == public
 
 
-def test_every_fetcher_gives_its_whole_table_or_an_error(
+def test_every_fetcher_returns_a_complete_table_or_raises(
     use: Use, truth: dict[str, Any], measured: Measured
 ) -> None:
     """At half of all responses bad, and two tries: a quarter of the questions for one response fail."""

@@ -17,7 +17,7 @@ def oi():
     return wide(STORE.read("oi_history", *SPAN, symbols=["ETH"]), "oi_usd")
 
 
-def test_open_interest_is_hourly_positive_and_starts_at_the_levels_of_the_truth(oi):
+def test_open_interest_is_hourly_positive_and_starts_at_the_ground_truth(oi):
     assert (oi.index[1:] - oi.index[:-1] == pd.Timedelta("1h")).all()
     assert oi.min().min() > 0
     assert oi["binance"].notna().all()
@@ -54,7 +54,7 @@ def test_volume_follows_open_interest_and_the_hours(oi):
     assert volume["binance"][weekend].mean() < 0.8 * volume["binance"][~weekend].mean()
 
 
-def test_prices_have_the_volatility_of_the_truth():
+def test_prices_have_the_volatility_of_the_ground_truth():
     """Realised on five-minute log returns of a day in each month: about 2,900 returns, so ±6 %."""
     days = pd.date_range("2025-09-05", "2026-06-30", freq="30D", tz="UTC").as_unit("us")
     chosen = {"symbols": ["BTC", "XAU"], "venues": ["mexc"]}

@@ -55,7 +55,7 @@ def around(model: Bates, years: float) -> Floats:
 
 @pytest.mark.parametrize("model", [scaled(s) for s in SCALES])
 @pytest.mark.parametrize("days", [1, 7, 91, 328])
-def test_prices_are_those_of_quantlib(model: Bates, days: int) -> None:
+def test_prices_equal_quantlib(model: Bates, days: int) -> None:
     """Its BatesEngine with Gauss-Lobatto quadrature; r = 0, so that the forward is the spot."""
     today = ql.Date(30, 6, 2026)
     ql.Settings.instance().evaluationDate = today

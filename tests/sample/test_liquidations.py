@@ -39,7 +39,7 @@ def test_orders_have_several_fills_that_add_up_and_slip_against_the_liquidated(f
     assert (slip[fills["side"] == "short"] > 0).all()
 
 
-def test_clusters_are_those_of_the_truth(fills, clusters):
+def test_clusters_equal_the_ground_truth(fills, clusters):
     """Every order belongs to one cluster, and each cluster's totals equal the sums of its orders."""
     assert clusters["order_count"].sum() == pytest.approx(fills["order_id"].nunique(), abs=20)
     for cluster in clusters[clusters["order_count"] > 12].head(5).itertuples():

@@ -31,7 +31,7 @@ def read(table, start, end):
     return STORE.read(table, start, end, symbols=SYMBOLS)
 
 
-def test_open_interest_and_volume_are_those_of_the_full_five_minutes(now):
+def test_open_interest_and_volume_use_the_last_complete_five_minutes(now):
     instant, frame = now
     assert (frame["time"] == instant).all()
     assert len(frame) > 50

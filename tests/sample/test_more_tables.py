@@ -24,7 +24,7 @@ def test_order_books_are_sorted_and_uncrossed() -> None:
         assert asks.iloc[-1] / bids.iloc[0] - 1 > 0.01
 
 
-def test_candles_join_and_hold_their_prices() -> None:
+def test_candles_are_contiguous_and_contain_their_prices() -> None:
     candles = sample.open().read("hip3_hourly_candles", at("2026-03-09"), at("2026-03-11"))
     for _, coin in candles.groupby(["dex", "symbol"], observed=True):
         assert (coin["open_usd"].to_numpy()[1:] == coin["close_usd"].to_numpy()[:-1]).all()

@@ -109,7 +109,7 @@ THREE = pytest.mark.parametrize(
 
 
 @THREE
-def test_marks_and_volatilities_are_those_of_the_model(symbol, exchange):
+def test_marks_and_volatilities_equal_the_model(symbol, exchange):
     """The volatility to 1e-4, the mark in its unit to a millionth of the coin or a hundredth of the tick."""
     table = priced(symbol, exchange, "2026-06-30 12:00")
     assert (table["iv"] - table["iv_true"]).abs().max() <= 0.5e-4 * (1 + 1e-9)
@@ -189,7 +189,7 @@ def test_parameters_are_the_published_ones_scaled():
 
 
 @THREE
-def test_forwards_and_times_to_expiry_are_those_of_the_truth(symbol, exchange):
+def test_forwards_and_times_to_expiry_equal_the_ground_truth(symbol, exchange):
     frame = chain(symbol, exchange, "2026-03-13 07:00")
     known = slices(symbol, exchange, "2026-03-13 07:00")
     merged = frame.merge(known, on="expiry", suffixes=("", "_true"))

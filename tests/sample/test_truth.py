@@ -30,13 +30,13 @@ def test_window_is_rejected_for_topics_without_time(topic):
 
 
 @pytest.mark.parametrize("topic", [t for t in TOPICS if t != "shocks"])
-def test_symbols_and_venues_are_kept(topic):
+def test_symbol_and_venue_filters_apply_to_the_ground_truth(topic):
     frame = sample.truth(topic, symbols=["ETH", "SOL"], venues=["bybit", "lighter", "zo"])
     assert 0 < len(set(frame["symbol"])) <= len({"ETH", "SOL"} & set(frame["symbol"]))
     assert set(frame.get("exchange", [])) <= {"bybit", "lighter", "zo"}
 
 
-def test_pairs_are_those_of_the_tables():
+def test_pairs_equal_those_of_the_tables():
     """Symbols that trade at the clock by the truth have open interest, and no others."""
     store = sample.open()
     spans = sample.truth("funding")

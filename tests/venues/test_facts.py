@@ -105,7 +105,7 @@ def test_facts_equal_the_venues_documentation() -> None:
             hold("kraken", row["base"], funding_cap_bps=1e4 * row["maxRelativeFundingRate"])
 
 
-def test_units_of_rates_are_confirmed_or_said_not_to_be() -> None:
+def test_units_of_rates_are_confirmed_or_marked_unconfirmed() -> None:
     rows = dd.venues.facts().set_index(["exchange", "symbol", "fact"])
     stated = rows["value"].to_dict()
     assert stated["grvt", "", "rate_scale"] == 0.01
