@@ -81,6 +81,8 @@ def near_names(wrong: str, names: Iterable[str]) -> list[str]:
     of `names`.
     """
     allowed = max(1, (len(wrong) + 1) // 4)
+    if len(wrong) < 2:
+        allowed = 0  # one edit turns a single letter into any other
     edits = {name: _edits(wrong, name) for name in names if abs(len(name) - len(wrong)) <= allowed}
     near = [name for name, count in edits.items() if count <= allowed]
     return sorted(near, key=edits.__getitem__)
@@ -116,7 +118,9 @@ def did_you_mean(wrong: object, names: Iterable[object], otherwise: str = "") ->
             return f"; did you mean {word!r}?"
     unknown = str(wrong).casefold()
     near = near_names(unknown, folded) or _with_same_start(unknown, folded)
-    return f"; did you mean {folded[near[0]]!r}?" if near else otherwise
+    if not near:
+        return otherwise
+    return f"; did you mean {folded[near[0]]!r}?"
 
 
 def _with_same_start(wrong: str, names: Iterable[str]) -> list[str]:
@@ -125,7 +129,8 @@ def _with_same_start(wrong: str, names: Iterable[str]) -> list[str]:
     start = wrong[:letters]
     if len(start) < letters:
         return []
-    return sorted((name for name in names if name.startswith(start)), key=lambda name: (len(name), name))
+    matches = [name for name in names if name.startswith(start)]
+    return sorted(matches, key=lambda name: (len(name), name))
 
 
 def described(value: object) -> str:
@@ -152,7 +157,9 @@ def escape_controls(text: str, keep: str = "") -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
-    return ascii(character)[1:-1] if unicodedata.category(character) in _HIDDEN else character
+    if unicodedata.category(character) in _HIDDEN:
+        return ascii(character)[1:-1]
+    return character
 
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -171,7 +178,9 @@ class HiddenKeys(dict[str, str]):
 
 def shown_tier(name: str) -> str:
     """Return the name of a tier for a message; a longer word is not shown, because it may be a key."""
-    return repr(name) if name.isalpha() and len(name) <= _LONGEST_TIER else "(not shown: it may be a key)"
+    if name.isalpha() and len(name) <= _LONGEST_TIER:
+        return repr(name)
+    return "(not shown: it may be a key)"
 
 
 def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
