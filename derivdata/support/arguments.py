@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ _NOT_TABLES = frozenset({"builtins", "datetime", "derivdata", *_WITH_LABELS})
 """Packages whose objects are not tables of another library, so they are not examined."""
 _WHOLE = 2**53  # a larger float does not represent every integer
 
+_CONVERTED = frozenset({"pandas.Series", "xarray.DataArray", "xarray.Dataset"})
+"""Types of arguments that are converted to plain types."""
 _RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
 """Types of results that get the record of their call."""
 
@@ -121,7 +123,9 @@ def _with_record(function: Callable[..., Any], arguments: Mapping[str, Any], res
         result = result.copy(deep=False)  # do not change the attributes of the caller's object
     text = calls.record_text(_public_name(function), described)
     result.attrs = {**result.attrs, calls.ATTRIBUTE: text}
-    return result if _name(type(result)) == "pandas.DataFrame" else _storable(result)
+    if _name(type(result)) == "pandas.DataFrame":
+        return result
+    return _storable(result)
 
 
 def _storable(result: Any) -> Any:
@@ -171,8 +175,10 @@ def _suggest_names(name: str) -> None:
 
 def _raise_unknown_name(module: types.ModuleType, name: str) -> Any:
     """Raise `AttributeError` for a name that a module lacks, with the nearest public name."""
-    public = () if name.startswith("__") else getattr(module, "__all__", ())
-    raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}{did_you_mean(name, public)}")
+    message = f"module {module.__name__!r} has no attribute {name!r}"
+    if not name.startswith("__"):  # Python itself looks up names such as __path__
+        message += did_you_mean(name, getattr(module, "__all__", ()))
+    raise AttributeError(message)
 
 
 def require_fields(record: Any) -> None:
@@ -195,7 +201,9 @@ def _unknown_argument(function: Callable[..., Any], count: int, by_keyword: Mapp
     names = [*positional, *by_name]
     for name in by_keyword:
         if name not in names:
-            listed = f"; its arguments are {', '.join(names)}" if names else "; it takes no arguments"
+            listed = "; it takes no arguments"
+            if names:
+                listed = f"; its arguments are {', '.join(names)}"
             return f"{function.__name__} has no argument {name!r}{did_you_mean(name, names, listed)}"
     message = f"{function.__name__}: expected at most {len(positional)} positional arguments, got {count}"
     if not by_name:
@@ -247,22 +255,11 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
     if rule is None:
         return value
     if not rule.fits(value):
-        for item in value if _is_listed(value) else [value]:
-            if _has_kind(item, rule.choices) and item not in rule.choices:
-                choices = ", ".join(map(str, rule.choices))
-                raise ValueError(
-                    f"{name} must be one of {choices}, got {item!r}{did_you_mean(item, rule.choices)}"
-                )
-        problem = f"{name} must be {rule.words}, got {_kind(value)}"
-        if (
-            "xarray" in rule.words
-            and "DataFrame" not in rule.words
-            and _name(type(value)) == "pandas.DataFrame"
-        ):
-            problem += "; dd.panel makes a panel of a table"
-        raise TypeError(problem)
+        _refuse(rule, name, value)
+    if rule.convert is None:
+        return value
     try:
-        return value if rule.convert is None else rule.convert(value)
+        return rule.convert(value)
     except (TypeError, ValueError, RuntimeError, BufferError, NotImplementedError) as fault:
         if rule.convert is _data:
             raise TypeError(
@@ -274,10 +271,26 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
         ) from fault
 
 
+def _refuse(rule: _Rule, name: str, value: Any) -> NoReturn:
+    """Raise for a value that does not fit a rule: ValueError for a wrong choice, otherwise TypeError."""
+    for item in value if _is_listed(value) else [value]:
+        if _has_kind(item, rule.choices) and item not in rule.choices:
+            choices = ", ".join(map(str, rule.choices))
+            raise ValueError(
+                f"{name} must be one of {choices}, got {item!r}{did_you_mean(item, rule.choices)}"
+            )
+    problem = f"{name} must be {rule.words}, got {_kind(value)}"
+    takes_panel = "xarray" in rule.words and "DataFrame" not in rule.words
+    if takes_panel and _name(type(value)) == "pandas.DataFrame":
+        problem += "; dd.panel makes a panel of a table"
+    raise TypeError(problem)
+
+
 def _note_shapes(fault: ValueError, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
     """Add the shapes of arrays to an error that does not name an argument; most come from unequal shapes."""
     shapes = {name: value.shape for name, value in arguments.items() if hasattr(value, "shape")}
-    if len(shapes) > 1 and not any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
+    words = re.findall(r"\w+", str(fault))
+    if len(shapes) > 1 and arguments.keys().isdisjoint(words):
         listed = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
         fault.add_note(f"{function.__name__} was called with {listed}")
 
@@ -286,7 +299,9 @@ def _rules(function: Callable[..., Any]) -> dict[str, _Rule]:
     """Return the rules of a function's arguments by name."""
     rules: dict[str, _Rule] = {}
     for name, hint in function.__annotations__.items():
-        rule = None if name == "return" else _rule(_resolved(hint, function.__globals__))
+        if name == "return":
+            continue
+        rule = _rule(_resolved(hint, function.__globals__))
         if rule is not None:
             rules[name] = rule
     return rules
@@ -308,7 +323,7 @@ def _rule(hint: Any) -> _Rule | None:
     origin = typing.get_origin(hint)
     members = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _union([_rule(member) for member in members])
+        return _union(list(map(_rule, members)))
     if origin is Literal:
         # Check the type first: True equals 1, and == of an array is an array.
         return _Rule(
@@ -317,7 +332,7 @@ def _rule(hint: Any) -> _Rule | None:
             choices=members,
         )
     if origin is tuple and members[-1] is not ...:
-        return _tuple([_rule(member) for member in members])
+        return _tuple(list(map(_rule, members)))
     if origin in (Sequence, list, tuple):
         return _list(_rule(members[0]))
     if origin is Mapping:
@@ -325,9 +340,10 @@ def _rule(hint: Any) -> _Rule | None:
     kind = origin or hint
     if _name(kind) == "pandas.DataFrame":
         return _Rule("a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_foreign(value), _data)
-    convert = _data if _name(kind) in ("xarray.DataArray", "xarray.Dataset", "pandas.Series") else None
-    article = "an" if _name(kind).startswith("xarray") else "a"
-    return _Rule(f"{article} {_name(kind)}", lambda value: isinstance(value, kind), convert)
+    name = _name(kind)
+    article = "an" if name.startswith("xarray") else "a"
+    convert = _data if name in _CONVERTED else None
+    return _Rule(f"{article} {name}", lambda value: isinstance(value, kind), convert)
 
 
 def _is_foreign(value: Any) -> bool:
@@ -368,7 +384,11 @@ def _plain(value: Any) -> Any:
 
 
 def _has_kind(value: Any, choices: tuple[Any, ...]) -> bool:
-    return any(isinstance(value, type(c)) and isinstance(value, bool) is (type(c) is bool) for c in choices)
+    """Return whether a value has the type of one of the choices; True is not an integer here."""
+    kinds = tuple(map(type, choices))
+    if isinstance(value, bool):
+        return bool in kinds
+    return isinstance(value, kinds)
 
 
 def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
@@ -391,25 +411,29 @@ def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
 def _list(item: _Rule | None) -> _Rule:
     if item is None:
         return _Rule("a list", _is_listed)
-    convert = item.convert
-
-    def converted(value: Any) -> Any:
-        if convert and isinstance(value, list | tuple):
-            return [convert(element) for element in value]
-        return value
-
+    convert = None
+    if item.convert is _data:
+        convert = _data_of_list
     return _Rule(
         f"a list (each {item.words})",
         lambda value: _is_listed(value) and all(map(item.fits, value)),
-        converted if convert is _data else None,
+        convert,
         choices=item.choices,
     )
+
+
+def _data_of_list(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return list(map(_data, value))
+    return value
 
 
 def _tuple(members: Sequence[_Rule | None]) -> _Rule:
     rules = [member or _ANYTHING for member in members]
     words = [rule.words for rule in rules]
-    listed = f"each {words[0]}" if len(set(words)) == 1 else ", ".join(words)
+    listed = ", ".join(words)
+    if len(set(words)) == 1:
+        listed = f"each {words[0]}"
 
     def fits(value: Any) -> bool:
         if not _is_listed(value) or len(value) != len(rules):
@@ -465,7 +489,9 @@ def _numeric(value: Any) -> Any:
     if isinstance(value, float | np.generic):
         return value
     if isinstance(value, numbers.Real):
-        return value if isinstance(value, int) and abs(value) <= _WHOLE else float(value)
+        if isinstance(value, int) and abs(value) <= _WHOLE:
+            return value
+        return float(value)
     library = type(value).__module__.partition(".")[0]
     if library in _WITH_LABELS or hasattr(value, "__dask_graph__") or not hasattr(value, "__array__"):
         return _plain(value)
