@@ -27,6 +27,8 @@ ARCHIVE_READ = "archive.read"
 _LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
 """Libraries whose versions a record states."""
 _BLOCK = 1 << 16
+_TEXTS = "OUST"
+"""Kinds of dtypes whose items are hashed and listed as text."""
 _MOST_NAMES = 2_000
 _MOST_NUMBERS = 16
 """Maximum number of numeric labels of a coordinate that are listed, so that a selection can be repeated."""
@@ -57,14 +59,19 @@ class Provenance(dict[str, Any]):
 def record_of(value: Any) -> dict[str, Any] | None:
     """Return the record that is attached to a table or an array, or None."""
     text = getattr(value, "attrs", {}).get(ATTRIBUTE)
-    return json.loads(text) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return None
+    record: dict[str, Any] = json.loads(text)
+    return record
 
 
 def record_text(function: str, arguments: Mapping[str, Any]) -> str:
     """Return the record of a call as text for ``attrs``; `arguments` are already `described`."""
-    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
-    python = ".".join(map(str, sys.version_info[:3]))
-    versions = {"python": python} | {n: version for n, version in loaded.items() if version is not None}
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in _LIBRARIES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            versions[name] = version
     record = {"function": function, "arguments": arguments, "versions": versions}
     return json.dumps(record, ensure_ascii=False, sort_keys=True)
 
@@ -73,7 +80,7 @@ def described(value: Any) -> Any:
     """Return an argument as JSON, equal for equal values only, and without memory addresses."""
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, float):
+    if isinstance(value, float):  # JSON has no NaN and no infinity
         return value if math.isfinite(value) else {"float": str(value)}
     if _kind(value) in ("DataFrame", "Series", "Index", "DataArray", "Dataset"):
         return _data(value)  # before mappings: a Dataset is one
@@ -101,7 +108,9 @@ def _kind(value: Any) -> str:
     if module not in ("pandas", "xarray"):
         return ""
     name = type(value).__name__
-    return "Index" if name.endswith("Index") else name
+    if name.endswith("Index"):
+        return "Index"
+    return name
 
 
 def _data(value: Any) -> dict[str, Any]:
@@ -169,18 +178,22 @@ def _labels(coord: Any) -> Any:
         return _label(values[0])
     if coord.ndim > 1 or not values.size:
         return {"shape": list(coord.shape)}
-    if values.size <= (_MOST_NAMES if values.dtype.kind in "OUST" else _MOST_NUMBERS):
-        return [_label(item) for item in values]
+    most = _MOST_NAMES if values.dtype.kind in _TEXTS else _MOST_NUMBERS
+    if values.size <= most:
+        return list(map(_label, values))
     return {"first": _label(values[0]), "last": _label(values[-1]), "size": values.size}
 
 
 def _label(item: Any) -> Any:
     if isinstance(item, np.datetime64 | np.timedelta64):
         return str(item)
-    plain = item.item() if isinstance(item, np.generic) else item
-    if isinstance(plain, float) and not math.isfinite(plain):
-        return str(plain)
-    return plain if isinstance(plain, bool | int | float | str) or plain is None else str(plain)
+    if isinstance(item, np.generic):
+        item = item.item()
+    if item is None or isinstance(item, bool | int | str):
+        return item
+    if isinstance(item, float) and math.isfinite(item):
+        return item
+    return str(item)
 
 
 def _is_lazy(value: Any) -> bool:
@@ -222,16 +235,18 @@ def _partial(value: functools.partial[Any]) -> dict[str, Any]:
     keywords = {name: described(item) for name, item in sorted(value.keywords.items())}
     return {
         "partial": described(value.func),
-        "args": [described(a) for a in value.args],
+        "args": list(map(described, value.args)),
         "keywords": keywords,
     }
 
 
 def _items(value: Any) -> Any:
-    listed = [described(item) for item in value]
-    if hasattr(value, "_fields"):
+    listed = list(map(described, value))
+    if hasattr(value, "_fields"):  # a named tuple
         return _instance(value, dict(zip(value._fields, listed, strict=True)))
-    return listed if isinstance(value, list) else {"tuple": listed}
+    if isinstance(value, list):
+        return listed
+    return {"tuple": listed}
 
 
 def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
@@ -243,7 +258,7 @@ def _numbers(value: Any) -> dict[str, Any]:
     if isinstance(value, np.generic):
         return {"numpy": str(value.dtype), "value": described(value.item())}
     if value.size <= 64 and value.dtype.kind in "iufb":
-        values = [described(item) for item in value.reshape(-1).tolist()]
+        values = list(map(described, value.reshape(-1).tolist()))
         return {"array": str(value.dtype), "values": values, "shape": list(value.shape)}
     return {"data": "ndarray", "dtype": str(value.dtype), "shape": list(value.shape), "sha256": digest(value)}
 
@@ -276,12 +291,10 @@ def _feed_variable(hashed: Any, name: str, variable: Any) -> None:
 def _feed_column(hashed: Any, column: Any) -> None:
     if hasattr(column.dtype, "categories"):
         _feed_array(hashed, np.asarray(column.dtype.categories).astype(str))
-        codes = column.codes if hasattr(column, "codes") else column.cat.codes.to_numpy()
-        _feed_codes(hashed, np.asarray(codes))
+        _feed_codes(hashed, np.asarray(column.array.codes))
     elif getattr(column.dtype, "tz", None) is not None:
-        array = column.array if hasattr(column, "array") else column
         hashed.update(str(column.dtype).encode())
-        _feed_array(hashed, np.asarray(array.asi8))
+        _feed_array(hashed, np.asarray(column.array.asi8))
     else:
         _feed_array(hashed, column.to_numpy())
 
@@ -294,7 +307,7 @@ def _feed_codes(hashed: Any, codes: Any) -> None:
 
 
 def _feed_array(hashed: Any, values: Any) -> None:
-    if values.dtype.kind in "OUST":
+    if values.dtype.kind in _TEXTS:
         text = "\0".join(map(str, values.reshape(-1).tolist()))
         hashed.update(f"text {values.shape}\0{text}".encode("utf-8", "surrogatepass"))
         return
@@ -304,9 +317,10 @@ def _feed_array(hashed: Any, values: Any) -> None:
         hashed.update(little.reshape(-1).view(np.uint8).data)
         return
     # Blocks in C order: ravel would copy a transposed view of a large panel as a whole.
-    integers = little.view(f"u{little.dtype.itemsize}") if little.dtype.kind in "mM" else little
+    if little.dtype.kind in "mM":
+        little = little.view(f"u{little.dtype.itemsize}")
     blocks = np.nditer(
-        integers, flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=_BLOCK
+        little, flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=_BLOCK
     )
     for block in blocks:
         hashed.update(np.ascontiguousarray(block).view(np.uint8).data)
