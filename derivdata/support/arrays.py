@@ -22,8 +22,11 @@ _BY_NAME = {
 
 def epsilon_of(*arrays: Any) -> float:
     """Return the machine epsilon of the lowest precision among the dtypes of some arrays."""
-    names = [str(getattr(array, "dtype", "")).lower() for array in arrays]
-    return max((_BY_NAME.get(name, _DOUBLE) for name in names), default=_DOUBLE)
+    precision = _DOUBLE
+    for array in arrays:
+        name = str(getattr(array, "dtype", "")).lower()
+        precision = max(precision, _BY_NAME.get(name, _DOUBLE))
+    return precision
 
 
 def epsilon_in(values: Any) -> float:
@@ -34,4 +37,6 @@ def epsilon_in(values: Any) -> float:
     """
     array = np.asarray(values, dtype=np.float64)
     array = array[np.isfinite(array)]
-    return _SINGLE if array.size and bool((array == array.astype(np.float32)).all()) else _DOUBLE
+    if array.size and (array == array.astype(np.float32)).all():
+        return _SINGLE
+    return _DOUBLE

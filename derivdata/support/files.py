@@ -86,8 +86,9 @@ def package_digest(*names: str) -> str:
     package = Path(__file__).parents[1]
     digest = hashlib.blake2b(digest_size=16)
     for name in names:
-        module = package / f"{name}.py"
-        paths = [module] if module.is_file() else sorted((package / name).rglob("*.*"))
+        paths = [package / f"{name}.py"]
+        if not paths[0].is_file():
+            paths = sorted((package / name).rglob("*.*"))
         for path in paths:
             if path.suffix != ".pyc":
                 digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
@@ -104,7 +105,9 @@ _QUOTED_OR_END = re.compile(r'("(?:[^"]|"")*")|\r\n')
 
 def csv_text(frame: pd.DataFrame, *, formulas: bool = False) -> str:
     """Return a table as CSV; with `formulas`, texts that begin like a formula are not marked."""
-    shown = frame if formulas else _neutral(frame)
+    shown = frame
+    if not formulas:
+        shown = _neutral(frame)
     text: str = shown.to_csv(index=False, lineterminator="\n")
     if "\r" in text:
         # Python's csv module (3.12) quotes a carriage return only where lines end with one. Quoting all texts
@@ -116,7 +119,9 @@ def csv_text(frame: pd.DataFrame, *, formulas: bool = False) -> str:
 
 def original_cell(text: str) -> str:
     """Return a cell as it was before `csv_text` marked it as text."""
-    return text[1:] if _NEUTRAL.match(text) else text
+    if _NEUTRAL.match(text):
+        return text[1:]
+    return text
 
 
 def original_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -132,16 +137,19 @@ def _neutral(frame: pd.DataFrame) -> pd.DataFrame:
     for name in frame.columns:
         values = frame[name]
         if isinstance(values.dtype, pd.CategoricalDtype):
-            words = [_marked(word) for word in values.cat.categories]
+            words = list(map(_marked, values.cat.categories))
             if words != list(values.cat.categories):
                 changed[name] = values.cat.rename_categories(words)
         elif values.dtype.kind == "O" or isinstance(values.dtype, pd.StringDtype):
             marked = values.map(_marked, na_action="ignore")
             if not marked.equals(values):
                 changed[name] = marked
-    result = frame.assign(**changed) if changed else frame
-    return result.rename(columns=_marked)
+    if changed:
+        frame = frame.assign(**changed)
+    return frame.rename(columns=_marked)
 
 
 def _marked(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+    if isinstance(value, str) and _FORMULA.match(value):
+        return f"'{value}"
+    return value

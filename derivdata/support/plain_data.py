@@ -188,7 +188,9 @@ def _times(column: pd.Series, name: str) -> pd.Series:
         parsed = pd.to_datetime(column, utc=True, format="ISO8601").dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
         return column
-    return parsed if zoned.all() else naive_utc(parsed)
+    if zoned.all():
+        return parsed
+    return naive_utc(parsed)
 
 
 def _in_range(convert: Any, name: str) -> Any:
@@ -200,7 +202,9 @@ def _in_range(convert: Any, name: str) -> Any:
 
 def _native(values: Any) -> Any:
     """Return numbers in the byte order of this machine."""
-    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.isnative:
+        return values
+    return values.astype(values.dtype.newbyteorder("="))
 
 
 def _plain_array(array: Any) -> Any:
@@ -208,18 +212,24 @@ def _plain_array(array: Any) -> Any:
     coords = _changed(array.coords)
     if data is None and not coords:
         return array
-    result = array if data is None else array.copy(data=data)
-    return _with_coords(result, coords)
+    if data is not None:
+        array = array.copy(data=data)
+    return _with_coords(array, coords)
 
 
 def _plain_dataset(dataset: Any) -> Any:
     changed = _changed(dataset.variables)
     if not changed:
         return dataset
-    data = {name: values for name, values in changed.items() if name not in dataset.coords}
-    result = dataset.assign({name: dataset[name].copy(data=values) for name, values in data.items()})
-    coords = {name: values for name, values in changed.items() if name in dataset.coords}
-    return _with_coords(result.assign_attrs(dataset.attrs), coords)
+    variables = {}
+    coords = {}
+    for name, values in changed.items():
+        if name in dataset.coords:
+            coords[name] = values
+        else:
+            variables[name] = dataset[name].copy(data=values)
+    result = dataset.assign(variables).assign_attrs(dataset.attrs)
+    return _with_coords(result, coords)
 
 
 def _with_coords(data: Any, changed: dict[Any, Any]) -> Any:
@@ -300,15 +310,18 @@ def storable(data: Any) -> Any:
 
 def _with_text_objects(dataset: Any) -> Any:
     """Convert fixed-length text of a dataset to objects."""
-    texts = {
-        name: (variable.dims, variable.data.astype(object), variable.attrs)
-        for name, variable in dataset.variables.items()
-        if variable.dtype.kind == "U"
-    }
-    if not texts:
+    variables = {}
+    coords = {}
+    for name, variable in dataset.variables.items():
+        if variable.dtype.kind != "U":
+            continue
+        text = (variable.dims, variable.data.astype(object), variable.attrs)
+        if name in dataset.coords:
+            coords[name] = text
+        else:
+            variables[name] = text
+    if not coords and not variables:
         return dataset
-    coords = {name: text for name, text in texts.items() if name in dataset.coords}
-    variables = {name: text for name, text in texts.items() if name not in coords}
     return dataset.assign_coords(coords).assign(variables)
 
 

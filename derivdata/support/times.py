@@ -159,7 +159,9 @@ def has_zone(values: Any) -> bool:
 
 def _accessor(values: Any) -> Any:
     """Return the object with the methods of times: ``.dt`` of a column, a Timestamp or an index itself."""
-    return values.dt if isinstance(values, pd.Series) else values
+    if isinstance(values, pd.Series):
+        return values.dt
+    return values
 
 
 def lookback(text: Any, name: str = "window") -> pd.Timedelta | None:
@@ -274,11 +276,13 @@ def year_fraction(start: Any, end: Any) -> Any:
 
 def _uniform(texts: Any) -> Array | None:
     """Parse texts of one wire format with Arrow; return None if Arrow cannot read them."""
-    is_zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
+    kind = _NAIVE
+    if len(texts) > 0 and str(texts[0]).endswith("Z"):
+        kind = _ZONED
     try:
         if not isinstance(texts, pa.ChunkedArray):
             texts = pa.array(texts, pa.string())
-        stamps = texts.cast(_ZONED if is_zoned else _NAIVE)
+        stamps = texts.cast(kind)
     except (pa.ArrowInvalid, TypeError):
         return None
     if stamps.null_count:
