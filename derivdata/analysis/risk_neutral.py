@@ -226,6 +226,7 @@ def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None)
     def sums(part: xr.Dataset) -> xr.Dataset:
         return _summed(_cut(part, t, extrapolate, clock))
 
+    # Chunks of the surface would not match times with its own labels.
     if isinstance(t, xr.DataArray) and set(t.dims) & set(surface.dims):
         return sums(surface)
     return in_chunks(sums, surface, most=_SLICES, whole=() if t is None else ("expiry",))

@@ -556,14 +556,15 @@ class _Groups:
 
     def _gap_and_step(self, place: int) -> tuple[float, float]:
         """Return the hours before a group, and the shortest gap next to it (infinite without one)."""
+        # The gap before the group itself does not count for the shortest one: look at two groups each side.
         near = range(max(place - 2, 0), min(place + 3, len(self._starts)))
         series = self._series[self._starts]
         hours = sorted({int(self._bins[self._ends[i] - 1]) for i in near if series[i] == series[place]})
         own = int(self._bins[self._ends[place] - 1])
         before = [hour for hour in hours if hour < own]
         gap = own - before[-1] if before else 0
-        others = [later - earlier for earlier, later in pairwise(hours) if later != own]
-        return float(gap), float(min(others, default=np.inf))
+        other_gaps = [later - earlier for earlier, later in pairwise(hours) if later != own]
+        return float(gap), float(min(other_gaps, default=np.inf))
 
 
 def _is_same(first: float, second: float) -> bool:

@@ -194,14 +194,18 @@ def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> F
 
 
 def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) -> Floats:
-    """Return the weight of errors below some values: unchanged, reversed, or half of each for 0."""
+    """Return the share of the weight of errors below some values.
+
+    `sign` is that of the expected outcome: errors have the opposite sign if it is negative, and half of them
+    have either sign if it is 0.
+    """
     if sign > 0.0:
         return np.asarray(np.interp(values, errors, weight, left=0.0, right=1.0))
     if sign < 0.0:
         return np.asarray(1.0 - np.interp(-values, errors, weight, left=0.0, right=1.0))
-    as_they_are = _share_below(1.0, values, errors, weight)
-    reversed_ones = _share_below(-1.0, values, errors, weight)
-    return np.asarray(0.5 * (as_they_are + reversed_ones))
+    unchanged = _share_below(1.0, values, errors, weight)
+    reversed_ = _share_below(-1.0, values, errors, weight)
+    return np.asarray(0.5 * (unchanged + reversed_))
 
 
 class _Sizes(NamedTuple):

@@ -173,12 +173,13 @@ def chain(
     listed = listing(symbol, exchange, trading_day)
     f = forwards(symbol, exchange, listed.expiry, time)
     if near_money:
+        # Take the strikes that are nearest to the forward at any time; strikes are sorted by expiry.
         distance = np.abs(listed.strike[:, None] - f.underlying_price[listed.place])
         opens = np.flatnonzero(np.diff(listed.place, prepend=-1))
         smallest = np.minimum.reduceat(distance, opens, axis=0)[listed.place]
         listed = listed.take(np.flatnonzero((distance <= smallest + 1e-5).any(axis=1)))
     forward = f.underlying_price[listed.place]
-    k = np.log(listed.strike[:, None] / forward)
+    k = np.log(listed.strike[:, None] / forward)  # log-moneyness
     w = option_model.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
     iv = np.sqrt(w / f.year_fraction[listed.place])
     columns: dict[str, Floats] = {

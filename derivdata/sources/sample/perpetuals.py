@@ -42,6 +42,12 @@ from derivdata.support.arrays import Bools, Floats, Ints
 _MARKET = 1000
 _SPIKES = noise.key("spikes")
 _HOLES = noise.key("holes")
+_OUTAGE_CHANCE = 0.02
+"""Probability of an outage of a venue on a day."""
+_LONGEST_OUTAGE = 72
+"""Maximum length of an outage [steps], 6 hours."""
+_LONGEST_GAP = 24
+"""Maximum length of a gap of a single pair [steps], 2 hours."""
 
 
 def formed(selection: Pairs, first: int, days: int) -> Floats:
@@ -69,8 +75,11 @@ def recorded(selection: Pairs, first: int, days: int) -> Floats:
     """Return rates as recorded [bps/8h]; NaN where the pair did not trade or the sample is missing."""
     rate = formed(selection, first, days)
     streams = noise.keys("outage", exchange_names())[selection.exchange]
-    missing = _holes(streams, np.full(len(selection), 0.02), 72, first, days)
-    missing |= _holes(selection.streams, venue_values("gaps")[selection.exchange], 24, first, days)
+    # All pairs of a venue share its outages; gaps are of single pairs.
+    outage_chance = np.full(len(selection), _OUTAGE_CHANCE)
+    missing = _holes(streams, outage_chance, _LONGEST_OUTAGE, first, days)
+    gap_chance = venue_values("gaps")[selection.exchange]
+    missing |= _holes(selection.streams, gap_chance, _LONGEST_GAP, first, days)
     is_present = _trading(selection, first, days)[..., None] & ~missing
     return np.where(is_present.reshape(len(selection), days * STEPS), rate, np.nan)
 
