@@ -26,8 +26,9 @@ NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 $(foreach
 	$(wildcard $(HOME)/.pyenv/versions/3.$(minor).*/bin/python3)); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-# What numpy, scipy, pandas and xarray compute; `make test-machines` runs the whole suite on each Python.
-NUMERIC_TESTS := $(addprefix tests/,analysis plot sample) $(wildcard tests/test_*.py)
+# Files with tests of what numpy, scipy, pandas and xarray compute. Those that depend on their versions are marked
+# `environment`; `make weekly` runs the whole suite on each Python.
+NUMERIC_TESTS := tests/analysis $(wildcard tests/test_*.py)
 
 .PHONY: report test checks test-slow test-newest test-machines test-long weekly coverage mutants soak bench docs dist lock audit sbom clean
 
@@ -58,7 +59,7 @@ else
 test-newest:
 	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
 	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
-	$(VENV)/newest/bin/python $(PYTEST) -m "not slow" $(NUMERIC_TESTS)
+	$(VENV)/newest/bin/python $(PYTEST) -m "environment and not slow" $(NUMERIC_TESTS)
 endif
 
 # Checks that take too long for the gate: many drawn examples, full loads, other users, Pythons, locales and
