@@ -588,19 +588,23 @@ def scaled_series(
     faults = []
     for name in np.unique(market[starts]).tolist():
         own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
-        if own.size <= _PEERS:
-            continue
-        for place in own.tolist():
-            others = np.log(sizes[own[own != place]])
-            change = float(np.log(sizes[place]) - np.median(others))
-            if others.max() - others.min() > np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO):
+        # Only the lowest and the highest can be apart from all others: between them the spread is larger.
+        most = np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO)
+        extremes = own[[np.argmin(sizes[own]), np.argmax(sizes[own])]] if own.size > _PEERS else own[:0]
+        for place in np.unique(extremes).tolist():
+            peers = own[own != place]
+            others = np.log(sizes[peers])
+            spread = float(np.max(others) - np.min(others))
+            if spread > most:
                 continue
-            least = max(_PRICE_APART, _PRICE_SPREADS * float(others.max() - others.min()))
-            is_other_price = kind == "price" and abs(change) > least
-            sections = np.column_stack([starts, ends])[[place, *own[own != place]]]
-            is_other_price = is_other_price and _is_apart_at_once(times, values, sections, least)
+            change = float(np.log(sizes[place]) - np.median(others))
             rows = int(ends[place] - starts[place])
-            if is_other_price or (kind == "rate" and _is_unit_of_rates(change, times, starts[place], rows)):
+            if kind == "rate":
+                is_apart = _is_unit_of_rates(change, times, int(starts[place]), rows)
+            else:
+                sections = np.column_stack([starts, ends])[[place, *peers]]
+                is_apart = _is_other_price(change, spread, times, values, sections)
+            if is_apart:
                 faults.append(SeriesFault(int(starts[place]), rows, float(np.exp(change))))
     return faults
 
@@ -614,8 +618,13 @@ def _is_unit_of_rates(change: float, times: _Array | None, first: int, rows: int
     return rows >= _STILL_ROWS and bool(times[first + rows - 1] - times[first] >= _LEAST_SPAN_US)
 
 
-def _is_apart_at_once(times: _Array | None, values: _Array, sections: _Array, least: float) -> bool:
-    """Return whether the first series is apart from two others at the same times; True without times."""
+def _is_other_price(
+    change: float, spread: float, times: _Array | None, values: _Array, sections: _Array
+) -> bool:
+    """Return whether the first series is apart from the others, and from two of them at the same times."""
+    least = max(_PRICE_APART, _PRICE_SPREADS * spread)
+    if abs(change) <= least:
+        return False
     if times is None:
         return True
     own, *others = (slice(first, end) for first, end in sections.tolist())
