@@ -19,11 +19,11 @@ _LEVELS = {"bids": [["67000.0", "1.5"], ["66999.5", "2"]], "asks": [["67000.5", 
 _SHORT = {"b": _LEVELS["bids"], "a": _LEVELS["asks"]}
 
 
-def _import(folder: Path, name: str, messages: list[dict[str, Any]]) -> Imported:
+def _import(folder: Path, name: str, messages: list[dict[str, Any]], **said: Any) -> Imported:
     path = folder / "in" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(message) + "\n" for message in messages))
-    return import_files(None, path, folder / "to")
+    return import_files(None, path, folder / "to", **said)
 
 
 def _rows(folder: Path, table: str) -> pd.DataFrame:
@@ -184,3 +184,21 @@ def test_series_by_coin_and_venue_are_read(tmp_path: Path, outer: str) -> None:
     assert {*pairs.index} == {("okx", "BTC"), ("okx", "ETH"), ("bybit", "BTC")}
     assert pairs["size"].tolist() == [10] * 3
     assert pairs["first"].tolist() == pytest.approx([1.0] * 3)
+
+
+def test_rates_of_the_next_payment_are_not_payments_each_second(tmp_path: Path) -> None:
+    messages = [
+        {
+            "stream": "btcusdt@markPrice@1s",
+            "data": {
+                "e": "markPriceUpdate", "E": _START + 1_000 * place, "s": "BTCUSDT", "p": "67000.5",
+                "P": "67010", "i": "66999.5", "r": "0.0001", "T": _START + 28_800_000,
+            },
+        }
+        for place in range(30)
+    ]  # fmt: skip
+    _import(tmp_path, "binance_mark.jsonl", messages, set={"interval_hours": "8"})
+    rates = _rows(tmp_path, "funding_rates")
+    assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * 30)
+    assert {*rates["settlement_time"]} == {pd.Timestamp("2026-03-01T08:00Z")}
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 30)

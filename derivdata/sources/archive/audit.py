@@ -181,7 +181,9 @@ def _ask_about_series(
     if "rate_bps_8h" in table.columns:
         _ask_about_rates(some, venues, read, questions, unit)
         if "interval" in questions and "interval_hours" in table.columns:
-            _refuse_intervals(rows)
+            payments = _payments(rows)
+            if len(payments):
+                _refuse_intervals(payments)
     elif table.name == "oi_history" and "unit" in questions:
         _refuse_coins(some)
     if "unit" in questions:
@@ -250,9 +252,14 @@ def _ask_about_rates(
     if len(some) < _LEAST_ROWS:
         return
     if "schedule" in questions and "interval_hours" in some.columns:
-        _refuse_schedules(some)
+        _refuse_schedules(_payments(some))
     if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
         _refuse_factors(some, read)
+
+
+def _payments(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of settled rates; those of the next settlement are stated at any time before it."""
+    return rows[rows["rate_kind"] == "settled"] if "rate_kind" in rows.columns else rows
 
 
 def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
