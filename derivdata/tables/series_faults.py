@@ -632,10 +632,10 @@ def _is_other_price(
     for other in others:
         _, mine, theirs = np.intersect1d(times[own], times[other], return_indices=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.log(values[own][mine] / values[other][theirs])
-        change = change[np.isfinite(change)]
-        if change.size:
-            ratios.append(float(np.median(change)))
+            changes = np.log(values[own][mine] / values[other][theirs])
+        changes = changes[np.isfinite(changes)]
+        if changes.size:
+            ratios.append(float(np.median(changes)))
     return len(ratios) >= _PEERS and abs(float(np.median(ratios))) > least
 
 
