@@ -95,23 +95,24 @@ def _is_large(e: CheckedAnswer) -> Array:
 
 def _is_recent(e: CheckedAnswer) -> Array:
     """Return a mask of rows since 2021; rows without a time are current."""
-    return np.ones(e.size, dtype=bool) if e.time_us is None else e.time_us >= _SINCE_US
+    if e.time_us is None:
+        return np.ones(e.size, dtype=bool)
+    return e.time_us >= _SINCE_US
 
 
 def _prices(e: CheckedAnswer) -> Iterator[str]:
     symbols = _symbols(e)
     if symbols is None:
         return
-    # Prices of options are premiums; only options have a strike.
-    for name in _PRICES if "strike" not in e.columns else _PRICES_OF_UNDERLYINGS:
-        values = e.numbers(name) if name in e.columns else None
+    names: tuple[str, ...] = _PRICES
+    if "strike" in e.columns:  # prices of options are premiums; only options have a strike
+        names = _PRICES_OF_UNDERLYINGS
+    for name in names:
+        values = e.numbers(name)
         if values is None:
             continue
-        for symbol, most in LARGEST_PRICES.items() if name in _PRICES_OF_UNDERLYINGS else ():
-            is_above = (symbols == symbol) & (values > most)
-            if is_above.any():
-                row = int(np.argmax(is_above))
-                yield f"{name} of {symbol} is {values[row]:.4g}: no market has had such a price"
+        if name in _PRICES_OF_UNDERLYINGS:
+            yield from _high_prices(name, symbols, values)
         for symbol, least in LEAST_PRICES.items():
             is_below = (symbols == symbol) & (values > 0.0) & (values < least) & _is_recent(e)
             if is_below.any():
@@ -122,29 +123,49 @@ def _prices(e: CheckedAnswer) -> Iterator[str]:
                 )
 
 
+def _high_prices(name: str, symbols: Array, values: Array) -> Iterator[str]:
+    for symbol, most in LARGEST_PRICES.items():
+        is_above = (symbols == symbol) & (values > most)
+        if is_above.any():
+            row = int(np.argmax(is_above))
+            yield f"{name} of {symbol} is {values[row]:.4g}: no market has had such a price"
+
+
 def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
     """Compare the open interest and volume of large coins at large venues with their smallest ones."""
     symbols = _symbols(e)
     if symbols is None:
         return
     is_recent = _is_recent(e)
-    venues = np.asarray(e.columns["exchange"]) if "exchange" in e.columns else None
-    hours = max(e.step_us, HOUR_US) / HOUR_US
-    for name, least in _LEAST_OF_LARGE_USD.items():
-        values = e.numbers(name) if name in e.columns else None
+    if "exchange" in e.columns:
+        row_venues = np.asarray(e.columns["exchange"])
+        is_of = {venue: row_venues == venue for venue in sorted(LARGE_VENUES)}
+    else:
+        is_of = {"all venues": np.ones(e.size, dtype=bool)}
+    for name in _LEAST_OF_LARGE_USD:
+        values = e.numbers(name)
         if values is None or "instrument_name" in e.columns:
             continue
-        limit = least if name == "oi_usd" else least * hours
-        if venues is None:  # of all venues, or of one dex of HIP-3, which may have no trades in BTC
-            limit = _LEAST_TOTAL_OI_USD if name == "oi_usd" and "dex" not in e.columns else -1.0
+        limit = _least_of_large(e, name)
         for symbol in LEAST_PRICES:
-            for venue in sorted(LARGE_VENUES) if venues is not None else ("all venues",):
-                is_own = (symbols == symbol) & is_recent & np.isfinite(values)
-                is_own &= True if venues is None else venues == venue
+            for venue, is_of_venue in is_of.items():
+                is_own = (symbols == symbol) & is_of_venue & is_recent & np.isfinite(values)
                 small = _small(values[is_own], limit, is_stock=name == "oi_usd", step_us=e.step_us)
                 if small:
                     yield f"{name} of {symbol} at {venue} is {small}"
                     return
+
+
+def _least_of_large(e: CheckedAnswer, name: str) -> float:
+    """Return the least open interest or volume of a row [USD]; negative if there is no limit."""
+    if "exchange" in e.columns:
+        hours = max(e.step_us, HOUR_US) / HOUR_US
+        least = _LEAST_OF_LARGE_USD[name]
+        return least if name == "oi_usd" else least * hours
+    # Of all venues, or of one dex of HIP-3, which may have no trades in BTC.
+    if name == "oi_usd" and "dex" not in e.columns:
+        return _LEAST_TOTAL_OI_USD
+    return -1.0
 
 
 def _has_zeros(values: Array, *, is_stock: bool, step_us: int) -> bool:
@@ -173,14 +194,18 @@ def _small(values: Array, limit: float, *, is_stock: bool, step_us: int) -> str:
 
 def _totals_of_large(e: CheckedAnswer) -> Iterator[str]:
     """Compare totals of large venues with their smallest ones; an archive may have some symbols only."""
-    venues = np.asarray(e.columns["exchange"]) if "exchange" in e.columns else None
-    if venues is None or e.table is None or "symbol" in e.columns or SESSION.origin() is None:
+    if "exchange" not in e.columns or "symbol" in e.columns:
         return
+    if e.table is None or SESSION.origin() is None:
+        return
+    venues = np.asarray(e.columns["exchange"])
     for name, least in _LEAST_OF_ALL_USD.items():
-        values = e.numbers(name) if name in e.columns else None
+        values = e.numbers(name)
         if values is None:
             continue
-        limit = least * (max(e.step_us, HOUR_US) / HOUR_US if name == "total_volume_usd" else 1.0)
+        limit = least
+        if name == "total_volume_usd":
+            limit = least * (max(e.step_us, HOUR_US) / HOUR_US)
         for venue in sorted(LARGE_VENUES):
             own = values[(venues == venue) & _is_recent(e) & np.isfinite(values)]
             if own.size and float(np.median(own)) < limit:
@@ -228,16 +253,17 @@ def _depths(e: CheckedAnswer) -> Iterator[str]:
         return
     if e.step_us < HOUR_US or not _is_large(e).all():
         return
-    bids, asks = e.numbers("bid_depth_usd"), e.numbers("ask_depth_usd")
-    if bids is None or asks is None:
+    bids = e.numbers("bid_depth_usd")
+    asks = e.numbers("ask_depth_usd")
+    if bids is None or asks is None or not e.size:
         return
     order = np.lexsort((e.time_us, e.series("time")))
     series = e.series("time")[order]
     for word, larger, smaller in (("bids", bids[order], asks[order]), ("asks", asks[order], bids[order])):
         is_far = np.append(larger > _MOST_OF_DEPTH * smaller, False)
         starts = np.flatnonzero(np.append(True, (is_far[1:-1] != is_far[:-2]) | (np.diff(series) != 0)))
-        lengths = np.diff(np.append(starts, series.size)) if series.size else starts
-        long = np.flatnonzero(is_far[starts] & (lengths >= _LEAST_STEPS)) if series.size else starts[:0]
+        lengths = np.diff(np.append(starts, series.size))
+        long = np.flatnonzero(is_far[starts] & (lengths >= _LEAST_STEPS))
         if long.size:
             row = order[starts[long[0]]]
             yield (
@@ -254,7 +280,7 @@ def _chains(e: CheckedAnswer) -> Iterator[str]:
     sides = e.words.get("side", [])
     if e.size >= _LEAST_ONE_SIDED and len({*np.asarray(e.columns["side"])}) == 1:
         yield f"all {e.size} options of the chain are {sides[0]}s: the other side is missing"
-    interest = e.numbers("open_interest") if "open_interest" in e.columns else None
+    interest = e.numbers("open_interest")
     symbol = str(e.requested.get("symbol", ""))
     if interest is not None and symbol in _SUPPLY and e.time_us is not None:
         total = float(np.nansum(interest)) / max(np.unique(e.time_us).size, 1)
@@ -284,7 +310,7 @@ def _changes(e: CheckedAnswer) -> Iterator[str]:
 
 def _quantile(e: CheckedAnswer, name: str, share: float) -> float | None:
     """Return the quantile of the sizes of a column; None if the response does not have it."""
-    values = e.numbers(name) if name in e.columns else None
+    values = e.numbers(name)
     if values is None or not np.isfinite(values).any():
         return None
     return float(np.nanquantile(np.abs(values), share))
@@ -292,9 +318,12 @@ def _quantile(e: CheckedAnswer, name: str, share: float) -> float | None:
 
 def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
     """Compare volumes with open interest, buys with sells, and liquidations with their number."""
-    name = "" if e.table is None else e.table.name
+    if e.table is None:
+        return
+    name = e.table.name
     if name == "markets_exchange_history" and e.size > _LEAST_STEPS:
-        of_stock, of_flow = (_usual_step(e, column) for column in ("oi_usd", "volume_usd"))
+        of_stock = _usual_step(e, "oi_usd")
+        of_flow = _usual_step(e, "volume_usd")
         if of_stock > _STEPS_OF_STOCK * of_flow > 0.0:
             yield (
                 f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
@@ -309,12 +338,14 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
 
     A trade after the first 0 counts in the volumes of the next 24 hours, so the second 0 is impossible.
     """
-    values, stamps = e.numbers("volume_24h_usd"), e.time_us
+    values = e.numbers("volume_24h_usd")
+    stamps = e.time_us
     is_coarse = e.step_us > 6 * HOUR_US
     if values is None or stamps is None or is_coarse or values.size <= 2 * _LEAST_STEPS:
         return
     order = np.lexsort((stamps, e.series("time")))
-    series, values = e.series("time")[order], values[order]
+    series = e.series("time")[order]
+    values = values[order]
     zeros = np.flatnonzero(values == 0.0)
     is_again = np.diff(zeros) > 1  # zeros with other values in between
     is_again &= np.diff(series[zeros]) == 0
@@ -330,14 +361,16 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
 
 def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
     """Find buys and sells of large markets over two days or more that cannot belong to one market."""
-    buys, sells = e.numbers("buy_usd"), e.numbers("sell_usd")
+    buys = e.numbers("buy_usd")
+    sells = e.numbers("sell_usd")
     if buys is None or sells is None:
         return
     series = e.series("time")
     is_large = _is_large(e)
     for code in np.unique(series[is_large]).tolist():
         own = (series == code) & np.isfinite(buys) & np.isfinite(sells)
-        bought, sold = float(np.sum(buys[own])), float(np.sum(sells[own]))
+        bought = float(np.sum(buys[own]))
+        sold = float(np.sum(sells[own]))
         if own.sum() < 2 * _LEAST_STEPS or not bought + sold > 0.0:
             continue
         is_varied = min(np.unique(buys[own]).size, np.unique(sells[own]).size) >= _LEAST_STEPS
@@ -363,7 +396,9 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
 
 def _liquidations(e: CheckedAnswer) -> Iterator[str]:
     """Compare liquidations with the largest ones, and with their number."""
-    name = "" if e.table is None else e.table.name
+    if e.table is None:
+        return
+    name = e.table.name
     if name == "liquidations_history":
         for side in ("long_usd", "short_usd"):
             values = e.numbers(side)
@@ -374,7 +409,8 @@ def _liquidations(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _mean_liquidation(e: CheckedAnswer) -> Iterator[str]:
-    totals, counts = e.numbers("total_usd"), e.numbers("total_count")
+    totals = e.numbers("total_usd")
+    counts = e.numbers("total_count")
     if totals is None or counts is None or counts.sum() < _LEAST_ORDERS:
         return
     mean = float(np.sum(totals)) / float(np.sum(counts))
@@ -388,4 +424,6 @@ def _usual_step(e: CheckedAnswer, name: str) -> float:
     if values is None:
         return 0.0
     positive = values[values > 0.0]
-    return float(np.median(np.abs(np.diff(np.log(positive))))) if positive.size > 1 else 0.0
+    if positive.size < 2:
+        return 0.0
+    return float(np.median(np.abs(np.diff(np.log(positive)))))
