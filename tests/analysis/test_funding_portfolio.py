@@ -195,28 +195,28 @@ def test_spot_leg_is_fully_paid_never_liquidated_and_never_short() -> None:
     """Gamma pays 6 bps more, and is short against coins."""
     forecasts, marks = made()
     forecasts = forecasts.isel(pair=~((forecasts["long"] == "beta") | (forecasts["short"] == "beta")).values)
+    # Replace the venue alpha by coins.
     legs = [np.where(forecasts[leg] == "alpha", "spot", "gamma") for leg in ("long", "short")]
-    forecasts, marks = (
-        forecasts.assign_coords(pair_coordinates(*legs)),
-        marks.assign_coords(exchange=["spot", "beta", "gamma"]),
-    )
+    forecasts = forecasts.assign_coords(pair_coordinates(*legs))
+    marks = marks.assign_coords(exchange=["spot", "beta", "gamma"])
     start = forecasts["time"].values[-30]
     sizes = funding.portfolio(forecasts, marks, capital=1e5, maintenance={"gamma": 0.01}, start=start)
     spot = sizes.sel(exchange="spot")
     assert float(spot["exposure_usd"].max()) > 1e3
     np.testing.assert_allclose(spot["collateral_usd"], spot["exposure_usd"], rtol=1e-6)
     assert (spot["liquidation_probability"] == 0.0).all()
-    # All that any account may be liquidated with is left to the one that can be.
+    # The coins are never liquidated, so the other account may have the full allowed probability.
     assert float(sizes["liquidation_probability"].max()) == pytest.approx(0.01)
     assert float(sizes["leg_usd"].where(sizes["short"] == "spot", 0.0).sum()) == 0.0
     rates = (0.0 * marks).assign_attrs(units="bps/8h", kind="settled").assign_coords(interval_hours=8.0)
-    for factor, lost in ((0.3, "beta"), (2.0, "gamma")):  # prices fall: the longs lose; they rise: the short
+    # If prices fall, the long perpetual is liquidated; if they rise, the short one.
+    for factor, liquidated in ((0.3, "beta"), (2.0, "gamma")):
         jump = marks.where(marks["time"] < marks["time"][-5], marks * factor)
         options = {"prices": jump, "leg_usd": 1e4, "leverage": 3.0}
         for long in ("spot", "beta"):
             rule = backtest.HoldPair("BTC", long, "gamma")
             run = backtest.carry(rates, rule, backtest.Costs(fee_bps=0.0), **options)
-            assert int(run["liquidations"]) == (lost in (long, "gamma"))
+            assert int(run["liquidations"]) == (liquidated in (long, "gamma"))
             if factor < 1.0 and long == "spot":
                 assert abs(float(run["net_usd"])) < 100.0
         options = {"prices": jump, "transfer_every": "8h"}

@@ -105,28 +105,30 @@ def test_interrupted_call_raises_keyboard_interrupt_and_next_call_works(
         return CALLS[name](tmp_path)
 
     expected = call()
-    numbers = places(call, FILES)
-    assert len(numbers) > 300
-    drawn = random.Random(4).sample(numbers, count(3 if name == "report" else 8, 300))
-    before, parts, struck = _files(tmp_path), (SESSION.responder, SESSION.observer, []), 0
-    for at in drawn:
-        result = interrupted(call, FILES, at)
-        struck += result.place != ""
+    bytecodes = places(call, FILES)
+    assert len(bytecodes) > 300
+    drawn = random.Random(4).sample(bytecodes, count(3 if name == "report" else 8, 300))
+    files_before = _files(tmp_path)
+    session_before = (SESSION.responder, SESSION.observer, [])
+    interruptions = 0
+    for bytecode in drawn:
+        result = interrupted(call, FILES, bytecode)
+        interruptions += result.place != ""
         assert not result.place or type(result.problem) is KeyboardInterrupt, result
-        assert _files(tmp_path) == before, result
+        assert _files(tmp_path) == files_before, result
         if _is_handed_over(result.place):
             SESSION.end_active()  # as the next `record`, `replay` or `disconnect` does
-        assert (SESSION.responder, SESSION.observer, SESSION.closers) == parts, result
-        if struck % 4 == 0:  # while the traceback is held, as a notebook holds the last one
+        assert (SESSION.responder, SESSION.observer, SESSION.closers) == session_before, result
+        if interruptions % 4 == 0:  # while the traceback is held, as a notebook holds the last one
             assert _same(call(), expected), result
-    assert struck > len(drawn) / 2
+    assert interruptions > len(drawn) / 2
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()  # of another thread: a lock that this one holds would stop it
     thread.join(HANGS_SECONDS)
     assert len(results) == 1
     assert _same(results[0], expected)
-    measured("interrupts", f"{name}: {struck} interrupted: 0 other errors, 0 files, 0 locks")
+    measured("interrupts", f"{name}: {interruptions} interrupted: 0 other errors, 0 files, 0 locks")
 
 
 def test_an_interrupted_collector_releases_its_archive(
