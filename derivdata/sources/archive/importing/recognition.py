@@ -128,23 +128,33 @@ class Layout(NamedTuple):
         if said is None:
             return None
         if is_headless(chunk.columns):
-            is_known = bool(self.file or self.match) and len(chunk.columns) == len(self.columns)
-            return said if is_known and self._matches(_renamed(chunk, self.columns)) else None
-        if self.by_position:
-            has_width = len(chunk.columns) == len(self.columns)
-            return said if has_width and self._matches(_renamed(chunk, self.columns)) else None
-        lower = {column.lower() for column in chunk.columns}
-        if not {column.lower() for column in self.signature} <= lower:
+            # Numbers alone identify a layout only together with a file name or patterns of values.
+            fits = bool(self.file or self.match) and self._fits_by_position(chunk)
+        elif self.by_position:
+            fits = self._fits_by_position(chunk)
+        else:
+            fits = self._fits_by_name(chunk)
+        if not fits:
             return None
+        return said
+
+    def _fits_by_position(self, chunk: Chunk) -> bool:
+        has_width = len(chunk.columns) == len(self.columns)
+        return has_width and self._matches(_renamed(chunk, self.columns))
+
+    def _fits_by_name(self, chunk: Chunk) -> bool:
+        lower = set(map(str.lower, chunk.columns))
+        if not lower.issuperset(map(str.lower, self.signature)):
+            return False
         if self.exact and len(lower) > len(self.columns):
-            return None
-        return said if self._matches(chunk.columns) and self.tables(chunk.columns) else None
+            return False
+        return self._matches(chunk.columns) and bool(self.tables(chunk.columns))
 
     def tables(self, columns: Collection[str]) -> list[Reads]:
         """Return the tables that a file with these columns fills."""
         if is_headless(columns) or self.by_position:
             return [*self.reads]
-        lower = {column.lower() for column in columns}
+        lower = set(map(str.lower, columns))
         fitting: list[Reads] = []
         for reads in self.reads:
             needed = {c.lower() for n, c in reads.map.items() if n not in reads.optional}
@@ -164,8 +174,14 @@ class Layout(NamedTuple):
     @property
     def weight(self) -> int:
         """How much a fit says: columns, patterns, and a name."""
-        named = len(self.columns) if self.by_position else len(self.signature)
-        return named + 2 * len(self.match) + (20 if self.file else 0)
+        weight = 2 * len(self.match)
+        if self.by_position:
+            weight += len(self.columns)
+        else:
+            weight += len(self.signature)
+        if self.file:
+            weight += 20
+        return weight
 
 
 def is_headless(columns: Collection[str]) -> bool:
@@ -208,13 +224,12 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
 @cache
 def layouts() -> tuple[Layout, ...]:
     """Return every layout, in the order of sources and of their declaration."""
+    listed: list[Layout] = []
     folder = Path(__file__).with_name("layouts")
-    files = sorted(folder.glob("*.toml"))
-    return tuple(
-        _layout(declared)
-        for file in files
-        for declared in tomllib.loads(file.read_text(encoding="utf-8"))["layout"]
-    )
+    for file in sorted(folder.glob("*.toml")):
+        declared = tomllib.loads(file.read_text(encoding="utf-8"))
+        listed += map(_layout, declared["layout"])
+    return tuple(listed)
 
 
 def sources() -> list[str]:
@@ -254,7 +269,9 @@ def _layout(declared: dict[str, Any]) -> Layout:
 
 def _names(declared: str | list[str]) -> list[str]:
     """Return names, declared in one text or, if some contain blanks, as a list."""
-    return declared.split() if isinstance(declared, str) else declared
+    if isinstance(declared, str):
+        return declared.split()
+    return declared
 
 
 def _reads(declared: dict[str, Any]) -> Reads:
@@ -277,16 +294,21 @@ def _reads(declared: dict[str, Any]) -> Reads:
 
 def listing() -> pd.DataFrame:
     """Return every layout: source, name, tables, the columns by which it is recognised, where it was seen."""
-    rows = [
-        {
-            "source": layout.source,
-            "layout": layout.name,
-            "tables": " ".join(dict.fromkeys(reads.table for reads in layout.reads)),
-            "signature": " ".join(layout.signature) + (f" · file name {layout.file}" if layout.file else ""),
-            "seen": layout.about,
-        }
-        for layout in layouts()
-    ]
+    rows = []
+    for layout in layouts():
+        signature = " ".join(layout.signature)
+        if layout.file:
+            signature += f" · file name {layout.file}"
+        tables = dict.fromkeys(reads.table for reads in layout.reads)
+        rows.append(
+            {
+                "source": layout.source,
+                "layout": layout.name,
+                "tables": " ".join(tables),
+                "signature": signature,
+                "seen": layout.about,
+            }
+        )
     return pd.DataFrame(rows)
 
 
