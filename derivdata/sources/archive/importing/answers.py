@@ -208,16 +208,22 @@ def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given)
     Candles have the same fields for trades, the mark price, the index and spot markets. Candles with field
     names are read by their names if no kind of price is given.
     """
-    are_priced = [bool({"prices_history", "prices_spot"} & answer.tables.keys()) for answer in answers]
-    priced = [answer for answer, is_priced in zip(answers, are_priced, strict=True) if is_priced]
-    if not all(are_priced):
-        return [answer for answer, is_priced in zip(answers, are_priced, strict=True) if not is_priced]
+    priced: list[Answer] = []
+    others: list[Answer] = []
+    for answer in answers:
+        if {"prices_history", "prices_spot"} & answer.tables.keys():
+            priced.append(answer)
+        else:
+            others.append(answer)
+    if others:
+        return others
     has_names = not _is_of_lists(body)
     if not priced or (has_names and not _is_of_candles(body)):
         return _firsts(priced)
-    stated = given.set.get("kind")
-    words = [kind for kind, pattern in _WORDS_OF_MARKETS.items() if pattern.search(source.name)]
-    chosen = [answer for answer in priced if _prices_of(answer) in ([stated] if stated else words)]
+    kinds = [kind for kind, pattern in _WORDS_OF_MARKETS.items() if pattern.search(source.name)]
+    if given.set.get("kind"):
+        kinds = [given.set["kind"]]
+    chosen = [answer for answer in priced if _prices_of(answer) in kinds]
     if not chosen and not has_names:
         raise ArchiveError(
             f"{source}: its rows are candles without names, which may be of trades, the mark price, the "
@@ -235,7 +241,9 @@ def _firsts(answers: list[Answer]) -> list[Answer]:
 def _prices_of(answer: Answer) -> str:
     """Return ``spot``, or the kind of the prices of a response."""
     history = answer.tables.get("prices_history")
-    return "spot" if history is None else str(history["kind"].iloc[0])
+    if history is None:
+        return "spot"
+    return str(history["kind"].iloc[0])
 
 
 def _first_row(body: bytes) -> Any:
@@ -244,7 +252,9 @@ def _first_row(body: bytes) -> Any:
         rows = records_of(msgspec.json.decode(body)).rows
     except (msgspec.DecodeError, ArchiveError):
         return None
-    return rows[0] if rows else None
+    if not rows:
+        return None
+    return rows[0]
 
 
 def _is_of_lists(body: bytes) -> bool:
@@ -312,16 +322,19 @@ def _with_execution(source: Source, answer: Answer, given: Given) -> Answer:
             "--set",
             ["execution=book", "execution=block"],
         )
-    path = answer.path if execution == "block" else answer.path.replace("blockTrades", "trades")
-    return answer._replace(
-        path=path, tables={**answer.tables, _TRADES_OF_OPTIONS: frame.assign(execution=execution)}
-    )
+    path = answer.path
+    if execution != "block":
+        path = path.replace("blockTrades", "trades")
+    tables = {**answer.tables, _TRADES_OF_OPTIONS: frame.assign(execution=execution)}
+    return answer._replace(path=path, tables=tables)
 
 
 def _is_other_margin(endpoint: VenueEndpoint, body: bytes) -> bool:
     """Return whether an endpoint is for contracts of another margin than the names in a response."""
     is_inverse = _INVERSE.search(body) is not None and _LINEAR.search(body) is None
-    return endpoint.margin == ("linear" if is_inverse else "inverse")
+    if is_inverse:
+        return endpoint.margin == "linear"
+    return endpoint.margin == "inverse"
 
 
 def _is_other(endpoint: VenueEndpoint, body: bytes) -> bool:
@@ -338,7 +351,8 @@ def _request(endpoint: VenueEndpoint, given: Given) -> str:
     name = given.set.get("symbol")
     if name is None or not endpoint.symbol or endpoint.symbol.startswith("{"):
         return endpoint.path
-    return f"{endpoint.path}{'&' if '?' in endpoint.path else '?'}{endpoint.symbol}={name}"
+    separator = "&" if "?" in endpoint.path else "?"
+    return f"{endpoint.path}{separator}{endpoint.symbol}={name}"
 
 
 def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
@@ -392,7 +406,9 @@ def _beginning(body: bytes) -> bytes:
         listed = msgspec.json.decode(body, type=list[msgspec.Raw])
     except msgspec.DecodeError:
         return body
-    return body if len(listed) <= _FIRST_RECORDS else msgspec.json.encode(listed[:_FIRST_RECORDS])
+    if len(listed) <= _FIRST_RECORDS:
+        return body
+    return msgspec.json.encode(listed[:_FIRST_RECORDS])
 
 
 def _read_or_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
@@ -410,11 +426,14 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer |
         answers.append(answer)
     if not answers:
         return None
-    tables: dict[str, pd.DataFrame] = {}
-    for name in dict.fromkeys(name for answer in answers for name in answer.tables):
-        frames = [answer.tables[name] for answer in answers if name in answer.tables]
-        tables[name] = joined(frames)
-    return Answer(venue, request, tables, tuple(notice for answer in answers for notice in answer.notices))
+    frames_by_table: dict[str, list[pd.DataFrame]] = {}
+    notices: list[str] = []
+    for answer in answers:
+        notices += answer.notices
+        for name, frame in answer.tables.items():
+            frames_by_table.setdefault(name, []).append(frame)
+    tables = {name: joined(frames) for name, frames in frames_by_table.items()}
+    return Answer(venue, request, tables, tuple(notices))
 
 
 def _pages(body: bytes) -> Iterator[bytes]:
