@@ -37,6 +37,8 @@ _FEW_TRADES = 20
 _MAX_ROWS = 40
 _LINE = 9.5
 """Height of a line in a bar [points]."""
+_LETTER = 5.0
+"""Width of a letter [points]."""
 _FEW_BARS = 12
 """Bars of turnover up to this number have their costs."""
 _STEP_LABEL = 38.0
@@ -66,8 +68,8 @@ def backtest(
     kind
         ``"equity"``: gain on the capital [USD], and below it the drawdown [% of the peak].
         ``"attribution"``: funding and price P&L next to fees and slippage, cumulative [USD], costs downwards.
-        ``"positions"``: when each symbol was held on which venues, and its P&L after costs [USD], in total
-        and by position; a row per symbol, at most the 40 that were held longest.
+        ``"positions"``: when each position was held, with its P&L after costs [USD]; a row for each of up to
+        20 positions or, if there are more, for each symbol, at most the 40 that were held longest.
         ``"trades"``: P&L of each position after costs [bps]: up to 20 positions as bars; more by days held,
         coloured by reason of exit, with the names of the two best and the two worst, in a narrow figure with
         their symbols.
@@ -128,60 +130,50 @@ def _percent(fraction: float) -> str:
 def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
     held = table["days"].groupby(table["symbol"]).sum().sort_values(ascending=False)
-    symbols = list(held.index[:_MAX_ROWS])
     net = table.groupby("symbol")["net_usd"].sum()
-    ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.7)
+    # 1. A row for each position or, if they are many, for each symbol.
+    if len(table) <= _FEW_TRADES:
+        order = pd.Series(held.index.get_indexer(table["symbol"]), table.index)
+        table = table.iloc[np.lexsort((table["entry"], order))]
+        names = [f"{row.symbol} {row.long} / {row.short}" for row in table.itertuples()]
+        rows = pd.Series(range(len(table)), table.index)
+        ax, _ = style.rows(ax, names, 0.3)
+    else:
+        symbols = list(held.index[:_MAX_ROWS])
+        names = [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols]
+        rows = table["symbol"].map({symbol: row for row, symbol in enumerate(symbols)})
+        ax, _ = style.rows(ax, names, 0.7)
     times = result["time"].to_numpy()
-    span = (times[-1] - times[0]) / np.timedelta64(1, "D")
-    named = False
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    # The layout is not final: axes have about 60 % of the figure's height, less below a long title.
-    axes_height = 0.6 * 72.0 * figure.get_figheight()
-    if style.is_narrow(ax):
-        axes_height *= 0.75
-    lines = int(0.7 * axes_height / len(symbols) / _LINE)
-    for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
-        positions = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
-        if positions.empty:
-            continue
-        start = naive_utc(positions["entry"]).to_numpy()
-        width = (positions["exit"] - positions["entry"]).to_numpy()
-        place = held.index.get_indexer(positions["symbol"])
-        ax.barh(place, width, left=start, height=0.7, color=color, edgecolor=style.paper(), label=words)
-        bar_width = 0.72 * style.cell_width(ax) * positions["days"] / span  # [points]
-        for row, at, points in zip(positions.itertuples(), place, bar_width, strict=True):
-            fitting = _text_that_fits(row, points, lines)
-            middle = naive_utc(row.entry) + (row.exit - row.entry) / 2
-            ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="#fcfcfc")
-            named = named or " /" in fitting
     ax.set_xlim(times[0], times[-1])
+    # 2. Bars with their P&L.
+    for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
+        shown = (np.sign(table["net_usd"]) == sign) & rows.notna()
+        if shown.any():
+            start = naive_utc(table.loc[shown, "entry"]).to_numpy()
+            width = (table.loc[shown, "exit"] - table.loc[shown, "entry"]).to_numpy()
+            look: dict[str, Any] = {"color": color, "edgecolor": style.paper(), "label": words}
+            ax.barh(rows[shown], width, left=start, height=0.7, **look)
+    span = (times[-1] - times[0]) / np.timedelta64(1, "D")
+    _write_nets(ax, table, rows, span)
     share = float(held.sum() / span / result.sizes["symbol"])
     title = f"{len(table)} positions in {len(held)} symbols, held {share:.0%} of the time"
-    if len(held) > len(symbols):
-        title += f", the {len(symbols)} longest held shown"
+    if rows.isna().any():
+        title += f", the {len(names)} longest held shown"
     title += f": net {net.sum():+,.0f} USD"
     style.dress(ax, title=title, grid="x")
     style.utc_axis(ax)
-    style.legend(ax, "above", title="long / short venue, " * named + "net of costs [USD]")
+    style.legend(ax, "above", title="numbers: P&L after costs [USD]")
     return finish(ax, table.drop(columns="days"), result, source=source)
 
 
-def _text_that_fits(row: Any, width: float, lines: int) -> str:
-    """Return venues and P&L of a position in the fewest lines that fit into a bar [points], else the P&L."""
-    net = f"{row.net_usd:+,.0f}"
-    texts = (
-        f"{row.long} / {row.short}  {net}",
-        f"{row.long} / {row.short}\n{net}",
-        f"{row.long} /\n{row.short}\n{net}",
-        net,
-    )
-    for text in texts:
-        written = text.split("\n")
-        # A letter is about 4.4 points wide.
-        if 4.4 * max(map(len, written)) < width and len(written) <= max(lines, 1):
-            return text
-    return ""
+def _write_nets(ax: Axes, table: pd.DataFrame, rows: pd.Series, span: float) -> None:
+    """Write the P&L into the bars of positions that are long enough; `span` is the axis' length [days]."""
+    for row, place in zip(table.itertuples(), rows, strict=True):
+        words = f"{row.net_usd:+,.0f}"
+        width = 0.6 * style.cell_width(ax) * row.days / span
+        if np.isfinite(place) and _LETTER * len(words) < width:
+            middle = naive_utc(row.entry) + (row.exit - row.entry) / 2
+            ax.text(middle, place, words, ha="center", va="center", fontsize=8, color="#fcfcfc")
 
 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:

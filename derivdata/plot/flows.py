@@ -93,7 +93,7 @@ def positioning(
     places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
     count = len(venues)
     size = (8.0, lane_height(count) + (1.0 if rate is not None else 0.0))
-    heights = [0.52 * max(count, 2), 1.0] if rate is not None else [1.0]
+    heights = [0.7 * max(count, 2), 1.0] if rate is not None else [1.0]
     upper, *others = (
         style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
     )

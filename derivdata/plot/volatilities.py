@@ -41,6 +41,8 @@ _FEW = 40
 """Lines with at most this many points have markers."""
 _PUBLISHED = ("published index", "index from chains")
 _SKEWS = {"rr25": "calls − puts\n25Δ [points]", "bf25": "butterfly\n25Δ [points]"}
+_MIN_POINTS = 0.3
+"""Minimum range of an axis of skew [points], so that noise does not look like a move."""
 
 
 @figure_function
@@ -258,7 +260,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
     style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
     for name, strip in zip(points[1:], skews, strict=True):
-        strip.axhline(0, color=GREY, lw=0.8)
+        _limit_to_lines(strip)
         style.dress(strip, y=_SKEWS[name], form="number")
     style.utc_axis(skews[-1])
     # 2. The latest values at the ends of the lines.
@@ -268,6 +270,17 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     for name, strip in zip(points[1:], skews, strict=True):
         _label_latest(strip, 100 * table.drop(columns="time"), _looks(name, tenors), "{} {:+.2f}")
     return finish(upper, table, history, source=source, lowest=skews[-1])
+
+
+def _limit_to_lines(ax: Axes) -> None:
+    """Limit the axes to their lines, at least `_MIN_POINTS` apart; mark zero if it is inside."""
+    low, high = ax.get_ylim()
+    missing = max(_MIN_POINTS - (high - low), 0.0)
+    low -= missing / 2.0
+    high += missing / 2.0
+    if low < 0.0 < high:
+        ax.axhline(0, color=GREY, lw=0.8)
+    ax.set_ylim(low, high)
 
 
 def _looks(name: str, tenors: Array) -> dict[str, tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import matplotlib.pyplot as plt
@@ -48,6 +49,13 @@ def test_every_figure_has_a_case() -> None:
         figures |= {f"{name}_{kind}" for kind in kinds} or {name}
     assert figures == set(CASES)
     assert set(EXPECTED) == set(FIGURES)
+
+
+def test_pages_have_a_caption_for_every_figure() -> None:
+    captions = pd.read_csv(Path(__file__).parents[2] / "docs" / "figure_captions.csv")
+    assert captions.notna().all(axis=None)
+    for name in set(plot.__all__) - {"card", "data"}:
+        assert any(re.match(pattern, f"{name}(x)") for pattern in captions["call"]), name
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -136,6 +136,7 @@ def test_labels_at_line_ends_do_not_overlap() -> None:
         "calls − puts\n25Δ [points]",
         "butterfly\n25Δ [points]",
     ]
+    assert strips[2].get_ylim() == pytest.approx((0.25, 0.55)), "at least 0.3 points, without zero"
     assert {t.get_text() for t in strips[2].texts if t.get_text()[:1].isdigit()} == {
         "7 d +0.40",
         "30 d +0.40",

@@ -308,6 +308,26 @@ def test_turnover_shows_costs_and_names_the_largest_trades() -> None:
     assert ends == pytest.approx(table["net_bps"].tolist())
 
 
+def test_few_positions_have_a_row_each_and_many_have_a_row_per_symbol(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The made backtest has ten positions in two symbols."""
+    ax = plot.backtest(made.backtested(), "positions")
+    table = plot.data(ax)
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [f"{row.symbol} {row.long} / {row.short}" for row in table.itertuples()]
+    starts = [mdates.num2date(bar.get_x()) for bar in sorted(ax.patches, key=lambda bar: bar.get_y())]
+    assert starts == table["entry"].tolist(), "in the order of the rows"
+    assert f"{table['net_usd'].iloc[0]:+,.0f}" in [text.get_text() for text in ax.texts]
+    monkeypatch.setattr(backtests, "_FEW_TRADES", 9)
+    ax = plot.backtest(made.backtested(), "positions")
+    net = table.groupby("symbol")["net_usd"].sum()
+    assert {text.get_text() for text in ax.get_yticklabels()} == {
+        f"{symbol}\n{value:+,.0f} USD" for symbol, value in net.items()
+    }
+    assert len(ax.patches) == len(table)
+
+
 def test_largest_of_many_trades_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backtests, "_FEW_TRADES", 3)
     ax = plot.backtest(made.backtested(), "trades", figsize=(8.0, 1.2))
