@@ -194,8 +194,8 @@ def test_a_figure_of_a_venue_of_both_sides_has_a_notice(tmp_path: Path) -> None:
 
 def test_rows_of_coins_are_not_totals_of_venues(tmp_path: Path) -> None:
     content = _lines("time,coin,exchange,long_oi,total_oi_usd", "{s},BTC,hyperliquid,1.7e9,3.4e9")
-    with pytest.raises(Unclear, match="long_oi may be in USD"):
-        _import(tmp_path, "oi_sides.csv", content)
+    assert _import(tmp_path, "oi_sides.csv", content).table == "oi_history"
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {1.7e9}
 
 
 def test_a_column_states_the_zone(tmp_path: Path) -> None:
@@ -267,3 +267,119 @@ def test_prices_of_far_options_are_usd_by_their_volatility(tmp_path: Path) -> No
     near = f"{_START}000,BTC-27MAR26-70000-C,0.0505,0.0515,0.051,52.5,67100.5"
     _import(tmp_path / "coin", "deribit_chain.csv", f"{header}\n{near}\n")
     assert _rows(tmp_path / "coin", "options_snapshot")["mark_coin"].tolist() == [0.051]
+
+
+def test_the_venue_and_symbol_are_asked_for_first(tmp_path: Path) -> None:
+    """With them, the table of hourly rates and the unit of open interest follow."""
+    rates = _lines("time,rate", "{at:%Y-%m-%dT%H:%M:%SZ},0.0001")
+    interest = _lines("time,open_interest,mark_price", "{at:%Y-%m-%dT%H:%M:%SZ},81234.5,67000")
+    for content in (rates, interest):
+        with pytest.raises(ArchiveError, match="such as --market binance:BTC"):
+            _import(tmp_path, "x.csv", content)
+    _import(tmp_path, "x.csv", rates, market="binance:BTC")
+    _import(tmp_path, "y.csv", interest, market="binance:BTC")
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {81_234.5 * 67_000}
+
+
+def test_rates_at_the_floor_of_an_hour_are_not_of_eight(tmp_path: Path) -> None:
+    content = _lines("time,rate", "{at:%Y-%m-%dT%H:%M:%SZ},0.0000125")
+    with pytest.raises(Unclear, match="per the venue's own interval"):
+        _import(tmp_path, "x.csv", content, market="binance:BTC")
+
+
+def test_rates_of_other_coins_than_leaders_are_asked_about(tmp_path: Path) -> None:
+    content = _lines("time,rate", "{at:%Y-%m-%dT%H:%M:%SZ},0.0001")
+    with pytest.raises(Unclear, match="may be payments"):
+        _import(tmp_path, "x.csv", content, market="binance:DOGE")
+
+
+def test_an_interval_of_all_rows_is_not_that_of_a_venue_that_pays_each_hour(tmp_path: Path) -> None:
+    header = "time,venue,symbol,funding_rate,collected_at"
+    lines = [header]
+    for hour in range(6):
+        lines.append(f"{_START + 3600 * hour},hyperliquid,BTC,0.0000125,{_START + 3600 * hour + 2}")
+        lines.append(f"{_START + 3600 * hour},binance,BTCUSDT,0.0001,{_START + 3600 * hour + 2}")
+    content = "\n".join(lines) + "\n"
+    with pytest.raises(ArchiveError, match="interval_hours=8 is not that of hyperliquid"):
+        _import(tmp_path, "x.csv", content, set={"interval_hours": "8"})
+    _import(tmp_path, "x.csv", content)
+    rates = _rows(tmp_path, "funding_history")
+    assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+def test_rows_at_the_payments_of_all_contracts_are_payments(tmp_path: Path) -> None:
+    """Tables of a collector, 2026: the time of insertion is the same in all rows."""
+    lines = ["exchange,symbol,funding_rate,collected_at,created_at"]
+    lines += [f"hyperliquid,BTC,0.0000125,{_START + 3600 * n}000,2026-02-20 10:00:01" for n in range(8)]
+    lines += [f"binance,BTC,0.0001,{_START + 28800 * n}000,2026-02-20 10:00:01" for n in range(4)]
+    _import(tmp_path, "unified.csv", "\n".join(lines) + "\n")
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows.groupby("exchange")["interval_hours"].unique().map(list).to_dict() == {
+        "binance": [8.0],
+        "hyperliquid": [1.0],
+    }
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+    assert rows["time"].min() == pd.Timestamp(_START, unit="s", tz="UTC")
+
+
+@pytest.mark.parametrize(
+    ("venue", "symbol", "columns", "cells", "usd"),
+    [
+        ("binance", "BTC", "open_interest", "5400000000", 5.4e9),  # more coins than there are
+        ("okx", "BTC-USDT-SWAP", "open_interest,mark_price", "5000000,67000", 3.35e9),
+        ("okx", "ETH-USDT-SWAP", "oi_contracts,ct_val,mark_px", "5000000,0.1,2000.5", 1_000_250_000.0),
+        ("bitget", "ETHUSDT", "open_interest,mark_price", "500000,2000", 1e9),
+    ],
+)
+def test_open_interest_is_read_by_the_only_possible_size(
+    tmp_path: Path, venue: str, symbol: str, columns: str, cells: str, usd: float
+) -> None:
+    content = _lines(f"time,exchange,symbol,{columns}", f"{{s}},{venue},{symbol},{cells}")
+    _import(tmp_path, "oi.csv", content)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == pytest.approx([usd] * 12)
+
+
+@pytest.mark.parametrize(
+    ("venue", "symbol", "columns", "cells"),
+    [
+        ("binance", "BTC", "open_interest,mark_price", "12000000,67000"),  # USD? contracts?
+        ("binance", "BTC", "open_interest,mark_price", "5123456,67000"),
+        ("okx", "BTC-USDT-SWAP", "open_interest", "5123456"),
+        ("myvenue", "BTCUSDT", "open_interest,mark_price", "81234.5,67000"),
+    ],
+)
+def test_open_interest_of_several_possible_sizes_is_asked_about(
+    tmp_path: Path, venue: str, symbol: str, columns: str, cells: str
+) -> None:
+    content = _lines(f"time,exchange,symbol,{columns}", f"{{s}},{venue},{symbol},{cells}")
+    with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
+        _import(tmp_path, "oi.csv", content)
+
+
+def test_comments_above_the_names_state_the_market_and_the_zone(tmp_path: Path) -> None:
+    content = "# source: OKX public API v5\n# instrument: ETH-USDT-SWAP\n# timezone: Asia/Tokyo\n"
+    content += _lines("ts,mark_price", "{at:%Y-%m-%d %H:%M:%S},2000.5")
+    _import(tmp_path, "export.csv", content)
+    first = _rows(tmp_path, "prices_history").iloc[0]
+    assert first[["symbol", "exchange", "price_usd"]].tolist() == ["ETH", "okx", 2000.5]
+    assert first["time"] == pd.Timestamp("2026-02-01T15:00Z")
+
+
+def test_what_remains_of_an_order_is_not_a_liquidation(tmp_path: Path) -> None:
+    content = _lines("timestamp,symbol,side,price,leavesQty", "{s},XBTUSD,Sell,67000,500")
+    with pytest.raises(ArchiveError, match="leavesQty is what remains of an order"):
+        _import(tmp_path, "bitmex.csv", content)
+
+
+def test_totals_have_a_notice_that_the_service_adds_up_its_own(tmp_path: Path) -> None:
+    counts = _import(tmp_path, "total_oi.csv", _lines("time,exchange,total_oi_usd", "{s},binance,25e9"))
+    assert "the local service serves the totals that it adds up of oi_history" in counts.notices[0]
+    assert {*_rows(tmp_path, "oi_exchange_totals")["total_oi_usd"]} == {25e9}
+
+
+def test_coins_without_a_price_do_not_stop_the_other_tables(tmp_path: Path) -> None:
+    content = _lines("time,coin,funding_rate,open_interest", "{s},BTC,0.0000125,25000.5")
+    counts = _import(tmp_path, "hyperliquid.csv", content)
+    assert counts.table == "funding_settlements"
+    assert "open_interest is in coins, and no column is its price" in counts.notices[0]

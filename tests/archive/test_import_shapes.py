@@ -97,8 +97,10 @@ def test_columns_by_venue_are_oi_in_usd_if_the_name_states_it(tmp_path: Path) ->
         ["BTC", "binance", 6041490501.5],
         ["BTC", "bybit", 3000000000.5],
     ]
+    _import(tmp_path / "large", "btc_open_interest.csv", content)  # more than there are coins
+    assert _rows(tmp_path / "large", "oi_history")["oi_usd"].max() == 6041490501.5
     with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
-        _import(tmp_path, "btc_open_interest.csv", content)
+        _import(tmp_path, "doge_open_interest.csv", content)
 
 
 def test_a_rejected_cell_of_a_wide_table_is_named_by_its_line(tmp_path: Path) -> None:
@@ -373,9 +375,9 @@ def test_the_interval_of_candles_is_not_that_of_payments(tmp_path: Path) -> None
 
 
 def test_usd_in_the_name_of_a_market_is_not_the_unit_of_open_interest(tmp_path: Path) -> None:
-    """dYdX's candles have coins; their file has the name of the market."""
+    """dYdX's candles have coins, as their size shows; their file has the name of the market."""
     candle = {"startedAt": "2026-03-01T00:00:00Z", "ticker": "BTC-USD", "startingOpenInterest": "350.5"}
-    with pytest.raises(Unclear, match="startingOpenInterest may be in USD, coins or contracts"):
+    with pytest.raises(ArchiveError, match="1 of 1 rows are in coins, and the archive has no price of BTC"):
         _import(tmp_path, "dydx/candles_BTC-USD.json", json.dumps({"candles": [candle]}))
 
 

@@ -268,6 +268,7 @@ def test_words_of_scales_multiply(tmp_path: Path, column: str, cell: str, usd: f
 
 def test_a_scale_without_a_unit_multiplies_in_the_unit_of_the_caller(tmp_path: Path) -> None:
     content = _hourly("time,exchange,symbol,Open Interest (Millions)", "{time},binance,BTCUSDT,6041.5")
+    content = content.replace("binance", "myvenue")
     with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
         _import(tmp_path, "oi.csv", content)
     _import(tmp_path, "oi.csv", content, unit="usd")

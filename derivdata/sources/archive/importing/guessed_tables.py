@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Mapping
 
@@ -14,6 +15,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
+    known_interval,
     market_of,
     meaning_of,
     names_in_path,
@@ -122,7 +124,6 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if {"price_usd", "side"} <= by_meaning.keys():
         _refuse_trades(source, head, by_meaning)
     _refuse_bare_volumes(source, head)
-    _refuse_timeless_orders(source, head)
     _refuse_closes(source, head)
     _refuse_prose(source, head)
     raise Unclear(
@@ -152,16 +153,15 @@ def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
         )
 
 
-_OF_BITMEX = frozenset({"table", "action", "orderid", "leavesqty"})
-
-
-def _refuse_timeless_orders(source: Source, head: Chunk) -> None:
-    """Raise for messages of BitMEX's feed of liquidations, which have no time."""
-    if {plain_name(name) for name in head.columns} >= _OF_BITMEX:
+def refuse_remaining_orders(source: Source, head: Chunk) -> None:
+    """Raise for rows of BitMEX's feed of liquidations, which have no time and what remains of an order."""
+    names = {plain_name(name): name for name in head.columns}
+    if "leavesqty" in names:
         raise ArchiveError(
-            f"{source}: the messages of BitMEX's feed of liquidations have no time, and say what remains of "
-            "an order: write the first message of each order as a row of the time at which it came, symbol, "
-            "side and value_usd"
+            f"{source}: its column {names['leavesqty']} is what remains of an order in BitMEX's feed of "
+            "liquidations, whose messages have no time of their own: write the first message of each order "
+            "as a row of the time at which it came, symbol, side and value_usd, where XBTUSD has contracts "
+            "of 1 USD"
         )
 
 
@@ -507,26 +507,15 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         return "funding_settlements"
     head = rows_with(head, {by_meaning["rate"]})
     is_observed = plain_name(by_meaning["time"]) in _OBSERVED or OF_RECEIPT.search(by_meaning["time"])
+    has_insertions = any(_INSERTED.search(name) for name in head.columns if name != by_meaning["time"])
+    # Next to the time of an insertion, that of a row may be the venue's, whatever it is called.
+    may_be_paid = has_insertions or not is_observed
+    if may_be_paid and _are_at_payments(source, head, by_meaning, given):
+        return "funding_settlements"
     if is_observed or plain_name(by_meaning["rate"]) in _OF_LAST_HOURS:
         return "funding_history"
     _require_times(source, head, by_meaning, given)
-    apart = _hours_apart(head, by_meaning, given)
-    words = f"{_near_path(source)} {' '.join(head.columns)}"
-    is_paid = _SETTLED.search(words) is not None
-    venues = _venues(source, head, by_meaning, given)
-    is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
-    if apart is None:
-        kind = "funding_settlements" if is_paid else ""
-    elif apart > _LEAST_APART and venues and {*venues} <= ALWAYS_HOURLY:
-        kind = "funding_settlements" if is_paid else "funding_history"
-    else:
-        _refuse_sampled_hours(source, by_meaning, apart)
-        if is_of_hourly and apart > _LEAST_APART and not is_paid:
-            raise _some_of_payments(source, venues, apart)
-        is_paid = is_paid or is_of_hourly
-        kind = _kind_by_interval(head, by_meaning, given, apart) or _kind_by_spacing(
-            source, apart, is_paid=is_paid
-        )
+    kind = _kind_of_times(source, head, by_meaning, given)
     if kind:
         return kind
     choices = ["funding_settlements", "funding_history"]
@@ -541,6 +530,30 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
 
 _OF_LAST_HOURS = frozenset({"interest8h", "funding8h"})
 """Deribit's rates of the last 8 hours, at any time: samples, as it pays all the time (API v2, 2026)."""
+
+
+def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
+    """Return the table of rates by the time between rows and the intervals of venues; empty if unclear."""
+    words = f"{_near_path(source)} {' '.join(head.columns)}"
+    is_paid = _SETTLED.search(words) is not None
+    apart = _hours_apart(head, by_meaning, given)
+    if apart is None:
+        return "funding_settlements" if is_paid else ""
+    venues = _venues(source, head, by_meaning, given)
+    if not is_paid:
+        if apart > _LEAST_APART and venues and {*venues} <= ALWAYS_HOURLY:
+            return "funding_history"
+        if apart < _LEAST_APART and _has_longer_intervals(source, head, by_meaning, given):
+            return "funding_history"
+    _refuse_sampled_hours(source, by_meaning, apart)
+    is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
+    if is_of_hourly and apart > _LEAST_APART and not is_paid:
+        raise _some_of_payments(source, venues, apart)
+    is_paid = is_paid or is_of_hourly
+    kind = _kind_by_interval(head, by_meaning, given, apart)
+    return kind or _kind_by_spacing(source, apart, is_paid=is_paid)
+
+
 _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
 _LEAST_APART = 1.9
 
@@ -651,16 +664,66 @@ def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> f
     return float(np.median(hours)) if hours.size else None
 
 
+def words_in(
+    source: Source, name: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
+) -> list[str]:
+    """Return the words of a column in the first rows, or the one of the options or the path."""
+    if name not in given.set and name in by_meaning:
+        return encoded(head.columns[by_meaning[name]]).texts
+    word = given.set.get(name) or names_in_path(source.name).get(name)
+    return [word] if word else []
+
+
 def _venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> list[str]:
     """Return the venues of the options, of the first rows, or of the path; empty if none is stated."""
-    if "exchange" in given.set:
-        words = [given.set["exchange"]]
-    elif "exchange" in by_meaning:
-        words = encoded(head.columns[by_meaning["exchange"]]).texts
-    else:
-        word = names_in_path(source.name).get("exchange")
-        words = [word] if word else []
-    return [venue_of_word(word) for word in words]
+    return [venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)]
+
+
+def _has_longer_intervals(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether some contracts pay less often than each hour, by facts that all contracts have."""
+    if "interval_hours" in by_meaning or "interval_hours" in given.set:
+        return False
+    words = words_in(source, "symbol", head, by_meaning, given)
+    symbols = {market_of(word).symbol for word in words}
+    pairs = itertools.product(_venues(source, head, by_meaning, given), symbols)
+    hours = [known_interval(venue, symbol) for venue, symbol in pairs]
+    known = [interval for interval in hours if interval is not None]
+    return bool(known) and len(known) == len(hours) and max(known) >= _LEAST_APART
+
+
+_INSERTED = re.compile(r"^(created|inserted|createdat|insertedat|created_at|inserted_at)$", re.I)
+_AT_ONCE_US = 200_000
+"""Microseconds after an hour at which venues label payments, and no program has asked for a rate yet."""
+
+
+def _are_at_payments(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether all rows are at the payments of their contracts, by the facts of venues.
+
+    Each series has a row for each interval, at the whole hour.
+    """
+    stamps = _stamps(head, by_meaning, given)
+    stamps = np.where(stamps == np.iinfo(np.int64).min, 0, stamps)
+    if len(stamps) < _LEAST_SERIES or (stamps % 3_600_000_000 > _AT_ONCE_US).any():
+        return False
+    names = {}
+    for name in ("exchange", "symbol"):
+        words = words_in(source, name, head, by_meaning, given)
+        if name in by_meaning and name not in given.set:
+            names[name] = encoded(head.columns[by_meaning[name]]).strings()
+        elif words:
+            names[name] = np.full(len(head), words[0], dtype=object)
+    if len(names) < 2:
+        return False
+    rows = pd.DataFrame({**names, "stamp": stamps}).drop_duplicates()
+    for (venue, symbol), series in rows.groupby(["exchange", "symbol"], sort=False)["stamp"]:
+        hours = known_interval(venue_of_word(venue), market_of(symbol).symbol)
+        apart = np.diff(np.sort(series.to_numpy())) / 3.6e9
+        if hours is None or apart.size < _LEAST_SERIES or abs(float(np.median(apart)) - hours) > 0.01:
+            return False
+    return True
+
+
+_LEAST_SERIES = 3
 
 
 def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclear:

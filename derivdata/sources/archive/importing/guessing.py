@@ -29,8 +29,10 @@ from derivdata.sources.archive.importing.guessed_tables import (
     figures_of_all,
     guessed_tables,
     own_table,
+    refuse_remaining_orders,
     total_columns,
     value_columns,
+    words_in,
 )
 from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
 from derivdata.sources.archive.importing.liquidation_amounts import (
@@ -40,7 +42,9 @@ from derivdata.sources.archive.importing.liquidation_amounts import (
     words_of_sides,
 )
 from derivdata.sources.archive.importing.market_names import (
+    ALWAYS_HOURLY,
     CURRENCIES,
+    known_interval,
     market_of,
     meaning_of,
     names_by_meaning,
@@ -596,6 +600,21 @@ def guessed_plans(
     _take_value(source, head, table, by_meaning)
     _take_candles_of_dvol(source, by_meaning)
     _take_curve(head, by_meaning)
+    if table is None:
+        refuse_remaining_orders(source, head)
+    try:
+        return _plans_of(source, head, table, by_meaning, given)
+    except Unclear:
+        # The venue and the symbol decide many questions of tables and units.
+        if {"rate", "oi_usd", "oi_coins"} & by_meaning.keys():
+            _refuse_no_market(source, head, by_meaning, given)
+        raise
+
+
+def _plans_of(
+    source: Source, head: Chunk, table: str | None, by_meaning: Mapping[str, str], given: Given
+) -> tuple[list[ImportPlan], tuple[str, ...]]:
+    """Return the plans of one table, or of those that the columns fill, and notices."""
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
     if len(tables) == 1 and not _has_prices_in_rows(head, tables[0], by_meaning):
         plan = _plan(source, head, tables[0], by_meaning, given)
@@ -621,6 +640,26 @@ def _both_sides(given: Given, head: Chunk) -> list[str]:
         if name in fields and (not neighbours or not columns.isdisjoint(neighbours)):
             venues.append(venue)
     return venues
+
+
+def _refuse_no_market(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
+    """Ask for the venue, and for the symbol with it, if a file has neither."""
+    known = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
+    if "exchange" in known:
+        return
+    symbol = by_meaning.get("symbol") or by_meaning.get("instrument_name")
+    if symbol is None and "symbol" not in known:
+        raise ArchiveError(
+            f"{source}: symbol is not in the file, nor is exchange: state both with --market VENUE:SYMBOL, "
+            "such as --market binance:BTC, or name their columns with --map symbol=COLUMN and --map "
+            f"exchange=COLUMN; the file has {', '.join(head.columns)[:300]}"
+        )
+    texts = [] if symbol is None else encoded(head.columns[symbol]).texts
+    if not any(market_of(text).venue for text in texts):
+        raise ArchiveError(
+            f"{source}: exchange is not in the file: name the column with --map exchange=COLUMN, or state "
+            f"one value for all rows with --set exchange=VALUE; the file has {', '.join(head.columns)[:300]}"
+        )
 
 
 def _last_part(column: str) -> str:
@@ -695,6 +734,7 @@ def _plans_of_several(
         try:
             plan = _plan(source, rows, name, meanings, _given_of(name, tables, given))
             _refuse_lacking(plan, rows)
+            _refuse_no_price(plan, rows)
             if rows is not head:
                 plan = plan._replace(sparse=sparse)
             plans.append(plan)
@@ -752,6 +792,15 @@ def _given_of(table: str, tables: list[str], given: Given) -> Given:
     )
 
 
+def _refuse_no_price(plan: ImportPlan, head: Chunk) -> None:
+    """Raise for amounts in coins without a price, so that the other tables of the file are imported."""
+    if plan.unit in IN_COINS and plan.raw("price_usd", head) is None:
+        raise ArchiveError(
+            f"{plan.sources['oi_usd']} is in {plan.unit}, and no column is its price: import prices_history, "
+            "and then this table"
+        )
+
+
 def _refuse_lacking(plan: ImportPlan, head: Chunk) -> None:
     """Raise for a table of which a file lacks a column, other than the names of the market."""
     for name in plan.table.columns:
@@ -781,7 +830,9 @@ def _take_stated(given: Given, head: Chunk, by_meaning: dict[str, str]) -> None:
             by_meaning.pop(meaning, None)
         by_meaning.update(stated)
     by_meaning |= {
-        name: column for name, column in given.map.items() if name in _WORDS and column in head.columns
+        name: column
+        for name, column in given.map.items()
+        if name in (*_WORDS, "time", "interval_hours") and column in head.columns
     }
 
 
@@ -1098,18 +1149,50 @@ def _take_price_of_fills(by_meaning: Mapping[str, str], mapped: dict[str, str], 
 
 
 def _refuse_unknown_interval(source: Source, head: Chunk, given: Given, table: str) -> None:
-    """Ask for the interval of samples whose unit is per the venue's own, unless all venues pay each hour."""
-    has_interval = "interval_hours" in {*given.map, *given.set, *head.columns}
-    if table != "funding_history" or has_interval or given.unit not in _OF_INTERVALS:
+    """Ask for the interval of samples whose unit is per the venue's own, unless it is a fact of the venue."""
+    if "rate_bps_8h" not in archive_table(table).columns or given.unit not in _OF_INTERVALS:
         return
     venues = [venue_of_word(word) for word in _words_of("exchange", head, given)]
-    if venues and not all(map(pays_hourly, venues)):
-        raise Unclear(
-            f"{source}: --unit {given.unit} is per the venue's own interval, which the file does not state: "
-            "pass --set interval_hours=8 or --map interval_hours=COLUMN",
-            "--set",
-            ["interval_hours=8", "interval_hours=4", "interval_hours=1"],
+    stated = given.set.get("interval_hours")
+    hourly = sorted({*venues} & ALWAYS_HOURLY)
+    if stated is not None and hourly and stated.strip().lower() not in ("1", "1.0", "1h", "01:00:00"):
+        raise ArchiveError(
+            f"{source}: interval_hours={stated} is not that of {', '.join(hourly)}, which pays each hour: "
+            "omit it, or import the rows of other venues apart"
         )
+    has_interval = "interval_hours" in {*given.map, *given.set, *head.columns}
+    if table != "funding_history" or has_interval or not venues:
+        return
+    symbols = {market_of(word).symbol for word in _words_of("symbol", head, given)}
+    hours = {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
+    if None not in hours and (hours == {1.0} or not _has_floor_of_hours(head, given)):
+        return
+    raise Unclear(
+        f"{source}: --unit {given.unit} is per the venue's own interval, which the file does not state: "
+        "pass --set interval_hours=8 or --map interval_hours=COLUMN",
+        "--set",
+        ["interval_hours=8", "interval_hours=4", "interval_hours=1"],
+    )
+
+
+_FLOOR_OF_HOUR = 0.0000125
+
+
+def _has_floor_of_hours(head: Chunk, given: Given) -> bool:
+    """Return whether rates of venues that pay less often are at the floor of an hour, 0.00125 %."""
+    column = given.map.get("rate_bps_8h", "rate_bps_8h")
+    if column not in head.columns:
+        return False
+    scale, _ = RATE_UNITS[given.unit or "bps_8h"]
+    rates = np.abs(numbers(head.columns[column], column, Rejections(len(head)), suffix="%"))
+    name = given.map.get("exchange", "exchange")
+    if name in head.columns:
+        words = encoded(head.columns[name])
+        hourly = [word for word in words.texts if pays_hourly(venue_of_word(word))]
+        rates = rates[~words.is_in(hourly)]
+    rates = rates[np.isfinite(rates) & (rates > 0)]
+    at_floor = np.round(rates / scale, 9) == _FLOOR_OF_HOUR
+    return bool(rates.size) and float(np.mean(at_floor)) > _MOST_AT_FLOOR
 
 
 _OF_INTERVALS = [unit for unit, (_, hours) in RATE_UNITS.items() if hours is None]
@@ -1160,6 +1243,8 @@ _FIELDS_OF_BOTH_SIDES = {
 
 Bybit's history, Gate's ``contract_stats`` and tickers, and HTX's open interest: `derivdata.sources.venues`.
 """
+_NAMES_OF_SIZES = ("contractsize", "ctval", "contractval", "contractvalue", "quantomultiplier")
+"""Names of the coins of a contract."""
 _NAMES_IN_COINS = ("oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase")
 """Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts."""
 
@@ -1171,10 +1256,19 @@ def _take_interest(
     stated = {*given.set, *given.map}
     if "oi_usd" in {*mapped, *stated, *head.columns} or "oi_coins" not in by_meaning:
         return None
-    in_coins = _first_of(_plain_columns(head), _NAMES_IN_COINS)
-    mapped["oi_usd"] = in_coins or by_meaning["oi_coins"]
-    unit = given.unit or ("coins" if in_coins else _interest_by_size(source, head, by_meaning, given))
-    unit = unit or unit_of_interest(source, by_meaning["oi_coins"])
+    plain = _plain_columns(head)
+    in_coins = _first_of(plain, _NAMES_IN_COINS)
+    column = in_coins or by_meaning["oi_coins"]
+    mapped["oi_usd"] = column
+    unit = given.unit
+    if unit is None and in_coins is not None:
+        unit = "coins"
+    elif unit is None and plain_name(column).endswith("contracts"):
+        unit = "contracts"
+    unit = unit or _interest_by_size(source, head, by_meaning, given) or unit_of_interest(source, column)
+    size = _first_of(plain, _NAMES_OF_SIZES)
+    if unit == "contracts" and size is not None and "contract_size" not in stated:
+        mapped["contract_size"] = size
     _take_price(head, by_meaning, mapped, stated, unit)
     return unit
 
@@ -1209,14 +1303,14 @@ def _interest_of_inverse(
     contracts = by_meaning.get("oi_coins", column)
     has_value = plain_name(column) in _VALUES_OF_INTEREST
     is_known = all(amount is not None and amount.is_usd for amount in amounts)
-    if is_known and ((has_value and contracts != column) or given.unit == "contracts"):
+    if is_known and ((has_value and contracts != column) or whole.unit == "contracts"):
         rest = whole._replace(
             map={**{n: c for n, c in whole.map.items() if n != "price_usd"}, "oi_usd": contracts}, unit=None
         )
         venues = _both_sides(rest, head)
         adjust = partial(_usd_of_one_side, venues=venues) if venues else usd_of_contracts
         return AmountPlan(rest, adjust)
-    if has_value or given.unit is None:
+    if has_value or whole.unit is None:
         raise Unclear(
             f"{source}: {column} of {names} may be in USD, coins or contracts: pass --unit usd, --unit "
             "coins, or --unit contracts if they are contracts of a known amount of USD",
@@ -1238,50 +1332,58 @@ _LEADERS = frozenset({"BTC", "ETH"})
 
 
 def _interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str | None:
-    """Return whether open interest of BTC or ETH is USD or coins, by its size and the price next to it.
+    """Return whether open interest of BTC or ETH is USD, coins or contracts, by its size and price.
 
-    None where both may be, and for venues that count contracts.
+    One reading must be usual for a large venue, and the others impossible. None if that is not so.
     """
-    price = next((by_meaning[name] for name in _PRICES if name in by_meaning), None)
-    venues = {venue_of_word(word) for word in _words_in(source, "exchange", head, by_meaning, given)}
-    words = _words_in(source, "symbol", head, by_meaning, given)
+    venues = {venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)}
+    words = words_in(source, "symbol", head, by_meaning, given)
     symbols = {market_of(word).symbol for word in words}
-    if not all(_is_of_coins(venue, word.upper()) for venue, word in itertools.product(venues, words)):
+    known = [_coins_of_contract(venue, word.upper()) for venue, word in itertools.product(venues, words)]
+    sizes = {size for size in known if size is not None}
+    if len(sizes) != 1 or None in known or len(symbols) != 1 or not symbols <= _LEADERS:
         return None
-    if (
-        price is None
-        or not venues
-        or not symbols
-        or not venues <= {*VENUES_IN_COINS}
-        or not symbols <= _LEADERS
-    ):
-        return None
-    sizes = numbers(head.columns[by_meaning["oi_coins"]], "oi_usd", Rejections(len(head)))
-    prices = numbers(head.columns[price], "price_usd", Rejections(len(head)))
-    least, most = _LIKELY_INTEREST
-    readings = {"usd": sizes, "coins": sizes * prices}
-    likely = [
-        unit
-        for unit, usd in readings.items()
-        if np.all((usd[np.isfinite(usd)] >= least) & (usd[np.isfinite(usd)] <= most))
-    ]
-    return likely[0] if len(likely) == 1 else None
+    name = by_meaning["oi_coins"]
+    stated = numbers(head.columns[name], "oi_usd", Rejections(len(head))) * scale_in_name(name)[1]
+    column = next((by_meaning[name] for name in _PRICES if name in by_meaning), None)
+    least, most = _PRICES_OF_LEADERS[symbols.pop()]
+    lowest = np.full(len(head), least)
+    highest = np.full(len(head), most)
+    if column is not None:
+        lowest = highest = numbers(head.columns[column], "price_usd", Rejections(len(head)))
+    coins = stated * sizes.pop()
+    readings = {"usd": (stated, stated), "coins": (stated * lowest, stated * highest)}
+    if not np.array_equal(coins, stated, equal_nan=True):
+        readings["contracts"] = (coins * lowest, coins * highest)
+    usual = [unit for unit, usd in readings.items() if _share_within(*usd, _USUAL_INTEREST) > _MOST_ROWS]
+    possible = [unit for unit, usd in readings.items() if _share_within(*usd, _LIKELY_INTEREST) > 0.0]
+    return usual[0] if usual == possible and len(usual) == 1 else None
 
 
-def _is_of_coins(venue: str, name: str) -> bool:
-    """Return whether amounts of a contract are coins; those of inverse contracts are USD or contracts."""
+_USUAL_INTEREST = (1e8, 3e10)
+"""Open interest of BTC or ETH on a large venue since 2021 [USD]."""
+_PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
+"""The lowest and highest prices [USD] by which amounts without a price are judged."""
+_MOST_ROWS = 0.9
+
+
+def _share_within(least: Array, most: Array, bounds: tuple[float, float]) -> float:
+    """Return the share of rows whose range of open interest reaches into some bounds."""
+    is_known = np.isfinite(least) & np.isfinite(most) & (most > 0)
+    if not is_known.any():
+        return 0.0
+    is_within = (most >= bounds[0]) & (least <= bounds[1])
+    return float(np.mean(is_within[is_known]))
+
+
+def _coins_of_contract(venue: str, name: str) -> float | None:
+    """Return the coins of an amount of 1 of a linear contract on a large venue; None if that is not known."""
+    if venue not in {*VENUES_IN_COINS, *_LARGE_VENUES}:
+        return None
+    if venue in VENUES_IN_COINS and name in _LEADERS:
+        return 1.0
     amount = amount_of(venue, name)
-    return name in _LEADERS if amount is None else amount.size == 1.0 and not amount.is_usd
-
-
-def _words_in(
-    source: Source, name: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
-) -> list[str]:
-    """Return the words of a column in the first rows, or the one of the options or the path."""
-    if name not in given.set and name in by_meaning:
-        return encoded(head.columns[by_meaning[name]]).texts
-    word = given.set.get(name) or names_in_path(source.name).get(name)
-    return [word] if word else []
+    return None if amount is None or amount.is_usd or name in _LEADERS else amount.size
 
 
 _TAKERS = frozenset({"buy", "sell"})

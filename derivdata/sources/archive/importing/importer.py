@@ -333,6 +333,13 @@ def _naming(source: Source) -> Iterator[None]:
         raise ArchiveError(f"{source}: {problem}") from None
 
 
+_ADDED_UP = {
+    "oi_exchange_totals": "oi_history",
+    "oi_top_symbols": "oi_history",
+    "volume_exchange_totals": "volume_history",
+    "volume_top_symbols": "volume_history",
+}
+"""Tables that the local service computes of another table."""
 _FILE = 1 << 40
 """Rows of each file are numbered from a multiple of this."""
 _LEAST_REPEATED = 3
@@ -407,6 +414,12 @@ class ImportRun:
             self._write(buffered)
         if is_empty:
             self._show_understanding(None)
+        source = _ADDED_UP.get(self._plan.table.name)
+        if source is not None and self.read > self.rejected:
+            self._notices[
+                f"rows of {self._plan.table.name} are stored, and read by open_archive; the local service "
+                f"serves the totals that it adds up of {source}, and not these rows"
+            ] = None
         lines = [
             f"{Path(self._tasks[place].source.name).name}, line {line}: {reason}"
             for place, line, reason in self._reasons

@@ -18,9 +18,9 @@ from derivdata.sources.archive.importing.finishing import amount_of
 from derivdata.sources.archive.importing.market_names import (
     Market,
     cme_expiry,
+    known_interval,
     made_name,
     market_of,
-    pays_hourly,
 )
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
@@ -420,9 +420,21 @@ _ROUNDING = 1.5
 """Percentage points by which two rounded shares may miss 100."""
 
 
-def _are_hourly(venues: Words | None) -> bool:
-    """Return whether all venues of rows pay each hour, so that rates without an interval are of an hour."""
-    return venues is not None and bool(venues.texts) and all(map(pays_hourly, venues.texts))
+def _known_intervals(columns: dict[str, Any]) -> Array | None:
+    """Return the interval of each row by facts of its venue and symbol; None if one is not known."""
+    venues: Words | None = columns.get("exchange")
+    symbols: Words | None = columns.get("symbol")
+    if venues is None or symbols is None or not venues.texts:
+        return None
+    hours = np.array(
+        [
+            [known_interval(venue, symbol) or np.nan for symbol in [*symbols.texts, ""]]
+            for venue in venues.texts
+        ]
+    )
+    of_rows = np.where(venues.is_missing, np.nan, hours[venues.codes, symbols.codes])
+    is_known = np.isfinite(of_rows) | venues.is_missing
+    return of_rows if is_known.all() else None
 
 
 def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
@@ -434,8 +446,9 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     if hours is None and plan.is_spaced:
         own = SPACED_HOURS  # until the interval is known from the spacing of all rows
     elif hours is None:
-        if "interval_hours" not in columns and _are_hourly(columns.get("exchange")):
-            columns["interval_hours"] = np.ones(len(rate))
+        known = None if "interval_hours" in columns else _known_intervals(columns)
+        if known is not None:
+            columns["interval_hours"] = known
         if "interval_hours" not in columns:
             raise ArchiveError(
                 f"--unit {plan.unit} is per the venue's own interval, which the file does not state: pass "

@@ -17,6 +17,7 @@ import pandas as pd
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support import times
 from derivdata.tables.contracts import HIP3_DEXES, OPTIONS_ONLY, VENUES, contract, expiry, iso_of, venue_slug
+from derivdata.tables.venue_facts import fact_value
 
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
@@ -229,6 +230,17 @@ def pays_hourly(venue: str) -> bool:
     return venue in _HOURLY or (listed is not None and listed.interval_hours == 1.0)
 
 
+def known_interval(venue: str, symbol: str) -> float | None:
+    """Return the hours between payments of a contract; None where they are no fact of the venue.
+
+    Venues change those of other coins than BTC and ETH.
+    """
+    if pays_hourly(venue):
+        return 1.0
+    return fact_value(venue, "interval_hours", symbol) if symbol in _LEADERS else None
+
+
+_LEADERS = frozenset({"BTC", "ETH"})
 ALWAYS_HOURLY = frozenset(
     {"hyperliquid", *HIP3_DEXES, "dydx", "drift", "lighter", "nado", "pacifica", "vertex"}
 )

@@ -28,6 +28,12 @@ import pyarrow.parquet as pq
 from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.bodies import Records, json_records
+from derivdata.sources.archive.importing.market_names import (
+    KNOWN_VENUES,
+    market_of,
+    meaning_of,
+    venue_of_word,
+)
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.shapes import joined_header, reshaped, with_whole_times
 from derivdata.support.arrays import Array
@@ -318,14 +324,17 @@ class _Form(NamedTuple):
     names: list[str]
     delimiter: str
     first_row: bytes  # the first line where it is a row and not a header
+    stated: Mapping[str, str] = {}  # names of the market and the zone of all rows, in lines above the names
 
 
 def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
     skipped = 0
     remark = ""
+    remarks: list[str] = []
     raw = stream.readline()
     while raw and (not raw.strip() or _ADDRESS.match(raw.decode("utf-8-sig"))):
         remark = raw.decode("utf-8-sig").strip()
+        remarks.append(remark)
         skipped += 1
         raw = stream.readline()
     raw, titles = _after_titles(raw, stream)
@@ -356,8 +365,33 @@ def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
         has_names = remark.startswith("#") and len(remarked) == len(cells)
         names = remarked if has_names else [str(place) for place in range(len(cells))]
     else:
-        return _named_form(stream, cells, skipped + 1, delimiter)
-    return _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")
+        form = _named_form(stream, cells, skipped + 1, delimiter)
+        return form._replace(stated=_stated_in(remarks, form.names))
+    form = _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")
+    return form._replace(stated=_stated_in(remarks, form.names))
+
+
+_REMARK = re.compile(r"#+\s*(?P<name>[\w ]{1,30}?)\s*[:=]\s*(?P<value>[^\s,;].{0,38}?)\s*", re.IGNORECASE)
+"""``# instrument: BTC-USDT-SWAP``."""
+_ZONES = ("tz", "timezone", "time zone")
+
+
+def _stated_in(remarks: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the venue, symbol and zone that lines above the columns state, and that no column has."""
+    stated: dict[str, str] = {}
+    own = {meaning_of(name) for name in names}
+    for match in filter(None, map(_REMARK.fullmatch, remarks)):
+        word = match["value"].strip("'\"")
+        meaning = meaning_of(match["name"])
+        if match["name"].lower() in _ZONES:
+            stated["timezone"] = word
+        elif meaning == "exchange":
+            venues = {venue_of_word(text) for text in [word, *re.split(r"[^\w.]+", word)]} & KNOWN_VENUES
+            if len(venues) == 1:
+                stated["exchange"] = venues.pop()
+        elif meaning == "symbol" and market_of(word).kind not in ("unknown", "cross"):
+            stated["symbol"] = word
+    return {name: word for name, word in stated.items() if name not in own}
 
 
 _MOST_TITLES = 8
@@ -511,6 +545,8 @@ def _csv_chunk(
         columns = {name: pa.chunked_array([], pa.string()) for name in form.names}
         return Chunk(columns, 0, broken, lines_of, notices)
     columns = {name: original_cells(table[place]) for place, name in enumerate(form.names)}
+    for name, word in form.stated.items():
+        columns[name] = pa.chunked_array([pa.repeat(word, len(table))])
     return Chunk(columns, len(table), broken, lines_of, notices)
 
 
