@@ -532,6 +532,21 @@ _OF_LAST_HOURS = frozenset({"interest8h", "funding8h"})
 """Deribit's rates of the last 8 hours, at any time: samples, as it pays all the time (API v2, 2026)."""
 
 
+_SHORTER = 0.9
+_REALISED = re.compile(r"reali[sz]ed|settled|paid", re.I)
+
+
+def _repeated_payments(source: Source, column: str, apart: float) -> Unclear:
+    """Return the question about rates of the last payment, which are not those of the time of a row."""
+    return Unclear(
+        f"{source}: its column {column} has the rate of a payment in rows that are {apart:.3g} hours apart: "
+        "pass --table funding_history to take it as the rate of the time of each row, or the table of the "
+        "other columns",
+        "--table",
+        ["funding_history", "prices_history", "oi_history"],
+    )
+
+
 def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
     """Return the table of rates by the time between rows and the intervals of venues; empty if unclear."""
     words = f"{_near_path(source)} {' '.join(head.columns)}"
@@ -539,6 +554,8 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     apart = _hours_apart(head, by_meaning, given)
     if apart is None:
         return "funding_settlements" if is_paid else ""
+    if apart < _SHORTER and _REALISED.search(by_meaning["rate"]):
+        raise _repeated_payments(source, by_meaning["rate"], apart)
     venues = _venues(source, head, by_meaning, given)
     if not is_paid:
         if apart > _LEAST_APART and venues and {*venues} <= ALWAYS_HOURLY:
