@@ -716,3 +716,19 @@ def test_a_flag_says_which_options_are_calls(tmp_path: Path) -> None:
     assert rows["side"].tolist() == ["call", "put"]
     assert rows["iv"].tolist() == pytest.approx([0.525, 0.535])
     assert {*rows["time"]} == {pd.Timestamp("2026-03-01", tz="UTC")}
+
+
+def test_prices_next_to_payments_are_read_as_well(tmp_path: Path) -> None:
+    lines = [f"{stamp},bitmex,{rate},67000.5,XBTUSD" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    content = "\n".join(["time,exchange,funding_rate,mark_price,symbol", *lines]) + "\n"
+    _import(tmp_path, "influx.csv", content)
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist()[:2] == pytest.approx([1.0, -0.2])
+    prices = _rows(tmp_path, "prices_history")
+    assert prices[["kind", "price_usd"]].drop_duplicates().to_numpy().tolist() == [["mark", 67000.5]]
+
+
+def test_a_question_about_rates_comes_before_the_prices_next_to_them(tmp_path: Path) -> None:
+    lines = [f"{stamp},0.5,67000.5,BTCUSDT" for stamp in _STAMPS]
+    content = "\n".join(["time,funding_rate,mark_price,symbol", *lines]) + "\n"
+    with pytest.raises(Unclear, match="the unit of funding_rate is not clear"):
+        _import(tmp_path, "okx.csv", content)

@@ -616,7 +616,8 @@ def _plans_of(
 ) -> tuple[list[ImportPlan], tuple[str, ...]]:
     """Return the plans of one table, or of those that the columns fill, and notices."""
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
-    if len(tables) == 1 and not _has_prices_in_rows(head, tables[0], by_meaning):
+    has_prices = table is None and tables[0] in _WITH_PRICES and {"mark", "index"} & by_meaning.keys()
+    if len(tables) == 1 and not has_prices and not _has_prices_in_rows(head, tables[0], by_meaning):
         plan = _plan(source, head, tables[0], by_meaning, given)
         return [plan], _notice_of_sides(plan, head, given)
     return _plans_of_several(source, head, tables, by_meaning, given)
@@ -740,6 +741,8 @@ def _plans_of_several(
             plans.append(plan)
             notices += _notice_of_sides(plan, head, given)
         except ArchiveError as question:
+            if [name] == tables:
+                raise
             why = str(question).removeprefix(f"{source}: ")
             notices.append(f"not imported as {name} (--table {name}): {why}")
     if any(plan.table.name in tables for plan in plans):
@@ -765,6 +768,10 @@ def _prices_by_kind(by_meaning: Mapping[str, str]) -> list[tuple[str, Mapping[st
             others = {name: used for name, used in by_meaning.items() if name == kind or name not in _PRICES}
             wanted.append(("prices_history", others))
     return wanted
+
+
+_WITH_PRICES = ("funding_settlements", "funding_history")
+"""Tables whose rows have the prices next to them at the same time."""
 
 
 def _has_prices_in_rows(head: Chunk, table: str, by_meaning: Mapping[str, str]) -> bool:
