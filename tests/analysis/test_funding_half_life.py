@@ -107,7 +107,7 @@ def test_results_depend_on_the_generator_and_not_on_neighbours():
         ({"level": 90.0}, "probability"),
         ({"resamples": 10}, "from 99 to 100,000"),
         ({"rng": -1}, "a seed of 0 or more"),
-        ({"period": "0h"}, "too short"),
+        ({"period": "0h"}, "period must be longer than 0, got '0h'"),
     ],
 )
 def test_invalid_options_raise(options, message):
