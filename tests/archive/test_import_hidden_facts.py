@@ -383,3 +383,33 @@ def test_coins_without_a_price_do_not_stop_the_other_tables(tmp_path: Path) -> N
     counts = _import(tmp_path, "hyperliquid.csv", content)
     assert counts.table == "funding_settlements"
     assert "open_interest is in coins, and no column is its price" in counts.notices[0]
+
+
+def test_a_step_of_rows_is_not_the_interval_of_payments(tmp_path: Path) -> None:
+    """A table of Coinalyze's hourly data, 2026, with a payment of Binance every 8 hours."""
+    content = _lines("time,exchange,symbol,interval,funding_rate", "{s},binance,BTCUSDT,1hour,0.0001", 8)
+    _import(tmp_path, "x.csv", content)
+    rows = _rows(tmp_path, "funding_settlements")
+    assert {*rows["interval_hours"]} == {8.0}
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+def _mark_price(symbol: str) -> str:
+    """Return two messages of Binance's stream of mark prices, documented 2026."""
+    lines = ""
+    for second in (_START, _START + 1):
+        message = {
+            "e": "markPriceUpdate", "E": second * 1000, "s": symbol, "p": "2000.5", "i": "1999.5",
+            "P": "2000", "r": "0.0001", "T": (_START + 28_800) * 1000,
+        }  # fmt: skip
+        lines += json.dumps({"stream": f"{symbol.lower()}@markPrice@1s", "data": message}) + "\n"
+    return lines
+
+
+def test_running_rates_have_the_interval_that_is_a_fact_or_are_left_out(tmp_path: Path) -> None:
+    counts = _import(tmp_path, "binance_ws.jsonl", _mark_price("ETHUSDT"))
+    assert "funding_history" in counts.table
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 2)
+    counts = _import(tmp_path / "other", "binance_ws.jsonl", _mark_price("TRBUSDT"))
+    assert counts.table == "prices_history"
+    assert "2 running rates are left out, as their interval is not known" in counts.notices[0]

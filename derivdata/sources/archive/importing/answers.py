@@ -14,6 +14,7 @@ from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.bodies import records_of
 from derivdata.sources.archive.importing.market_names import (
+    known_interval,
     names_in_path,
     plain_name,
     venue_of_word,
@@ -374,6 +375,18 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
     if not full:
         return None
     notices = [str(warning.message) for warning in caught]
+    rates = full.get("funding_rates")
+    if rates is not None and rates[[*_RATES]].isna().all(axis=None):
+        hours = _known_hours(venue, rates)
+        if hours is not None and "interval_hours" not in given.set:
+            return _read(
+                venue, request, body, given._replace(set={**given.set, "interval_hours": f"{hours:g}"})
+            )
+        del full["funding_rates"]
+        notices.append(
+            f"{len(rates):,} running rates are left out, as their interval is not known: state it with --set "
+            "interval_hours=8"
+        )
     fills = full.get("liquidations_fills")
     if fills is not None and fills["value_usd"].isna().all():
         size = _contract_size(venue, fills, body, given)
@@ -387,11 +400,21 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
     return Answer(venue, request, full, tuple(notices))
 
 
+_RATES = ("rate_bps_8h", "rate_native")
+
+
+def _known_hours(venue: str, rates: pd.DataFrame) -> float | None:
+    """Return the one interval of the contracts of a response by the facts of its venue; None without one."""
+    hours = {known_interval(venue, str(symbol)) for symbol in rates["symbol"].unique()}
+    return hours.pop() if len(hours) == 1 else None
+
+
 def _contract_size(venue: str, fills: pd.DataFrame, body: bytes, given: Given) -> float | None:
     """Return the coins per contract of the one symbol of a response; None if the facts do not have it."""
     symbols = fills["symbol"].unique()
     is_linear = _LINEAR.search(body) is not None and _INVERSE.search(body) is None
-    if "contract_size" in given.set or len(symbols) != 1 or not is_linear:
+    # Facts are of contracts in USDT: those in USDC have other sizes.
+    if "contract_size" in given.set or len(symbols) != 1 or not is_linear or b"USDC" in body:
         return None
     return fact_value(venue, "contract_coin", str(symbols[0]))
 

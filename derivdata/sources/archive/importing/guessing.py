@@ -69,7 +69,7 @@ from derivdata.sources.archive.importing.plan import (
 )
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Sparse, is_sparse, rows_with
 from derivdata.sources.archive.importing.shapes import METRIC_NAMES, PRICE_OF_COIN
-from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
+from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 from derivdata.tables.schema import Kind
@@ -597,6 +597,7 @@ def guessed_plans(
         return [make_plan(exact, given)], ()
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
+    _drop_other_steps(source, head, by_meaning, given)
     _take_value(source, head, table, by_meaning)
     _take_candles_of_dvol(source, by_meaning)
     _take_curve(head, by_meaning)
@@ -641,6 +642,24 @@ def _both_sides(given: Given, head: Chunk) -> list[str]:
         if name in fields and (not neighbours or not columns.isdisjoint(neighbours)):
             venues.append(venue)
     return venues
+
+
+_OF_STEPS = frozenset({"interval", "intervall", "intervalo", "intervalle", "intervallo"})
+"""Names of columns that are the step of rows as well as the interval of payments."""
+
+
+def _drop_other_steps(source: Source, head: Chunk, by_meaning: dict[str, str], given: Given) -> None:
+    """Drop a column ``interval`` that contradicts that of the contracts: it is a vendor's step of rows."""
+    column = by_meaning.get("interval_hours", "")
+    if plain_name(column) not in _OF_STEPS or "interval_hours" in given.map:
+        return
+    venues = {venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)}
+    symbols = {market_of(word).symbol for word in words_in(source, "symbol", head, by_meaning, given)}
+    hours = {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
+    stated = interval_hours(head.columns[column], Rejections(len(head)))
+    stated = np.unique(stated[np.isfinite(stated)])
+    if len(hours) == 1 and None not in hours and stated.size == 1 and stated[0] not in hours:
+        del by_meaning["interval_hours"]
 
 
 def _refuse_no_market(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
