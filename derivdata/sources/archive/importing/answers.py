@@ -384,8 +384,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
             )
         del full["funding_rates"]
         notices.append(
-            f"{len(rates):,} running rates are left out, as their interval is not known: state it with --set "
-            "interval_hours=8"
+            "running rates are left out, as their interval is not known: state it with --set interval_hours=8"
         )
     fills = full.get("liquidations_fills")
     if fills is not None and fills["value_usd"].isna().all():
