@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -205,7 +205,7 @@ def option_exposure(symbol: str = "BTC", exchange: str = "deribit") -> dict[str,
     )
     ratio = exposure.put_call_ratio(chain)["put_call_ratio"]
     figures = {"put_call_ratio": float(ratio), "zero_gamma_usd": float(zero["price_usd"])}
-    return {**result, "figures": {name: _plain(value) for name, value in figures.items()}}
+    return {**result, "figures": _plain_fields(figures)}
 
 
 TOOLS: dict[str, AnalysisTool] = {
@@ -270,39 +270,55 @@ def run(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         result = TOOLS[name].run(**arguments)
-    notices = [str(warning.message) for warning in caught if issubclass(warning.category, DataNotice)]
     origin = result["provenance"]
-    origin["notices"] = list(dict.fromkeys([*origin["notices"], *notices]))
+    notices = dict.fromkeys(origin["notices"])
+    for warning in caught:
+        if issubclass(warning.category, DataNotice):
+            notices[str(warning.message)] = None
+    origin["notices"] = list(notices)
     return result
 
 
 def _result(rows: pd.DataFrame, units: Mapping[str, str], note: str, data: pd.DataFrame) -> dict[str, Any]:
     """Return rows with their units and the provenance of their data."""
-    records = [{str(name): _plain(value) for name, value in row.items()} for row in rows.to_dict("records")]
     origin = provenance(data)
     return {
-        "rows": records,
+        "rows": [_plain_fields(row) for row in rows.to_dict("records")],
         "units": dict(units),
         "note": note,
         "provenance": {name: origin[name] for name in _PROVENANCE if name in origin},
     }
 
 
+def _plain_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): _plain(value) for name, value in fields.items()}
+
+
 def _plain(value: Any) -> Any:
     """Convert a value for JSON: six significant digits, times as ISO 8601, missing as null."""
+    if value is pd.NaT or value is pd.NA:
+        return None
     if isinstance(value, pd.Timestamp):
-        return times.iso(value if value.tzinfo is not None else value.tz_localize("UTC"))
+        if value.tzinfo is None:
+            value = value.tz_localize("UTC")
+        return times.iso(value)
     if isinstance(value, float | np.floating):
-        return float(f"{value:.6g}") if np.isfinite(value) else None
+        if not np.isfinite(value):
+            return None
+        return float(f"{value:.6g}")
     if isinstance(value, np.integer | np.bool_):
         return value.item()
-    return None if value is pd.NaT or value is pd.NA else value
+    return value
 
 
 def _unfitted(fit: xr.Dataset) -> str:
     """Return a sentence with the number of expiries without a fit, or an empty text."""
-    missing = int(fit["a"].isnull().sum()) if "a" in fit else 0
-    return f"{missing} expiries were not fitted." if missing else ""
+    if "a" not in fit:
+        return ""
+    missing = int(fit["a"].isnull().sum())
+    if not missing:
+        return ""
+    return f"{missing} expiries were not fitted."
 
 
 LARGEST = 32_000
@@ -348,13 +364,17 @@ def _size(response: Mapping[str, Any]) -> int:
 def _shortened(value: Any, rows: int) -> Any:
     """Shorten lists and objects of data to at most twice `rows` items, and long texts."""
     if isinstance(value, str):
-        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
+        if len(value) > _LONGEST_TEXT:
+            value = f"{value[:_LONGEST_TEXT]}…"
+        return value
     if isinstance(value, Mapping):
         # Up to twelve names are the fields of a row; more are data, such as one field per symbol.
         most = max(2 * rows, 12)
         names = list(value)
         shown = {name: _shortened(value[name], rows) for name in names[:most]}
-        return shown if len(names) <= most else {"count": len(names), "first": shown}
+        if len(names) > most:
+            return {"count": len(names), "first": shown}
+        return shown
     if isinstance(value, Sequence):
         if len(value) <= 2 * rows:
             return [_shortened(item, rows) for item in value]
@@ -366,19 +386,23 @@ def _shortened(value: Any, rows: int) -> Any:
 
 def _window(body: Any) -> dict[str, str] | None:
     """Return the first and last time in the rows of a body, or None if the rows have no times."""
-    times = sorted(set(_row_times(body, in_list=False)))
-    return {"start": times[0], "end": times[-1]} if times else None
+    times = set(_row_times(body, in_list=False))
+    if not times:
+        return None
+    return {"start": min(times), "end": max(times)}
 
 
-def _row_times(value: Any, *, in_list: bool) -> list[str]:
-    """Return the time of every row, that is, of every object in a list, at any depth."""
+def _row_times(value: Any, *, in_list: bool) -> Iterator[str]:
+    """Yield the time of every row, that is, of every object in a list, at any depth."""
     if isinstance(value, Mapping):
-        own = [value[name] for name in _TIMES if in_list and isinstance(value.get(name), str)]
-        nested = [time for item in value.values() for time in _row_times(item, in_list=False)]
-        return own[:1] + nested
-    if isinstance(value, list):
-        return [time for item in value for time in _row_times(item, in_list=True)]
-    return []
+        if in_list:
+            own = [value[name] for name in _TIMES if isinstance(value.get(name), str)]
+            yield from own[:1]
+        for item in value.values():
+            yield from _row_times(item, in_list=False)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _row_times(item, in_list=True)
 
 
 _MOST_ARGUMENTS = 16_384
@@ -433,18 +457,21 @@ class _Tools:
         self._headers = {"X-Api-Key": key}
 
     async def list(self, _context: Any, _params: Any) -> Any:
-        tools = [
-            self._tool(
-                name,
-                f"{about['summary']} {about['description']}",
-                {p["name"]: {**p["schema"], "description": p["description"]} for p in about["parameters"]},
-                [p["name"] for p in about["parameters"] if p["required"]],
-            )
-            for name, (_path, about) in (await self._operations()).items()
-        ]
-        tools += [
-            self._tool(name, tool.description, tool.arguments, tool.required) for name, tool in TOOLS.items()
-        ]
+        tools = []
+        for name, (_path, about) in (await self._operations()).items():
+            arguments = {}
+            required = []
+            for parameter in about["parameters"]:
+                arguments[parameter["name"]] = {
+                    **parameter["schema"],
+                    "description": parameter["description"],
+                }
+                if parameter["required"]:
+                    required.append(parameter["name"])
+            description = f"{about['summary']} {about['description']}"
+            tools.append(self._tool(name, description, arguments, required))
+        for name, tool in TOOLS.items():
+            tools.append(self._tool(name, tool.description, tool.arguments, tool.required))
         return self._types.ListToolsResult(tools=tools)
 
     def _tool(self, name: str, about: str, arguments: dict[str, Any], required: Sequence[str]) -> Any:
@@ -557,7 +584,12 @@ def _address(path: str, parameters: list[dict[str, Any]], given: Mapping[str, An
     """Return path and query of a call; the endpoint itself rejects missing parameters."""
     texts: dict[str, str] = {}
     for name, value in given.items():
-        texts[name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    for name in (p["name"] for p in parameters if p["in"] == "path"):
-        path = path.replace(f"{{{name}}}", quote(texts.pop(name, ""), safe=""))
+        if isinstance(value, list):
+            texts[name] = ",".join(map(str, value))
+        else:
+            texts[name] = str(value)
+    for parameter in parameters:
+        if parameter["in"] == "path":
+            text = texts.pop(parameter["name"], "")
+            path = path.replace(f"{{{parameter['name']}}}", quote(text, safe=""))
     return f"{path}?{urlencode(texts)}"

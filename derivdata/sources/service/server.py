@@ -86,7 +86,8 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._counted = _CountedTransport(transport)
         self._loop = asyncio.get_running_loop()
         super().connection_made(self._counted)
-        self._taken, self._taken_at = 0, self._loop.time()
+        self._taken = 0
+        self._taken_at = self._loop.time()
         self._arriving_since: float | None = self._loop.time()
         self._wait()
 
@@ -261,7 +262,6 @@ def _end_with_parent(server: uvicorn.Server) -> None:
 
 
 _PATIENCE = 30.0
-_OPEN = "  no key is required: every request counts as Team"
 
 
 class RunningService:
@@ -279,7 +279,9 @@ class RunningService:
 
     def take_notices(self) -> list[str]:
         """Return the source's notices since the last call."""
-        return self.store.take_notices() if isinstance(self.store, LiveStore) else []
+        if not isinstance(self.store, LiveStore):
+            return []
+        return self.store.take_notices()
 
     def __repr__(self) -> str:
         return f"<derivdata service of {self.store.label} at {self.url}>"
@@ -318,7 +320,9 @@ def start(
     bound, or a tier, key or time is invalid.
     """
     keys = HiddenKeys(keys or {secrets.token_hex(16): endpoints.TIERS[-1]})
-    store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
+    store = source
+    if isinstance(store, str):
+        store = open_store(store, archive=archive, venues=venues)
     clock = clock_of(store, now, live=live)
     hosts = [host, *allow_hosts]
     served = app(store, clock=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, page=page)
@@ -379,6 +383,39 @@ def serve(
         As `start`; `workers` is below 1, or above 1 for the venues.
     """
     keys = HiddenKeys(keys or {})
+    _require_workers(workers, source, page=page)
+    store = open_store(source)
+    clock = clock_of(store, now, live=live)
+    generated = HiddenKeys()
+    if not keys and not keyless:
+        generated = HiddenKeys({tier: secrets.token_hex(16) for tier in endpoints.TIERS})
+        keys = generated
+    by_key = HiddenKeys({key: tier for tier, key in keys.items()})
+    if len(by_key) < len(keys):
+        raise ValueError("two tiers have the same key: use a different key for each tier")
+    hosts = [host, *allow_hosts]
+    served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts, page=page)
+    listener = _listen(host, port)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(listener)
+        stack.enter_context(_terminable())
+        remarks = _shown_keys(generated, stack)
+        if keyless:
+            remarks.append("  no key is required: every request counts as Team")
+        if page:
+            remarks.append(f"  status page: {_url(listener)}/status")
+        _announce(store, clock(), listener, remarks)
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        if workers == 1:
+            uvicorn.Server(config(served)).run(sockets=[listener])
+        else:
+            settings = WorkerSettings(source, clock(), by_key, keyless, hosts)
+            if live and now is None:
+                settings = settings._replace(now=None)
+            run_workers(workers, settings, listener)
+
+
+def _require_workers(workers: int, source: str, *, page: bool) -> None:
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     if workers > 1 and source == VENUES:
@@ -387,29 +424,6 @@ def serve(
         )
     if page and workers > 1:
         raise ValueError(f"the status page requires workers=1, got {workers}")
-    store = open_store(source)
-    clock = clock_of(store, now, live=live)
-    needs_keys = not (keys or keyless)
-    generated = HiddenKeys({tier: secrets.token_hex(16) for tier in endpoints.TIERS} if needs_keys else {})
-    by_key = HiddenKeys({key: tier for tier, key in (keys or generated).items()})
-    if len(by_key) < len(keys or generated):
-        raise ValueError("two tiers have the same key: use a different key for each tier")
-    hosts = [host, *allow_hosts]
-    served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts, page=page)
-    listener = _listen(host, port)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(listener)
-        stack.enter_context(_terminable())
-        shown = _shown_keys(generated, stack)
-        status = [f"  status page: {_url(listener)}/status"] if page else []
-        _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless, *status])
-        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        if workers == 1:
-            uvicorn.Server(config(served)).run(sockets=[listener])
-        else:
-            fixed = None if live and now is None else clock()
-            settings = WorkerSettings(source, fixed, by_key, keyless, hosts)
-            run_workers(workers, settings, listener)
 
 
 @contextlib.contextmanager
@@ -462,7 +476,8 @@ class _Server:
         sockets: list[Any] = [self._listener]
         for protocol in self._server.server_state.connections:
             transport = getattr(protocol, "transport", None)
-            sockets.append(None if transport is None else transport.get_extra_info("socket"))
+            if transport is not None:
+                sockets.append(transport.get_extra_info("socket"))
         null = os.open(os.devnull, os.O_RDWR)
         for inherited in sockets:
             if inherited is not None and inherited.fileno() >= 0:
@@ -500,7 +515,9 @@ def code_digest() -> str:
 
 def _url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if ":" in host:  # IPv6
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 def _shown_keys(generated: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
@@ -518,7 +535,9 @@ def _shown_keys(generated: Mapping[str, str], stack: contextlib.ExitStack) -> li
 
 def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remarks: Sequence[str]) -> None:
     """Print the source, its time, the address and further remarks."""
-    label = f"{store.label} (synthetic)" if store.synthetic else store.label
+    label = store.label
+    if store.synthetic:
+        label += " (synthetic)"
     lines = [f"{label} at {times.iso(clock)}: {_url(listener)}", *remarks]
     if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         lines.append("  other machines can reach this; keys and data travel unencrypted")
@@ -530,10 +549,11 @@ def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remark
 def _terms_of(store: Store) -> list[str]:
     """Return a line about redistribution if the data was collected from venues, whose terms restrict it."""
     archive = getattr(store, "archive", store)
-    venues = archive.requests()["exchange"] if hasattr(archive, "requests") else []
-    if not len(venues):
+    if not hasattr(archive, "requests"):
         return []
-    names = ", ".join(sorted(set(venues)))
+    names = ", ".join(sorted(set(archive.requests()["exchange"])))
+    if not names:
+        return []
     return [
         f"  collected from {names}: redistribution is your responsibility "
         "(derivdata venues lists their terms)"

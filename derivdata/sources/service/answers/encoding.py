@@ -42,7 +42,9 @@ class RequestContext:
         """Return the window of the request's parameters, or of other `params`: see `View.window`."""
         if self.only is not None:
             return self.only
-        return self.view.window(self.params if params is None else params, self.tier)
+        if params is None:
+            params = self.params
+        return self.view.window(params, self.tier)
 
     def narrowed(self, window: AnswerWindow) -> RequestContext:
         """Return the request for a shorter window, at the resolution of the full window."""
@@ -82,8 +84,12 @@ def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
 
 def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
     """Write one JSON object per row, by a bytes template that is filled from lists of tokens."""
-    template = b"{" + b",".join(b"%b:%%b" % encode(name) for name in columns) + b"}"
-    lists = [values if isinstance(values, list) else tokens(values) for _, values in columns.items()]
+    fields = []
+    lists = []
+    for name, values in columns.items():
+        fields.append(b"%b:%%b" % encode(name))
+        lists.append(values if isinstance(values, list) else tokens(values))
+    template = b"{" + b",".join(fields) + b"}"
     return list(map(template.__mod__, zip(*lists, strict=True)))
 
 
@@ -118,19 +124,22 @@ def tokens(values: Any) -> list[bytes]:
     if times.has_zone(values):
         return iso_tokens(pd.DatetimeIndex(values))
     if isinstance(values.dtype, pd.CategoricalDtype):
-        words = [*map(encode, values.cat.categories), b"null"]  # code −1, a missing value, is the last word
-        return [words[code] for code in values.cat.codes.tolist()]
+        return _chosen(values.cat.codes, values.cat.categories)
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
         if not values.size:
             return []
         # One call for all numbers is several times as fast as a call for each.
         return encode(values.to_numpy().tolist())[1:-1].split(b",")
     if pd.api.types.infer_dtype(values, skipna=True) == "string":  # repeated names are written once
-        codes, distinct = pd.factorize(values)
-        words = [*map(encode, distinct), b"null"]
-        return [words[code] for code in codes.tolist()]
+        return _chosen(*pd.factorize(values))
     values = values.astype(object).where(values.notna(), None)
     return [encode(None if value is pd.NA else value) for value in values.tolist()]
+
+
+def _chosen(codes: Any, words: Any) -> list[bytes]:
+    """Write the word of each code; −1, a missing value, is the last token."""
+    tokens = [*map(encode, words), b"null"]
+    return [tokens[code] for code in codes.tolist()]
 
 
 def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
@@ -164,9 +173,10 @@ Answer = Callable[[RequestContext], Mapping[str, Any]]
 
 def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answer) -> bytes:
     """Return a response as JSON; raise `Refusal` above `LARGEST`, with the longest window that fits."""
+    window = None
     names = {p.name for p in endpoint.params}
-    has_window = "start" in names or ("range" in names and "group_by" not in names)
-    window = context.window() if has_window else None
+    if "start" in names or ("range" in names and "group_by" not in names):
+        window = context.window()
     if window is not None and _may_be_large(endpoint, context, window):
         per_day = 0.0
         for day in _probes(window):
@@ -175,9 +185,12 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answe
         if per_day * _days(window) > LARGEST:
             raise _refusal(window, per_day)
     body = encode(answer(context))
-    if len(body) > LARGEST:  # the estimate from single days was too low
-        days = 1.0 if window is None else _days(window)
-        raise _refusal(window, len(body) / days)
+    if len(body) > LARGEST:
+        if window is None:
+            raise bad_request(
+                f"the response would exceed the limit of {LARGEST >> 20} MiB; request fewer rows"
+            )
+        raise _refusal(window, len(body) / _days(window))  # the estimate from single days was too low
     return body
 
 
@@ -210,17 +223,14 @@ def _days(window: AnswerWindow) -> float:
     return float((window.end - window.start) / _DAY)
 
 
-def _refusal(window: AnswerWindow | None, per_day: float) -> Refusal:
+def _refusal(window: AnswerWindow, per_day: float) -> Refusal:
     """Return the error for a response above `LARGEST`, with the longest window that fits."""
-    limit = f"the limit of {LARGEST >> 20} MiB"
-    if window is None:
-        return bad_request(f"the response would exceed {limit}; request fewer rows")
     size = per_day * _days(window) / (1 << 20)
     fits = _MARGIN * LARGEST / per_day * _DAY
     longest = f"{fits // _DAY} days"
     if fits < _DAY:
         longest = f"{fits // pd.Timedelta(1, 'min')} minutes"
     return bad_request(
-        f"the response would have {size:.0f} MiB and exceed {limit}; request at most {longest} at once "
-        "or a coarser resolution"
+        f"the response would have {size:.0f} MiB and exceed the limit of {LARGEST >> 20} MiB; "
+        f"request at most {longest} at once or a coarser resolution"
     )

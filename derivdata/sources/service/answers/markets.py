@@ -121,18 +121,20 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
     moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
     place = _place(moved["price_24h_change_pct"].to_numpy())
     counts = []
-    for number in range(len(_BUCKETS) - 1, -1, -1):
-        label, lower, upper = _BUCKETS[number]
+    for number, (label, lower, upper) in enumerate(_BUCKETS):
         names = moved["symbol"][place == number].tolist()
         counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
+    counts.reverse()
     return {**_snapshot(context), "buckets": counts}
 
 
 def _snapshot(context: RequestContext) -> dict[str, Any]:
     """Return the time of a market snapshot and the venues of the filter, if any."""
-    stamp = encoding.stamp(context.view.now)
+    body: dict[str, Any] = {"timestamp": encoding.stamp(context.view.now)}
     venues = context.params["exchanges"]
-    return {"timestamp": stamp} if venues is None else {"timestamp": stamp, "exchanges_filter": list(venues)}
+    if venues is not None:
+        body["exchanges_filter"] = list(venues)
+    return body
 
 
 def exchanges(context: RequestContext) -> dict[str, Any]:
@@ -166,9 +168,12 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     window = context.window()
     measures = [measure for measure in (VOLUME, OI) if view.has(measure.column.table)]
     series, used = _at_same_resolution(context, measures, window)
-    columns = {
-        name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in series.items()
-    }
+    columns = {}
+    omissions: list[str] = []
+    for name, totals_of_measure in series.items():
+        values = totals_of_measure.frame.set_index("time")["value"]
+        columns[name] = values.astype("float64").round(2)
+        omissions += totals_of_measure.notices
     joined = pd.concat(columns, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
     joined = joined.rename_axis("timestamp").reset_index()
     return {
@@ -177,7 +182,7 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
         "data": encoding.rows(joined),
         "unit": "usd",
         "resolution": used,
-        "notices": notices(window, joined, [text for s in series.values() for text in s.notices]),
+        "notices": notices(window, joined, omissions),
     }
 
 
@@ -205,7 +210,7 @@ def symbol_stats(context: RequestContext) -> dict[str, Any]:
     row = _classified(context.view, board)[board["symbol"] == symbol]
     if row.empty:
         raise unknown_symbol(symbol, board["symbol"].unique())
-    figures = {name: _bare(value) for name, value in row.iloc[0].items() if name != "symbol"}
+    figures = {name: _bare(value) for name, value in row.iloc[0].drop("symbol").items()}
     return {"symbol": symbol, "timestamp": encoding.stamp(context.view.now), **figures}
 
 
@@ -241,7 +246,9 @@ def _bare(value: Any) -> Any:
     """Convert a value for msgspec, missing values to None."""
     if isinstance(value, np.generic):
         return value.item()
-    return None if value is pd.NA or value != value else value
+    if pd.isna(value):
+        return None
+    return value
 
 
 def _at_same_resolution(
@@ -249,15 +256,16 @@ def _at_same_resolution(
 ) -> tuple[dict[str, Series], str]:
     """Return a venue's totals at the coarsest resolution that a measure needs, and this resolution."""
     venue = [context.params["exchange"]]
-
-    def of(measure: Measure, resolution: str | None) -> Series:
-        return totals(context.view, measure.column, window, resolution, venues=venue)
-
-    series = {m.column.value: of(m, context.params.get("resolution")) for m in measures}
+    requested = context.params.get("resolution")
+    series: dict[str, Series] = {}
+    for measure in measures:
+        column = measure.column
+        series[column.value] = totals(context.view, column, window, requested, venues=venue)
     used = max((s.used for s in series.values()), key=length)
     for measure in measures:
-        if series[measure.column.value].used != used:
-            series[measure.column.value] = of(measure, used)
+        column = measure.column
+        if series[column.value].used != used:
+            series[column.value] = totals(context.view, column, window, used, venues=venue)
     return series, used
 
 
@@ -275,13 +283,15 @@ def book(context: RequestContext) -> dict[str, Any]:
     if params["start"] is not None:
         raise bad_request("start is not supported: a book has one time; use end")
     _require(view, "orderbook_book", params["symbol"])
-    at = view.now if params["end"] is None else min(params["end"], view.now)
+    at = view.now
+    when = "now"
+    if params["end"] is not None:
+        at = min(params["end"], view.now)
+        when = f"in the hour before {times.iso(at)}"
     if context.tier == "dev":
         require_dev_range(at, view.now)
-    pair = [params["symbol"]], [params["exchange"]]
-    levels = view.latest("orderbook_book", at, windows.HOLD, *pair)
+    levels = view.latest("orderbook_book", at, windows.HOLD, [params["symbol"]], [params["exchange"]])
     if levels.empty:
-        when = "now" if params["end"] is None else f"in the hour before {times.iso(at)}"
         raise not_found(f"no order book of {params['symbol']} on {params['exchange']} {when}")
     newest = levels["time"].max()
     levels = levels[levels["time"] == newest].sort_values("level")
@@ -298,7 +308,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     params = context.params
     _require(view, _DEPTH, params["symbol"])
     window = context.window()
-    pair = [params["symbol"]], [params["exchange"]]
+    pair = ([params["symbol"]], [params["exchange"]])
     frame, used = view.around(StoredColumn(_DEPTH, "bid_depth_usd"), window, params["resolution"], *pair)
     values_by_name = {}
     for depth in _DEPTHS:
@@ -318,7 +328,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
 
 
 def _pair(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: params[name] for name in ("symbol", "exchange")}
+    return {"symbol": params["symbol"], "exchange": params["exchange"]}
 
 
 def _require(view: View, table: str, symbol: str) -> None:
@@ -336,23 +346,24 @@ def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
     name = endpoint.table
     view.need(name)
     window = context.window()
-    pair = ([params["symbol"]], params["exchanges"])
+    filters = ([params["symbol"]], params["exchanges"])
     keys = {key: params[key] for key in TABLES[name].key if key in params}
     stated = keys | {"unit": endpoint.unit}
-    filters = [(key, word) for key, word in keys.items() if key != "symbol"]
-    column = StoredColumn(name, added=endpoint.rows == "added", only=filters[0] if filters else None)
-    left_out: list[str] = []
+    column = StoredColumn(name, added=endpoint.rows == "added")
+    kinds = [(key, word) for key, word in keys.items() if key != "symbol"]
+    if kinds:
+        column = column._replace(only=kinds[0])
+    omissions: list[str] = []
     if endpoint.rows == "single":
-        frame = view.rows(Query(name, window.start, window.end, *pair))[column.columns]
+        frame = view.rows(Query(name, window.start, window.end, *filters))[column.columns]
         frame = frame.sort_values("exchange", kind="stable")
     else:
-        frame, stated["resolution"], left_out = view.series(column, window, params["resolution"], *pair)
-    wire = TABLES[name].wire
-    shown = {wire.get(n, n): frame[n] for n in frame if n not in ("symbol", "exchange")}
+        frame, stated["resolution"], omissions = view.series(column, window, params["resolution"], *filters)
+    shown = frame.drop(columns=["symbol", "exchange"]).rename(columns=TABLES[name].wire)
     return {
         **stated,
         "series": encoding.split(encoding.objects(shown), frame["exchange"]),
-        "notices": notices(window, frame, left_out + context.missing(frame, window, name)),
+        "notices": notices(window, frame, omissions + context.missing(frame, window, name)),
     }
 
 
@@ -380,8 +391,14 @@ def instruments(context: RequestContext) -> dict[str, Any]:
     )
     rows = view.rows(query).sort_values("time")
     newest = rows.drop_duplicates(["exchange", "instrument_name"], keep="last")
-    listed = {"timestamp": encoding.stamp(view.now), table.name: encoding.rows(table.conform(newest))}
-    return listed | {"notices": [] if len(newest) else ["no contract of these symbols and venues"]}
+    texts = []
+    if newest.empty:
+        texts.append("no contract of these symbols and venues")
+    return {
+        "timestamp": encoding.stamp(view.now),
+        table.name: encoding.rows(table.conform(newest)),
+        "notices": texts,
+    }
 
 
 def _extents(view: View, name: str) -> pd.DataFrame:
@@ -402,10 +419,10 @@ def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> 
     if not len(pairs):
         return {}
     end = min(pairs["last"].max().floor("h") + pd.Timedelta(1, "h"), view.horizon)
-    symbols, venues = (sorted(set(pairs[column])) for column in ("symbol", "exchange"))
-    rows = view.store.rows(
-        Query(name, end - within, end, symbols, venues, columns=("symbol", "exchange", "time"))
-    )
+    symbols = sorted(set(pairs["symbol"]))
+    venues = sorted(set(pairs["exchange"]))
+    columns = ("symbol", "exchange", "time")
+    rows = view.store.rows(Query(name, end - within, end, symbols, venues, columns))
     rows = rows.astype({"symbol": "str", "exchange": "str"})
     rows = rows.merge(pairs[["exchange", "symbol"]].astype("str")).drop_duplicates().sort_values("time")
     gaps = rows.groupby("exchange")["time"].diff().dt.total_seconds() / 3600
@@ -436,18 +453,24 @@ def _exchange(rows: pd.DataFrame) -> dict[str, Any]:
     first = rows.iloc[0]
     holiday = rows["session"] == "holiday"
     later = rows[(rows["start"] == first["next_session_start"]) & ~holiday]
+    next_session = None
+    if len(later):
+        next_session = _intervals(later)[0]
     return {
         "id": first["exchange_id"],
-        **{name: first[name] for name in ("name", "short_name", "mic", "timezone")},
+        "name": first["name"],
+        "short_name": first["short_name"],
+        "mic": first["mic"],
+        "timezone": first["timezone"],
         "is_tradable": bool(first["is_tradable_now"]),
-        "next_session": None if later.empty else _intervals(later)[0],
+        "next_session": next_session,
         "sessions": _intervals(rows[~holiday]),
         "holidays": _intervals(rows[holiday]),
     }
 
 
 def _intervals(rows: pd.DataFrame) -> list[Any]:
-    return [Raw(item) for item in encoding.objects(rows[["start", "end", "session", "is_tradable"]])]
+    return list(map(Raw, encoding.objects(rows[["start", "end", "session", "is_tradable"]])))
 
 
 ANSWERS: Answers = {

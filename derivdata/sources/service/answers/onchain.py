@@ -24,7 +24,9 @@ from derivdata.support import times
 _QUARTER = pd.Timedelta(15, "min")
 """Step of the base tables. A step is visible after its end."""
 
-_DAY, _WEEK, _MONTH = (pd.Timedelta(days, "D") for days in (1, 7, 30))
+_DAY = pd.Timedelta(1, "D")
+_WEEK = pd.Timedelta(7, "D")
+_MONTH = pd.Timedelta(30, "D")
 _TRADERS_SHOWN = 100
 _CANDLES_SHOWN = 500
 _HIP3 = "hip3_traders"
@@ -99,7 +101,9 @@ def _totals(name: str, figures: Mapping[str, str], count: _Count | None = None) 
         sums = {wire: round(frame[column].sum().item(), 4) for column, wire in figures.items()}
         if count is not None:
             sums[count.name] = len(frame.drop_duplicates([*count.columns]))
-        return {name: sums} if name else sums
+        if not name:
+            return sums
+        return {name: sums}
 
     return section
 
@@ -119,21 +123,26 @@ def _ranked(
     def section(selected: _Selected) -> Mapping[str, Any]:
         rows = _summed(selected.frame, by.split(), figures, count)
         first = [next(iter(figures.values())), rows.columns[0]]
-        names = {"dex": "dex_name"} if by == "dex" else {}
-        ordered = rows.sort_values(first, ascending=[False, True]).rename(columns=names)
+        ordered = rows.sort_values(first, ascending=[False, True])
+        if by == "dex":
+            ordered = ordered.rename(columns={"dex": "dex_name"})
         if numbered:
             ordered["rank"] = np.arange(1, len(ordered) + 1)
-        limit = selected.context.params.get("limit") or shown
-        top = ordered if limit is None else ordered.head(limit)
-        return {name: encoding.rows(top)} | ({total: len(rows)} if total else {})
+        limit = selected.context.params.get("limit") or shown or len(ordered)
+        fields: dict[str, Any] = {name: encoding.rows(ordered.head(limit))}
+        if total:
+            fields[total] = len(rows)
+        return fields
 
     return section
 
 
 def _stamped(selected: _Selected) -> pd.DataFrame:
     """Floor times to the hour for windows up to a week, else to the day."""
-    hourly = selected.window.requested <= _WEEK and selected.context.params.get("range") != "all"
-    return selected.frame.assign(timestamp=selected.frame["time"].dt.floor("1h" if hourly else "1D"))
+    step = "1D"
+    if selected.window.requested <= _WEEK and selected.context.params.get("range") != "all":
+        step = "1h"
+    return selected.frame.assign(timestamp=selected.frame["time"].dt.floor(step))
 
 
 def _series(name: str, figures: Mapping[str, str]) -> _Section:
@@ -165,8 +174,13 @@ def _open_interest(name: str, key: str, names: str = "") -> _Section:
         last = days.sort_values("time", kind="stable").drop_duplicates(["dex", "symbol", "day"], keep="last")
         rows = _summed(last, [key, "day"], _OPEN_INTEREST).sort_values([key, "day"])
         by_key = encoding.split(encoding.objects(rows.drop(columns=key)), rows[key].astype(object))
-        fields = {name: encoding.rows(_summed(last, ["day"], _OPEN_INTEREST)), f"by_{key}": by_key}
-        return fields | ({names: list(by_key)} if names else {})
+        fields: dict[str, Any] = {
+            name: encoding.rows(_summed(last, ["day"], _OPEN_INTEREST)),
+            f"by_{key}": by_key,
+        }
+        if names:
+            fields[names] = list(by_key)
+        return fields
 
     return section
 
@@ -324,7 +338,7 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     """``GET /hip4-analytics/oi-eod``: open interest at the end of each day since `start`, or of 30 days."""
     view = context.view
     view.need(_HIP4_OI)
-    start = view.now - _MONTH if context.params["start"] is None else context.params["start"]
+    start = context.params["start"] or view.now - _MONTH
     window = context.window({"start": start})
     # A row at midnight is the end of the previous day.
     ends = _filtered(context, view.rows(Query(_HIP4_OI, window.start + _DAY, window.end)))

@@ -33,8 +33,8 @@ _COLUMNS = tuple(
 )
 _DAY = pd.Timedelta(1, "D")
 _CAP_DAYS = 90
-_STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
-_LONGEST = "1d"
+_STEPS: tuple[tuple[int, times.Resolution], ...] = ((2, "1h"), (7, "4h"), (30, "12h"))
+_LONGEST: times.Resolution = "1d"
 _ATM = ("time", "expiry", "strike", "iv", "underlying_price")
 """Columns of a chain that `at_the_money` reads and returns."""
 
@@ -48,14 +48,11 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     chain = chain[chain["expiry"] > view.now]
     optional = (*_GREEKS, *_OURS)
     shown = [name for name in (*_COLUMNS, *_OURS) if name not in optional or chain[name].notna().any()]
-    recorded = chain["time"].max() if len(chain) else view.now
-    return {
-        "symbol": symbol,
-        "exchange": exchange,
-        "count": len(chain),
-        **({} if recorded == view.now else {"time": times.iso(recorded)}),
-        "instruments": encoding.rows({name: chain[name] for name in shown}),
-    }
+    body: dict[str, Any] = {"symbol": symbol, "exchange": exchange, "count": len(chain)}
+    if len(chain) and chain["time"].max() != view.now:
+        body["time"] = times.iso(chain["time"].max())
+    body["instruments"] = encoding.rows(chain[shown])
+    return body
 
 
 def metrics(context: RequestContext) -> dict[str, Any]:
@@ -102,7 +99,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     window = _window(context)
     view = context.view
     _require_pair(view, context.params["symbol"], context.params["exchange"])
-    step = next((step for days, step in _STEPS if window.requested <= days * _DAY), _LONGEST)
+    step = _surface_step(window.requested)
     length = times.RESOLUTIONS[step]
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
     by_time: dict[pd.Timestamp, pd.DataFrame] = {}  # keyed by time, because two steps may have the same chain
@@ -125,6 +122,14 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
         "resolution": step,
         "notices": notices + _none(frame),
     }
+
+
+def _surface_step(length: pd.Timedelta) -> times.Resolution:
+    """Return the step of surfaces over a window."""
+    for days, step in _STEPS:
+        if length <= days * _DAY:
+            return step
+    return _LONGEST
 
 
 def overview_history(context: RequestContext) -> dict[str, Any]:
@@ -154,7 +159,9 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     If two strikes are equally near, the lower one is used. Rows may be in any order and of any number of
     chains: each quantity is a minimum or sum over the cell (time, expiry) of a row, so nothing is sorted.
     """
-    strike, iv, underlying = (chains[name].to_numpy() for name in _ATM[2:])
+    strike = chains["strike"].to_numpy()
+    iv = chains["iv"].to_numpy()
+    underlying = chains["underlying_price"].to_numpy()
     quoted = (iv > 0) & (underlying > 0)
     strike = strike[quoted]
     iv = iv[quoted]
@@ -180,14 +187,14 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
         return np.bincount(cell[at_strike], values[at_strike], minlength=cells)[filled] / count[filled]
 
     stamp, which = np.divmod(filled, max(len(expiries), 1))
-    columns = (
-        _times(np.asarray(stamps)[stamp]),
-        _times(np.asarray(expiries)[which]),
-        lowest[filled],
-        mean(iv).round(6),
-        mean(underlying),
-    )
-    return pd.DataFrame(dict(zip(_ATM, columns, strict=True)), copy=False)
+    columns = {
+        "time": _times(np.asarray(stamps)[stamp]),
+        "expiry": _times(np.asarray(expiries)[which]),
+        "strike": lowest[filled],
+        "iv": mean(iv).round(6),
+        "underlying_price": mean(underlying),
+    }
+    return pd.DataFrame(columns, copy=False)
 
 
 def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
@@ -233,7 +240,9 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
 
 def _joined(frames: list[pd.DataFrame], table: Table) -> pd.DataFrame:
     filled = [frame for frame in frames if len(frame)]
-    return pd.concat(filled, ignore_index=True) if filled else table.empty()
+    if not filled:
+        return table.empty()
+    return pd.concat(filled, ignore_index=True)
 
 
 def _days(context: RequestContext) -> int:
@@ -248,12 +257,19 @@ def _window(context: RequestContext) -> AnswerWindow:
 
 
 def _envelope(context: RequestContext) -> dict[str, Any]:
-    echo = {name: context.params[name] for name in ("symbol", "exchange", "range")}
-    return echo | {"days": _days(context)}
+    params = context.params
+    return {
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "range": params["range"],
+        "days": _days(context),
+    }
 
 
 def _none(frame: pd.DataFrame) -> list[str]:
-    return [] if len(frame) else ["no options in this range"]
+    if len(frame):
+        return []
+    return ["no options in this range"]
 
 
 def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:

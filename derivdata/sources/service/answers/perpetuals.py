@@ -30,7 +30,9 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     """``GET /funding``: every pair with a current rate; Free sees BTC and ETH."""
     view = context.view
     view.need(*_TABLES)
-    symbols = FREE_SYMBOLS if context.tier == "free" else None
+    symbols = None
+    if context.tier == "free":
+        symbols = FREE_SYMBOLS
     rates = market.funding_now(view, symbols)
     merged = rates.merge(
         market.intervals(view, symbols)[["symbol", "exchange", "interval_hours"]],
@@ -99,7 +101,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     params = context.params
     view.need("funding_settlements")
     window = context.window()
-    filters = [params["symbol"]], params["exchanges"]
+    filters = ([params["symbol"]], params["exchanges"])
     frame = view.rows(Query("funding_settlements", window.start, window.end, *filters))
     has_interval = frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()
     frame = frame[has_interval | frame["rate_native"].notna()]
@@ -146,13 +148,20 @@ def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: p
 def _decimal(rate: float) -> str:
     """Format a rate with up to 15 decimals and at least 1, as the API does."""
     text = f"{rate:.15f}".rstrip("0")
-    return f"{text}0" if text.endswith(".") else text
+    if text.endswith("."):
+        text += "0"
+    return text
 
 
 def _venues(slugs: list[str]) -> dict[str, Any]:
     """Return the venues' slugs, and their names for display."""
-    names = {s: tables.VENUES[s].display_name if s in tables.VENUES else s.upper() for s in slugs}
-    return {"exchange_names": [{"name": s, "display": names[s]} for s in slugs], "exchanges": slugs}
+    names = []
+    for slug in slugs:
+        display = slug.upper()
+        if slug in tables.VENUES:
+            display = tables.VENUES[slug].display_name
+        names.append({"name": slug, "display": display})
+    return {"exchange_names": names, "exchanges": slugs}
 
 
 def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
@@ -169,7 +178,9 @@ def _whole(values: pd.Series) -> list[bytes]:
 def _number(value: float) -> float | int | None:
     if value != value:
         return None
-    return int(value) if value.is_integer() else value
+    if value.is_integer():
+        return int(value)
+    return value
 
 
 _TOP = 50
@@ -206,7 +217,7 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
     window = context.window()
     venues = context.params["exchanges"]
     resolution = context.params.get("resolution")
-    frame, used, left_out = totals(context.view, measure.column, window, resolution, venues=venues)
+    frame, used, omissions = totals(context.view, measure.column, window, resolution, venues=venues)
     columns = {
         "timestamp": frame["time"],
         "exchange": frame["exchange"],
@@ -217,7 +228,7 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
         "data": encoding.rows(columns),
         "unit": "usd",
         "resolution": used,
-        "notices": notices(window, frame, left_out),
+        "notices": notices(window, frame, omissions),
     }
 
 
@@ -230,8 +241,8 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     if params["symbol"] not in symbols:
         raise unknown_symbol(params["symbol"], symbols)
     window = context.window()
-    filters = [params["symbol"]], params["exchanges"]
-    frame, used, left_out = view.series(measure.column, window, params["resolution"], *filters)
+    filters = ([params["symbol"]], params["exchanges"])
+    frame, used, omissions = view.series(measure.column, window, params["resolution"], *filters)
     names = {"time": "timestamp", "exchange": "exchange", measure.column.value: measure.single}
     if measure.all_contracts and frame[measure.column.second].notna().any():
         names[measure.column.second] = measure.all_contracts
@@ -242,7 +253,7 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
         "unit": "usd",
         "resolution": used,
         "data": encoding.rows(frame),
-        "notices": notices(window, frame, left_out) + missing,
+        "notices": notices(window, frame, omissions) + missing,
     }
 
 
@@ -252,7 +263,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     exchange = context.params["exchange"]
     view.need(measure.column.table)
     window = context.window()
-    frame, used, left_out = view.series(measure.column, window, None, None, [exchange])
+    frame, used, omissions = view.series(measure.column, window, None, None, [exchange])
     values = frame[measure.column.value].to_numpy()
     # 1. Rank symbols by their sum; equal sums stay in alphabetical order.
     symbol, names = pd.factorize(frame["symbol"].astype(object), sort=True)
@@ -272,13 +283,16 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
         "timeseries": encoding.array(encoding.sparse_objects(tokens, pd.DataFrame(wide, columns=names[top]))),
         "unit": "usd",
         "resolution": used,
-        "notices": notices(window, wide, left_out),
+        "notices": notices(window, wide, omissions),
     }
 
 
-def notices(window: AnswerWindow, rows: Any, left_out: list[str]) -> list[str]:
+def notices(window: AnswerWindow, rows: Any, omissions: list[str]) -> list[str]:
     """Return notices about the window, about omitted rows, and about an empty response."""
-    return window.notices + left_out + ([] if len(rows) else ["no data in this range"])
+    texts = window.notices + omissions
+    if not len(rows):
+        texts.append("no data in this range")
+    return texts
 
 
 def exchanges_summary(context: RequestContext) -> dict[str, Any]:
@@ -335,13 +349,13 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     venues = context.params["exchanges"]
     oi, used, _ = totals(view, OI.column, window, context.params.get("resolution"), venues=venues)
     longer = window._replace(start=window.start - (days + 1) * _DAY)
-    volume, step, left_out = totals(view, VOLUME.column, longer, "1h", venues=venues)
+    volume, step, omissions = totals(view, VOLUME.column, longer, "1h", venues=venues)
     volume = volume.assign(end=volume["time"] + (times.resolution(step) or pd.Timedelta(0)))
     ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
     return {
         "data": encoding.split(encoding.objects(ratios.drop(columns="exchange")), ratios["exchange"]),
         "window_days": days,
-        "notices": notices(window, ratios, left_out),
+        "notices": notices(window, ratios, omissions),
         "unit": "ratio",
         "resolution": used,
     }
@@ -359,7 +373,8 @@ def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.
         at = rows["timestamp"]
         # Volume of the steps that ended in ``(at − length, at]``, as a difference of the running sum.
         running = np.concatenate([[0.0], own["value"].astype("float64").cumsum()])
-        late, early = (np.searchsorted(own["end"], t, side="right") for t in (at, at - length))
+        late = np.searchsorted(own["end"], at, side="right")
+        early = np.searchsorted(own["end"], at - length, side="right")
         traded.append(running[late] - running[early])
     ratios["volume"] = np.concatenate([*traded, np.array([])])
     open_interest = ratios["open_interest"].astype("float64")
@@ -402,7 +417,9 @@ def events(context: RequestContext) -> dict[str, Any]:
         orders = _since(view, start, limit, **filters)
     body = {"events": encoding.rows(_columns(orders)), "count": len(orders)}
     notices += _cover(view, body, start, view.now, **filters)
-    return body | {"notices": notices} if notices else body
+    if notices:
+        body["notices"] = notices
+    return body
 
 
 def history(context: RequestContext) -> dict[str, Any]:
@@ -411,7 +428,9 @@ def history(context: RequestContext) -> dict[str, Any]:
     params = context.params
     view.need(*market.TABLES, _SUMS)
     window = context.window()
-    used = params["resolution"] or ("1h" if window.requested < _DAY else "1d")
+    used = params["resolution"]
+    if used is None:
+        used = "1h" if window.requested < _DAY else "1d"
     notices = []
     if used == "raw":
         notices = [f"resolution=raw is not available: the finest step of liquidation sums is {_FINEST}"]
@@ -456,17 +475,22 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
         names = orders[by].astype(object).agg(":".join, axis=1)
     groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
     totals = _counted(orders, pd.Series("all", index=orders.index, dtype=object))
-    zeros = dict.fromkeys(_FIGURES, 0)
     body: dict[str, Any] = {
         "period": params["range"],
         "range": params["range"],
         "group_by": params["group_by"],
-        "totals": totals[list(_FIGURES)].to_dict("records")[0] if len(totals) else zeros,
+        "totals": dict.fromkeys(_FIGURES, 0),
         "groups": encoding.rows(groups),
-        "largest": groups[["name", "total_usd"]].to_dict("records")[0] if len(groups) else None,
+        "largest": None,
     }
+    if len(totals):
+        body["totals"] = totals[list(_FIGURES)].to_dict("records")[0]
+    if len(groups):
+        body["largest"] = groups[["name", "total_usd"]].to_dict("records")[0]
     notices = _cover(view, body, view.now - length, view.now)
-    return body | {"notices": notices} if notices else body
+    if notices:
+        body["notices"] = notices
+    return body
 
 
 def _cover(
@@ -485,8 +509,10 @@ def _symbols(view: View, params: Any) -> Sequence[str] | None:
     """Return the requested symbols, or all listed symbols except the excluded ones."""
     if params["exclude_symbol"] is None:
         return params["symbol"]  # type: ignore[no-any-return]
-    listed = {symbol for table in market.TABLES if view.has(table) for symbol in view.store.symbols(table)}
-    return sorted(listed - set(params["exclude_symbol"]))
+    listed: set[str] = set()
+    for table in filter(view.has, market.TABLES):
+        listed.update(view.store.symbols(table))
+    return sorted(listed.difference(params["exclude_symbol"]))
 
 
 def _since(view: View, start: pd.Timestamp, limit: int, **filters: Sequence[str] | None) -> pd.DataFrame:
@@ -512,8 +538,7 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
         "time exchange symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status "
         "order_id fill_count"
     )
-    names = tables.TABLES["liquidations_events"].wire
-    return {names.get(name, name): frame[name] for name in order.split()}
+    return dict(frame[order.split()].rename(columns=tables.TABLES["liquidations_events"].wire))
 
 
 def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
@@ -526,18 +551,20 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
 
     blocks = view.blocks(window._replace(end=min(window.end, view.horizon)), made)
     filled = [sums for sums in blocks if len(sums)]
-    empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
-    return pd.concat(filled, ignore_index=True) if filled else empty
+    if not filled:
+        return pd.DataFrame(columns=["time", "exchange", *_SIDES])
+    return pd.concat(filled, ignore_index=True)
 
 
 def _stored_sums(view: View, window: AnswerWindow, symbols: Sequence[str] | None) -> pd.DataFrame:
     """Return the stored sums of venues without stored orders."""
     if not view.has(_SUMS):
         return tables.TABLES[_SUMS].empty()
-    stored = {venue for table in market.TABLES if view.has(table) for venue in view.store.exchanges(table)}
-    venues = sorted({*view.store.exchanges(_SUMS)} - stored)
+    venues = set(view.store.exchanges(_SUMS))
+    for table in filter(view.has, market.TABLES):
+        venues.difference_update(view.store.exchanges(table))
     end = min(window.end.ceil(_DAY), view.horizon)
-    return view.rows(Query(_SUMS, window.start, end, symbols, venues))
+    return view.rows(Query(_SUMS, window.start, end, symbols, sorted(venues)))
 
 
 def _step_of(sums: pd.DataFrame) -> str:
@@ -547,7 +574,10 @@ def _step_of(sums: pd.DataFrame) -> str:
     apart = rows.groupby(series, observed=True)["time"].diff().min()
     if pd.isna(apart):
         return _FINEST
-    return next((name for name, length in times.RESOLUTIONS.items() if length >= apart), "1d")
+    for name, length in times.RESOLUTIONS.items():
+        if length >= apart:
+            return str(name)
+    return "1d"
 
 
 def _summed_again(sums: pd.DataFrame, window: AnswerWindow, step: str) -> pd.DataFrame:

@@ -79,7 +79,9 @@ def order_values(
     if len(stored_orders) and len(fills):  # an order may be in both tables but counts once
         orders = liquidation_orders(view, start, end, symbols=symbols)
         return orders[["exchange", "time", "side", "value_usd"]]
-    orders = stored_orders if fills.empty else _values(fills)
+    orders = stored_orders
+    if len(fills):
+        orders = _values(fills)
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 
@@ -147,7 +149,9 @@ def pairs(view: View) -> pd.DataFrame:
 
 def within(frame: pd.DataFrame, venues: Sequence[str] | None) -> pd.DataFrame:
     """Keep the rows of some venues, or all rows if `venues` is None."""
-    return frame if venues is None else frame[frame["exchange"].isin(venues)]
+    if venues is None:
+        return frame
+    return frame[frame["exchange"].isin(venues)]
 
 
 def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
@@ -334,18 +338,24 @@ def by_sums(
         all_totals = Totals(time, names[venue.codes], series["value"].to_numpy(), symbols)
         unsure = np.isnan(all_totals.value)
         return joined([all_totals.take(~unsure)]), joined([all_totals.take(unsure)])
+    # 1. Find the buckets whose symbols differ between the times that reach into them.
     micros = times.us(width)
-    reach = 1 if added or series.empty else int(np.max(windows.holds(series["resolution"])))
+    reach = 1
+    if not added and len(series):
+        reach = int(np.max(windows.holds(series["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
+    # 2. Combine the sums as if each venue were one symbol.
     combine = windows.sums if added else windows.means
     combined = combine(series, "value", width, horizon)
     codes = combined["exchange"].cat.codes.to_numpy()
     start = combined["time"].array.asi8
     cell = cells.number(codes, start // micros)
     all_totals = Totals(start, names[codes], combined["value"].to_numpy(), cells.symbols[cell])
+    # 3. Separate the unsure buckets.
     unsure = np.flatnonzero(cells.unsure)
     codes, bucket = np.divmod(unsure, cells.count)
-    missing = Totals((bucket + cells.first) * micros, names[codes], *[cells.symbols[unsure]] * 2)
+    count = cells.symbols[unsure]
+    missing = Totals((bucket + cells.first) * micros, names[codes], count, count)
     return joined([all_totals.take(~cells.unsure[cell])]), joined([missing])
 
 
@@ -357,8 +367,11 @@ class _Cells:
         until = np.maximum(np.minimum(since + reach, times.us(horizon)), since + 1)
         row, bucket, _ = windows.pieces(since, until, micros)
         codes = series["exchange"].cat.codes.to_numpy()[row]
-        self.first = int(np.min(bucket)) if bucket.size else 0
-        self.count = int(np.max(bucket)) - self.first + 1 if bucket.size else 1
+        self.first = 0  # first bucket
+        self.count = 1  # number of buckets
+        if bucket.size:
+            self.first = int(np.min(bucket))
+            self.count = int(np.max(bucket)) - self.first + 1
         size = len(series["exchange"].cat.categories) * self.count
         cell = self.number(codes, bucket)
         self.symbols = np.zeros(size, np.int64)
@@ -382,7 +395,8 @@ def _instants(sums: pd.DataFrame) -> pd.DataFrame:
     series = sums.take(order).reset_index(drop=True)
     series = series.assign(symbol=pd.Categorical.from_codes(np.zeros(len(series), np.int8), [""]))
     series["exchange"] = venue.take(order)
-    other_time, other_venue = (np.diff(keys[order], prepend=-1) != 0 for keys in (time, venue.codes))
+    other_time = np.diff(time[order], prepend=-1) != 0
+    other_venue = np.diff(venue.codes[order], prepend=-1) != 0
     is_first = np.logical_or(other_time, other_venue)  # the first row of each venue and time
     if not is_first.all():
         several = ~is_first | ~np.append(is_first[1:], True)
@@ -408,7 +422,9 @@ def totals(
     The frame has exchange (text), time, value, symbol_count; sorted by time and venue. It is shared between
     requests: take a copy before changing it.
     """
-    named = None if venues is None else tuple(sorted(venues))
+    named = None
+    if venues is not None:
+        named = tuple(sorted(venues))
     request = _TotalsRequest(view, column, window, resolution or adaptive(window.requested), named)
     return view.once(("totals", column, window.start, window.end, request.step, named), request.totals)
 
@@ -433,10 +449,11 @@ class _TotalsRequest:
         sums = read_around(read, self.window, times.resolution(self.step))
         used = finest_step(sums, self.step)
         sums, notices = left_out(sums, self.column, self.window, used)
-        # If all rows have the used resolution, they are already totals of steps.
-        width = times.resolution(used) if (sums["resolution"] != used).any() else None
+        width = None  # if all rows have the used resolution, they are already totals of steps
+        if (sums["resolution"] != used).any():
+            width = times.resolution(used)
         sure, unsure = by_sums(sums, width, self.view.horizon, added=self.column.added)
-        span = self.window.start, self.window.end
+        span = (self.window.start, self.window.end)
         others = self._from_rows(sums, unsure.between(*span), width)
         in_window = joined([sure, *others]).between(*span)
         stamps = pd.DatetimeIndex(in_window.time.view("M8[us]")).tz_localize("UTC")
@@ -465,8 +482,9 @@ class _TotalsRequest:
         for number in np.unique(block):
             # 2. Read the rows of the block's venues that reach into its cells.
             wanted = cells.take(block == number)
-            first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in wanted.time[[0, -1]])
-            span = max(first - validity, start), min(last + (width or INSTANT), end)
+            first = pd.Timestamp(int(wanted.time[0]), unit="us", tz="UTC")
+            last = pd.Timestamp(int(wanted.time[-1]), unit="us", tz="UTC")
+            span = (max(first - validity, start), min(last + (width or INSTANT), end))
             names = ("symbol", "exchange", "resolution", "time", column.value)
             venues = sorted(set(wanted.exchange))
             rows = stated(self.view.rows(Query(column.table, *span, venues=venues, columns=names)))

@@ -147,7 +147,9 @@ def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable
 
         machine = MachineClock()
         return lambda: machine.utc().floor("s")
-    fixed = store.now if now is None else times.instant(now, "now")
+    fixed = store.now
+    if now is not None:
+        fixed = times.instant(now, "now")
     return lambda: fixed
 
 
@@ -224,7 +226,10 @@ def _encoded(text: str) -> str:
     """Percent-encode a text, cut after the last complete character that fits."""
     ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
     fitting = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
-    return quote(text[:fitting], safe=_SAFE) + ("..." if fitting < len(text) else "")
+    shown = quote(text[:fitting], safe=_SAFE)
+    if fitting < len(text):
+        shown += "..."
+    return shown
 
 
 DOCS = "/docs"
@@ -249,9 +254,11 @@ def bad_request(error: str) -> Refusal:
 
 def unknown_symbol(symbol: str, listed: Iterable[str]) -> Refusal:
     """Return the error for an unknown symbol, with the most similar symbols (404)."""
-    near = ", ".join(nearest_symbols(symbol, listed))
-    hint = f"; did you mean {near}?" if near else ""
-    return not_found(f"unknown symbol {symbol!r}{hint}")
+    text = f"unknown symbol {symbol!r}"
+    near = nearest_symbols(symbol, listed)
+    if near:
+        text = f"{text}; did you mean {', '.join(near)}?"
+    return not_found(text)
 
 
 def not_found(error: str) -> Refusal:

@@ -96,8 +96,10 @@ class StoredColumn(NamedTuple):
     @property
     def columns(self) -> list[str]:
         """Keys and columns of a response."""
+        if self.second:
+            return [*_KEYS, self.value, self.second]
         if self.value:
-            return [*_KEYS, self.value, self.second] if self.second else [*_KEYS, self.value]
+            return [*_KEYS, self.value]
         omitted = {"resolution"}
         if self.only is not None:
             omitted.add(self.only[0])
@@ -160,10 +162,11 @@ class View:
 
     def _instead(self, names: Sequence[str]) -> str:
         """Return advice to use payments instead of missing rates, or rates instead of missing payments."""
-        other = next((_SAME_SUBJECT[name] for name in names if name in _SAME_SUBJECT), None)
-        if other is None or not self.has(other):
-            return ""
-        return f"; it has {other}: use dd.{other.replace('_', '.', 1)}"
+        for name in names:
+            other = _SAME_SUBJECT.get(name, "")
+            if self.has(other):
+                return f"; it has {other}: use dd.{other.replace('_', '.', 1)}"
+        return ""
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return the result of `make`, cached for the present state of the store.
@@ -204,7 +207,9 @@ class View:
         check()
         if query.start >= query.end or not self.has(query.table):
             empty = tables.TABLES[query.table].empty()
-            return empty if query.columns is None else empty[list(query.columns)]
+            if query.columns is not None:
+                empty = empty[list(query.columns)]
+            return empty
         return self._visible(query, note_read(self.store.rows(query)))
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
@@ -226,7 +231,7 @@ class View:
         symbols: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest row of each series if it is still valid at a time (default: the clock)."""
-        at = self.now if at is None else min(at, self.now)
+        at = min(at or self.now, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
         frame = self.latest(table, at, _LONGEST, symbols)
@@ -269,8 +274,12 @@ class View:
             if series.used != finest:
                 series, _ = self._block(column, query, block, requested, finest)
             at_finest.append(series)
-        notices = list(dict.fromkeys(notice for series in at_finest for notice in series.notices))
-        return Series(_joined([series.frame for series in at_finest]), finest, notices)
+        frames = []
+        notices: dict[str, None] = {}  # several blocks may have the same notice
+        for series in at_finest:
+            frames.append(series.frame)
+            notices |= dict.fromkeys(series.notices)
+        return Series(_joined(frames), finest, list(notices))
 
     def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
         """Return the results for blocks of a window; the rows of a block set the length of the next one."""
@@ -322,7 +331,10 @@ class View:
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             frame = self.rows(Query(column.table, start, end, symbols, venues))
-            return frame if column.only is None else frame[frame[column.only[0]] == column.only[1]]
+            if column.only is not None:
+                name, word = column.only
+                frame = frame[frame[name] == word]
+            return frame
 
         used = resolution or adaptive(window.requested)
         frame = read_around(read, window, times.resolution(used))
@@ -353,7 +365,9 @@ def _bytes_of(value: Any) -> int:
     """Return the bytes of the frames in a value."""
     if isinstance(value, pd.DataFrame | pd.Series):
         return int(np.sum(value.memory_usage()))
-    return sum(map(_bytes_of, value)) if isinstance(value, tuple | list) else 0
+    if isinstance(value, tuple | list):
+        return sum(map(_bytes_of, value))
+    return 0
 
 
 def read_around(
@@ -371,8 +385,8 @@ def read_around(
         lead = max(windows.HOLD, step)
     for back in (lead, _LONGEST):
         frame = stated(read(start - back, end))
-        longest = max((times.resolution(name) or windows.HOLD for name in windows.steps(frame)), default=lead)
-        if step is None or longest <= back:
+        holds = [times.resolution(name) or windows.HOLD for name in windows.steps(frame)]
+        if step is None or max(holds, default=lead) <= back:
             break
     return frame
 
@@ -387,13 +401,14 @@ def left_out(
     frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows to be added up that are longer than a bucket, and return notices about them."""
-    long = windows.longer(frame[windows.ends(frame) > window.start], step) if column.added else []
-    notices = [
-        f"rows of resolution {name} were omitted: they are longer than the buckets of {step}" for name in long
-    ]
-    if long:
-        frame = frame[~frame["resolution"].isin(long)]
-    return frame, notices
+    if not column.added:
+        return frame, []
+    long = windows.longer(frame[windows.ends(frame) > window.start], step)
+    if not long:
+        return frame, []
+    why = f"they are longer than the buckets of {step}"
+    notices = [f"rows of resolution {name} were omitted: {why}" for name in long]
+    return frame[~frame["resolution"].isin(long)], notices
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -401,11 +416,14 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     frames = [frame for frame in frames if len(frame)] or frames[:1]
     if len(frames) == 1:
         return frames[0]
-    columns = {name: pd.concat([frame[name] for frame in frames], ignore_index=True) for name in frames[0]}
-    categorical = [name for name, dtype in frames[0].dtypes.items() if dtype == "category"]
-    for name in categorical:  # pd.concat converts different categories to objects
-        texts = [pd.Categorical(frame[name]) for frame in frames]
-        columns[name] = pd.Series(union_categoricals(texts, sort_categories=True))
+    columns = {}
+    for name, dtype in frames[0].dtypes.items():
+        values = [frame[name] for frame in frames]
+        if dtype == "category":  # pd.concat converts different categories to objects
+            texts = list(map(pd.Categorical, values))
+            columns[name] = pd.Series(union_categoricals(texts, sort_categories=True))
+        else:
+            columns[name] = pd.concat(values, ignore_index=True)
     order = np.lexsort(
         (columns["time"].array.asi8, columns["exchange"].cat.codes, columns["symbol"].cat.codes)
     )
@@ -458,7 +476,7 @@ def requested_spans(
     answered = answered[(answered["end"] > start) & (answered["start"] < end)]
     if symbols is not None:
         answered = answered[answered["symbol"].isna() | answered["symbol"].isin(symbols)]
-    names = sorted(set(ledger["exchange"])) if venues is None else sorted(venues)
+    names = sorted(set(ledger["exchange"] if venues is None else venues))
     spans: dict[str, list[times.Window]] = {}
     some: dict[str, list[str]] = {}
     for name in names:
@@ -474,11 +492,23 @@ def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Ti
     """Return a notice if some venues were not requested for the whole window."""
     if coverage is None:
         return []
-    length = end - start
+    gaps = _gaps(coverage, end - start)
+    if not gaps:
+        return []
+    return [f"liquidations were requested or streamed {'; '.join(gaps)} {_EMPTY}"]
+
+
+def _gaps(coverage: RequestCoverage, length: pd.Timedelta) -> list[str]:
+    """Return texts about the venues that were not requested for a whole window."""
     zero = pd.Timedelta(0)
-    covered = {name: sum((w.end - w.start for w in spans), zero) for name, spans in coverage.spans.items()}
-    partly = [f"{name} {time / length:.0%}" for name, time in covered.items() if zero < time < length - _LATE]
-    never = [name for name, time in covered.items() if time == zero and name not in coverage.some]
+    partly = []
+    never = []
+    for name, spans in coverage.spans.items():
+        covered = sum((span.end - span.start for span in spans), zero)
+        if covered == zero and name not in coverage.some:
+            never.append(name)
+        elif zero < covered < length - _LATE:
+            partly.append(f"{name} {covered / length:.0%}")
     gaps = []
     if partly:
         gaps.append("for part of the window: " + _listed(partly))
@@ -487,9 +517,7 @@ def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Ti
         gaps.append("for some symbols: " + _listed(of_symbols))
     if never:
         gaps.append("not at all: " + _listed(never))
-    if not gaps:
-        return []
-    return [f"liquidations were requested or streamed {'; '.join(gaps)} {_EMPTY}"]
+    return gaps
 
 
 def never_requested(
@@ -506,37 +534,43 @@ def never_requested(
     if ledger.empty:
         return []
     about = (ledger["symbol"].isna() | (ledger["symbol"] == symbol)) & (ledger["table"] == table)
-    inside = (ledger["end"] > start) & (ledger["start"] < end)
-    named = True if venues is None else ledger["exchange"].isin(venues)
-    requested = ledger[about & inside & named]
+    about &= (ledger["end"] > start) & (ledger["start"] < end)
+    sources = "any venue"
+    if venues is not None:
+        about &= ledger["exchange"].isin(venues)
+        sources = _listed(sorted(venues))
+    requested = ledger[about]
     if requested["answered"].any():
         return []
     rows = f"{table} of {symbol} in this range was"
     failed = sorted(set(requested["exchange"]))
     if failed:
         return [f"{rows} requested from {_listed(failed)} without a response {_EMPTY}"]
-    sources = "any venue" if venues is None else _listed(sorted(venues))
     return [f"{rows} never requested from {sources} {_EMPTY}"]
 
 
 def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
     """Return the spans as lists of ISO times for a response."""
-    return {
-        name: [[times.iso(w.start), times.iso(w.end)] for w in windows]
-        for name, windows in coverage.spans.items()
-    }
+    spans = {}
+    for name, requested in coverage.spans.items():
+        spans[name] = [[times.iso(window.start), times.iso(window.end)] for window in requested]
+    return spans
 
 
 def _listed(names: list[str]) -> str:
     """Join names, with the number of names beyond the first eight."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} others" if more > 0 else "")
+    listed = ", ".join(names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        listed += f" and {len(names) - _MOST_NAMES} others"
+    return listed
 
 
 def _ledger(view: View) -> pd.DataFrame:
     """Return the store's ledger, cached until the store changes; empty if the store keeps no ledger."""
     store = view.store
-    return view.once("ledger", store.requests) if isinstance(store, LedgerStore) else pd.DataFrame()
+    if not isinstance(store, LedgerStore):
+        return pd.DataFrame()
+    return view.once("ledger", store.requests)
 
 
 def _common_spans(

@@ -177,31 +177,37 @@ class AnswerWindow(NamedTuple):
 
 def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> AnswerWindow:
     """Return the window of `range`, or of `start` and `end` (default 7 days); check it against the tier."""
-    length = times.lookback(params["range"]) if params.get("range") else _WEEK
+    length = _WEEK
+    if params.get("range"):
+        length = times.lookback(params["range"])
+    last = now
+    reach = now + INSTANT  # a row exactly at the clock is visible
     end = params.get("end")
-    last = now if end is None else end
+    if end is not None:
+        last = reach = end
     first = params.get("start")
     if first is None:
         first = min(last, now) - length
     if tier == "dev":
         require_dev_range(last, now)
-        if first >= now and (end is None or first < last):
+        if first >= now and (end is None or first < end):
             raise _outside(now)
-    if first >= (now + INSTANT if end is None else last):
+    if first >= reach:
         raise bad_request(f"start {times.iso(first)} is not before end {times.iso(last)}")
     requested = last - first
     notices: list[str] = []
     if tier == "dev":
         first, last, notices = _clamped(first, last, now)
-    reach = last if end is not None and end <= now else now + INSTANT
-    return AnswerWindow(first, reach, requested, notices)
+    return AnswerWindow(first, min(reach, now + INSTANT), requested, notices)
 
 
 def adaptive(length: pd.Timedelta) -> str:
     """Return the resolution for a window of a length: raw under a day, 1h under a week, else 4h."""
     if length < _DAY:
         return "raw"
-    return "1h" if length < _WEEK else "4h"
+    if length < _WEEK:
+        return "1h"
+    return "4h"
 
 
 def _clamped(

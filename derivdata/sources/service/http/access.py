@@ -61,8 +61,9 @@ class Keys:
             return Caller(matches[0], digest)
         if self._keyless:
             return Caller(endpoints.TIERS[-1], address.encode())
-        why = "invalid API key" if sent else "missing API key: send it in the header X-Api-Key"
-        raise Refusal(401, why, docs=DOCS)
+        if sent:
+            raise Refusal(401, "invalid API key", docs=DOCS)
+        raise Refusal(401, "missing API key: send it in the header X-Api-Key", docs=DOCS)
 
     @staticmethod
     def admit(tier: str, needed: str) -> None:
@@ -298,19 +299,24 @@ def given(endpoint: endpoints.Endpoint, pairs: Sequence[tuple[str, str]], now: p
         if now >= LEGACY_UNTIL:
             raise bad_request(f"{name} was retired: use {current}")
         legacy.append(name)
-        current_pairs.append((current, _as_range(value) if name == "days" else value))
+        if name == "days":
+            value = _as_range(value)
+        current_pairs.append((current, value))
     _require_single(current_pairs, legacy)
     return Query(dict(current_pairs), legacy)
 
 
 def _as_range(days: str) -> str:
     """Return a legacy number of days as the text of `range`."""
-    return f"{days}d" if days.isascii() and days.isdigit() else days
+    if days.isascii() and days.isdigit():
+        return f"{days}d"
+    return days
 
 
 def _require_single(pairs: Sequence[tuple[str, str]], legacy: Sequence[str]) -> None:
     """Raise `Refusal` if a parameter is repeated or empty."""
-    for name, count in Counter(name for name, _ in pairs).items():
+    counts = Counter(name for name, _ in pairs)
+    for name, count in counts.items():
         if count > 1:
             raise bad_request(f"{_as_sent(name, legacy)} was sent {count} times: pass {name} once")
     for name, value in pairs:
@@ -321,7 +327,9 @@ def _require_single(pairs: Sequence[tuple[str, str]], legacy: Sequence[str]) -> 
 def _as_sent(name: str, legacy: Sequence[str]) -> str:
     """Return a parameter's name, with the legacy names in the query."""
     old = [alias for alias in dict.fromkeys(legacy) if _LEGACY_NAMES[alias] == name]
-    return f"{name} (also as {', '.join(old)})" if old else name
+    if not old:
+        return name
+    return f"{name} (also as {', '.join(old)})"
 
 
 def legacy_headers(names: Sequence[str]) -> dict[str, str]:
@@ -370,15 +378,16 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
     if value == ("all",):
         return None
     slugs = [value] if isinstance(value, str) else value
-    unknown = [slug for slug in slugs if slug not in exchanges]
-    if unknown:
+    for slug in slugs:
+        if slug in exchanges:
+            continue
         advice = "; dd.markets.exchanges() lists its venues"
-        if unknown[0] != unknown[0].lower():
+        if slug != slug.lower():
             advice = "; slugs are lower case, like 'binance'"
-        elif unknown[0] in contracts.ADAPTERS_ONLY:
+        elif slug in contracts.ADAPTERS_ONLY:
             advice = ': the hosted API does not cover it, only dd.connect("venues") does'
-        near = did_you_mean(unknown[0], exchanges, advice)
-        raise bad_request(f"{name}={unknown[0]!r} is not a venue of this source{near}")
+        near = did_you_mean(slug, exchanges, advice)
+        raise bad_request(f"{name}={slug!r} is not a venue of this source{near}")
     return value
 
 
@@ -396,10 +405,9 @@ def _integer(name: str, text: str) -> int:
 
 
 def _number(name: str, text: str) -> float:
-    value = float(text) if _NUMBER.fullmatch(text) else math.nan
-    if not math.isfinite(value):
+    if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
         raise bad_request(f"{name} must be a finite number, got {text!r}")
-    return value
+    return float(text)
 
 
 def _instant(name: str, text: str) -> pd.Timestamp:

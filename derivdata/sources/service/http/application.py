@@ -87,15 +87,18 @@ def app(
         now = store.now
     view = View(store, now)
     service = _Service(view, Keys(keys, keyless=keyless), limits, clock)
+    routes = [
+        Route("/", service.hello),
+        Route("/openapi.json", service.openapi),
+        Route("/docs", service.docs),
+    ]
+    if page:
+        routes.append(Route("/status", service.status))
+    routes += [Route(endpoint.path, service.endpoint(endpoint)) for endpoint in endpoints.ENDPOINTS]
+    for path, successor in access.LEGACY_PATHS.items():
+        routes.append(Route(path, service.legacy(path, successor)))
     application = Starlette(
-        routes=[
-            Route("/", service.hello),
-            Route("/openapi.json", service.openapi),
-            Route("/docs", service.docs),
-            *([Route("/status", service.status)] if page else []),
-            *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
-            *(Route(path, service.legacy(path, e)) for path, e in access.LEGACY_PATHS.items()),
-        ],
+        routes=routes,
         middleware=[Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
             Refusal: service.refused,
@@ -117,14 +120,18 @@ class _Service:
     ) -> None:
         self._newest = view
         self._clock = clock
-        self._live = view.store if isinstance(view.store, LiveStore) else None
+        self._live: LiveStore | None = None
+        if isinstance(view.store, LiveStore):
+            self._live = view.store
         self._keys = keys
         self._cache = ResponseCache()
         self._queue = WorkQueue()
         self._unsent = UnsentBodies()
         self._changes = Changes()
-        rates = {e.path: e.per_second for e in endpoints.ENDPOINTS if e.per_second and limits}
-        self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
+        self._rates: dict[str, RateLimit] = {}
+        for endpoint in endpoints.ENDPOINTS:
+            if limits and endpoint.per_second:
+                self._rates[endpoint.path] = RateLimit(int(endpoint.per_second))
         self._constant_headers = {
             "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
             "X-Content-Type-Options": "nosniff",
@@ -210,8 +217,10 @@ class _Service:
         address = request.client.host if request.client else ""
         caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
         self._keys.admit(caller.tier, endpoint.tier)
-        rate = self._rates.get(endpoint.path)
-        return {} if rate is None else rate.admit(caller.name), caller
+        headers: dict[str, str] = {}
+        if endpoint.path in self._rates:
+            headers = self._rates[endpoint.path].admit(caller.name)
+        return headers, caller
 
     async def _refreshed(self, request: Request, caller: Caller) -> None:
         """Refresh a stale live store before it is read, once for all requests that wait for it."""
@@ -234,8 +243,10 @@ class _Service:
         if _accepts_gzip(request) and encoded.worth_compressing and not encoded.is_compressed:
             await run_in_threadpool(encoded.compressed)
         self._cache.put(key, encoded)
-        corrections = {HEADER: encoded.corrections} if encoded.corrections else {}
-        return self._response(request, 200, encoded, corrections | dict(headers))
+        all_headers = dict(headers)
+        if encoded.corrections:
+            all_headers[HEADER] = encoded.corrections
+        return self._response(request, 200, encoded, all_headers)
 
     async def _made(
         self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
@@ -246,7 +257,9 @@ class _Service:
         try:
             both: set[asyncio.Future[Any]] = {job.result, gone}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            return job.result.result() if job.result.done() else None
+            if not job.result.done():
+                return None
+            return job.result.result()
         finally:
             gone.cancel()
             self._queue.leave(job, caller.name)
@@ -319,7 +332,9 @@ class _Service:
         from derivdata.sources.collect.reporting import status
 
         store = self._view.store
-        return status(store, self._view.now) if isinstance(store, Archive) else None
+        if not isinstance(store, Archive):
+            return None
+        return status(store, self._view.now)
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """Return the response for an error raised by the service, or for an unknown path or method."""

@@ -80,9 +80,12 @@ def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
             continue
         wire = definition.wire.get(name, name)
         schema = _JSON_TYPES[column.kind]
-        unit = f" [{column.unit}]" if column.unit else ""
-        kind = schema if name in definition.key else maybe(schema)
-        fields[wire] = {**kind, "description": column.doc + unit}
+        if name not in definition.key:
+            schema = maybe(schema)
+        description = column.doc
+        if column.unit:
+            description = f"{description} [{column.unit}]"
+        fields[wire] = {**schema, "description": description}
         if name not in definition.optional:
             required.append(wire)
     return {"type": "object", "properties": fields | more, "required": [*required, *more]}
@@ -95,7 +98,9 @@ def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, 
     if by_venue:
         dropped.append("exchange")
     listed = array(row(table, " ".join(dropped), **(more or {})))
-    return record(**{name: mapping(listed) if by_venue else listed}, **outside)
+    if by_venue:
+        listed = mapping(listed)
+    return record(**{name: listed}, **outside)
 
 
 def _sometimes(schema: Schema, **fields: Schema) -> Schema:
@@ -335,11 +340,14 @@ def page(label: str) -> str:
 
 
 def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, Any]:
+    description = f"Tier: {endpoint.tier.title()} and above."
+    if endpoint.local:
+        description += _OURS
     return {
         "summary": endpoint.doc,
         "operationId": endpoint.path.strip("/").replace("/", "_").replace("{", "").replace("}", ""),
         "tags": [endpoint.path.split("/")[1]],
-        "description": f"Tier: {endpoint.tier.title()} and above.{_OURS if endpoint.local else ''}",
+        "description": description,
         "parameters": [_parameter(p, exchanges, endpoint.path) for p in endpoint.params],
         "responses": {
             "200": _response("The data.", PAYLOADS[endpoint.path]),
@@ -354,13 +362,15 @@ def _parameter(p: endpoints.Param, exchanges: list[str], path: str) -> dict[str,
         schema = {"type": "string", "enum": list(p.choices)}
     elif p.name in _VENUES and not path.startswith("/rwa"):
         venues = {"type": "string", "enum": exchanges}
-        schema = {**schema, "items": venues} if p.kind is endpoints.ParamKind.LIST else venues
+        if p.kind is endpoints.ParamKind.LIST:
+            schema["items"] = venues
+        else:
+            schema = venues
     if p.default is not None:
         schema["default"] = p.default
-    where = "path" if p.in_path else "query"
     description = {
         "name": p.name,
-        "in": where,
+        "in": "path" if p.in_path else "query",
         "required": p.required,
         "description": p.doc,
         "schema": schema,
@@ -381,20 +391,20 @@ def _response(text: str, schema: Schema) -> dict[str, Any]:
 
 
 def _section(endpoint: endpoints.Endpoint) -> str:
-    rows = "".join(map(_row, endpoint.params))
-    head = "<tr><th>parameter</th><th>kind</th><th>default</th><th>meaning</th></tr>"
-    table = f"<table>{head}{rows}</table>" if rows else "<p>No parameters.</p>"
+    table = "<p>No parameters.</p>"
+    if endpoint.params:
+        head = "<tr><th>parameter</th><th>kind</th><th>default</th><th>meaning</th></tr>"
+        table = f"<table>{head}{''.join(map(_row, endpoint.params))}</table>"
     tier = f'<span class="tier">{endpoint.tier.title()} and above</span>'
     return f"<h2>GET {escape(endpoint.path)} {tier}</h2><p>{escape(endpoint.doc)}</p>{table}"
 
 
 def _row(p: endpoints.Param) -> str:
-    kind = ", ".join(p.choices) if p.choices else str(p.kind)
+    kind = ", ".join(p.choices) or str(p.kind)
+    default = ""
     if p.required:
         default = "required"
-    elif p.default is None:
-        default = ""
-    else:
+    elif p.default is not None:
         default = str(p.default)
     cells = (f"<code>{escape(p.name)}</code>", escape(kind), escape(default), escape(p.doc))
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
@@ -421,12 +431,16 @@ _SECTIONS = {
 def status_page(view: View, ledger: pd.DataFrame | None) -> str:
     """Return the page, without scripts or external files; `ledger` is the `status` of a collected archive."""
     store = view.store
-    synthetic = ' <span class="late">Synthetic data.</span>' if store.synthetic else ""
     title = f"derivdata: {store.label}"
+    about = (
+        f"As of {view.now:%Y-%m-%d %H:%M:%S} UTC, loaded again every {REFRESH_SECONDS} seconds. "
+        f"Data since {store.start:%Y-%m-%d %H:%M} UTC; {len(store.tables())} tables."
+    )
+    if store.synthetic:
+        about += ' <span class="late">Synthetic data.</span>'
     sections = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="soft">As of {view.now:%Y-%m-%d %H:%M:%S} UTC, loaded again every {REFRESH_SECONDS} '
-        f"seconds. Data since {store.start:%Y-%m-%d %H:%M} UTC; {len(store.tables())} tables.{synthetic}</p>",
+        f'<p class="soft">{about}</p>',
         "<nav>" + " ".join(f'<a href="#{name}">{title}</a>' for name, title in _SECTIONS.items()) + "</nav>",
     ]
     bodies = (_freshness(view), _gaps(ledger), _spreads(view), _liquidations(view))
@@ -474,7 +488,9 @@ def _age(age: Any) -> str:
     if age is pd.NaT:
         return _NONE
     minutes = age / pd.Timedelta(1, "min")
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    if minutes < 120:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.1f} h"
 
 
 def _gaps(ledger: pd.DataFrame | None) -> str:
@@ -485,31 +501,36 @@ def _gaps(ledger: pd.DataFrame | None) -> str:
     if troubled.empty:
         return f"<p>None: {len(ledger)} pairs of venue and table, all without gaps.</p>"
     columns = ["exchange", "table", "lag_minutes", "holes", "failed", "last_error"]
-    cells = [[_NONE if pd.isna(cell) else str(cell) for cell in row] for row in troubled[columns].to_numpy()]
-    return _table(columns, cells)
+    cells = troubled[columns].astype(object)
+    cells = cells.where(cells.notna(), _NONE).map(str)
+    return _table(columns, cells.to_numpy().tolist())
 
 
 def _spreads(view: View) -> str:
     """Return the symbols with the largest difference between the current rates of two venues."""
     frame = funding_now(view)
     several = frame.groupby(frame["symbol"].astype(str))["rate_bps_8h"].agg(["idxmin", "idxmax", "count"])
-    rows = []
-    for symbol, row in several[several["count"] > 1].iterrows():
-        low = frame.loc[row["idxmin"]]
-        high = frame.loc[row["idxmax"]]
-        rows.append((float(high["rate_bps_8h"] - low["rate_bps_8h"]), symbol, low, high))
-    rows.sort(key=lambda row: (-row[0], row[1]))
-    if not rows:
+    several = several[several["count"] > 1]
+    if several.empty:
         return "<p>A spread needs a symbol with rates on two venues.</p>"
-    cells = [
-        [
-            symbol,
-            f"{spread:.2f}",
-            f"{low['exchange']} ({low['rate_bps_8h']:+.2f})",
-            f"{high['exchange']} ({high['rate_bps_8h']:+.2f})",
-        ]
-        for spread, symbol, low, high in rows[:_SHOWN]
-    ]
+    lowest = frame.loc[several["idxmin"]].set_axis(several.index)
+    highest = frame.loc[several["idxmax"]].set_axis(several.index)
+    spreads = highest["rate_bps_8h"] - lowest["rate_bps_8h"]
+    cells = []
+    # Sorted by symbol first, so that equal spreads are in alphabetical order.
+    for symbol, spread in (
+        spreads.sort_index().sort_values(ascending=False, kind="stable").head(_SHOWN).items()
+    ):
+        low = lowest.loc[symbol]
+        high = highest.loc[symbol]
+        cells.append(
+            [
+                str(symbol),
+                f"{spread:.2f}",
+                f"{low['exchange']} ({low['rate_bps_8h']:+.2f})",
+                f"{high['exchange']} ({high['rate_bps_8h']:+.2f})",
+            ]
+        )
     return _table(["symbol", "spread [bps/8h]", "long on", "short on"], cells)
 
 
@@ -537,14 +558,14 @@ def _table(head: list[str], rows: list[list[str]], late: list[list[int]] | None 
         marked = late[number] if late else []
         cells = []
         for place, cell in enumerate(row):
+            attributes = ""
             if place in marked:
-                kind = ' class="late"'
+                attributes = ' class="late"'
             elif cell == _NONE:
-                kind = ' class="none"'
-            else:
-                kind = ""
-            label = f' data-label="{escape(head[place])}"' if place else ""
-            cells.append(f"<td{kind}{label}>{escape(cell)}</td>")
+                attributes = ' class="none"'
+            if place:
+                attributes += f' data-label="{escape(head[place])}"'
+            cells.append(f"<td{attributes}>{escape(cell)}</td>")
         body.append(f"<tr>{''.join(cells)}</tr>")
     return (
         f'<div class="scroll" tabindex="0"><table><thead><tr>{names}</tr></thead>'
