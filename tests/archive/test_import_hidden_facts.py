@@ -413,3 +413,45 @@ def test_running_rates_have_the_interval_that_is_a_fact_or_are_left_out(tmp_path
     counts = _import(tmp_path / "other", "binance_ws.jsonl", _mark_price("TRBUSDT"))
     assert counts.table == "prices_history"
     assert "running rates are left out, as their interval is not known" in counts.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "table", "column", "value"),
+    [
+        ("bybit_BTC_open_interest_usd_1h.csv", "5.4e9,5.5e9,5.3e9,5.41e9", "oi_history", "oi_usd", 5.4e9),
+        ("okx_BTC_funding_ohlc.csv", "0.0001,0.0002,0,0.00015", "funding_history", "rate_bps_8h", 1.0),
+        ("okx_BTC_funding_percent.csv", "0.01,0.02,0,0.015", "funding_history", "rate_bps_8h", 1.0),
+        (
+            "deribit_BTC_volatility_index.csv",
+            "50.5,51,49,50",
+            "volatility_index_published",
+            "index_pct",
+            50.5,
+        ),
+    ],
+)
+def test_candles_have_the_quantity_of_the_table(
+    tmp_path: Path, name: str, row: str, table: str, column: str, value: float
+) -> None:
+    content = _lines("time,open,high,low,close", f"{{s}},{row}")
+    with pytest.raises(Unclear, match=f"pass --table {table}, which takes open, or --table prices_history"):
+        _import(tmp_path, name, content)
+    _import(tmp_path, name, content, table=table)
+    assert _rows(tmp_path, table)[column].tolist() == pytest.approx([value] * 12)
+
+
+def test_candles_of_spot_markets_need_their_quote(tmp_path: Path) -> None:
+    content = _lines("time,open,high,low,close", "{s},67000,67100,66900,67050")
+    with pytest.raises(Unclear, match="pass --table prices_spot and --set quote=USDT"):
+        _import(tmp_path, "okx_BTC_spot.csv", content)
+    _import(tmp_path, "okx_BTC_spot.csv", content, table="prices_spot", set={"quote": "USDT"})
+    assert {*_rows(tmp_path, "prices_spot")["price"]} == {67_000.0}
+
+
+def test_names_of_bulk_files_are_those_of_binance(tmp_path: Path) -> None:
+    header = "update_id,best_bid_price,best_bid_qty,best_ask_price,best_ask_qty,transaction_time,event_time"
+    content = f"{header}\n1,67000.1,2.5,67000.2,1.5,{_START}001,{_START}002\n"
+    _import(tmp_path, "BTCUSDT-bookTicker-2026-02-02.csv", content)
+    rows = _rows(tmp_path, "orderbook_book").set_index("side")
+    assert {*rows["exchange"]} == {"binance"}
+    assert rows["size"].to_dict() == {"ask": 1.5, "bid": 2.5}

@@ -483,19 +483,10 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
             "--table",
             ["prices_history"],
         )
-    if table == "prices_spot":
-        raise Unclear(
-            f"{source}: its name is of prices of a spot market: pass --table prices_spot and "
-            f"--map price={by_meaning['last']}, or --table prices_history",
-            "--table",
-            [table, "prices_history"],
-        )
-    column = "index_pct" if table == "volatility_index_published" else "rate_bps_8h"
-    column = "oi_usd" if table == "oi_history" else column
-    unit = " and --unit UNIT" if table == "funding_history" else ""
+    quote = " and --set quote=USDT" if table == "prices_spot" else ""
     raise Unclear(
-        f"{source}: its columns are those of candles of prices, and its name is of {table}: "
-        f"pass --table {table} and --map {column}={by_meaning['last']}{unit}, or --table prices_history",
+        f"{source}: its columns are those of candles of prices, and its name is of {table}: pass --table "
+        f"{table}{quote}, which takes {by_meaning['last']}, or --table prices_history",
         "--table",
         [table, "prices_history"],
     )

@@ -482,7 +482,8 @@ def _sizes(head: Chunk, column: str) -> Array:
 def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     """Return the unit of rates that their name, their cells or their size state."""
     values = head.columns[column]
-    name = column if plain_name(column) != "value" else source.name.rsplit("/", 1)[-1].split(".")[0]
+    has_name = plain_name(column) not in ("value", *_OPENS, *_CLOSES)
+    name = column if has_name else source.name.rsplit("/", 1)[-1].split(".")[0]
     scale, period = _scale_and_period(name)
     if pa.types.is_string(values.type) and any("%" in text for text in encoded(values).texts):
         scale = "percent"
@@ -599,7 +600,7 @@ def guessed_plans(
     _take_stated(given, head, by_meaning)
     _drop_other_steps(source, head, by_meaning, given)
     _take_value(source, head, table, by_meaning)
-    _take_candles_of_dvol(source, by_meaning)
+    _take_candles(source, table, by_meaning)
     _take_curve(head, by_meaning)
     if table is None:
         refuse_remaining_orders(source, head)
@@ -717,11 +718,23 @@ def _take_value(source: Source, head: Chunk, table: str | None, by_meaning: dict
             by_meaning[quantity] = by_meaning["value"]
 
 
-def _take_candles_of_dvol(source: Source, by_meaning: dict[str, str]) -> None:
-    """Take the open of candles of Deribit's index, which is the index at the start, as the file name says."""
-    is_candle = plain_name(by_meaning.get("last", "")) in _OPENS
-    if is_candle and "index_pct" not in by_meaning and _DVOL.search(source.name.rsplit("/", 1)[-1]):
-        by_meaning["index_pct"] = by_meaning.pop("last")
+_QUANTITY_OF_CANDLES = {
+    "funding_history": "rate",
+    "oi_history": "oi_coins",
+    "volatility_index_published": "index_pct",
+}
+"""What the open of a candle is, if the caller says the table."""
+
+
+def _take_candles(source: Source, table: str | None, by_meaning: dict[str, str]) -> None:
+    """Take the open of candles as the quantity of the table, or of Deribit's index by the file name."""
+    quantity = _QUANTITY_OF_CANDLES.get(table or "")
+    if table is None and _DVOL.search(source.name.rsplit("/", 1)[-1]):
+        quantity = "index_pct"
+    has_own = quantity in by_meaning or (quantity == "oi_coins" and "oi_usd" in by_meaning)
+    is_candle = plain_name(by_meaning.get("last", "")) in (*_OPENS, *_CLOSES)
+    if quantity is not None and is_candle and not has_own:
+        by_meaning[quantity] = by_meaning.pop("last")
 
 
 _AT_THE_MONEY = frozenset("atmiv atmvol atmvolatility ivatm atmimpliedvolatility atmimpliedvol".split())
@@ -1163,6 +1176,9 @@ def _mapped(table: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
     allowed = {*columns, "interval_hours"} if "rate_bps_8h" in columns else {*columns}
     stated = {*given.set, *given.map, *head.columns}
     mapped = {name: column for name, column in by_meaning.items() if name in allowed and name not in stated}
+    spot = by_meaning.get("last") or by_meaning.get("price_usd")
+    if table == "prices_spot" and spot is not None and "price" not in stated:
+        mapped["price"] = spot
     taken = given.map.values()
     return {n: c for n, c in mapped.items() if n not in _AMOUNTS_OF_FILLS or c not in taken}
 

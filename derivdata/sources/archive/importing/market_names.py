@@ -348,6 +348,8 @@ def names_in_path(path: str) -> dict[str, str]:
     folders = path.split("/")[-_FOLDERS:]
     venues = _venues_in(folders) or _venues_in(path.split("/")[-_MOST_FOLDERS:-_FOLDERS])
     stem = folders[-1].split(".")[0]
+    if not venues and _BULK_FILE.fullmatch(stem):
+        venues = {"binance"}
     symbols = _symbols_in(stem)
     if not any(map(_may_be_coin, _WORD.split(stem))):
         for folder in reversed(folders[:-1]):
@@ -356,6 +358,13 @@ def names_in_path(path: str) -> dict[str, str]:
     return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(
         path.split("/")[:-1]
     )
+
+
+_BULK_FILE = re.compile(
+    r"[A-Z0-9]+(USDT|USDC|BUSD|USD_PERP|USD_\d{6})-(bookTicker|bookDepth|aggTrades|trades|metrics|fundingRate|"
+    r"liquidationSnapshot)-\d{4}-\d{2}(-\d{2})?"
+)
+"""Names of files of data.binance.vision, 2020 to 2026."""
 
 
 def _venues_in(folders: Sequence[str]) -> set[str]:
