@@ -25,7 +25,7 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, open table ``builders_dashboard``
-        Rows with totals, one row per builder and one per day; ``part`` tells them apart.
+        Rows with totals, one row per builder and one per day; ``part`` distinguishes them.
 
     Notes
     -----

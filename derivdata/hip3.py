@@ -84,7 +84,7 @@ def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, open table ``hip3_dex_detail``
-        One row with totals, one per symbol and one per day; ``part`` tells them apart.
+        One row with totals, one per symbol and one per day; ``part`` distinguishes them.
 
     Notes
     -----
@@ -228,7 +228,7 @@ def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, open table ``hip3_oi_trends_total``
-        One row per day, and one per day and dex; ``part`` tells them apart.
+        One row per day, and one per day and dex; ``part`` distinguishes them.
 
     Notes
     -----
@@ -251,7 +251,7 @@ def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame
     Returns
     -------
     DataFrame, open table ``hip3_oi_trends_dex``
-        One row per day, and one per day and symbol; ``part`` tells them apart.
+        One row per day, and one per day and symbol; ``part`` distinguishes them.
 
     Notes
     -----

@@ -31,7 +31,7 @@ def dashboard(window: times.Instant | None = None, *, venue: str | None = None) 
     Returns
     -------
     DataFrame, open table ``hip4_dashboard``
-        Rows with totals, one row per outcome and one per day; ``part`` tells them apart.
+        Rows with totals, one row per outcome and one per day; ``part`` distinguishes them.
 
     Notes
     -----
@@ -56,7 +56,7 @@ def outcome(
     Returns
     -------
     DataFrame, open table ``hip4_outcome``
-        One row with totals and one per day; ``part`` tells them apart.
+        One row with totals and one per day; ``part`` distinguishes them.
 
     Notes
     -----

@@ -45,7 +45,7 @@ _MILLISECOND = pd.Timedelta(1, "ms")
 _ADVICE = "raise limit or shorten the window"
 
 Cut: TypeAlias = Literal["oldest", "newest"]
-"""Which orders are missing in a full response."""
+"""The orders that are missing in a full response."""
 
 
 class _Event(msgspec.Struct, gc=False):

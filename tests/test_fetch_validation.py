@@ -143,7 +143,7 @@ def by_span(covered: pd.Timestamp, body: Any) -> Reply:
     def reply(request: Request) -> tuple[int, Any]:
         query = dict(request.query)
         if pd.Timestamp(query["end"]) <= covered:
-            return 403, {"error": "the range lies outside the rolling 30 days", "required_tier": "pro"}
+            return 403, {"error": "the range is outside the rolling 30 days", "required_tier": "pro"}
         return 200, body(query)
 
     return reply
@@ -158,7 +158,7 @@ def test_parts_outside_the_tier_are_omitted_with_a_notice() -> None:
     with (
         answering(by_span(floor, one_at_the_start)) as asked,
         few_rows(),
-        pytest.warns(DataNotice, match=r"left out 2026-05-21T12:00:00Z to 2026-05-.*outside the rolling"),
+        pytest.warns(DataNotice, match=r"omitted 2026-05-21T12:00:00Z to 2026-05-.*outside the rolling"),
     ):
         frame = dd.funding.history("BTC", "40d", resolution="1m")
     assert len(frame) == len(asked) - 1, "older ones than the first that is refused are not asked for"

@@ -328,7 +328,7 @@ def test_unusable_chains_are_reported(tmp_path: Path) -> None:
     dd.connect(options_archive(tmp_path / "other", made.chain()))
     text = reported(tmp_path, "BTC", window="1d", sections=["options"], expiries=["2026-01-13"])
     assert "No options on BTC, deribit, expire on the selected days." in text
-    assert "The source has nothing to summarise" in text
+    assert "There are no results to summarise" in text
 
 
 def test_source_has_its_proper_name_and_a_visible_attribution_link(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ it is a smooth curve in business time plus a jump at each event::
     w(T) = θ τ + (v₀ − θ)(1 − e^(−κτ))/κ + Σ eⱼ 1[event j ≤ T]        τ(T) = 7 (D + ω W)/(5 + 2ω)
 
 The curve is the expected variance of Heston's model, including jumps at a constant rate. W is the part of the
-time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full week lasts a week
-whatever the weekend's weight ω, so that long expiries keep their variance.
+time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full week lasts a week for
+every weight ω of the weekend, so that long expiries keep their variance.
 
 References
 ----------

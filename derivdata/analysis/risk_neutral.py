@@ -96,7 +96,7 @@ def density(
     Raises
     ------
     ValueError
-        No surface; what `derivdata.analysis.surface.iv` raises.
+        No surface; see also `derivdata.analysis.surface.iv`.
 
     Examples
     --------

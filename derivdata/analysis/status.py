@@ -22,7 +22,7 @@ class Status(IntFlag):
     """Reasons; a status of 0 is a plain success."""
 
     EXPIRED = 1 << 0
-    """No time is left: year fraction ≤ 0."""
+    """The option has expired: year fraction ≤ 0."""
     BAD_INPUT = 1 << 1
     """NaN, or an impossible forward, strike or volatility."""
     ZERO_TIME_VALUE = 1 << 2
@@ -44,7 +44,7 @@ class Status(IntFlag):
     CALENDAR = 1 << 10
     """Calendar arbitrage: total variance falls with expiry."""
     FORWARD_IS_SPOT = 1 << 11
-    """No forward was found; spot is used (zero carry)."""
+    """No forward is available; spot is used (zero carry)."""
     FORWARD_SUSPECT = 1 << 12
     """The forward is over 5 % away from the venue's underlying price."""
     DELTA_UNREACHABLE = 1 << 13

@@ -76,7 +76,7 @@ def volatility_index(
     horizon
         Time that the index looks ahead, ``"30d"`` or a Timedelta.
     clock
-        As in `derivdata.analysis.surface.iv`; published indices have none.
+        As in `derivdata.analysis.surface.iv`; published indices do not have one.
 
     Returns
     -------
@@ -234,8 +234,8 @@ def model_free(
 
     Notes
     -----
-    Carr and Madan (1998); Fukasawa (2012), "The normalizing transformation of the implied volatility
-    smile". Without a floor no price bounds the variance of puts: an underlying that may go to 0 has none.
+    Carr and Madan (1998); Fukasawa (2012), "The normalizing transformation of the implied volatility smile".
+    Without a floor no price bounds the variance of puts: an underlying that may go to 0 has no such bound.
     """
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor must be a share of the forward between 0 and 1, got {floor!r}")

@@ -69,7 +69,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="ARCHIVE", help="a folder, or s3://bucket/path")
     table = "name of the table, such as funding_settlements (default: recognised from the files)"
     parser.add_argument("--table", metavar="TABLE", help=table)
-    dry = "print how the files are read, and write nothing"
+    dry = "print how the files are read without writing them"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     listed_layouts = "print the layouts that are recognised"
     parser.add_argument("--list", action="store_true", help=listed_layouts)
@@ -234,7 +234,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     key_file = "a file with a line 'TIER: KEY' for each key (arguments are visible in process lists)"
     parser.add_argument("--key-file", metavar="FILE", help=key_file)
     parser.add_argument("--keyless", action="store_true", help="treat requests without a key as Team")
-    name = "a host name that requests may use, besides localhost and addresses"
+    name = "a host name that requests may use, in addition to localhost and addresses"
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=name)
     workers = "number of worker processes (default 1)"
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=workers)

@@ -210,7 +210,7 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
 
     The column ``part`` is the name of the top-level field. A list of objects gives one row per object, an
     object one row, and an object of objects or lists one row per item, with the item's name in ``key``. An
-    empty list or object gives no rows. Top-level scalars are the row of part ``answer``. A ``range`` is
+    empty list or object becomes no row. Top-level scalars are the row of part ``answer``. A ``range`` is
     replaced by the endpoint's own name for it.
     """
     if "range" in params:

@@ -180,7 +180,7 @@ class CheckedAnswer:
         self.facts: dict[str, Any] = {}  # results of rules, for the provenance
         self.effective: list[str] = []  # names of the rules that gave a notice or changed rows
         self.figures: dict[str, Array | None] = {}  # cache of `figure`, cleared when rows are removed
-        self.series_rows: dict[str, Any] = {}  # cache of `series_rules.series_rows`, cleared likewise
+        self.series_rows: dict[str, Any] = {}  # cache of `series_rules.series_rows`, cleared at the same time
         request = answer.request
         body = answer.body
         self.endpoint = endpoints.endpoint_of(request.path)

@@ -180,7 +180,7 @@ def _covered(
         if not count:
             raise
         skipped = f"{times.iso(spans[0].start)} to {times.iso(ends[count])}"
-        transport.notify(error.path, f"left out {skipped}: {error}")
+        transport.notify(error.path, f"omitted {skipped}: {error}")
     if empty and len(empty) == count:
         transport.notify(*empty[-1])
 

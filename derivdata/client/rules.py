@@ -348,7 +348,7 @@ def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
     e.facts["funding_rates_raw"] = (
         f"{reading} ({by_interval} rates fit only per interval, {by_8h} only per 8 hours)"
     )
-    # 4. The column is per interval, whatever the wire is.
+    # 4. The column is per interval, for all units of the wire.
     if by_8h:
         wire_is_8h = per_8h & ~per_interval
         if reading == "per 8 hours":

@@ -70,7 +70,7 @@ def liquidations(
         drawn as one dot each.
     coverage
         Observed spans, columns ``start`` and ``end`` (UTC). None uses the spans in a frame of
-        ``dd.liquidations.poll``; without them the title says that the coverage is not stated.
+        ``dd.liquidations.poll``; without them the title states that the coverage is unknown.
     price
         Prices [USD] of one symbol with a dim ``time``, or the table ``prices_history``, whose median over
         venues is used. None omits the price.

@@ -216,7 +216,7 @@ def cell_width(ax: Axes) -> float:
     figure = ax.get_figure(root=True)
     assert figure is not None
     width = 72.0 * float(figure.get_figwidth())
-    # Axes made by hand have no grid.
+    # Axes that the user made have no grid.
     if figure.axes and (grid := figure.axes[0].get_gridspec()) is not None:
         width /= grid.ncols
     return width

@@ -306,7 +306,7 @@ def _label_latest(ax: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, 
 def _finding(table: pd.DataFrame, index: str) -> str:
     """Return a description of the last index, its change over the window, and the sign of the skew."""
     rows = table[["time", "strip_index"]].dropna()
-    words = "no index: no two expiries lie around it"
+    words = "no index: no expiries on both sides"
     if len(rows):
         now = 100 * rows["strip_index"].iloc[-1]
         first = 100 * rows["strip_index"].iloc[0]

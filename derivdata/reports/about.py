@@ -54,7 +54,7 @@ def summary_section(sections: Sequence[Section], symbols: Sequence[str]) -> Sect
     if findings:
         summary.html(f"<details><summary>All findings</summary>{findings}</details>")
     if not summary.blocks and not summary.answers:
-        summary.add_missing_note("The source has nothing to summarise; the sections give the reasons.")
+        summary.add_missing_note("There are no results to summarise; the sections state the reasons.")
     return summary
 
 

@@ -219,7 +219,7 @@ def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *
     section.text(
         "The forecast is a regression over all venues on the rates of each in the last 8 hours, day, three "
         f"days, week and sixty days, fitted to {_days(past):.0f} days of rates. Its 90 % interval comes from "
-        "the errors of its own past forecasts. "
+        "the errors of earlier forecasts. "
         f"{said_of(forecasts[0])}"
     )
     if doubt:

@@ -158,7 +158,7 @@ _PRICED = 5
 
 
 class FetchedTable(NamedTuple):
-    """A fetched table: what it is, and its provenance."""
+    """A fetched table with its label and provenance."""
 
     what: str
     provenance: dict[str, Any]
@@ -304,7 +304,7 @@ class Data:
         return self._fetch_once("open interest by venue", oi.exchanges)
 
     def price(self, symbol: str, at: np.datetime64) -> float:
-        """Return the symbol's price at a time [USD]; NaN if the source has none within two hours.
+        """Return the symbol's price at a time [USD]; NaN if the source has no price within two hours.
 
         The API does not have a history of prices. The underlying price next to at-the-money volatility is
         used instead: of the nearest expiry, on the first venue with options.

@@ -19,8 +19,8 @@ from derivdata.tables.panels import panel
 _DAY = pd.Timedelta(1, "D")
 _SMALLEST_MOVE = 0.005  # bps/8h: rounds to the same two digits
 _SAMPLED = (
-    "Rates are sampled and stated in basis points per 8 hours whatever the venue's own interval; longs pay "
-    "shorts where they are positive."
+    "Rates are sampled and stated in basis points per 8 hours, also for venues with another interval. Longs "
+    "pay shorts if a rate is positive."
 )
 _SETTLED = (
     "The source has no sampled rates for this window. These are payments, summed over every 8 hours and "

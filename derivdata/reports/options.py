@@ -445,9 +445,9 @@ def _missing_reason(data: Data, symbol: str) -> str:
     elif not venues:
         reason = "no venue lists them."
     elif len(venues) == 1:
-        reason = f"{venues[0]} has none."
+        reason = f"{venues[0]} does not list them."
     else:
-        reason = f"{listing(venues)} have none."
+        reason = f"{listing(venues)} do not list them."
     return f"No options on {symbol}: {reason}"
 
 

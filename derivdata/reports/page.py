@@ -77,7 +77,7 @@ class Drawn(NamedTuple):
 
 
 def draw_panels(panels: Sequence[Panel]) -> list[Drawn]:
-    """Draw panels in order. The same data gives the same SVG text, whatever the user's matplotlib style.
+    """Draw panels in order. The same data gives the same SVG text under any matplotlib style of the user.
 
     Ids begin with the number of the panel, so that they are unique in a page. Black becomes the page's text
     colour and white its background, so that panels are readable in light and dark mode. Dense artists are

@@ -166,7 +166,7 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
 class HiddenKeys(dict[str, str]):
-    """API keys and their tiers, in either order, whose repr shows none of them.
+    """API keys and their tiers, in either order, whose repr does not show them.
 
     Tools that print the locals of a traceback print reprs. A function that takes keys wraps them before
     anything can raise.

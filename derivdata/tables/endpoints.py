@@ -118,7 +118,7 @@ END = Param("end", ParamKind.INSTANT, "End of the range; now unless given.")
 RESOLUTION = Param(
     "resolution",
     ParamKind.TEXT,
-    "Sampling step; left out, the service chooses by the length of the range.",
+    "Sampling step; if omitted, the service chooses it by the length of the range.",
     choices=("raw", *RESOLUTIONS),
 )
 _ROLLING = Param("range", ParamKind.TEXT, "Rolling window that ends now.")
@@ -172,7 +172,7 @@ LIQUIDATIONS_EVENTS = _of(
     Param("min_usd", ParamKind.NUMBER, "Minimum value in USD; without effect if since is given."),
     Param("exchange", ParamKind.LIST, "Venues' slugs."),
     _SYMBOLS,
-    Param("exclude_symbol", ParamKind.LIST, "Base symbols to leave out."),
+    Param("exclude_symbol", ParamKind.LIST, "Base symbols to exclude."),
     fresh_seconds=5.0,
     exclusive=(("symbol", "exclude_symbol"),),
 )

@@ -192,7 +192,7 @@ def test_parquet_with_its_own_types(tmp_path: Path, zoned: bool) -> None:
         ("BTC,20201302,1", "time='20201302' is not a time: expected ISO 8601 or a number since 1970"),
         ("BTC,2020-01-02,3001", "rate_bps_8h is a payment of 30.01 % of the position: at most 30 %"),
         ("BTC,2020-01-02,٣", "rate_bps_8h='٣' is not a number"),
-        ("BTC,2226-01-01,1", "time=2226-01-01T00:00:00Z lies in the future (or --accept future)"),
+        ("BTC,2226-01-01,1", "time=2226-01-01T00:00:00Z is in the future (or --accept future)"),
         ("BTC,,1", "time is missing"),
         (",2020-01-02,1", "symbol is missing"),
         ("BTC,2020-01-02", "2 fields, where the first line names 3"),
@@ -332,7 +332,7 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
     assert held(tmp_path, "liquidations_events")["symbol"].tolist() == ["HYPE"] * 3
     with pytest.raises(
         ArchiveError,
-        match=r"side='S' is not long or short: say what the word means with --map-value side:S=long or",
+        match=r"side='S' is not long or short: state its meaning with --map-value side:S=long or",
     ):
         liquidations(tmp_path / "sides", _LIQUIDATIONS, set={})
     content = _LIQUIDATIONS.replace("price", "price,fill_count").replace("38.5", "38.5,1.5", 1)
@@ -351,7 +351,7 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
         ({"unit": "apr"}, "unit='apr' is not one of bps_8h, native, percent, bps"),
         ({"tz": "Europe/Atlantis"}, "tz='Europe/Atlantis' is not a time zone"),
         ({"table": "fundings"}, "'fundings' cannot be archived"),
-        ({"table": "volume_history", "map": {}, "set": {}}, "volume_history has nothing to convert"),
+        ({"table": "volume_history", "map": {}, "set": {}}, "volume_history has no column to convert"),
         ({"files": []}, "files: name at least one"),
     ],
 )

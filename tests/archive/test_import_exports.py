@@ -271,7 +271,7 @@ def test_rates_without_a_sign_next_to_who_pays_are_refused(tmp_path: Path) -> No
         for stamp, rate in zip(_STAMPS, _RATES, strict=True)
     ]
     signed = "\n".join(["time,symbol,funding_rate,direction", *rows]) + "\n"
-    with pytest.raises(ArchiveError, match="no negative value, and its column direction says who pays"):
+    with pytest.raises(ArchiveError, match="no negative value, and its column direction states who pays"):
         _imported(tmp_path, "okx.csv", signed.replace(",-", ","))
     _imported(tmp_path, "okx.csv", signed)
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].min() == pytest.approx(-0.2)

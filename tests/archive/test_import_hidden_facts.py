@@ -368,7 +368,7 @@ def test_comments_above_the_names_state_the_market_and_the_zone(tmp_path: Path) 
 
 def test_what_remains_of_an_order_is_not_a_liquidation(tmp_path: Path) -> None:
     content = _lines("timestamp,symbol,side,price,leavesQty", "{s},XBTUSD,Sell,67000,500")
-    with pytest.raises(ArchiveError, match="leavesQty is what remains of an order"):
+    with pytest.raises(ArchiveError, match="leavesQty is the remaining size of an order"):
         _import(tmp_path, "bitmex.csv", content)
 
 

@@ -319,7 +319,7 @@ _REFUSED = {
         "okx_funding_events.csv",
         "ticker,funding_time,funding_rate,rate_type\nBTC-PERP,1772409600,0.0001,settled\n"
         "BTC-PERP,1772438400,0.00015,predicted\n",
-        "its column rate_type says of which kind a rate is",
+        "its column rate_type states the kind of a rate",
     ),
     "repeated times": (
         "okx_BTC.csv",

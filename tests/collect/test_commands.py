@@ -56,12 +56,12 @@ COVERED = {
     ("kraken", "funding_history"): {"unit": "USD of a contract and hour"},
     ("bitget", "oi_history"): {"history": "none"},
     ("binance", "oi_history"): {
-        "cadence": "every 300 s", "completeness": "what was polled, of every symbol, one a request",
+        "cadence": "every 300 s", "completeness": "the polled states, of every symbol, one per request",
         "limit": "10 a second; its history 0.83 a second",
     },
     ("aster", "oi_history"): {
         "cadence": "every 300 s",
-        "completeness": "what was polled, of the 50 contracts with the most volume, one a request",
+        "completeness": "the polled states, of the 50 contracts with the most volume, one per request",
     },
     ("bybit", "oi_history"): {"cadence": "every 60 s", "completeness": "polled", "limit": "5 a second"},
     ("binance", "funding_history"): {"limit": "10 a second"},

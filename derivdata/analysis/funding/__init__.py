@@ -2,8 +2,8 @@
 
 Panels are DataArrays with some of the dims ``(symbol, exchange, time)``, in bps per 8 hours, with a ``kind``:
 sampled rates are integrated over time, settlements are added. Positive rates: longs pay shorts. Missing
-values remain NaN. Every function accepts arrays in memory or dask-backed, is lazy for the latter, and uses no
-row later than that of its result unless documented.
+values remain NaN. Every function accepts arrays in memory or dask-backed, is lazy for dask-backed arrays, and
+uses no row later than that of its result unless documented.
 """
 
 from derivdata.analysis.funding.accrual import cumulative, period_sums

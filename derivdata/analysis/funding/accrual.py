@@ -123,9 +123,9 @@ def cumulative(
     Dataset, the panel's dims
         ``funding_bps`` [bps of notional, longs pay when positive], ``covered_hours``, ``missing_hours``,
         since the series' first value; NaN before it. Settlements stamped up to a minute past a whole hour
-        count at that hour. A sampled row includes the hours that it holds
-        (the stamp is the start of its bucket), a settled one its own payment. A constant 1 bps/8h over 30
-        days ends at 90 bps, whatever the step or the interval.
+        count at that hour. A sampled row includes the hours that it holds (the stamp is the start of its
+        bucket), a settled one its own payment. A constant 1 bps/8h over 30 days ends at 90 bps for every step
+        and interval.
 
     Raises
     ------

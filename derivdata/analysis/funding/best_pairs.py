@@ -334,7 +334,7 @@ def pick_record(
     -------
     Dataset, the panel's dims without ``exchange``, ``time`` the decisions
         ``long`` and ``short`` (empty text without a selection), ``predicted_net_bps`` with
-        ``predicted_low_bps`` and ``predicted_high_bps`` (the latter two for the forecast only),
+        ``predicted_low_bps`` and ``predicted_high_bps`` (these two only for the forecast),
         ``realised_net_bps``, ``cost_bps``, ``status``: ``too_few`` with fewer than 10 past decisions, ``gap``
         if no pair has a forecast or less than nine tenths of the outcome is known, ``open`` before the end of
         the holding time. Missing parts of an outcome count as the mean of the known ones.
@@ -441,7 +441,7 @@ def pick_summary(
     Raises
     ------
     ValueError
-        `record` is not such a Dataset, or the bootstrap's numbers make no sense.
+        `record` is not such a Dataset, or a number of the bootstrap is out of range.
     """
     names = ["predicted_net_bps", "predicted_low_bps", "predicted_high_bps", "realised_net_bps"]
     require_variables(record, "record", names, dims=["time"])

@@ -194,7 +194,7 @@ def _of_pairs(
     for mean, is_unknown in zip(expected, has_few, strict=True):
         means.append(np.where(is_unknown, np.nan, mean[long, short]))
 
-    # 2. Apply the published caps to funding and thereby to the total.
+    # 2. Apply the published caps to funding and so to the total.
     funding = min(1, len(components))
     moved = np.clip(means[funding], *bounds) - means[funding]
     means[: funding + 1] = [mean + moved for mean in means[: funding + 1]]

@@ -160,7 +160,7 @@ def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) ->
     theta = _moving_average(phi, first)[:, None]
     slope = phi[:, None]
     noise = rng.standard_normal((size + 1, samples))
-    # The first value is one shock of its own plus older shocks with the remaining stationary variance.
+    # The first value is a new shock plus older shocks, which have the remaining stationary variance.
     left = (1.0 + 2.0 * slope * theta + theta**2) / (1.0 - slope**2) - 1.0
     value = noise[0] + np.sqrt(np.maximum(left, 0.0)) * rng.standard_normal(samples)
     result = np.empty((size, phi.size, samples))

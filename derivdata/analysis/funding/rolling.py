@@ -242,7 +242,7 @@ def zscore(
     ------
     TypeError, ValueError
         `panel` has no ``time``, or times that do not ascend without duplicates; the window, `lag_rows` or
-        `min_rows` make no sense.
+        `min_rows` are out of range.
     """
     panel = at_common_stamps(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)

@@ -184,7 +184,7 @@ def comovement(
     Raises
     ------
     TypeError, ValueError
-        As `cumulative`; an option makes no sense.
+        As `cumulative`; an option is out of range.
     """
     panel = require_rate(panel, "exchange", "time")
     if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
@@ -336,7 +336,7 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     Raises
     ------
     TypeError, ValueError
-        `oi_usd` is not in USD or lacks a dim; `top` or `lag_rows` make no sense.
+        `oi_usd` is not in USD or lacks a dim; `top` or `lag_rows` are out of range.
 
     Notes
     -----

@@ -440,7 +440,7 @@ def greeks(
 def scaled_greeks(
     placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: Any, premium: Any
 ) -> xr.Dataset:
-    """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
+    """Return greeks times quantity; ``delta`` is the derivative of the value in either currency."""
     # ∂/∂t at constant volatility is −σ/(2T) times the derivative by volatility, plus the effect of interest.
     timed: dict[str, Any] = {}
     if placed.rules is not None:

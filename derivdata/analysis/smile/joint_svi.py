@@ -21,7 +21,8 @@ by the roots of a quartic (`never_below`). Surfaces that fail are searched again
 margin. If a surface fails the last round, the caller uses the eSSVI surface.
 
 No free coordinates are known for both conditions on SVI (Martini and Mingone, arXiv:2005.03340, describe the
-butterfly-free slices), hence the inequalities. Corbetta et al. (arXiv:1804.04924) fit expiry after expiry.
+butterfly-free slices), which gives the inequalities. Corbetta et al. (arXiv:1804.04924) fit expiry after
+expiry.
 """
 
 from __future__ import annotations
@@ -329,7 +330,7 @@ def _summed_products(left: Floats, right: Floats, group: Indices) -> tuple[Indic
 def _bands(own: Floats, neighbours: Floats) -> Floats:
     """Return the diagonals of the matrix of all expiries, in the format of `Banded`."""
     surfaces, expiries = own.shape[:2]
-    # Products of each variable with the variables of its own and of the next slice.
+    # Products of each variable with the variables of the same slice and of the next slice.
     wide = np.zeros((surfaces, expiries, SIZE, 3 * SIZE))
     wide[..., :SIZE] = own
     wide[:, :-1, :, SIZE : 2 * SIZE] = neighbours

@@ -53,7 +53,7 @@ _KEYS = ("weekend_weight", "events", "averaging")
 
 
 class Reading(NamedTuple):
-    """Values of a clock: business time [years], variance of events until then, pace per year."""
+    """Values of a clock: business time [years], variance of events until then, speed per year."""
 
     business: xr.DataArray
     events: xr.DataArray
@@ -69,7 +69,7 @@ class Rules(NamedTuple):
     averaging: float
 
     def pace(self, instant: xr.DataArray) -> xr.DataArray:
-        """Return the pace of business time just after a time [µs], per calendar year."""
+        """Return the speed of business time just after a time [µs], per calendar year."""
         weekend = weekend_us(instant + 1e6) - weekend_us(instant) > 5e5
         paced: xr.DataArray = (1.0 + (self.weekend_weight - 1.0) * weekend) * self._unit
         return paced
@@ -414,8 +414,8 @@ def neighbours(
     """Return the expiries around a time, and the share of each in the variance then.
 
     For each expiry it takes its time, total variance, business time and variance of events, for the time the
-    same without variance, and its pace. It returns the positions before and after, their shares, the slope in
-    time, and the status; the last axis has length 1.
+    same without variance, and its speed. It returns the positions before and after, their shares, the slope
+    in time, and the status; the last axis has length 1.
     """
     # 1. Find the expiries before and after; beyond the ends one expiry is used twice.
     t, tau_t, events_t, pace = (np.asarray(array)[..., None] for array in ahead)

@@ -76,8 +76,8 @@ def constant_maturity(
         ``"bf25"``, their mean minus ``atm`` (of the smile, not the market's strangle); any whole delta
         from 1 to 99.
     delta
-        ``"forward"``: ``±N(±d1)``, what Deribit shows; ``"pa"``: premium-adjusted, ``±(K/F) N(±d2)``, calls
-        on the branch of high strikes; ``"spot"``: ``e^(−interest_rate·T)`` times the forward delta.
+        ``"forward"``: ``±N(±d1)``, as on Deribit; ``"pa"``: premium-adjusted, ``±(K/F) N(±d2)``, calls on the
+        branch of high strikes; ``"spot"``: ``e^(−interest_rate·T)`` times the forward delta.
     atm
         ``"forward"``: strike at the forward; ``"dns"``: where the straddle has no delta, ``d1 = 0``, or
         ``d2 = 0`` with ``delta="pa"``.
@@ -164,7 +164,7 @@ def points_of(
     cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, interest_rate: float
 ) -> xr.Dataset:
     """Return the points of a cut; parameters and result as in `constant_maturity`."""
-    # 1. List the call and put deltas of the points; NaN stands for at the money.
+    # 1. List the call and put deltas of the points; NaN means at the money.
     parsed = {point: _parsed(point) for point in points}
     names = ["atm"]
     targets = [np.nan]
@@ -432,7 +432,7 @@ def forward_variance(
     Raises
     ------
     ValueError
-        `near` is not before `far`; what `total_variance` raises.
+        `near` is not before `far`; see also `total_variance`.
     """
     start = _plain(near, "near")
     end = _plain(far, "far")

@@ -96,7 +96,7 @@ def connect(
         Or a dict of requests-cache settings: ``{"expire_after": 3600, "stale_if_error": True}``, also
         ``urls_expire_after``, ``always_revalidate`` and ``read_only``. See :doc:`/caching`.
     offline
-        Use only cached responses, whatever their age.
+        Use only cached responses, regardless of their age.
     session
         Your own `requests.Session`, with its proxies, certificates, authentication and hooks, or a
         `requests_cache.CachedSession`, whose cache then replaces the library's cache. The API key is added

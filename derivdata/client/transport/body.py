@@ -102,7 +102,7 @@ def _check_object(text: _Text) -> None:
     """Check an object by the total length of its decoded members; parse it in Python if that differs."""
     members = {key: memoryview(raw) for key, raw in _object.decode(text).items()}
     # Each member is `"key":value,`: 4 characters more than key and value. The last one has no comma, and the
-    # two braces add 2: hence + 1.
+    # two braces add 2, so add 1.
     length = sum(len(key.encode()) + len(value) + 4 for key, value in members.items()) + 1
     if length != len(text):  # a member was dropped, or there is space between members
         return _parse(text)
@@ -235,7 +235,7 @@ def _received(raw: Any, deadline: float, cap: int, monotonic: Callable[[], float
 
 def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the decompressed data of one or more gzip members, in chunks."""
-    # urllib3's own decoding blocks until it has output, whatever the deadline, and accepts a truncated body.
+    # urllib3's own decoding blocks until it has output, ignoring the deadline, and accepts a truncated body.
     member: Any = None
     for piece in pieces:
         full = False

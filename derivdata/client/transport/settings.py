@@ -46,7 +46,7 @@ class Limits:
 
 
 IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
-"""For a service in this process, which sends nothing while it computes a long response."""
+"""For a service in this process, which is silent while it computes a long response."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ConnectionSettings:
     scope: str  # names the source in the cache: its address, or a local source's identity
     folder: Path
     cache: str = "on"  # or "refresh" (request again and store), or "off"
-    offline: bool = False  # read from the cache only, whatever the age of the record
+    offline: bool = False  # read only from the cache, regardless of the age of a record
     paced: bool = True  # whether requests wait for the rate limits
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)

@@ -110,7 +110,7 @@ def _meant(path: str) -> str:
 class Archive(ArchiveReader):
     """Tables as partitioned Parquet, in a folder or on S3; see `open_archive`.
 
-    Reading takes no lock and sees the state after the last finished append, also of other processes. Each
+    Reading is without a lock and sees the state after the last finished append, also of other processes. Each
     table has one row per key. Rows with a stored key are skipped, with a `DataNotice` if their values differ
     from the stored ones, so past backtests do not change.
     """
@@ -149,7 +149,7 @@ class Archive(ArchiveReader):
         Returns
         -------
         int
-            Rows written. Appending the same rows again writes none.
+            Rows written. Appending the same rows again writes 0 rows.
 
         Raises
         ------
@@ -332,7 +332,7 @@ class Archive(ArchiveReader):
         """Remove the months and days of all tables that end at or before a time, permanently.
 
         Only whole partitions are removed, so some older rows in the month or day of that time remain. The
-        ledger forgets the removed windows, so they count as not requested. Rows removed by corrections remain
+        ledger removes their windows, so they count as not requested. Rows removed by corrections remain
         stored, and so do the names of symbols and venues.
 
         Returns

@@ -27,7 +27,7 @@ from derivdata.support import times
 from derivdata.support.text import escape_controls
 
 CONFIRMED_FOR = pd.Timedelta(30, "D")
-"""How long a confirmed gap is not requested again."""
+"""Time after which a confirmed gap is requested again."""
 
 CONFIRMED_GAP = "confirmed_gap"
 """The `source` of a confirmed gap in `requests_frame`."""

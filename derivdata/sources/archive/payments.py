@@ -93,7 +93,7 @@ class _Comparison(NamedTuple):
     """New payments compared with stored ones."""
 
     is_stored: Bools
-    """Which new payments are stored, or contradict a stored one."""
+    """New payments that are stored, or contradict a stored one."""
     more: _Amendments
     named: _Statements
     notices: list[str]
@@ -232,7 +232,7 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     new = halts.new
     stored = halts.stored
     is_reached = is_reached[halts.stored_rows]
-    # 2. New payments that are stored already, and what they add to stored ones.
+    # 2. New payments that are stored already, and the values that they add to stored ones.
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
     comparison = _compared(stored, new, codes[:size], codes[size:], halts.originals, conflicts)

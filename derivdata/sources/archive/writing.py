@@ -384,7 +384,7 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 
 COMPLETED = "complete"
-"""Action of a correction that fills in missing values; reads give no notice of it."""
+"""Action of a correction that fills in missing values; reads do not mention it in a notice."""
 _BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
@@ -493,8 +493,8 @@ def _apply(
 ) -> Change[Corrected]:
     """Apply a correction; `draft` lacks its number, files and contracts."""
     entry = manifest.tables.get(table.name, TableEntry())
-    # 1. Rewrite the files without the rows. A series that becomes empty forgets its contract, so that rows of
-    # another contract may be stored; the log has the old one.
+    # 1. Rewrite the files without the rows. The contract of a series that becomes empty is deleted, so that
+    # rows of another contract may be stored; the log has the old one.
     files, removed = _remove_rows(storage, table, entry.files, selection_of(draft), mask)
     emptied: set[str] = set()
     if entry.contracts:

@@ -375,7 +375,7 @@ class Alerts:
             raise ValueError("the URL of alerts must begin with https:// or http:// and name a host")
         if not self.secret:
             raise ValueError(
-                "alerts are signed: set DERIVDATA_ALERT_SECRET to a secret that the receiver knows"
+                "alerts are signed: set DERIVDATA_ALERT_SECRET to a secret that the receiver also has"
             )
 
     def check(self, archive: Archive, now: pd.Timestamp) -> None:

@@ -404,7 +404,7 @@ class VenueSession:
             until = "for a while"
             if problem.retry_after is not None:
                 until = f"for {problem.retry_after:.0f} s"
-            advice = f"{limit}, and sends none {until}; stop other programs that request {endpoint.exchange}"
+            advice = f"{limit}, and now pauses {until}; stop other programs that request {endpoint.exchange}"
         advised = VenueError(
             endpoint.where,
             f"{text}; {advice}",
@@ -427,7 +427,7 @@ class VenueSession:
                 self.shared.close_for(self.clock.utc(), wait)
             elif problem.reason == "region":
                 why = str(problem).partition(": ")[2]
-                advice = "leave it out (venues=), or use another network"
+                advice = "omit it (venues=), or use another network"
                 self.shared.refused[target] = f"blocks this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
             passing = math.isinf(self.patience)  # a poll does not retry a venue that never responded

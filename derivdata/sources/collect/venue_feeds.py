@@ -137,7 +137,7 @@ class VenueStream:
         address: str | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
-        use = f"what {venue.exchange} pushes over WebSockets"
+        use = f"reading frames that {venue.exchange} pushes"
         self._client = import_extra("websockets.sync.client", "stream", use)
         broken = import_extra("websockets.exceptions", "stream", use).WebSocketException
         self._trouble = (broken, OSError, EOFError, zlib.error, DerivdataError)

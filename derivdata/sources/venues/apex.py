@@ -98,7 +98,7 @@ ENDPOINTS = (
     ),
     _endpoint(
         "book", "/v3/depth", books(_BOOK, "data", _named), symbol="symbol", params={"limit": "100"},
-        note="no instant of its own",
+        note="without a time",
     ),
 )  # fmt: skip
 

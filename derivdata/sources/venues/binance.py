@@ -387,7 +387,7 @@ _Bar = tuple[Stamp, str, str, str, str, str, Stamp, str, int, str, str, str]
 def klines(reading: Reading) -> Records:
     """Read prices at the start of each bar: of the mark, the index of a pair, or the last trade.
 
-    Completed bars of last prices also state the turnover that takers bought; the rest is what they sold.
+    Completed bars of last prices also state the turnover that takers bought; the rest was sold by takers.
     """
     item = reading.instrument(reading.requested("symbol", "pair"), named)
     resolution = reading.resolution("interval")

@@ -347,7 +347,7 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
         of(
             "positioning", "/v5/market/account-ratio", positioning(_RATIO, "result.list", _named, "accounts"),
             params={**always, "period": "1h"}, symbol="symbol", paging=Paging(descending=True, limit=500),
-            note="its instants are taken for the start of their hour",
+            note="each time is read as the start of its hour",
         ),
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ ENDPOINTS = (
         symbol="product_id",
         paging=Paging(descending=True, start="start", end="end", unit="iso", limit=300, limit_name="",
                       span_hours=299),
-        note="in USD; hours without a trade are no rows",
+        note="in USD; hours without a trade have no row",
     ),
 )  # fmt: skip
 

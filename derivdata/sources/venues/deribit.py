@@ -373,7 +373,7 @@ ENDPOINTS = (
         ),
         host="https://history.deribit.com/api/v2", params={"sorting": "asc"}, symbol="currency",
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=10_000, limit_name="count"),
-        note="all since 2016, seconds late; 10,000 rows were answered, the page says 1,000",
+        note="all since 2016, seconds late; a response has up to 10,000 rows, although the page states 1,000",
     ),
     _endpoint(
         "deliveries", "/public/get_delivery_prices", delivery_prices, symbol="index_name",

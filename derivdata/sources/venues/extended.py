@@ -167,7 +167,7 @@ ENDPOINTS = (
         paging=Paging(descending=True, start="", end="", limit=50, limit_name=""),
         note="the newest trades of a contract; that the side is the taker's is not confirmed",
     ),
-    _of_market("book", "/info/markets/{market}/orderbook", book, note="every level; no instant of its own"),
+    _of_market("book", "/info/markets/{market}/orderbook", book, note="every level; without a time"),
 )  # fmt: skip
 
 VENUE = Venue(

@@ -541,7 +541,7 @@ ENDPOINTS = (
         "liquidations", "/api/v5/public/liquidation-orders", liquidations,
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,
         paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
-        note="left the documentation in 2023, answered in 2026-09: to refill a gap",
+        note="removed from the documentation in 2023, available in 2026-09; used to refill gaps",
     ),
     _endpoint(
         "option_trades", "/api/v5/public/option-trades",

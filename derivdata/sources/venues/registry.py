@@ -368,7 +368,7 @@ def _row(
     elif table == "funding_settlements":
         completeness = _of_one(endpoints) or "all payments"
     else:
-        completeness = _of_one(endpoints) or "what was polled"
+        completeness = _of_one(endpoints) or "the polled states"
     return {
         "exchange": venue.exchange,
         "table": table,
@@ -403,7 +403,7 @@ def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
     if not largest:
         return ""
     which = f"of the {max(largest)} contracts with the most volume" if all(largest) else "of every symbol"
-    return f"what was polled, {which}, one a request"
+    return f"the polled states, {which}, one per request"
 
 
 def _cadence(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:

@@ -477,7 +477,7 @@ def _repeated_rates(label: str, rows: pd.DataFrame, values: NDArray[np.float64])
             usual, other = pair
             first = int(places[np.argmin(np.abs(values[places] - other))])
             yield (
-                f"{label} repeats two values, {usual:g} and {other:g} bps, the latter first on "
+                f"{label} repeats two values, {usual:g} and {other:g} bps, the second first on "
                 f"{_shown(rows, first)}: expected one unit and sign"
             )
             return

@@ -55,7 +55,7 @@ ENDPOINTS = (
     _endpoint(
         "funding", "/metadata/stats", stats, tables=STATE_TABLES, lists=True, every=60,
         note="rates per year; open interest is long plus short positions of customers, whose counterparty is "
-        "the venue's pool; answers are cached for up to 60 seconds",
+        "the venue's pool; responses are cached for up to 60 seconds",
     ),
 )  # fmt: skip
 

@@ -297,7 +297,7 @@ def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
     """
     filled = [at if time is None else time for time in times]
     if any(time is None for time in filled):
-        raise SchemaError("the body has no time of its own: pass at=, its time of arrival")
+        raise SchemaError("the body has no time: pass at=, its time of arrival")
     return pd.DatetimeIndex(np.array(filled, dtype="int64").astype("datetime64[us]"), tz="UTC")
 
 

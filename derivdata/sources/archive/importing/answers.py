@@ -55,7 +55,7 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     if others:
         wanted = [venue for venue in wanted if venue in others]
         if not wanted:
-            return None  # the rows are of a venue without an adapter, whatever the folder is called
+            return None  # the venue has no adapter, even if the folder has a venue's name
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
     answers = _of_market(source, answers, body, given)
     answers = [_with_execution(source, answer, given) for answer in _of_kind(source, answers, given)]
@@ -393,7 +393,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
             sized = given._replace(set={**given.set, "contract_size": f"{size:.12g}"})
             return _read(venue, request, body, sized)
         notices.append(
-            "sizes are in contracts, and are left out: state the coins of a contract with --set "
+            "sizes are in contracts, and are omitted: state the coins of a contract with --set "
             "contract_size=COINS"
         )
     return Answer(venue, request, full, tuple(notices))

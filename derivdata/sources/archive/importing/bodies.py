@@ -164,7 +164,9 @@ def _records_of_object(body: dict[str, Any]) -> _RecordList:
     fields, rows = place
     if len(rows) > 1 or _have_times(rows):
         fields = _fields_of_all(fields, rows)
-    notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
+    notices = [
+        f"the response states that more pages follow ({name})" for name in _MORE if _says_more(body, name)
+    ]
     records = [{**fields, **row} if isinstance(row, dict) else row for row in rows]
     return _RecordList(records, notices)
 

@@ -219,7 +219,7 @@ def _choice(name: str, column: Column, text: str) -> str:
     """Return the words that a column may have, and the options that say what another word means."""
     allowed = " or ".join(column.allowed)
     pairs = " or ".join(f"--map-value {name}:{text}={word}" for word in column.allowed[:2])
-    message = f"is not {allowed}: say what the word means with {pairs}"
+    message = f"is not {allowed}: state its meaning with {pairs}"
     if name == "side":
         message += ", and its opposite follows"
     return message
@@ -354,7 +354,7 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         stamps = columns["time"]
         ahead = np.asarray(stamps > future_limit())
         rejections.reject(
-            ahead, lambda row: f"time={times.iso(stamps[row])} lies in the future (or --accept future)"
+            ahead, lambda row: f"time={times.iso(stamps[row])} is in the future (or --accept future)"
         )
 
 

@@ -29,7 +29,7 @@ from derivdata.tables.payments import (
 from derivdata.tables.venue_facts import fact_value
 
 REASON = "reason"
-"""Column of a layout's rows that says why some are rejected."""
+"""Column of a layout's rows with the reason of each rejection."""
 _FIVE_MINUTES = pd.Timedelta(5, "min")
 _LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
 
@@ -306,7 +306,7 @@ def _amounts_once(frame: pd.DataFrame) -> pd.DataFrame:
     same = [name for name in frame.columns if name != "origin"]
     valued = _amounts(frame)
     again = frame.duplicated(same).to_numpy()
-    valued.loc[again, REASON] = "the row stands twice in the file, as all rows of such files do"
+    valued.loc[again, REASON] = "a duplicate: the file has every row twice"
     return valued
 
 

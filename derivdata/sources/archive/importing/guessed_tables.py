@@ -154,14 +154,13 @@ def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
 
 
 def refuse_remaining_orders(source: Source, head: Chunk) -> None:
-    """Raise for rows of BitMEX's feed of liquidations, which have no time and what remains of an order."""
+    """Raise for rows of BitMEX's feed of liquidations: remaining sizes of orders, without a time."""
     names = {plain_name(name): name for name in head.columns}
     if "leavesqty" in names:
         raise ArchiveError(
-            f"{source}: its column {names['leavesqty']} is what remains of an order in BitMEX's feed of "
-            "liquidations, whose messages have no time of their own: write the first message of each order "
-            "as a row of the time at which it came, symbol, side and value_usd, where XBTUSD has contracts "
-            "of 1 USD"
+            f"{source}: its column {names['leavesqty']} is the remaining size of an order in BitMEX's feed "
+            "of liquidations, and its messages have no time: write the first message of each order as a row "
+            "with its time of arrival, symbol, side and value_usd (contracts of XBTUSD are 1 USD)"
         )
 
 
@@ -457,7 +456,7 @@ _OTHER_CANDLES = (
 
 
 _FOLDERS = 3
-"""Folders of a file whose names say what its rows are."""
+"""Folders whose names state the content of a file's rows."""
 
 
 def _near_path(source: Source) -> str:

@@ -1068,7 +1068,7 @@ def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given
     if distinct_keys < _LEAST_DISTINCT * distinct_rows:
         raise Unclear(
             f"{source}: its {distinct_rows:,} different rows have only {distinct_keys:,} different "
-            f"combinations of {', '.join(names)}: name the column that tells the others apart with --map "
+            f"combinations of {', '.join(names)}: name the column that distinguishes the others with --map "
             "time=COLUMN or --map symbol=COLUMN, or write one file for each series; the file has "
             f"{', '.join(head.columns)[:300]}",
             "--map",
@@ -1092,8 +1092,8 @@ def _refuse_quotes_in_rows(source: Source, head: Chunk, given: Given) -> None:
     if distinct_keys < _LEAST_DISTINCT * len(head):
         raise ArchiveError(
             f"{source}: its {len(head):,} first rows have only {distinct_keys:,} different options and "
-            f"times, and its column {column} tells rows apart ({', '.join(words[:5])}): write a file of the "
-            "rows with one of these words, or one row for each option and time, with a column for each word"
+            f"times, and its column {column} distinguishes rows ({', '.join(words[:5])}): write a file of "
+            "rows with one of these words, or one row for each option and time with a column for each word"
         )
 
 
@@ -1130,7 +1130,7 @@ def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
         is_of_payers = bool(words) and all(_PAYERS.fullmatch(word.replace("_", " ")) for word in words)
         if is_of_payers and any("short" in word.lower() for word in words):
             raise ArchiveError(
-                f"{source}: its column {column} has no negative value, and its column {name} says who pays "
+                f"{source}: its column {column} has no negative value, and its column {name} states who pays "
                 f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs, or pass "
                 f"--map rate_bps_8h={column} and its --unit if that column is something else"
             )
@@ -1145,7 +1145,7 @@ def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
     if column is not None:
         texts = encoded(head.columns[column]).texts
         raise ArchiveError(
-            f"{source}: its column {column} says of which kind a rate is ({', '.join(texts[:5])}): write a "
+            f"{source}: its column {column} states the kind of a rate ({', '.join(texts[:5])}): write a "
             "file of the settled rates, without this column"
         )
 

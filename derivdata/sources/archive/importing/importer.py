@@ -239,7 +239,7 @@ def _names_of_market(market: str, stated: Mapping[str, str]) -> dict[str, str]:
         raise ValueError(f"market={market!r} must be VENUE:SYMBOL, such as binance:BTC")
     twice = [name for name in ("exchange", "symbol") if name in stated]
     if twice:
-        raise ValueError(f"{twice[0]} is in both set and market={market!r}: leave one")
+        raise ValueError(f"{twice[0]} is in both set and market={market!r}: remove one")
     if venue_of_word(symbol) in KNOWN_VENUES and venue_of_word(venue) not in KNOWN_VENUES:
         raise ValueError(
             f"market={market!r}: {venue} is not the name of a known venue, and {symbol} is: write "
@@ -316,7 +316,7 @@ def _left_out(chunk: Chunk, rejections: Rejections) -> str:
     """Return the number of rejected rows of a chunk, with line and reason of the first."""
     first = int(np.argmax(rejections.bad))
     (line,), _ = chunk.lines_of([first], [])
-    return f", {int(rejections.bad.sum())} left out: line {line}: {rejections.reasons[first]}"
+    return f", {int(rejections.bad.sum())} omitted: line {line}: {rejections.reasons[first]}"
 
 
 def _record_numbers(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -343,7 +343,7 @@ _MOST_FOLDERS = 6
 def names_in_path(path: str) -> dict[str, str]:
     """Return the one venue and the one contract that the names of a file and its folders state.
 
-    The folder nearest to the file counts for the contract where the name of the file has none.
+    The folder nearest to the file counts for the contract where the name of the file has no contract.
     """
     folders = path.split("/")[-_FOLDERS:]
     venues = _venues_in(folders) or _venues_in(path.split("/")[-_MOST_FOLDERS:-_FOLDERS])
@@ -394,12 +394,12 @@ _PLAIN_WORDS = frozenset(
     "greeks term smile skew surface of by the and for from to in per with utc "
     "train valid eval split shard".split()
 )
-"""Words in names of files that are no coins."""
+"""Words in names of files that are not coins."""
 _MAYBE_COIN = re.compile(r"(?=.*[A-Z])[A-Z0-9]{2,10}")
 _NO_COINS = frozenset(
     "OI FR LSR USD USDT USDC UTC API CSV JSON OHLCV PERP SWAP 1M 5M 15M 1H 4H 8H 1D".split()
 )
-"""Words in capitals in names of files that are no coins."""
+"""Words in capitals in names of files that are not coins."""
 _PAIR = re.compile(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])")
 _BITFINEX_PAIR = re.compile(r"t(?P<base>[A-Z0-9]+?)F0[-_:]?USTF0")
 _LOWER_PAIR = re.compile(r"[a-z0-9]{2,}?(?:usdt|usdc)|(?:btc|eth|sol|xrp|xbt)usd")

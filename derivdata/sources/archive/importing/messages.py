@@ -64,7 +64,7 @@ def book_rows(message: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the levels of a message that is a book, none for changes of one; None for other messages.
 
     Bybit (v5, ``orderbook.50.BTCUSDT``), Binance (``btcusdt@depth20``) and Deribit (``book.BTC-PERPETUAL``)
-    send whole books and changes with the same fields. A word, or the name of the stream, tells which.
+    send whole books and changes with the same fields. A word, or the name of the stream, distinguishes them.
     """
     content = message.get("data", message)
     if isinstance(content, list) and len(content) == 1:

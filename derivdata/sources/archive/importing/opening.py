@@ -28,7 +28,7 @@ Kind = Literal["csv", "json", "parquet", "feather"]
 
 _HEAD = 4096
 _DEPTH = 4
-"""How often a file may be compressed: a gzip in a zip is twice."""
+"""Maximum number of nested compressions: a gzip in a zip is two."""
 _CODECS = {
     b"\x1f\x8b": "gz",
     b"BZh": "bz2",

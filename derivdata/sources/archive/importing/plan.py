@@ -101,7 +101,7 @@ class ImportPlan(NamedTuple):
     ignored: frozenset[str] = frozenset()
     is_zone_assumed: bool = False  # the file has no zone, and UTC was assumed
     sparse: Sparse | None = None  # rows of other tables are those without own figures
-    scales: Mapping[str, float] = {}  # what 1 is in columns whose names say so, such as in millions
+    scales: Mapping[str, float] = {}  # multiplier of columns whose names state one, such as "in millions"
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -187,7 +187,7 @@ _OF_A_ROW = frozenset(
 )
 """Columns that differ from row to row, so that one value for all rows is never right."""
 _ADVICE = {
-    "side": ", and what its words mean with --map-value side:WORD=WORD",
+    "side": ", and the meaning of its words with --map-value side:WORD=WORD",
     "instrument_name": ", or name the columns of expiry, strike and side: names are then made of them",
     "value_usd": ", or name the columns of price and quantity with --map fill_price_usd=COLUMN and "
     "--map quantity=COLUMN",
@@ -259,7 +259,7 @@ def _check_options(table: Table, given: Given, names: Set[str]) -> None:
             raise ValueError(f"{argument}: table {table.name} has no column {unknown[0]!r}; it has {listed}")
     both = sorted(given.map.keys() & given.set.keys())
     if both:
-        raise ValueError(f"column {both[0]!r} is in both map and set: leave one")
+        raise ValueError(f"column {both[0]!r} is in both map and set: remove one")
     _check_unit(table, given.unit)
     wrong = sorted(name for name in given.values if table.columns[name].kind not in _WORDS)
     if wrong:
@@ -302,7 +302,7 @@ def units_of(table: Table) -> tuple[str, ...]:
 def _check_unit(table: Table, unit: str | None) -> None:
     units = units_of(table)
     if unit is not None and not units:
-        raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
+        raise ValueError(f"unit={unit!r}: table {table.name} has no column to convert")
     if unit not in {None, *units}:
         raise ValueError(f"unit={unit!r} is not one of {', '.join(units)}")
 

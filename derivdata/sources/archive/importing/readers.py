@@ -94,7 +94,7 @@ _STATED_DELIMITER = re.compile(r"sep=(.)", re.IGNORECASE)
 """A first line for Excel with the delimiter."""
 _DELIMITERS = ",;\t|"
 UNNAMED = "index"
-"""Name of a column that the file leaves unnamed, as pandas does with an index."""
+"""Name of a column without a name in the file, such as an index written by pandas."""
 
 BLANK = ("", "nan", "NaN", "NAN", "null", "NULL", "none", "None", "NA", "N/A", "n/a", "<NA>", "NaT", "-")
 """Text that means a missing value."""
@@ -293,7 +293,7 @@ def _named(chunk: Chunk, header: Header | None) -> Chunk:
 
 @contextmanager
 def explained(source: Source) -> Iterator[None]:
-    """Raise an `ArchiveError` with the file's name in place of what readers raise."""
+    """Raise an `ArchiveError` with the file's name in place of a reader's error."""
     try:
         yield
     except UnicodeDecodeError as problem:

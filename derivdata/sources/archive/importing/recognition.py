@@ -173,7 +173,7 @@ class Layout(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How much a fit says: columns, patterns, and a name."""
+        """Strength of a fit: number of columns, patterns, and a name."""
         weight = 2 * len(self.match)
         if self.by_position:
             weight += len(self.columns)

@@ -31,7 +31,7 @@ VALUE = "value"
 LEVELS = "|"
 """Between the names of a header of two lines."""
 _TUPLE = re.compile(r"\('?(.*?)'?, '?(.*?)'?\)")
-"""How pandas names a column of two levels in Parquet: ``('funding', 'BTC')``."""
+"""Name that pandas gives a column of two levels in Parquet: ``('funding', 'BTC')``."""
 _LEADERS = frozenset({"BTC", "ETH", "SOL", "XBT"})
 """Coins of which a wide table has one at least: names of other coins may be words."""
 _SEPARATORS = re.compile(rf"[_\-./: {re.escape(LEVELS)}]")

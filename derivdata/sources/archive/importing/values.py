@@ -1,4 +1,4 @@
-"""Cells of files as numbers, words and intervals of the library, each row judged for itself.
+"""Cells of files as numbers, words and intervals of the library, each row checked separately.
 
 Arrow converts whole columns. If a cell does not fit, each distinct text is parsed once.
 """
@@ -64,7 +64,7 @@ class Words(NamedTuple):
 
     @property
     def is_missing(self) -> Array:
-        """Which rows have no text."""
+        """Mask of the rows without text."""
         return self.codes < 0
 
     def category(self) -> pd.Categorical:

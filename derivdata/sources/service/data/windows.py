@@ -236,7 +236,7 @@ def _outside(now: pd.Timestamp) -> Refusal:
     """Return the error for a window outside the days that Dev covers (403)."""
     return Refusal(
         403,
-        f"the range lies outside the rolling {DEV_DAYS} days that Dev covers, "
+        f"the range is outside the rolling {DEV_DAYS} days that Dev covers, "
         f"{times.iso(now - _DEV)} to {times.iso(now)}",
         required_tier="pro",
         docs=DOCS,
