@@ -233,6 +233,14 @@ def test_fees_are_spread_over_the_holding_time() -> None:
     assert alone["venues"].item() == 1
 
 
+@pytest.fixture
+def jedi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return jedi with a cache of its own: by default it writes into HOME, which not every user has."""
+    module = pytest.importorskip("jedi")
+    monkeypatch.setattr(module.settings, "cache_directory", str(tmp_path))
+    return module
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
@@ -247,9 +255,8 @@ def test_fees_are_spread_over_the_holding_time() -> None:
         ("chain.dd.surface.from", "from_chain"),
     ],
 )
-def test_names_are_completed(text: str, name: str) -> None:
+def test_names_are_completed(jedi: Any, text: str, name: str) -> None:
     """With jedi, as IPython and Jupyter complete them."""
-    jedi = pytest.importorskip("jedi")
     objects = {
         "panel": xr.DataArray([[1.0]], dims=("exchange", "time")),
         "fit": xr.Dataset({"method": 0, "year_fraction": 1.0, "k_min": -1.0}),
@@ -260,8 +267,7 @@ def test_names_are_completed(text: str, name: str) -> None:
     assert name in completions
 
 
-def test_a_completed_function_shows_its_other_arguments() -> None:
-    jedi = pytest.importorskip("jedi")
+def test_a_completed_function_shows_its_other_arguments(jedi: Any) -> None:
     panel = xr.DataArray([[1.0]], dims=("exchange", "time"))
     signature = jedi.Interpreter("panel.dd.spread(", [{"panel": panel}]).get_signatures()[0]
     assert [parameter.name for parameter in signature.params] == ["long", "short"]

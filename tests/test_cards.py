@@ -33,7 +33,7 @@ RULE = backtest.SpreadThreshold(enter_bps_8h=0.05, exit_bps_8h=-9.0)
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Payments of BTC and ETH over ten days, and open interest of a week, of the sample."""
     path = tmp_path_factory.mktemp("cards") / "week.ddz"
-    dd.connect("sample")
+    dd.connect("sample", cache="off")
     with dd.record(path):
         paid()
         dd.oi.history("BTC", "7d", venues=VENUES)

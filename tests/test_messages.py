@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
-    dd.connect("sample")
+    dd.connect("sample", cache="off")
     rates = dd.funding.history("BTC", "2d", venues=["binance", "okx"])
     return rates, dd.options.snapshot("BTC", "deribit")
 

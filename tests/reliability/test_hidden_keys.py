@@ -16,6 +16,7 @@ from derivdata.cli.archives import add_serve
 from derivdata.sources import service
 from derivdata.support.text import HiddenKeys
 
+PACKAGE = Path(service.__file__).parents[2]
 KEY = "k3y-5ecret-Ab12Cd34"
 
 
@@ -34,7 +35,7 @@ def shown(call: Callable[[], Any]) -> str:
         call()
     except (Exception, SystemExit) as problem:
         trace = traceback.TracebackException.from_exception(problem, capture_locals=True)
-        frames = [frame for frame in trace.stack if "/derivdata/" in frame.filename]
+        frames = [frame for frame in trace.stack if Path(frame.filename).is_relative_to(PACKAGE)]
         return "\n".join([str(problem), *(repr(frame.locals) for frame in frames)])
     raise AssertionError("the call did not fail")
 
