@@ -71,7 +71,7 @@ def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
     except (ValueError, TypeError) as problem:
         reason = str(problem).splitlines()[0][:200]
         raise SchemaError(
-            f"{path}: a timestamp cannot be read: {reason}; see the response with dd.raw({path!r}, ...)"
+            f"{path}: a timestamp cannot be read ({reason}); see the response with dd.raw({path!r}, ...)"
         ) from None
     if (stamps == pd.NaT.value).any():
         raise SchemaError(f"{path}: a row has no timestamp; see the response with dd.raw({path!r}, ...)")

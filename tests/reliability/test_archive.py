@@ -141,7 +141,7 @@ def _appended(archive: Archive, symbol: str, holder: int) -> bool:
     except ArchiveError as problem:
         said = str(problem)
     # It may have been stopped in the time before it wrote down who it is.
-    told = rf"process ({holder}|unknown) has held the writer's lock for over 0\.05 s; nothing was written"
+    told = rf"process ({holder}|unknown) has held the writer's lock for over 0\.05 s. Nothing was written"
     assert re.search(told, said), said
     return False
 

@@ -89,7 +89,9 @@ class RecordingJournal:
             self._read()
         except OSError as error:
             reason = error.strerror or error
-            raise BundleError(f"{path}: cannot be read: {reason}; check your permission to read it") from None
+            raise BundleError(
+                f"{path}: cannot be read ({reason}); check your permission to read it"
+            ) from None
         self.entries.sort(key=request_of)
 
     @property

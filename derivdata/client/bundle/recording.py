@@ -111,7 +111,7 @@ class Recording:
         if self._is_child and not self._writer.is_in_place():
             self.close()
             warn_caller(
-                f"{self.path}: the recording ended in the process that this one was forked from; the "
+                f"{self.path}: the recording ended in the process that this one was forked from. The "
                 f"response to {response.request.path} and later ones are not recorded; end the pool before "
                 "the recording"
             )

@@ -122,7 +122,7 @@ def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping
         if contract(before).quote != contract(word).quote:
             raise OtherContract(
                 f"{table.name}: {word} would continue the series of {before} ({series}): they are two "
-                "contracts; use one of them, or store the other in a separate archive"
+                "contracts. Use one of them, or store the other in a separate archive"
             )
 
 

@@ -293,8 +293,8 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
                 except ManifestChanged:
                     if time.monotonic() >= until:
                         raise Overtaken(
-                            f"{storage}: other writers committed first for over {timeout:g} s; nothing was "
-                            "written: append again, in smaller pieces or with a longer lock_timeout"
+                            f"{storage}: other writers committed first for over {timeout:g} s. Nothing was "
+                            "written; append again, in smaller pieces or with a longer lock_timeout"
                         ) from None
                 time.sleep(random.uniform(0.0, _WAIT_SECONDS))
     finally:

@@ -219,7 +219,7 @@ class ArchiveContents:
         if isinstance(fault, ArchiveError):
             raise fault
         raise ArchiveError(
-            f"{self._storage}: a file of the archive is missing: {fault.filename}: restore it from a copy"
+            f"{self._storage}: the file {fault.filename} of the archive is missing; restore it from a copy"
         )
 
 
@@ -384,7 +384,7 @@ def _read(
         named = (manifests.load(storage) or manifests.empty_manifest()).files()
         if problem.filename in [storage.place(file.path) for file in named]:
             raise ArchiveError(
-                f"a file of the archive is missing: {problem.filename}: restore it from a copy"
+                f"the file {problem.filename} of the archive is missing; restore it from a copy"
             ) from None
         raise ArchiveError(
             f"{problem.filename}: a writer replaced this file after lazy() or panel() was called, and its "

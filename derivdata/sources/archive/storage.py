@@ -291,7 +291,7 @@ class FolderWriting:
             holder = next(iter(place._noted(_WRITING)), "unknown")
             raise ArchiveError(
                 f"{place.folder}: process {holder} has held the writer's lock for over "
-                f"{self._timeout:g} s; nothing was written: wait for it or end it, then append again"
+                f"{self._timeout:g} s. Nothing was written; wait for it or end it, then append again"
             ) from None
         except OSError as problem:
             raise ArchiveError(f"{place.folder}: cannot be written: {problem.strerror}") from None
