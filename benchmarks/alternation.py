@@ -33,7 +33,7 @@ def medians(row: Row, made: Made) -> dict[str, float]:
     """Return the median seconds of each side, one run of each a round.
 
     If the row does not set the number of rounds, a side that takes less than 20 ms runs several times per
-    round, and there are as many rounds as fit into half a second per side, at least five.
+    round. There are at least five rounds, or as many as fit into half a second per side.
     """
     clock = _CLOCKS[row.clock]
     loops = dict.fromkeys(row.sides, 1)

@@ -125,12 +125,12 @@ def chain(
 
     Notes
     -----
-    The forward over the index comes from the venue if it publishes one, else from the median over an expiry
-    of the values implied by price and volatility of each trade. For an option paid in coin ``price = B(1, m,
-    T, iv)`` in ``m = K/F``, for one paid in USD or a dollar token ``price = B(F, K, T, iv)`` in F, solved
-    where the slope is above 0.2. Coin and USDC options of an expiry have separate medians. Expiries without
-    either are omitted. The smile moves with the price within the window: volatilities are placed at the
-    current moneyness of their strike.
+    The forward over the index comes from the venue if it publishes one. Otherwise it is the median over an
+    expiry of the values implied by price and volatility of each trade. For an option paid in coin ``price =
+    B(1, m, T, iv)`` in ``m = K/F``, for one paid in USD or a dollar token ``price = B(F, K, T, iv)`` in F,
+    solved where the slope is above 0.2. Coin and USDC options of an expiry have separate medians. Expiries
+    without either are omitted. The smile moves with the price within the window: volatilities are placed at
+    the current moneyness of their strike.
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
 A venue pays on the hour and stamps the payment a little earlier or later: binance by 1 to 12 ms, dydx by up
 to 550 ms. A timestamp at most a minute from a whole hour counts as that hour in every function that takes
-settlements (`derivdata.tables.payments.payment_time`), so that venues meet at common times and no payment
-moves into another span. Times passed by the caller (an entry, an exit, a grid) are used unchanged.
+settlements (`derivdata.tables.payments.payment_time`), so venues have common times and no payment moves into
+another span. Times passed by the caller (an entry, an exit, a grid) are used unchanged.
 
 Prices of one coin are almost always within 5 % of each other. They are further apart in a squeeze, around a
 listing and before one, and between a perpetual and a dated future. Another coin under the same ticker differs

@@ -252,8 +252,8 @@ def bar_width(places: Array) -> float:
 def strike_bins(totals: pd.Series) -> tuple[dict[float, float], str]:
     """Return the centre of each strike's bin, and the bins' width in words.
 
-    If there are too many strikes for visible bars, bins are 1, 2 or 5 times a power of ten wide and centred
-    at multiples of their width, so that regularly spaced strikes fill them evenly.
+    If there are too many strikes for visible bars, strikes are binned. Bins are 1, 2 or 5 times a power of
+    ten wide and centred at multiples of their width, so regularly spaced strikes fill them evenly.
     """
     strike = totals.index.to_numpy()
     if strike.size <= _BARS:

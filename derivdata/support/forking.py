@@ -9,7 +9,7 @@ msgspec describes a struct in steps when it first decodes it. If a second thread
 before the last step, it reads incomplete data, and the process crashes. So functions do not call
 ``msgspec.json.decode`` with a struct, and the process does not fork while a decoder is being built.
 
-Requests run in a worker thread because an interrupt in a notebook reaches the thread that waits here on a
+Requests run in a worker thread. An interrupt in a notebook then reaches the thread that waits here on a
 queue, and never a thread that has locked a connection pool. The request continues, and its response is in the
 cache when the cell runs again.
 """

@@ -71,8 +71,8 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
     -----
     Rows of one symbol and venue are one chain if they are less than `hold` apart and quote different
     instruments. A new chain begins where at least half of the instruments are quoted again: a chain that was
-    polled again after a second or 40 seconds is two snapshots, whether its rows share a timestamp or have
-    their own, so a history of polls keeps every poll. Fewer rows that are quoted again, and the updates of a
+    polled again after a second or 40 seconds is two snapshots, whether or not its rows share a timestamp. A
+    history of polls therefore keeps every poll. Fewer rows that are quoted again, and the updates of a
     stream, replace the older rows of their instruments.
     """
     result, notice = aligned(rows, times.length(hold, "hold"))

@@ -699,10 +699,10 @@ class OpenTable:
 
     The rule uses all values of a column. If all are true or false, it is a flag. If all are numbers or text
     of digits, it is a float. If it has the name of a time and all values are times, it is a time. A list or
-    an object becomes its JSON text. Everything else is text. A column with the name of an ID is text, and so
-    is a column with an integer that a float would change, with more than 15 digits or with a leading zero. A
-    field that a row lacks is missing. Columns are in the order of their first appearance, under their wire
-    names. ``part`` comes first and names the section of the response with the row.
+    an object becomes its JSON text. Everything else is text. A column with the name of an ID is text. So is a
+    column with an integer that a float would change: more than 15 digits, or a leading zero. A field that a
+    row lacks is missing. Columns are in the order of their first appearance, under their wire names. ``part``
+    comes first and names the section of the response with the row.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Faults of a series that other venues of a response show: another unit, or a value that does not change.
 
-Figures of one symbol move together on all venues. A section of one series that is a unit's factor larger than
-its peers, or repeats one value while they move, is a fault even if the series itself is smooth.
+Figures of one symbol move together on all venues. A section of one series is a fault if it is a unit's factor
+larger than its peers, or repeats one value while they move. The series itself may be smooth.
 """
 
 from __future__ import annotations

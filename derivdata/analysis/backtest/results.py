@@ -211,8 +211,8 @@ def long_run_ratio(returns: Floats) -> tuple[float, int]:
     """Return the long-run variance of returns over their variance, and the degrees of freedom of the former.
 
     The ratio is 1 for independent days. The variance of sums over q days is q times the daily variance times
-    this ratio, so the Sharpe ratio over many days is the daily one divided by the root of the ratio (Lo 2002,
-    Financial Analysts Journal 58(4)). NaN for fewer than four returns or constant returns.
+    this ratio, which gives the Sharpe ratio over many days: the daily one divided by the root of the ratio
+    (Lo 2002, Financial Analysts Journal 58(4)). NaN for fewer than four returns or constant returns.
 
     Notes
     -----

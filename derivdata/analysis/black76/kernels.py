@@ -88,11 +88,11 @@ def shortfall_over_vega(h: Floats, t: Floats) -> Floats:
 def value_over_vega(h: Floats, t: Floats) -> Floats:
     """Return ``b/b' = M(h - t) - M(h + t)``, computed in each region by an accurate form.
 
-    For small t the two Mills' ratios are nearly equal, and their difference would lose all digits, so it is
-    summed as a series in t, in powers of h up to h = 10, in 1/h beyond. For t ≥ 0.21 the difference is
-    accurate, by the rational fit up to a sum of 10, by erfcx beyond. The region is ``2 · (t wide) + (h
-    deep)``, the index into the four forms; after moving a limit, check both neighbours against 60 digits
-    (``tests/data``, black76_reference_mp60).
+    For small t the two Mills' ratios are nearly equal, and a subtraction would lose all digits. Their
+    difference is therefore a series in t, with powers of h up to h = 10 and of 1/h beyond. For t ≥ 0.21 the
+    difference is accurate, by the rational fit up to a sum of 10, by erfcx beyond. The region is ``2 · (t
+    wide) + (h deep)``, the index into the four forms; after moving a limit, check both neighbours against 60
+    digits (``tests/data``, black76_reference_mp60).
     """
     wide = t >= _SERIES_BELOW
     deep = h + np.where(wide, t, 0.0) > _MILLS_BELOW

@@ -324,7 +324,7 @@ def pick_record(
     panel, hold, fee_bps, prices, period, level, overlap, apart
         As in `forecast_carry`; without `prices` forecasts and outcomes are of funding only. Decisions are a
         holding time apart, at whole multiples of it since 1970-01-01 00:00 UTC (with seven days: Thursdays),
-        so that no hour is counted twice and a longer panel adds decisions without moving those before.
+        so no hour is counted twice. A longer panel adds decisions without moving the earlier ones.
     rule
         Selection rule: ``"forecast"``, the largest mean of `forecast_carry` after cost; ``"last"`` and
         ``"mean_7d"``, the largest spread of the last period or mean of seven days, extrapolated over the

@@ -94,7 +94,7 @@ def dispersion(panel: Panel) -> xr.Dataset:
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk). A
         settlement whose ``interval_hours`` the panel has is carried until the next one of its series is due,
-        as in `best_pair`, so that venues that pay at different hours are compared.
+        as in `best_pair`, so venues that pay at different hours can be compared.
 
     Returns
     -------

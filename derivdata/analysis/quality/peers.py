@@ -69,8 +69,8 @@ def compare(
     """Compare series (series, steps) over some days with `median_of_others` and `octaves_to_others` of each.
 
     Prices of one coin are within 5 % of each other; rates and amounts may differ by factors. The threshold of
-    a fault follows from the pair's own noise, and for rates from the steps at which the venue and its peers
-    are both pinned to their interest rate: these have an exact ratio, 2 if a 4-hour rate is read as an
+    a fault follows from the pair's noise. For rates it also follows from the steps at which the venue and its
+    peers are both pinned to their interest rate: these have an exact ratio, 2 if a 4-hour rate is read as an
     eight-hour rate.
     """
     # 1. Set thresholds by kind, and find the steps that a series shares with its peers.

@@ -269,7 +269,7 @@ def fit(
     slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
 
     Slices with bid and ask are fitted to `iv` and then up to twenty times again, each time to the points
-    between bid and ask that are nearest to the previous fit, until the loss is zero. Of the fits of each
+    between bid and ask nearest to the previous fit. The loop ends if the loss is zero. Of the fits of each
     slice, the one with the smallest squared distance outside is returned, so it is never worse than the fit
     to `iv`. This is a local search: it may end outside although some smile is between all bids and asks.
     """

@@ -6,7 +6,7 @@ of its slowest members. Arrays have the problems on the last axis: variables ``(
 
 The step solves ``(G + λ D) d = g`` with the Gauss-Newton matrix G, the downhill gradient g, the damping λ and
 the problem's own scale D (its diagonal, so that the damping does not depend on units). Bounds: a variable
-that leaves its bounds is fixed there and the rest is solved again (`_box_step`), so every step lowers the
+that leaves its bounds is fixed there, and the rest is solved again (`_box_step`), so every step lowers the
 model and a solution on a bound needs no special case.
 
 G is `Dense`, or `Banded` if each variable interacts only with its neighbours: then all problems are one band

@@ -8,7 +8,8 @@ only, and after each the level and the wing slopes are set to their optimum: var
 with a wing slope of 0 or 2 needs no special case. Slices are scaled first.
 
 The functions ``1, x, R, x/R, 1/R`` span the model with its derivatives, and most of their products are again
-among them, so twelve sums over the strikes are enough, in blocks of rows that stay in the processor's cache.
+among them. Twelve sums over the strikes are therefore enough, in blocks of rows that stay in the processor's
+cache.
 """
 
 from __future__ import annotations

@@ -98,8 +98,7 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
 
     Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight. With bid and ask
     w is halfway between them in volatility, half the ask without a bid, and residuals begin a tenth of the
-    spread inside, because least squares end at the edge of the free region, and for many quotes just beyond
-    it.
+    spread inside, because least squares end at the edge of the free region or just beyond it.
     """
     # 1. Select the quotes of these surfaces, without unused columns.
     usable = np.arange(count) < ordered.usable[rows, None]

@@ -193,8 +193,8 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     An interval from spacing follows from all rows of the series, so the order in which rows arrive does not
     matter. `read` returns the stored rows of some symbols in a window.
 
-    An interval of the new rows that was derived from spacing is used only with `keeps_intervals`, for tables
-    made from longer series, and if the rows of the archive do not determine it.
+    An interval of new rows that was derived from spacing is used only with `keeps_intervals`, for tables made
+    from longer series, and if the rows of the archive do not determine it.
 
     Many rows are completed some symbols at a time, which bounds the memory of the arrays in between.
     """

@@ -4,9 +4,9 @@ Everything that reads rows uses `plan` and `read`: windows, the newest rows, das
 stored keys, merges and corrections. `sums` adds up in the same files.
 
 DuckDB reads the files of a query through our file system, and nothing else. The file system is written in
-Python. It serves only the files of the current queries, compares every block with the checksums in the
-manifest before DuckDB reads it, and works for a folder and for an object store.
-DuckDB's own file systems are off, so no statement can read, write, attach or install anything else.
+Python. It serves only the files of the current queries, and compares every block with the checksums in the
+manifest before DuckDB reads it. It works for a folder and for an object store. DuckDB's own file systems are
+off, so no statement can read, write, attach or install anything else.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def import_files(
     -----
     Contract names become base symbols (``BTC-USDT`` is ``BTC``). If a symbol has several quote currencies on
     a venue, only the first of USDT, USD, USDC, BUSD, UST is used for tables with one value per symbol, venue
-    and time, so name all files of a venue in one call. Liquidations of all are used. Liquidations without an
+    and time. Name all files of a venue in one call. Liquidations of all are used. Liquidations without an
     order id get one from a hash of the row; equal rows of one file stay separate. A row that would make a
     window unreadable, such as a second payment for one hour, is rejected. An ambiguous local hour is the
     first of the two, or the second if a row repeats it.
