@@ -157,7 +157,7 @@ def top_symbols(
 
     Notes
     -----
-    ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The symbols are the largest of today: a
+    ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The symbols are the largest ones today: a
     study of the past with them has look-ahead bias. Errors: see `history`.
     """
     return quantities.top_symbols(_TOP, venue, start, end, limit)

@@ -19,7 +19,7 @@ OI_LARGEST = Endpoint(
 )
 """,
     "derivdata/tables/definitions.py": """
-COLUMNS["surprise"] = Column(_NUMBER, "1", "A column of a made-up endpoint.", least=0.0)
+COLUMNS["surprise"] = Column(_NUMBER, "1", "A column of a made-up endpoint.", minimum=0.0)
 define(
     "oi_largest",
     key="symbol exchange",

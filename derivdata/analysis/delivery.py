@@ -132,7 +132,8 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     Parameters
     ----------
     probability
-        Of `probabilities`, any dims: one forecast of each delivery, or the test takes one price for several.
+        Result of `probabilities`, any dims. Pass one forecast of each delivery: the test treats values as
+        independent.
     intervals
         Central parts of the distributions.
 

@@ -396,7 +396,7 @@ def zero_gamma(
     chain, contract_size, at
         As in `open_interest`.
     dealer
-        As in `gamma_exposure`; without a sign there is no such level.
+        As in `gamma_exposure`; an option without a sign has no such level.
 
     Returns
     -------
@@ -406,8 +406,8 @@ def zero_gamma(
 
     Notes
     -----
-    Each option keeps its volatility (sticky strike), all forwards move in proportion. Roots are looked for
-    every 0.25 % and refined to 1e-12.
+    Each option keeps its volatility (sticky strike), all forwards move in proportion. The search samples
+    every 0.25 %, and refines roots to 1e-12.
     """
     options = sized(chain, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)

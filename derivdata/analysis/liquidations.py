@@ -491,7 +491,7 @@ def _next_10s(stamps: Array, value: Array, first: Indices, cluster: Indices) -> 
 
 @typed
 def cascades(
-    found: pd.DataFrame,
+    runs: pd.DataFrame,
     *,
     min_count: int = 5,
     min_usd: float = 1e6,
@@ -502,7 +502,7 @@ def cascades(
 
     Parameters
     ----------
-    found
+    runs
         Clusters as `clusters` returns them; columns ``start``, ``end``, ``count``, ``value_usd``.
     min_count, min_usd
         Minimum number of orders, and minimum value [USD].
@@ -513,15 +513,15 @@ def cascades(
     Returns
     -------
     DataFrame
-        The rows that qualify, in order of ``start``. The quantile uses only clusters that had ended: the
-        final value of one still running was not known.
+        The selected rows, in order of ``start``. The quantile uses only clusters that had ended, because the
+        final value of a running cluster was not known.
     """
-    require_columns(found, "found", ("value_usd", "count"), others=("start", "end"))
+    require_columns(runs, "runs", ("value_usd", "count"), others=("start", "end"))
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"quantile must be a share of the clusters from 0 to 1, got {quantile!r}")
     if history < 0:
         raise ValueError(f"history must be a number of earlier clusters, 0 or more, got {history!r}")
-    ordered = found.sort_values("start", kind="stable")
+    ordered = runs.sort_values("start", kind="stable")
     bar = np.maximum(_past_quantiles(ordered, quantile, history), min_usd)
     large = (ordered["count"] >= min_count) & (ordered["value_usd"].to_numpy() >= bar)
     return ordered[large].reset_index(drop=True)

@@ -167,8 +167,8 @@ def realised(
     Parameters
     ----------
     data
-        ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` with a dim ``time`` in regular steps: what
-        `bars` returns.
+        ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` with a dim ``time`` in regular steps: a result
+        of `bars`.
     window
         Length of a window, ``"30d"`` or a Timedelta: a whole number of bars, at least 2.
     method
@@ -183,7 +183,7 @@ def realised(
     -------
     DataArray
         ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended,
-        at the coordinate ``window_end``: nothing is to be decided before it. NaN until a window is full, and
+        at the coordinate ``window_end``. Do not use it for earlier decisions. NaN until a window is full, and
         where a bar of it is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one
         bar more.
 

@@ -451,7 +451,7 @@ def instruments(
     Notes
     -----
     ``GET /local/instruments``, which is not part of the API document. Pass the symbols of this table to
-    `derivdata.analysis.funding.universe`: a list of the contracts of today has survivorship bias.
+    `derivdata.analysis.funding.universe`: a list of today's contracts has survivorship bias.
 
     Examples
     --------

@@ -143,10 +143,10 @@ def _bounds(e: CheckedAnswer, name: str) -> _Bounds:
     if column is None:
         return _Bounds(0.0) if is_count else _Bounds()
     bounds = _Bounds(positive=column.positive)
-    if column.least is not None or column.positive or is_count:
-        bounds = bounds._replace(least=column.least or 0.0)
-    if column.most is not None:
-        bounds = bounds._replace(most=column.most)
+    if column.minimum is not None or column.positive or is_count:
+        bounds = bounds._replace(least=column.minimum or 0.0)
+    if column.maximum is not None:
+        bounds = bounds._replace(most=column.maximum)
     return bounds
 
 

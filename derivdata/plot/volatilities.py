@@ -51,7 +51,7 @@ def volatility(
     kind: Literal["history", "realised", "published", "cone"] = "history",
     *,
     realised: xr.DataArray | None = None,
-    own: xr.DataArray | None = None,
+    computed: xr.DataArray | None = None,
     implied: Mapping[float, float] | None = None,
     symbol: str = "",
     source: Source | None = None,
@@ -80,7 +80,7 @@ def volatility(
     realised
         For ``"realised"``: realised volatility in the same form, labelled with the end of its window. The
         length of the windows appears in the labels for results of ``dd.analysis.volatility``.
-    own
+    computed
         For ``"published"``: the index computed from chains, in the same form.
     implied
         For ``"cone"``: implied volatility [1/√year] by days to expiry.
@@ -101,12 +101,14 @@ def volatility(
         or an option belongs to another `kind`.
     """
     only_for(kind, ("realised",), realised=realised)
-    only_for(kind, ("published",), own=own)
+    only_for(kind, ("published",), computed=computed)
     only_for(kind, ("cone",), implied=implied)
     if kind == "realised":
         return _two_lines(data, realised, symbol, source, ax)
     if kind == "published":
-        return _two_lines(data, own, symbol, source, ax, names=("published", "own"), words=_PUBLISHED)
+        return _two_lines(
+            data, computed, symbol, source, ax, names=("published", "computed"), words=_PUBLISHED
+        )
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"kind={kind!r} needs a Dataset, got a DataArray")
     if kind == "cone":

@@ -152,7 +152,7 @@ def _forecast(
     if _days(past) >= _MIN_DAYS:
         marks = data.past_marks(symbols, sorted({*widest["long"], *widest["short"]}))
     rates = past.panel.sel(symbol=symbols)
-    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, parts=False)
+    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, component_intervals=False)
     # 2. Forecast the main holding time with prices; if pairs have no forecast, compare with funding only.
     prices = None
     main = None

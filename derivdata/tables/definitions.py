@@ -17,21 +17,21 @@ from derivdata.tables.schema import Column, Kind, OpenTable, Table
 _NUMBER = Kind.NUMBER
 _text = partial(Column, Kind.TEXT, "")
 _label = partial(Column, Kind.LABEL, "")
-_amount = partial(Column, Kind.NUMBER, least=0.0)
-_count = partial(Column, Kind.COUNT, "", least=0.0)
+_amount = partial(Column, Kind.NUMBER, minimum=0.0)
+_count = partial(Column, Kind.COUNT, "", minimum=0.0)
 _MOST_PRICE_USD = 1e8
 _MOST_USD = 1e13
 _MOST_COINS = 1e17
-_price = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_PRICE_USD)
-_usd = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_USD)
-_coins = partial(Column, Kind.NUMBER, least=0.0, most=_MOST_COINS)
-_share = partial(Column, Kind.NUMBER, least=0.0, most=1.02)  # shares may be rounded up
-_iv = partial(Column, Kind.NUMBER, "1/√year", least=0.0, most=30.0)
+_price = partial(Column, Kind.NUMBER, "USD", minimum=0.0, maximum=_MOST_PRICE_USD)
+_usd = partial(Column, Kind.NUMBER, "USD", minimum=0.0, maximum=_MOST_USD)
+_coins = partial(Column, Kind.NUMBER, minimum=0.0, maximum=_MOST_COINS)
+_share = partial(Column, Kind.NUMBER, minimum=0.0, maximum=1.02)  # shares may be rounded up
+_iv = partial(Column, Kind.NUMBER, "1/√year", minimum=0.0, maximum=30.0)
 MOST_PAID = 0.3
 """The largest payment, as a fraction of notional."""
 # The same payment at the shortest interval, one hour.
 _MOST_RATE_BPS = MOST_PAID * 8 * 1e4
-_rate = partial(Column, Kind.NUMBER, "bps/8h", least=-_MOST_RATE_BPS, most=_MOST_RATE_BPS)
+_rate = partial(Column, Kind.NUMBER, "bps/8h", minimum=-_MOST_RATE_BPS, maximum=_MOST_RATE_BPS)
 
 COLUMNS: dict[str, Column] = {
     "symbol": _text("Asset in the API's spelling, without the quote currency, e.g. BTC."),
@@ -47,8 +47,8 @@ COLUMNS: dict[str, Column] = {
         _NUMBER,
         "fraction per interval",
         "Funding rate per funding interval of the venue.",
-        least=-MOST_PAID,
-        most=MOST_PAID,
+        minimum=-MOST_PAID,
+        maximum=MOST_PAID,
     ),
     "payment_count": _count("Number of payments in the row: 1, or more if the venue caught up after a halt."),
     "interval_source": _text(
@@ -59,15 +59,15 @@ COLUMNS: dict[str, Column] = {
         _NUMBER,
         "h",
         "Funding interval of the symbol on the venue at that time.",
-        least=0.0,
+        minimum=0.0,
         positive=True,
-        most=168.0,
+        maximum=168.0,
     ),
     "oi_rank": Column(
         Kind.RANK,
         "",
         "Rank by open interest on one reference venue; missing for unlisted symbols.",
-        least=0.0,
+        minimum=0.0,
     ),
     "display_name": _label("Display name of the venue."),
     "rank": _count("Rank in the list, from 1."),
@@ -75,20 +75,25 @@ COLUMNS: dict[str, Column] = {
     "price_usd": _price("Price."),
     "quote": _text("Quote currency of the price.", ("USD", "USDC", "USDT")),
     "price": Column(
-        _NUMBER, "quote", "Price in the currency `quote`.", least=0.0, positive=True, most=_MOST_PRICE_USD
+        _NUMBER,
+        "quote",
+        "Price in the currency `quote`.",
+        minimum=0.0,
+        positive=True,
+        maximum=_MOST_PRICE_USD,
     ),
-    "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours.", least=-100.0),
+    "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours.", minimum=-100.0),
     "volume_usd": _usd("Volume traded in the bucket that starts at `time`."),
     "volume_24h_usd": _usd("Volume of the last 24 hours."),
     "volume_24h_change_pct": Column(
-        _NUMBER, "%", "Change of the 24-hour volume against the day before.", least=-100.0
+        _NUMBER, "%", "Change of the 24-hour volume against the day before.", minimum=-100.0
     ),
     "oi_usd": _usd("Open interest."),
     "oi_all_contracts_usd": _usd(
         "Open interest of all perpetuals of the symbol on the venue, in any quote currency; missing where "
         "one of them is not known."
     ),
-    "oi_24h_change_pct": Column(_NUMBER, "%", "Open interest change over 24 hours.", least=-100.0),
+    "oi_24h_change_pct": Column(_NUMBER, "%", "Open interest change over 24 hours.", minimum=-100.0),
     "top_funding_bps_8h": _rate("Highest funding rate among the venues."),
     "top_funding_exchange": _text("Venue with that rate."),
     "liquidation_24h_usd": _usd("Liquidations of the last 24 hours."),
@@ -213,7 +218,12 @@ COLUMNS: dict[str, Column] = {
     ),
     "price_coin": _coins("coin", "Price of the option, in the coin."),
     "index_pct": Column(
-        _NUMBER, "%", "Volatility index in percent (50 means 50 %).", least=0.0, positive=True, most=400.0
+        _NUMBER,
+        "%",
+        "Volatility index in percent (50 means 50 %).",
+        minimum=0.0,
+        positive=True,
+        maximum=400.0,
     ),
     "table": _text("Name of a table."),
     "first": Column(Kind.TIME, "UTC", "Time of the first row."),
@@ -222,7 +232,7 @@ COLUMNS: dict[str, Column] = {
         _NUMBER,
         "h",
         "Usual time between rows of a series; missing for events, snapshots and tables without venues.",
-        least=0.0,
+        minimum=0.0,
     ),
     "row_count": _count("Number of rows; missing if rows are generated on request."),
     "dex": _text("HIP-3 dex, e.g. xyz."),
@@ -256,7 +266,7 @@ COLUMNS: dict[str, Column] = {
         _NUMBER,
         "fraction per year",
         "Rate at which the venue lends the coin, without compounding.",
-        least=0.0,
+        minimum=0.0,
     ),
     "max_borrow": _coins("asset", "Largest amount that an account without a tier may borrow."),
     "tier": _count("Number of the tier, from 1."),

@@ -67,11 +67,11 @@ class Column:
     ----------
     allowed
         The allowed words, in addition to missing; empty if any word is allowed.
-    least
+    minimum
         The smallest possible number; None if any number is possible.
     positive
         Whether zero is impossible, too.
-    most
+    maximum
         The largest possible number. A larger one has a wrong unit, or is a placeholder of the source for
         "undefined". None if any number is possible.
     default
@@ -83,22 +83,22 @@ class Column:
     unit: str
     doc: str
     allowed: tuple[str, ...] = ()
-    least: float | None = None
+    minimum: float | None = None
     positive: bool = False
-    most: float | None = None
+    maximum: float | None = None
     default: str | None = None
 
     def outside(self, values: Array) -> Iterator[tuple[Array, str]]:
         """Yield the numbers that are impossible, as a mask, with the reason."""
         with np.errstate(invalid="ignore"):  # comparisons with NaN are false
-            if self.least is not None and self.positive:
-                yield values <= self.least, "is not above 0"
-            elif self.least == 0.0:
+            if self.minimum is not None and self.positive:
+                yield values <= self.minimum, "is not above 0"
+            elif self.minimum == 0.0:
                 yield values < 0.0, "is negative"
-            elif self.least is not None:
-                yield values < self.least, f"is below {self.least:g}"
-            if self.most is not None:
-                yield values > self.most, f"is above {self.most:g}, which is impossible"
+            elif self.minimum is not None:
+                yield values < self.minimum, f"is below {self.minimum:g}"
+            if self.maximum is not None:
+                yield values > self.maximum, f"is above {self.maximum:g}, which is impossible"
 
 
 def cast_columns(
@@ -526,11 +526,11 @@ class Table:
             checks = []
             if column.allowed:
                 checks.append(pandera.Check.isin([*column.allowed]))
-            if column.least is not None:
+            if column.minimum is not None:
                 above = pandera.Check.gt if column.positive else pandera.Check.ge
-                checks.append(above(column.least))
-            if column.most is not None:
-                checks.append(pandera.Check.le(column.most))
+                checks.append(above(column.minimum))
+            if column.maximum is not None:
+                checks.append(pandera.Check.le(column.maximum))
             columns[name] = pandera.Column(column.kind.dtype, checks, nullable=name not in self.key)
         return pandera.DataFrameSchema(columns, unique=[*self.key], name=self.name)
 

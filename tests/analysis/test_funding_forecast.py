@@ -504,7 +504,7 @@ def test_intervals_of_funding_and_prices_cover_realised_carry(hold: str, funding
     for name in ("net_bps", "net_low_bps", "net_high_bps", "price_high_bps"):
         np.testing.assert_allclose(alone[name], found[name].sel(time=at), rtol=1e-9, atol=1e-9)
     whole = funding.forecast_carry(
-        paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks, parts=False
+        paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks, component_intervals=False
     )
     ends = {f"{part}_{end}_bps" for part in ("funding", "price") for end in ("low", "high")}
     assert_identical(whole, alone.drop_vars(ends))

@@ -120,7 +120,7 @@ def test_rows_not_read_in_time_are_reported_as_a_gap(fakes: Fakes, clock: Simula
     deadline = time.monotonic() + HANGS_SECONDS
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
-        for update in dd.live(RATES, ["kucoin"], clock=clock, addresses=fakes.addresses, most=2):
+        for update in dd.live(RATES, ["kucoin"], clock=clock, addresses=fakes.addresses, max_queue=2):
             updates.append(update)
             while clock.utc() < pd.Timestamp("2026-01-20T11:00", tz="UTC") and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -425,7 +425,7 @@ def _told(
     script = Scripted(drains)
     monkeypatch.setattr("derivdata.sources.collect.venue_feeds.VenueStream", lambda *_, **__: script)
     updates: list[Any] = []
-    feed = dd.live(RATES, "okx", clock=script, most=most)
+    feed = dd.live(RATES, "okx", clock=script, max_queue=most)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         for update in feed:
@@ -515,8 +515,8 @@ def test_order_book_is_polled_for_the_requested_symbol(fakes: Fakes, clock: Simu
         table, rows = next(iter(feed))
     with pytest.raises(ValueError, match=r"call dd\.live again"):
         next(iter(feed))
-    with pytest.raises(ValueError, match="most must be at least 1, got 0"):
-        dd.live(RATES, "okx", most=0)
+    with pytest.raises(ValueError, match="max_queue must be at least 1, got 0"):
+        dd.live(RATES, "okx", max_queue=0)
     assert table == "orderbook_book"
     assert rows[["symbol", "side", "price_usd"]].iloc[0].tolist() == ["BTC", "ask", 101.0]
 

@@ -66,7 +66,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "option_flow": lambda **k: plot.option_flow(made.option_trades(), **k),
     "calibration": lambda **k: plot.calibration(made.delivered(), source=made.holdings(), **k),
     "volatility_published": lambda **k: plot.volatility(
-        made.volatility(0.5), "published", own=made.volatility(0.52), source=made.holdings(), **k
+        made.volatility(0.5), "published", computed=made.volatility(0.52), source=made.holdings(), **k
     ),
     "positioning": lambda **k: plot.positioning(made.positioned(), funding=made.constant(1.0, 12), **k),
     "taker_volume": lambda **k: plot.taker_volume(made.taken(), window="2d", price=made.price(), **k),

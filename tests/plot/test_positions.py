@@ -206,7 +206,7 @@ def test_title_of_implied_and_realised_states_their_difference() -> None:
         plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(np.nan))
     several = made.volatility(0.5).expand_dims(symbol=["BTC", "ETH"])
     with pytest.raises(ValueError, match=r"time, and a value: select with data.sel\(symbol=...\)$"):
-        plot.volatility(several, "published", own=made.volatility(0.5))
+        plot.volatility(several, "published", computed=made.volatility(0.5))
 
 
 @pytest.mark.parametrize(

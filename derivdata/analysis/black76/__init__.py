@@ -119,12 +119,12 @@ def greeks(
     forward, strike, year_fraction, iv, side, interest_rate, premium
         As in `price`.
     which
-        Of ``delta``; ``gamma`` (per squared unit of forward); ``vega`` (per 1.00 of volatility);
-        ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga``
-        (per squared volatility); ``rho`` (to the rate, per 1.00, spot fixed: the forward moves with it);
-        ``charm`` (of value to forward, and per year that passes, forward fixed); ``speed`` (third
-        derivative to the forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the
-        discounted premium, in USD or coin as it is.
+        Any of ``delta``; ``gamma`` (per squared unit of forward); ``vega`` (per 1.00 of volatility);
+        ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga`` (per
+        squared volatility); ``rho`` (to the rate, per 1.00, spot fixed: the forward moves with it); ``charm``
+        (of value to forward, and per year that passes, forward fixed); ``speed`` (third derivative to the
+        forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the discounted premium, in USD
+        or coin as it is.
     delta
         ``"forward"``: ``±N(±d1)``, in forwards, undiscounted. ``"pa"``: premium-adjusted,
         ``±(K/F) N(±d2)``, the forward delta less the premium in coin (Deribit's net transaction delta).

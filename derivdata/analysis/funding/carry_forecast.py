@@ -238,13 +238,13 @@ def forecast_carry(
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
     prices: Panel | None = None,
-    parts: bool = True,
+    component_intervals: bool = True,
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
     overlap: Literal["raise", "nan"] = "raise",
     apart: Apart = "raise",
 ) -> xr.Dataset:
-    """Forecast the distribution of the outcome of each pair of venues from the panel's end on.
+    """Forecast the distribution of the outcome of each pair of venues after the panel's end.
 
     Without `prices` it covers funding only: the prices of the two legs also move against each other, most if
     they are quoted in different currencies, so the interval then contains less than `level` of a pair's total
@@ -265,12 +265,12 @@ def forecast_carry(
     prices
         Marks [USD] over the same symbols, at least one row at the end of each period. The outcome then
         includes funding and the legs' prices, both for the same number of coins.
-    parts
-        With `prices`: whether either part has an interval too, which takes more than twice as long.
+    component_intervals
+        With `prices`: whether funding and prices have intervals too, which takes more than twice as long.
     period
         Length of the periods over which history is summed; at least every venue's interval, at most 24.
     level
-        Share of outcomes that the interval is to contain.
+        Share of outcomes in the interval, its nominal coverage.
     overlap
         As in `cumulative`.
     apart
@@ -287,12 +287,12 @@ def forecast_carry(
         ``decisions`` (effective number of past decisions: the time spanned by their outcomes over the holding
         time), ``status``; coordinates ``pair`` (``"okx/bybit"``), ``long`` and ``short``, by which
         ``sel(long="okx", short="bybit")`` selects, ``hold_hours``, and ``time``, the end of the last whole
-        period, from which the pair is held. With `prices` also ``funding_bps`` and ``price_bps``, the parts
-        of ``gross_bps``, with `parts` each with ``_low_bps`` and ``_high_bps``. NaN with status ``gap`` if a
-        leg is unknown within the last day or in more than a third of the last day, three days or week, with
-        ``too_few`` below 30 periods of history or 10 past decisions. ``few_decisions``: fewer than eight
-        effective decisions. ``cannot_tell``: the pair's own past outcomes span less than a holding time, so
-        there is a mean but no interval.
+        period, from which the pair is held. With `prices` also ``funding_bps`` and ``price_bps``, the
+        components of ``gross_bps``; with `component_intervals` also their ``_low_bps`` and ``_high_bps``. NaN
+        with status ``gap`` if a leg is unknown within the last day or in more than a third of the last day,
+        three days or week, with ``too_few`` below 30 periods of history or 10 past decisions.
+        ``few_decisions``: fewer than eight effective decisions. ``cannot_tell``: the pair's own past outcomes
+        span less than a holding time, so there is a mean but no interval.
 
     Raises
     ------
@@ -322,7 +322,7 @@ def forecast_carry(
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
     last = np.array([history.amounts.sizes["time"] - 1])
-    result = forecasts_at(panel, history, pairs, last, hold, fee_bps, level, ends=parts)
+    result = forecasts_at(panel, history, pairs, last, hold, fee_bps, level, ends=component_intervals)
     return result.isel(time=0).drop_vars("realised_net_bps")
 
 
@@ -334,7 +334,7 @@ def forecast_history(
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
     prices: Panel | None = None,
-    parts: bool = True,
+    component_intervals: bool = True,
     every: str | pd.Timedelta = "1d",
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
@@ -345,7 +345,7 @@ def forecast_history(
 
     Parameters
     ----------
-    panel, pairs, hold, fee_bps, prices, parts, period, level, overlap, apart
+    panel, pairs, hold, fee_bps, prices, component_intervals, period, level, overlap, apart
         As in `forecast_carry`.
     every
         Time between forecasts, a whole number of periods, counted from 1970-01-01 00:00 UTC.
@@ -374,7 +374,7 @@ def forecast_history(
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
     stride = whole_periods(every, "every", hours_of(period, "period"))
     at = np.arange(-history.first % stride, history.amounts.sizes["time"], stride)
-    return forecasts_at(panel, history, pairs, at, hold, fee_bps, level, ends=parts)
+    return forecasts_at(panel, history, pairs, at, hold, fee_bps, level, ends=component_intervals)
 
 
 def forecasts_at(

@@ -226,15 +226,14 @@ def infer_interval(
     panel
         Settled funding rates [bps/8h], dim ``time``, in memory or lazy (time is put into one chunk).
     candidates
-        Intervals that venues use: 1, 2, 3, 4, 6, 8, 12 and 24 hours by default. A gap within 5 % of one
-        counts as it.
+        Intervals that venues use: 1, 2, 3, 4, 6, 8, 12 and 24 hours by default. A gap counts as the interval
+        that it is within 5 % of.
     confirm
-        Equal gaps in a row that confirm an interval; a single gap of twice the interval is a
-        missing settlement, not a change, and any other that is over half an interval ends with a late or
-        early one.
+        Number of equal consecutive gaps that confirm an interval. A single gap of twice the interval is a
+        missing settlement, not a change. Any other gap over half an interval is a late or early settlement.
     backdate
         Date a confirmed interval back to the first of its gaps (and the first one to the start of the
-        series). False dates it to the gap that confirmed it: all that was known at the time.
+        series). False dates it to the gap that confirmed it, as it was known at the time.
 
     Returns
     -------

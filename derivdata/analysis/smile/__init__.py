@@ -2,9 +2,9 @@
 
 `evaluate` defines the format of a fit. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
 
-`fit` fits each slice separately, by the model that its number of strikes allows. The rungs are svi (5
-different strikes) → ssvi (3) → a line between two quotes → flat (1). The line, constant beyond its lower end
-as the rules of extrapolation want it, is itself a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
+`fit` fits each slice separately, by the model that its number of strikes allows. In order: svi (5 different
+strikes), ssvi (3), a line between two quotes, flat (1). The line is constant beyond its lower end, as the
+rules of extrapolation require. It is a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
 """
 
 from __future__ import annotations

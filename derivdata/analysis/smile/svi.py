@@ -3,10 +3,10 @@
 Gatheral and Jacquier, "Arbitrage-free SVI volatility surfaces", Quantitative Finance 14 (2014),
 equations 3.1 to 3.5. Parameters are floats, numpy arrays or DataArrays (lazy ones stay lazy); NaN stays NaN.
 
-``w = f + p² P + q² Q − σ p q`` with ``P, Q = (√(x² + σ²) ± x)/2`` and ``x = k − m``: f is the least total
+``w = f + p² P + q² Q − σ p q`` with ``P, Q = (√(x² + σ²) ± x)/2`` and ``x = k − m``: f is the minimum total
 variance, p² and q² are the slopes of the right and left wing. Variables are ``(f, p, q, m, ln σ)``, on the
-first axis. In terms of ``R = √(x² + σ²)`` this is raw SVI: ``w = f − σ p q + bend R + tilt x`` with
-``bend = (p² + q²)/2`` and ``tilt = (p² − q²)/2``.
+first axis. In terms of ``R = √(x² + σ²)`` this is raw SVI: ``w = f − σ p q + bend R + tilt x`` with ``bend =
+(p² + q²)/2`` and ``tilt = (p² − q²)/2``.
 
 A slice with bumps is ``w(k) = SVI(k) + Σ hᵢ φ(k/u − cᵢ)``. The unit u is the root of the SVI slice's total
 variance at the money, and ``φ(z) = (1 − (z/R)²)⁶`` for ``|z| < R`` and 0 beyond: nearly a normal density of

@@ -52,7 +52,7 @@ _NEAR_FACTOR = 1.15
 _SAME_GAP_HOURS = 1 / 60
 _WHOLE = 0.05  # of an interval
 _LEAST_SYMBOLS = 3
-_NEAR_POWER = 0.06  # 15 %
+_NEAR_POWER = 0.06  # tolerance in log10, about 15 %
 # Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
 # 04:00, 12:00 and 20:00.
 _COUNTED_FROM_MIDNIGHT = (2.0, 4.0, 8.0, 12.0, 24.0)

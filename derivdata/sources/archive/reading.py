@@ -298,7 +298,7 @@ def lazy_panel(
     if attrs.get("kind") == "settled" and "interval_hours" in table.columns:
         # The hours of each settlement are read with it, from the same rows, as in `derivdata.panel`.
         columns.append("interval_hours")
-    # 2. Labels of the dimensions.
+    # 2. Return the labels of the dimensions.
     where, window = chosen
     labels = [sorted(where.get(name, entry.values.get(name, []))) for name in _DIMS[:2]]
     stamps = np.arange(window.start, window.end, micros)

@@ -119,13 +119,13 @@ class Live:
         polls: VenuePolls,
         streams: Mapping[str, Sequence[Stream]],
         clock: Clock,
-        most: int,
+        max_queue: int,
     ) -> None:
         self._names = names
         self._symbols = symbols
         self._polls = polls
         self._clock = clock
-        self._most = most
+        self._max_queue = max_queue
         self._listing: dict[str, threading.Lock] = {}
         now = clock.utc()
         self._channels: list[_Channel] = []
@@ -339,7 +339,7 @@ class Live:
         with self._changed:
             self._mark_lost(batch)
             self._queue.append(batch)
-            if len(self._queue) > self._most:
+            if len(self._queue) > self._max_queue:
                 old = self._queue.popleft()
                 following = self._queue[0]
                 for table, entries in old.entries.items():
@@ -392,7 +392,7 @@ def live(
     venues: str | Sequence[str] | None = None,
     symbols: str | Sequence[str] | None = None,
     *,
-    most: int = 1000,
+    max_queue: int = 1000,
     unconfirmed: bool = False,
     clock: Any = None,
     addresses: Mapping[str, str] | None = None,
@@ -409,7 +409,7 @@ def live(
         None is all venues except those that must be named (derive) and those that closed (bitmex).
     symbols
         Assets; None is all contracts.
-    most
+    max_queue
         Maximum number of unread polls and frames; beyond it the oldest rows are dropped, and become gaps.
     unconfirmed
         Whether to send requests that the specification does not confirm, too.
@@ -429,7 +429,7 @@ def live(
     ------
     ValueError
         A table or venue is unknown; the venues do not publish a table live; order books without symbols;
-        `tables` is empty; or `most` is below 1.
+        `tables` is empty; or `max_queue` is below 1.
 
     Notes
     -----
@@ -445,8 +445,8 @@ def live(
     exchanges = None if venues is None else [venue_of(name, "venues") for name in venues]
     if not names:
         raise ValueError("tables: name at least one")
-    if most < 1:
-        raise ValueError(f"most must be at least 1, got {most}")
+    if max_queue < 1:
+        raise ValueError(f"max_queue must be at least 1, got {max_queue}")
     if {*names} & {*BOOKS} and not wanted:
         raise ValueError("symbols is missing: order books need it, such as symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
@@ -468,7 +468,7 @@ def live(
         pushed=pushed,
     )
     _require_published(names, polls)
-    return Live(names, wanted, polls, streams, ticking, most)
+    return Live(names, wanted, polls, streams, ticking, max_queue)
 
 
 def _as_list(names: str | Sequence[str]) -> list[str]:

@@ -494,7 +494,7 @@ def _localized(
         group = (
             rows.groupby(list(keys), sort=False, dropna=False).ngroup() if keys else pd.Series(0, rows.index)
         )
-        # How often each group goes forward and backward, except within repeated hours.
+        # Count forward and backward steps of each group, except within repeated hours.
         step = rows["time"].groupby(group).diff().dt.total_seconds().fillna(0.0)
         before = pd.Series(twice, rows.index).groupby(group).shift(fill_value=False).to_numpy()
         step[twice & before] = 0.0

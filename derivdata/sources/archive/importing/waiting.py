@@ -394,7 +394,7 @@ def _outside_range(table: Table, rows: pd.DataFrame) -> dict[int, str]:
     """Return impossible values, also computed ones, by row."""
     reasons: dict[int, str] = {}
     for name, column in table.columns.items():
-        if name not in rows.columns or (column.least is None and column.most is None):
+        if name not in rows.columns or (column.minimum is None and column.maximum is None):
             continue
         values = pd.to_numeric(rows[name]).to_numpy(dtype=np.float64, na_value=np.nan)
         for wrong, why in column.outside(values):
