@@ -455,3 +455,32 @@ def test_names_of_bulk_files_are_those_of_binance(tmp_path: Path) -> None:
     rows = _rows(tmp_path, "orderbook_book").set_index("side")
     assert {*rows["exchange"]} == {"binance"}
     assert rows["size"].to_dict() == {"ask": 1.5, "bid": 2.5}
+
+
+def test_the_word_of_a_currency_does_not_make_payments_of_samples(tmp_path: Path) -> None:
+    """Hourly rates of Binance's BTC, which pays each 8 hours: 0.0001 is 1 bps per 8 hours."""
+    header = "time,exchange,symbol,funding_rate,settle_currency"
+    _import(tmp_path, "rates.csv", _lines(header, "{ms},binance,BTCUSDT,0.0001,USDT"))
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+def test_rows_more_often_than_a_known_interval_are_samples(tmp_path: Path) -> None:
+    header = "timestamp,exchange,symbol,funding_rate"
+    _import(tmp_path, "rates.csv", _lines(header, "{ms},binance,BTCUSDT,0.0001", 4))
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+@pytest.mark.parametrize("cycle", [",8", ""])
+def test_rates_before_their_payment_are_samples(tmp_path: Path, cycle: str) -> None:
+    """The payments are at 00:00, 08:00 and 16:00; the first row is at 05:30."""
+    header = "symbol,timestamp,fundingRate,nextSettleTime" + (",collectCycle" if cycle else "")
+    rows = [header]
+    for hours in (5.5, 13.5, 21.5):
+        second = _START + round(3600 * hours)
+        due = second + 9000
+        rows.append(f"PEPE_USDT,{second}000,0.0004,{due}000{cycle}")
+    said: dict[str, Any] = {"set": {"exchange": "mexc"} | ({} if cycle else {"interval_hours": "8"})}
+    _import(tmp_path, "rates.csv", "\n".join(rows) + "\n", **said)
+    stored = _rows(tmp_path, "funding_history")
+    assert stored["rate_bps_8h"].tolist() == pytest.approx([4.0] * 3)
+    assert stored["time"].iloc[0] == pd.Timestamp("2026-02-02T05:30Z")

@@ -539,7 +539,10 @@ def _repeated_payments(source: Source, column: str, apart: float) -> Unclear:
 
 def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
     """Return the table of rates by the time between rows and the intervals of venues; empty if unclear."""
-    words = f"{_near_path(source)} {' '.join(head.columns)}"
+    if _are_before_payments(head, by_meaning, given):
+        return "funding_history"
+    # Other columns, such as the settlement currency or the next settlement, say nothing about the rate.
+    words = " ".join([_near_path(source), by_meaning["rate"], by_meaning["time"]])
     is_paid = _SETTLED.search(words) is not None
     apart = _hours_apart(head, by_meaning, given)
     if apart is None:
@@ -550,7 +553,7 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if not is_paid:
         if apart > _LEAST_APART and venues and {*venues} <= ALWAYS_HOURLY:
             return "funding_history"
-        if apart < _LEAST_APART and _has_longer_intervals(source, head, by_meaning, given):
+        if _has_longer_intervals(source, head, by_meaning, given, apart):
             return "funding_history"
     _refuse_sampled_hours(source, by_meaning, apart)
     is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
@@ -686,8 +689,10 @@ def _venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: G
     return [venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)]
 
 
-def _has_longer_intervals(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether some contracts pay less often than each hour, by facts that all contracts have."""
+def _has_longer_intervals(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given, apart: float
+) -> bool:
+    """Return whether contracts pay less often than their rows, by facts that all contracts have."""
     if "interval_hours" in by_meaning or "interval_hours" in given.set:
         return False
     words = words_in(source, "symbol", head, by_meaning, given)
@@ -695,7 +700,32 @@ def _has_longer_intervals(source: Source, head: Chunk, by_meaning: Mapping[str, 
     pairs = itertools.product(_venues(source, head, by_meaning, given), symbols)
     hours = [known_interval(venue, symbol) for venue, symbol in pairs]
     known = [interval for interval in hours if interval is not None]
-    return bool(known) and len(known) == len(hours) and max(known) >= _LEAST_APART
+    return bool(known) and len(known) == len(hours) and max(known) > 1.5 * apart
+
+
+_NEXT_PAYMENT = re.compile(r"next(funding|settle|payment)[a-z]*")
+_SECONDS_OF_LABELS = 60
+
+
+def _are_before_payments(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether the next payment is at another time than one interval after each row.
+
+    Then rows are running rates. After a payment the next one is a whole interval away.
+    """
+    columns = [name for name in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(name))]
+    stamps = _stamps(head, by_meaning, given)
+    for name in columns:
+        following = _stamps(head, {"time": name}, given)
+        missing = np.iinfo(np.int64).min
+        has_both = (stamps != missing) & (following != missing)
+        seconds = (following[has_both] - stamps[has_both]) / 1e6
+        if not seconds.size or (seconds < 0).any():
+            continue
+        stated = _stated_hours(head, by_meaning, given)
+        interval = 3600 * stated if stated is not None else 3600 * np.round(seconds[0] / 3600)
+        if (np.abs(seconds - interval) > _SECONDS_OF_LABELS).any():
+            return True
+    return False
 
 
 _INSERTED = re.compile(r"^(created|inserted|createdat|insertedat|created_at|inserted_at)$", re.I)
