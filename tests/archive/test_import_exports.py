@@ -190,7 +190,7 @@ def test_rates_of_one_hour_that_are_hours_apart_are_asked_about(tmp_path: Path) 
 
 def test_prices_in_a_folder_of_spot_markets_are_asked_about(tmp_path: Path) -> None:
     text = "ts,open,high,low,close\n1772323200000,67000,67100,66900,67050\n"
-    with pytest.raises(Unclear, match="of prices of a spot market"):
+    with pytest.raises(Unclear, match="pass --table prices_spot and --set quote=USDT"):
         _imported(tmp_path, "okx/spot/BTC-USDT-1h.csv", text)
     _imported(tmp_path, "okx/spotlight/BTC-USDT-1h.csv", text)
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0]
