@@ -12,8 +12,7 @@ import pandas as pd
 from derivdata.sources.sample import market, option_model, option_quotes, perpetuals, store, universe
 from derivdata.sources.sample import perpetuals as process
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
-from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing, session
-from derivdata.sources.sample.option_quotes import option_markets
+from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing
 from derivdata.sources.sample.universe import (
     FOREVER,
     MODELS,
@@ -116,10 +115,11 @@ def truth(
         return _TIMELESS[topic](select(symbols, venues))
     if topic not in TOPICS:
         raise ValueError(f"topic must be one of {', '.join(TOPICS)}, got {topic!r}")
-    window = times.window(
-        NOW - pd.Timedelta(1, "h") if start is None else start,
-        NOW + pd.Timedelta(1, "us") if end is None else end,
-    )
+    if start is None:
+        start = NOW - pd.Timedelta(1, "h")
+    if end is None:
+        end = NOW + pd.Timedelta(1, "us")
+    window = times.window(start, end)
     first = times.us(window.start)
     last = times.us(window.end)
     return _TIMED[topic](first, last, symbols, venues)
@@ -157,8 +157,10 @@ def _funding(selection: Pairs) -> pd.DataFrame:
 def _per_symbol(selection: Pairs, **values: Any) -> pd.DataFrame:
     """Return the values of the pairs' symbols from values of all symbols, or one value for all."""
     own = np.unique(selection.symbol)
-    columns = {name: v[own] if isinstance(v, np.ndarray) else v for name, v in values.items()}
-    return pd.DataFrame({"symbol": _symbols(own), **columns})
+    columns = {"symbol": _symbols(own)}
+    for name, value in values.items():
+        columns[name] = value[own] if isinstance(value, np.ndarray) else value
+    return pd.DataFrame(columns)
 
 
 def _funding_base(selection: Pairs) -> pd.DataFrame:
@@ -194,14 +196,15 @@ def _intervals(selection: Pairs) -> pd.DataFrame:
         np.flatnonzero((selection.change > selection.since) & (selection.change < selection.until))
     )
     first = np.where(selection.since < selection.change, selection.interval, selection.later_interval)
-    frames = [
-        pd.DataFrame({**_named(p), "time": instants(day * DAY_US), "interval_hours": hours.astype(float)})
-        for p, day, hours in (
-            (selection, selection.since, first),
-            (changed, changed.change, changed.later_interval),
-        )
-    ]
-    return pd.concat(frames).sort_values(["symbol", "exchange", "time"], ignore_index=True)
+    at_first = _intervals_from(selection, selection.since, first)
+    later = _intervals_from(changed, changed.change, changed.later_interval)
+    return pd.concat([at_first, later]).sort_values(["symbol", "exchange", "time"], ignore_index=True)
+
+
+def _intervals_from(selection: Pairs, day: Ints, hours: Ints) -> pd.DataFrame:
+    """Return the intervals of pairs that are valid from a day on."""
+    columns = {"time": instants(day * DAY_US), "interval_hours": hours.astype(float)}
+    return pd.DataFrame(_named(selection) | columns)
 
 
 def _oi(selection: Pairs) -> pd.DataFrame:
@@ -272,7 +275,7 @@ def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFr
             "symbol": _symbols(table["own"]),
             "time": instants(table["time"]),
             "end": instants(table["end"]),
-            "cluster": [f"{n:016x}" for n in table["cluster"]],
+            "cluster": table["cluster"].map("{:016x}".format),
             "order_count": table["order_count"],
             "value_usd": table["value_usd"],
         }
@@ -330,8 +333,7 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
             "carry": np.log(price / curve.spot) / years,
             "oi_usd": store.future_oi(symbol, exchange, curve),
         }
-        shaped = {name: np.broadcast_to(values, years.shape) for name, values in columns.items()}
-        by_session.append(_frame(symbol, exchange, shaped))
+        by_session.append(_frame(symbol, exchange, columns))
     return pd.concat(by_session).sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
 
 
@@ -345,11 +347,9 @@ def _hourly(
 ) -> pd.DataFrame:
     """Return the frames of `read` for every market and trading day, sorted by time and then `by`."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    days = session(hours)
     # The empty frame comes first, so that columns and dtypes are defined without hours or markets.
     frames = [read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]]
-    for symbol, exchange in option_markets(names, venues):
-        frames += [read(symbol, exchange, day, hours[days == day]) for day in np.unique(days).tolist()]
+    frames += [read(*market_hours) for market_hours in option_quotes.option_sessions(hours, names, venues)]
     return pd.concat(frames).sort_values(["symbol", "exchange", "time", *by], ignore_index=True)
 
 
@@ -357,13 +357,10 @@ def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.D
     expiry = listing(symbol, exchange, trading_day).expiry
     curve = forwards(symbol, exchange, expiry, hours)
     parameters = option_model.parameters(symbol, exchange, curve.year_fraction, hours)
-    shape = curve.year_fraction.shape
     columns: dict[str, Any] = {"time": hours, "expiry": expiry[:, None] * DAY_US + EXPIRY_US}
     columns |= {"year_fraction": curve.year_fraction, **parameters}
     columns |= {"underlying_price": curve.underlying_price, "spot": curve.spot}
-    return _frame(
-        symbol, exchange, {name: np.broadcast_to(values, shape) for name, values in columns.items()}
-    )
+    return _frame(symbol, exchange, columns)
 
 
 def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
@@ -384,13 +381,13 @@ def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.Da
         "iv": np.sqrt(w / years[place]),
         "underlying_price": forward,
     }
-    return _frame(
-        symbol, exchange, {name: np.broadcast_to(values, k.shape) for name, values in columns.items()}
-    )
+    return _frame(symbol, exchange, columns)
 
 
 def _frame(symbol: str, exchange: str, columns: dict[str, Any]) -> pd.DataFrame:
-    table = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
+    """Return columns by contract and time, which are broadcast against each other, as a table."""
+    arrays = np.broadcast_arrays(*columns.values())
+    table = pd.DataFrame(dict(zip(columns, map(np.ravel, arrays), strict=True)))
     table["time"] = instants(table["time"])
     table["expiry"] = instants(table["expiry"])
     table.insert(0, "symbol", symbol)

@@ -27,6 +27,7 @@ from derivdata.sources.sample.universe import (
     pairs,
     select,
     symbols,
+    take_rows,
     text,
     with_words,
 )
@@ -44,8 +45,10 @@ def newest(
 ) -> dict[str, Any]:
     """Return the columns of every pair's newest book with ``first <= time <= last`` [µs]."""
     step = last // STEP_US
-    selection = _trading(select(names, venues), np.array([step])) if step * STEP_US >= first else None
-    if selection is None or not len(selection):
+    if step * STEP_US < first:
+        return {}
+    selection = _trading(select(names, venues), np.array([step]))
+    if not len(selection):
         return {}
     price, size = _sides(selection, np.array([step]))
     row, side, level = np.indices(price.shape[:1] + price.shape[2:]).reshape(3, -1)
@@ -207,14 +210,16 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
         inside = (time >= first) & (time < last)
         keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row], "time": time}
         table = {**keys, "quote": is_usd[row] == 0, "price": np.round(price, 8).ravel()}
-        by_day.append({name: values[inside] for name, values in table.items()})
+        by_day.append(take_rows(table, inside))
     return with_words(by_day, "quote", ("USD", "USDT"), "1h")
 
 
 def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the newest prices of each pair with ``first <= time <= last`` [µs]."""
     step = last // STEP_US * STEP_US
-    return quotes(step, step + 1, names, venues) if step >= first else {}
+    if step < first:
+        return {}
+    return quotes(step, step + 1, names, venues)
 
 
 def _price(selection: Pairs, day: int, steps: Ints) -> Floats:
@@ -247,12 +252,15 @@ def _current(selection: Pairs, day: int, steps: Ints) -> Floats:
 
 def _mean(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mean recorded rate of the 7 days before each step, from sums of full days."""
-    today, week_ago = (perpetuals.recorded(selection, d, 1) for d in (day, day - 7))
+    # The sum of the seven days before, plus today until the step, minus the first day until the same step.
+    today = perpetuals.recorded(selection, day, 1)
+    week_ago = perpetuals.recorded(selection, day - 7, 1)
     full_days = [perpetuals.totals(selection, d) for d in range(day - 7, day)]
+    totals, counts = zip(*full_days, strict=True)
     total = np.nancumsum(today, axis=1)[:, steps] - np.nancumsum(week_ago, axis=1)[:, steps]
-    total += np.sum([t for t, _ in full_days], axis=0)[:, None]
+    total += np.sum(totals, axis=0)[:, None]
     count = (np.cumsum(~np.isnan(today), axis=1) - np.cumsum(~np.isnan(week_ago), axis=1))[:, steps]
-    count += np.sum([c for _, c in full_days], axis=0)[:, None]
+    count += np.sum(counts, axis=0)[:, None]
     return np.where(count > 0, np.round(total / np.maximum(count, 1), 6) + 0.0, np.nan)
 
 
@@ -288,6 +296,10 @@ class Matrix(NamedTuple):
         inside = slice(*np.searchsorted(self.time, [first, last]))
         return Matrix(self.time[inside], {name: v[:, inside] for name, v in self.values.items()})
 
+    def cells(self, row: Ints, step: Ints) -> dict[str, Any]:
+        """Return the times and values of some cells as columns."""
+        return {"time": self.time[step]} | {name: v[row, step] for name, v in self.values.items()}
+
 
 class HistoryRecipe(NamedTuple):
     """Recipe of a table: function for the matrix of pairs on some days, and constant columns."""
@@ -304,8 +316,8 @@ def read_history(table: str, first: int, last: int, selection: Pairs) -> dict[st
         return {}
     matrix = HISTORIES[table].days(selection, begin, stop - begin).within(first, last)
     row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
-    keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row], "time": matrix.time[step]}
-    return _columns(table, keys | {name: v[row, step] for name, v in matrix.values.items()})
+    keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row]}
+    return _columns(table, keys | matrix.cells(row, step))
 
 
 def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
@@ -327,8 +339,8 @@ def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[
         if rows.size:
             step = present.shape[1] - 1 - np.argmax(present[rows, ::-1], axis=1)
             own = today.take(rows)
-            keys = {"row": own.row, "symbol": own.symbol, "exchange": own.exchange, "time": matrix.time[step]}
-            by_day.append(keys | {name: v[rows, step] for name, v in matrix.values.items()})
+            keys = {"row": own.row, "symbol": own.symbol, "exchange": own.exchange}
+            by_day.append(keys | matrix.cells(rows, step))
             selection = selection.take(np.flatnonzero(~np.isin(selection.row, today.row[rows])))
         if not len(selection.trading(begin, day)):
             break
@@ -336,7 +348,7 @@ def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[
         return {}
     columns = joined(by_day)
     order = np.argsort(columns.pop("row"))
-    return _columns(table, {name: values[order] for name, values in columns.items()})
+    return _columns(table, take_rows(columns, order))
 
 
 def history_sums(table: str, value: str, first: int, last: int, selection: Pairs) -> pd.DataFrame:
@@ -361,14 +373,13 @@ def _sums(table: str, value: str, first: int, last: int, selection: Pairs) -> di
     values = matrix.values[value]
     present = ~np.isnan(values)
     streams = symbols().streams[selection.symbol][:, None]
-    cells = {
+    sums = {
         "value": np.add.reduceat(np.where(present, values, 0.0), opens, axis=0),
         "symbols": np.add.reduceat(present.astype(np.int64), opens, axis=0),
         "symbol_hash": np.bitwise_xor.reduceat(np.where(present, streams, np.uint64(0)), opens, axis=0),
     }
-    row, step = np.nonzero(cells["symbols"])
-    keys = {"exchange": selection.exchange[opens][row], "time": matrix.time[step]}
-    return keys | {name: values[row, step] for name, values in cells.items()}
+    row, step = np.nonzero(sums["symbols"])
+    return {"exchange": selection.exchange[opens][row]} | Matrix(matrix.time, sums).cells(row, step)
 
 
 def _days_of(first: int, last: int) -> tuple[int, int]:
@@ -395,8 +406,16 @@ def _settlements(selection: Pairs, day: int, days: int) -> Matrix:
     return Matrix(time, {"rate_bps_8h": rate, "interval_hours": interval})
 
 
-def _by_hour(columns: Callable[[Pairs, int, int], dict[str, Any]]) -> Callable[[Pairs, int, int], Matrix]:
-    return lambda *which: Matrix(perpetuals.hours(*which[1:]), columns(*which))
+def _open_interest(selection: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(perpetuals.hours(day, days), {"oi_usd": perpetuals.oi(selection, day, days)})
+
+
+def _hourly_volume(selection: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(perpetuals.hours(day, days), {"volume_usd": perpetuals.volume(selection, day, days)})
+
+
+def _taker_volume(selection: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(perpetuals.hours(day, days), perpetuals.taken(selection, day, days))
 
 
 def _market(selection: Pairs, day: int, days: int) -> Matrix:
@@ -408,13 +427,9 @@ def _market(selection: Pairs, day: int, days: int) -> Matrix:
 HISTORIES: dict[str, HistoryRecipe] = {
     "funding_history": HistoryRecipe(_funding, {"resolution": "raw", "kind": "sampled"}),
     "funding_settlements": HistoryRecipe(_settlements, {"kind": "settled"}),
-    "oi_history": HistoryRecipe(
-        _by_hour(lambda *which: {"oi_usd": perpetuals.oi(*which)}), {"resolution": "1h"}
-    ),
-    "volume_history": HistoryRecipe(
-        _by_hour(lambda *which: {"volume_usd": perpetuals.volume(*which)}), {"resolution": "1h"}
-    ),
-    "volume_taker": HistoryRecipe(_by_hour(perpetuals.taken), {"resolution": "1h"}),
+    "oi_history": HistoryRecipe(_open_interest, {"resolution": "1h"}),
+    "volume_history": HistoryRecipe(_hourly_volume, {"resolution": "1h"}),
+    "volume_taker": HistoryRecipe(_taker_volume, {"resolution": "1h"}),
     _STATE: HistoryRecipe(_market, {}),
 }
 
@@ -438,7 +453,10 @@ _STEPS_PER_SLOT = STEPS // _SLOTS
 _PEOPLE = 250
 _HIP3_FEE = 0.00045  # share of a trade's value; the deployer gets half of the fee
 _HIP4_FEE = 0.0007
-_ACTIVE, _WHEN, _SIZE, _COUNT = (noise.key("onchain", name) for name in ("active", "when", "size", "count"))
+_ACTIVE = noise.key("onchain", "active")
+_WHEN = noise.key("onchain", "when")
+_SIZE = noise.key("onchain", "size")
+_COUNT = noise.key("onchain", "count")
 _LIQUIDATED = noise.key("onchain", "liquidated")
 _OI = noise.key("onchain", "open interest")
 
@@ -453,23 +471,24 @@ class _Markets(NamedTuple):
         """Return the key columns of rows, from the positions of their markets."""
         result = {}
         for column, values in self.columns.items():
-            distinct = tuple(sorted(set(values)))
-            result[column] = text(np.array([distinct.index(value) for value in values])[place], distinct)
+            distinct, codes = np.unique(list(values), return_inverse=True)
+            result[column] = text(codes[place], tuple(distinct.tolist()))
         return result
 
 
+def _paired(first: str, second: str, pairs: Sequence[tuple[str, str]], sign: str) -> _Markets:
+    """Return markets with two key columns, whose values a `sign` joins to the names."""
+    firsts, seconds = zip(*pairs, strict=True)
+    return _Markets({first: firsts, second: seconds}, tuple(map(sign.join, pairs)))
+
+
 _COINS = [(dex, symbol) for dex in DEXES for symbol in DEXES[dex]]
-_HIP3 = _Markets(
-    {"dex": [dex for dex, _ in _COINS], "symbol": [symbol for _, symbol in _COINS]},
-    tuple(f"{dex}:{symbol}" for dex, symbol in _COINS),
-)
-_DEX_SCALE = np.array([{"flx": 2_500.0, "vntl": 1_800.0, "xyz": 9_000.0}[dex] for dex, _ in _COINS])
+_HIP3 = _paired("dex", "symbol", _COINS, ":")
+_DEX_TRADES = {"flx": 2_500.0, "vntl": 1_800.0, "xyz": 9_000.0}  # typical value of a trade [USD]
+_DEX_SCALE = np.array([_DEX_TRADES[dex] for dex, _ in _COINS])
 _QUESTIONS = [(venue, outcome) for venue in ("out", "skew") for outcome in OUTCOMES]
-_HIP4 = _Markets(
-    {"venue": [venue for venue, _ in _QUESTIONS], "outcome_id": [outcome for _, outcome in _QUESTIONS]},
-    tuple(f"{venue}|{outcome}" for venue, outcome in _QUESTIONS),
-)
-_VENUE_SCALE = np.array([{"out": 900.0, "skew": 350.0}[venue] for venue, _ in _QUESTIONS])
+_HIP4 = _paired("venue", "outcome_id", _QUESTIONS, "|")
+_VENUE_SCALE = np.repeat([900.0, 350.0], len(OUTCOMES))
 _ROUTED = _Markets({"symbol": "BTC ETH HYPE SOL XRP".split()}, tuple("BTC ETH HYPE SOL XRP".split()))
 
 
@@ -581,8 +600,13 @@ class _Trades(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _addresses() -> tuple[str, ...]:
-    drawn = [[int(noise.key("address", n, word)) for word in range(3)] for n in range(_PEOPLE)]
-    return tuple(sorted(f"0x{a:016x}{b:016x}{c >> 32:08x}" for a, b, c in drawn))
+    return tuple(sorted(map(_address, range(_PEOPLE))))
+
+
+def _address(number: int) -> str:
+    """Return an address of 20 bytes: two words of 8 bytes, and the upper half of a third."""
+    first, second, third = (int(noise.key("address", number, word)) for word in range(3))
+    return f"0x{first:016x}{second:016x}{third >> 32:08x}"
 
 
 def _trades(

@@ -83,8 +83,12 @@ class Listing(NamedTuple):
 
     def take(self, options: Ints) -> Listing:
         """Return the options at some positions."""
-        fields = {name: getattr(self, name)[options] for name in ("place", "strike", "call", "streams")}
-        return self._replace(**fields)
+        return self._replace(
+            place=self.place[options],
+            strike=self.strike[options],
+            call=self.call[options],
+            streams=self.streams[options],
+        )
 
 
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
@@ -158,7 +162,9 @@ def _kind(day: int) -> str:
         return "daily"
     if (date + pd.Timedelta(7, "D")).month == date.month:
         return "weekly"
-    return "quarterly" if date.month % 3 == 0 else "monthly"
+    if date.month % 3 == 0:
+        return "quarterly"
+    return "monthly"
 
 
 def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
@@ -185,7 +191,8 @@ def _midnight_prices(own: int, days: int) -> Floats:
 def nice(value: float) -> float:
     """Return the smallest number of at least `value` among 1, 2, 2.5 and 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(value))
-    return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
+    multiples = np.array([1.0, 2.0, 2.5, 5.0, 10.0]) * power
+    return float(multiples[multiples >= value * (1.0 - 1e-9)][0])
 
 
 @lru_cache(maxsize=512)

@@ -14,7 +14,7 @@ of its open interest, ``s`` the usual size for the symbol on the venue. Sizes ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,14 @@ from derivdata.sources.sample.option_model import (
     session,
     spot,
 )
-from derivdata.sources.sample.universe import joined, symbols, text
+from derivdata.sources.sample.universe import joined, symbols, take_rows, text
 from derivdata.support.arrays import Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR
 from derivdata.tables.contracts import option_coins
 from derivdata.tables.endpoints import OPTIONS_MATRIX
 
 SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
-EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue in venues}))
+EXCHANGES = tuple(sorted(set().union(*OPTIONS_MATRIX.values())))
 
 GREEKS: dict[str, tuple[float, float] | None] = {
     "deribit": (0.01, 1.0 / 365.0),
@@ -95,7 +95,9 @@ def chains(
 def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the newest chain with ``first <= time <= last`` [µs] of each symbol and venue."""
     hour = last // HOUR_US * HOUR_US
-    return _joined(np.array([hour] if hour >= first else [], dtype=np.int64), names, venues)
+    if hour < first:
+        return {}
+    return _joined(np.array([hour]), names, venues)
 
 
 def usual_size(symbol: str, exchange: str) -> float:
@@ -139,20 +141,18 @@ def _joined(
     hours: Ints, names: _Names, venues: _Names, columns: _Names = None, near_money: bool = False
 ) -> dict[str, Any]:
     """Join the chains of several markets and days."""
-    days = session(hours)
     by_day = [
-        chain(symbol, exchange, day, hours[days == day], columns, near_money=near_money)
-        for symbol, exchange in option_markets(names, venues)
-        for day in np.unique(days).tolist()
+        chain(*session_hours, columns, near_money=near_money)
+        for session_hours in option_sessions(hours, names, venues)
     ]
     if not by_day:
         return {}
     # Chains paid in the coin lack prices in USD, and chains paid in USD lack prices in coin.
-    names_of_columns = dict.fromkeys(name for rows in by_day for name in rows)
-    values = {
-        name: np.concatenate([rows.get(name, np.full(len(rows["time"]), np.nan)) for rows in by_day])
-        for name in names_of_columns
-    }
+    all_columns = set().union(*by_day)
+    for rows in by_day:
+        missing = np.full(len(rows["time"]), np.nan)
+        rows |= dict.fromkeys(sorted(all_columns - rows.keys()), missing)
+    values = joined(by_day)
     return values | {
         "symbol": text(values["symbol"], SYMBOLS),
         "exchange": text(values["exchange"], EXCHANGES),
@@ -160,6 +160,14 @@ def _joined(
         "time": instants(values["time"]),
         "expiry": instants(values["expiry"]),
     }
+
+
+def option_sessions(hours: Ints, names: _Names, venues: _Names) -> Iterator[tuple[str, str, int, Ints]]:
+    """Yield symbol, venue, trading day and times [µs] of each market and trading day of some hours."""
+    days = session(hours)
+    for symbol, exchange in option_markets(names, venues):
+        for day in np.unique(days).tolist():
+            yield symbol, exchange, day, hours[days == day]
 
 
 def chain(
@@ -170,6 +178,7 @@ def chain(
     def wanted(*columns: str) -> bool:
         return names is None or not set(columns).isdisjoint(names)
 
+    # 1. The listed options, with their forwards and volatilities.
     listed = listing(symbol, exchange, trading_day)
     f = forwards(symbol, exchange, listed.expiry, time)
     if near_money:
@@ -182,6 +191,7 @@ def chain(
     k = np.log(listed.strike[:, None] / forward)  # log-moneyness
     w = option_model.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
     iv = np.sqrt(w / f.year_fraction[listed.place])
+    # 2. The requested columns by option and time.
     columns: dict[str, Floats] = {
         "iv": np.asarray(np.round(iv, 4)),
         "underlying_price": np.round(forward, 6),
@@ -192,27 +202,29 @@ def chain(
         columns |= _greeks(exchange, listed, f, k, w)
     if wanted(*_QUOTES):
         columns |= _quoted(symbol, exchange, listed, f, time, k, w)
-    labels = instrument_names(symbol, exchange, listed) if wanted("instrument_name") else None
-    count = len(time)
+    # 3. One row for each time and option; + 0.0 removes −0.0.
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
-    return {
+    count = len(time)
+    keys = {
         "symbol": np.full(count * len(listed.strike), SYMBOLS.index(symbol), dtype=np.int8),
         "exchange": np.full(count * len(listed.strike), EXCHANGES.index(exchange), dtype=np.int8),
         "time": np.repeat(time, len(listed.strike)),
         "expiry": np.tile(listed.expiry[listed.place] * DAY_US + EXPIRY_US, count),
         "strike": np.tile(listed.strike, count),
         "side": np.tile((~listed.call).astype(np.int8), count),
-        **({} if labels is None else {"instrument_name": np.tile(labels, count)}),
-        **rows,
     }
+    if wanted("instrument_name"):
+        keys["instrument_name"] = np.tile(instrument_names(symbol, exchange, listed), count)
+    return keys | rows
 
 
 def _quoted(
     symbol: str, exchange: str, listed: Listing, f: Forwards, time: Ints, k: Floats, w: Floats
 ) -> dict[str, Floats]:
     """Return bid, ask and mark in the venue's currency, and the index price."""
-    forward = f.underlying_price[listed.place]
-    unit = 1.0 if _is_inverse(symbol, exchange) else forward
+    unit = f.underlying_price[listed.place]  # prices in forwards become prices in the venue's currency
+    if _is_inverse(symbol, exchange):
+        unit = np.ones_like(unit)
     sign = np.where(listed.call, -1.0, 1.0)[:, None]
     intrinsic = np.maximum(sign * np.expm1(k), 0.0)
     root = np.sqrt(w)
@@ -229,7 +241,7 @@ def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -
     """Return the Black-76 greeks with r = 0 in the venue's units; NaN for a venue without greeks."""
     units = GREEKS[exchange]
     if units is None:
-        return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
+        return dict.fromkeys(("delta", "gamma", "vega", "theta"), np.full(k.shape, np.nan))
     root = np.sqrt(w)
     years = f.year_fraction[listed.place]
     forward = f.underlying_price[listed.place]
@@ -281,22 +293,14 @@ def overview(
 ) -> dict[str, Any]:
     """Return the hourly overview with ``first <= time < last`` [µs]; volume is of the 24 hours before."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
-    requested = option_markets(names, venues)
-    if not hours.size or not requested:
-        return {}
-    longer = np.arange(hours[0] - _HOURS, hours[-1] + 1)
-    by_market = [_market(symbol, exchange, longer) for symbol, exchange in requested]
-    count = np.full(len(requested), hours.size)
-    return {
-        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in requested], count), SYMBOLS),
-        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in requested], count), EXCHANGES),
-        "time": instants(np.tile(hours * HOUR_US, len(requested))),
-        "notional_oi_usd": np.concatenate([oi for oi, _ in by_market]),
-        "notional_volume_24h_usd": np.concatenate([volume for _, volume in by_market]),
-    }
+
+    def notional(symbol: str, exchange: str) -> dict[str, Floats]:
+        return _notional(symbol, exchange, np.arange(hours[0] - _HOURS, hours[-1] + 1))
+
+    return _by_market(option_markets(names, venues), hours * HOUR_US, notional)
 
 
-def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
+def _notional(symbol: str, exchange: str, hours: Ints) -> dict[str, Floats]:
     """Return open interest of each hour after the first 24, and volume of the 24 hours before [USD]."""
     days = session(hours * HOUR_US)
     by_day = []
@@ -309,7 +313,7 @@ def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     oi = np.concatenate(by_day)
     running = np.concatenate([[0.0], np.cumsum(option_turnover(symbol, exchange, hours) * oi)])
     volume = running[_HOURS:-1] - running[: -_HOURS - 1]
-    return oi[_HOURS:], np.round(volume, 2)
+    return {"notional_oi_usd": oi[_HOURS:], "notional_volume_24h_usd": np.round(volume, 2)}
 
 
 BUY_PROBABILITY = {"call": 0.46, "put": 0.58}
@@ -328,17 +332,11 @@ _DRAWS = {name: noise.key("option trades", name) for name in ("traded", "second"
 def trades(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the trades with ``first <= time < last`` [µs]."""
     hours = np.arange(first // HOUR_US, -(-last // HOUR_US)) * HOUR_US
-    days = session(hours)
-    by_day = [
-        _traded(symbol, exchange, day, hours[days == day])
-        for symbol, exchange in option_markets(names, venues)
-        for day in np.unique(days).tolist()
-    ]
-    values = joined(by_day)
+    values = joined([_traded(*hours_of_day) for hours_of_day in option_sessions(hours, names, venues)])
     if not values:
         return {}
     inside = (values["time"] >= first) & (values["time"] < last)
-    values = {name: column[inside] for name, column in values.items()}
+    values = take_rows(values, inside)
     return values | {
         "symbol": text(values["symbol"], SYMBOLS),
         "exchange": text(values["exchange"], EXCHANGES),
@@ -352,6 +350,7 @@ def trades(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
 
 def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]:
     """Return the trades in some hours of one trading day, by hour and option."""
+    # 1. The probability of a trade of each option in each hour.
     rows = chain(symbol, exchange, day, hours, _COLUMNS)
     listed = listing(symbol, exchange, day)
     count = len(hours)
@@ -363,22 +362,27 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
     volume = coins * np.repeat(turnover, len(listed.strike))
     usual = TURNOVER * usual_size(symbol, exchange)
     probability = -np.expm1(-volume / usual)
+    # 2. Side and price of each trade.
     is_call = rows["side"] == 0
     is_block = drawn["block"] < BLOCK_PROBABILITY
     is_buy = drawn["side"] < np.where(is_call, *BUY_PROBABILITY.values())
     unit = "coin" if "mark_coin" in rows else "usd"
     quoted = np.where(is_buy, rows[f"ask_{unit}"], rows[f"bid_{unit}"])
     price = np.where(is_block, rows[f"mark_{unit}"], quoted)
+    # 3. The rows with a trade.
     at = np.flatnonzero((drawn["traded"] < probability) & (price > 0.0))
-    traded = {name: values[at] for name, values in rows.items()}
+    traded = take_rows(rows, at)
     # Exponential with mean volume / probability, so that the expected volume is that of the turnover.
     exponential = -np.log1p(-drawn["size"][at])
     block_factor = np.where(is_block[at], BLOCK_SIZE, 1.0)
     size = exponential * volume[at] / probability[at] * block_factor
     # The trade is in the minute after the hour, at a whole millisecond.
     offset_ms = (drawn["second"][at] * 60_000).astype(np.int64)
-    value = price[at] * (traded["underlying_price"] if unit == "coin" else 1.0)
-    none = np.full(at.size, np.nan)
+    value = price[at]
+    if unit == "coin":
+        value = value * traded["underlying_price"]
+    prices = dict.fromkeys(("price_coin", "price_usd"), np.full(at.size, np.nan))
+    prices[f"price_{unit}"] = price[at]
     return {
         "symbol": traded["symbol"],
         "exchange": traded["exchange"],
@@ -391,8 +395,7 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
         "taker_side": (~is_buy[at]).astype(np.int8),
         "execution": (~is_block[at]).astype(np.int8),
         "size": np.maximum(np.round(size, 1), 0.1),
-        "price_coin": price[at] if unit == "coin" else none,
-        "price_usd": price[at] if unit == "usd" else none,
+        **prices,
         "iv": _volatility(value, traded),
         "index_price_usd": traded["index_price_usd"],
         "underlying_price": traded["underlying_price"],

@@ -33,6 +33,7 @@ from derivdata.sources.sample.universe import (
     pairs,
     select,
     symbols,
+    take_rows,
     text,
     venue_values,
     with_words,
@@ -338,7 +339,10 @@ _POISSON = np.cumsum(
     [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
      0.00002218102827]
 )  # fmt: skip
-_BEGUN, _SHOCKED, _CHILD, _FILL = (noise.key(n) for n in ("clusters", "shocks", "children", "fills"))
+_BEGUN = noise.key("clusters")
+_SHOCKED = noise.key("shocks")
+_CHILD = noise.key("children")
+_FILL = noise.key("fills")
 
 
 class Orders(NamedTuple):
@@ -383,8 +387,12 @@ def starts_per_day() -> Floats:
 @lru_cache(maxsize=64)
 def orders(day: int) -> Orders:
     """Return every order whose cluster began on a day; a few orders are on the next day."""
-    shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
-    tree = _grown(_joined([_started(day), *(_shocked(s) for s in shocks if s // DAY_US == day)]))
+    trees = [_started(day)]
+    for shock in SHOCKS:
+        at = int(np.datetime64(shock, "us").astype(np.int64))
+        if at // DAY_US == day:
+            trees.append(_shocked(at))
+    tree = _grown(_joined(trees))
     pair = _pair(tree)
     keep = np.flatnonzero(pair >= 0)
     keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
@@ -433,17 +441,19 @@ def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Na
         order = np.lexsort(
             (columns_of["place"], columns_of["number"], columns_of["exchange"], columns_of["time"])
         )
-        columns_of = {name: values[order] for name, values in columns_of.items()}
+        columns_of = take_rows(columns_of, order)
     digits = columns_of["number"].astype(">u8").tobytes().hex()
     number = [digits[start : start + 16] for start in range(0, len(digits), 16)]
-    places = columns_of["place"].tolist() if columns is None or "fill_id" in columns else []
     keys = {name: columns_of[name] for name in ("symbol", "exchange", "time", *_NUMBERS)}
-    return labelled(keys) | {
+    rows_of = labelled(keys) | {
         "order_id": number,
-        "fill_id": [f"{n}-{k}" for n, k in zip(number, places, strict=False)],
         "side": text(np.where(columns_of["long"], 0, 1), ("long", "short")),
         "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
     }
+    if columns is None or "fill_id" in columns:  # as text it takes long to make
+        places = columns_of["place"].tolist()
+        rows_of["fill_id"] = [f"{n}-{k}" for n, k in zip(number, places, strict=True)]
+    return rows_of
 
 
 def _started(day: int) -> _Tree:

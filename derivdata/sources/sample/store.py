@@ -182,8 +182,10 @@ def _futures(
     first: int, last: int, names: Sequence[str] | None, venues: Sequence[str] | None
 ) -> Iterator[tuple[Any, ...]]:
     for symbol, exchange in future_markets(names, venues):
-        days = range(first // DAY_US - 1, last // DAY_US + 1)
-        for expiry in {e for day in days for e in future_listing(exchange, day)}:
+        listed: set[Expiry] = set()
+        for day in range(first // DAY_US - 1, last // DAY_US + 1):
+            listed.update(future_listing(exchange, day))
+        for expiry in listed:
             ends = (max(expiry.listed, START_DAY) * DAY_US + EXPIRY_US, expiry.day * DAY_US + EXPIRY_US)
             yield symbol, exchange, future_name(symbol, exchange, expiry.day), *ends, False
 
@@ -267,14 +269,18 @@ class Sample:
         _check(table)
         if table in _UNLISTED:
             return ()
-        return _LISTED[table][0] if table in _LISTED else every_symbol().name
+        if table in _LISTED:
+            return _LISTED[table][0]
+        return every_symbol().name
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Return the venues of a base table, sorted."""
         _check(table)
         if table in _UNLISTED:
             return ()
-        return _LISTED[table][1] if table in _LISTED else exchange_names()
+        if table in _LISTED:
+            return _LISTED[table][1]
+        return exchange_names()
 
     def read(
         self,
@@ -383,15 +389,18 @@ def _rows(query: Query) -> pd.DataFrame:
     if first >= last:
         arrays = {}
     elif table in _PROJECTED:
-        near = {"near_money": True} if query.near_money else {}
-        arrays = _EVENTS[table](first, last, query.symbols, query.venues, columns, **near)
+        options = {}
+        if query.near_money:
+            options["near_money"] = True
+        arrays = _EVENTS[table](first, last, query.symbols, query.venues, columns, **options)
     elif table in _EVENTS:
         arrays = _EVENTS[table](first, last, query.symbols, query.venues)
     else:
         arrays = market.read_history(table, first, last, select(query.symbols, query.venues))
-    if columns is None or not arrays or not len(arrays["time"]):
-        frame = _built(table, arrays)
-        return frame if columns is None else frame[list(columns)]
+    if columns is None:
+        return _built(table, arrays)
+    if not arrays or not len(arrays["time"]):
+        return TABLES[table].empty()[list(columns)]
     return TABLES[table].some(columns, arrays)
 
 

@@ -33,7 +33,8 @@ _BOTH_VENUES = frozenset(
 )
 _CHANGING = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
 
-_CRYPTO, _OTHER = (tuple(MARKET[kind].split()) for kind in ("crypto", "other"))
+_CRYPTO = tuple(MARKET["crypto"].split())
+_OTHER = tuple(MARKET["other"].split())
 
 
 class Model(NamedTuple):
@@ -104,12 +105,14 @@ class Pairs:
 
     def take(self, rows: Ints) -> Pairs:
         """Return the pairs at some positions."""
-        return Pairs(**{name: values[rows] for name, values in vars(self).items()})
+        return Pairs(**take_rows(vars(self), rows))
 
     def trading(self, first: int, stop: int) -> Pairs:
         """Return the pairs that trade on some day of ``[first, stop)``."""
         keep = np.flatnonzero((np.maximum(self.since, START_DAY) < stop) & (self.until > first))
-        return self if len(keep) == len(self) else self.take(keep)
+        if len(keep) == len(self):
+            return self
+        return self.take(keep)
 
     def interval_on(self, days: Ints) -> Ints:
         """Return the interval [h] on each day, shape ``(pairs, days)``."""
@@ -119,9 +122,9 @@ class Pairs:
 @lru_cache(maxsize=1)
 def symbols() -> Symbols:
     """Return every symbol of the sample."""
-    order = {name: rank for rank, name in enumerate((*_CRYPTO, *_OTHER))}
-    names = tuple(sorted(order))
-    rank = np.array([order[n] for n in names])
+    ranked = [*_CRYPTO, *_OTHER]
+    rank = np.argsort(ranked)
+    names = tuple(sorted(ranked))
     streams = noise.keys("symbol", names)
     u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(12))
     stock = rank >= len(_CRYPTO)
@@ -133,10 +136,8 @@ def symbols() -> Symbols:
         name=names,
         streams=streams,
         rank=rank,
-        price=np.array([float(MARKET["prices"].get(n, p)) for n, p in zip(names, price, strict=True)]),
-        volatility=np.array(
-            [MARKET["volatilities"].get(n, v) for n, v in zip(names, volatility, strict=True)]
-        ),
+        price=_stated("prices", names, price),
+        volatility=_stated("volatilities", names, volatility),
         oi=3.2e10 / (1.0 + size) ** 1.15 * (0.7 + 0.6 * u[:, 3]),
         scale=scale,
         base=0.75 + scale * 0.25 * (u[:, 4] - 0.6),
@@ -148,14 +149,20 @@ def symbols() -> Symbols:
     )
 
 
+def _stated(kind: str, names: Sequence[str], drawn: Floats) -> Floats:
+    """Return the values that ``market.toml`` states, and for other symbols the drawn ones."""
+    values = [MARKET[kind].get(name, value) for name, value in zip(names, drawn, strict=True)]
+    return np.array(values, dtype=np.float64)
+
+
 @lru_cache(maxsize=1)
 def pairs() -> Pairs:
     """Return every pair of the sample."""
     all_symbols = symbols()
     venues = exchange_names()
-    chance = np.stack([_chance(all_symbols.rank, v) for v in venues], axis=1)
-    names = [[f"{s}|{v}" for v in venues] for s in all_symbols.name]
-    streams = np.array([[noise.key("pair", n) for n in row] for row in names], dtype=np.uint64)
+    chance = np.stack([_chance(all_symbols.rank, venue) for venue in venues], axis=1)
+    names = [f"{symbol}|{venue}" for symbol in all_symbols.name for venue in venues]
+    streams = noise.keys("pair", names).reshape(chance.shape)
     listed = noise.uniform(streams ^ _TRAITS, 0) < chance
     symbol, exchange = np.nonzero(listed)
     streams = streams[listed]
@@ -170,8 +177,10 @@ def pairs() -> Pairs:
 
 def classes() -> tuple[str, ...]:
     """Return the class of each symbol: ``crypto``, ``equity``, ``index`` or ``commodity``."""
-    listed = {name: kind for kind, names in MARKET["classes"].items() for name in names.split()}
-    return tuple(listed.get(name, "equity" if name in _OTHER else "crypto") for name in symbols().name)
+    classes = dict.fromkeys(_CRYPTO, "crypto") | dict.fromkeys(_OTHER, "equity")
+    for kind, names in MARKET["classes"].items():
+        classes |= dict.fromkeys(names.split(), kind)
+    return tuple(map(classes.__getitem__, symbols().name))
 
 
 def exchange_names() -> tuple[str, ...]:
@@ -184,12 +193,17 @@ def select(names: Sequence[str] | None, venues: Sequence[str] | None) -> Pairs:
     all_pairs = pairs()
     keep = np.ones(len(all_pairs), dtype=bool)
     if names is not None:
-        wanted = set(names)
-        keep &= np.array([n in wanted for n in symbols().name])[all_pairs.symbol]
+        keep &= np.isin(symbols().name, list(names))[all_pairs.symbol]
     if venues is not None:
-        wanted = set(venues)
-        keep &= np.array([v in wanted for v in exchange_names()])[all_pairs.exchange]
-    return all_pairs if keep.all() else all_pairs.take(np.flatnonzero(keep))
+        keep &= np.isin(exchange_names(), list(venues))[all_pairs.exchange]
+    if keep.all():
+        return all_pairs
+    return all_pairs.take(np.flatnonzero(keep))
+
+
+def take_rows(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Return columns at some rows, given by their positions or as a mask."""
+    return {name: values[rows] for name, values in columns.items()}
 
 
 def joined(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -266,7 +280,7 @@ def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) ->
     rank = all_symbols.rank[symbol]
     short = np.where(u[:, 2] < 0.12, 1, 4)
     interval = np.where((own == 8) & (rank > 8) & (u[:, 3] < 0.55), short, own)
-    able = np.array([v in _CHANGING for v in venues])[exchange] & (rank >= 2)
+    able = np.isin(venues, list(_CHANGING))[exchange] & (rank >= 2)
     changes = able & (u[:, 4] < 0.12)
     later = np.where(changes, np.where(interval == 8, 4, np.where(interval == 4, 1, 4)), interval)
     change = np.where(changes, START_DAY + 20 + np.floor(260.0 * u[:, 5]), FOREVER).astype(np.int64)
@@ -329,21 +343,22 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
     begin = today - pd.Timedelta(_BEFORE, "D")
     days = pd.date_range(begin, today + pd.Timedelta(_AHEAD, "D"))
     open_days = days[days.day_of_week.isin(exchange.weekdays) & ~days.isin(closed)]
-    sessions = [
-        (name, *_span(exchange, day, start, end), True)
-        for day in open_days
-        for name, start, end in _hours(exchange, day)
-    ]
-    listed = closed[(closed >= begin) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]
-    midnight = pd.Timedelta(0)
-    whole_day = pd.Timedelta(1, "D")
-    holidays = [("holiday", *_span(exchange, day, midnight, whole_day), False) for day in listed]
-    frame = pd.DataFrame([*sessions, *holidays], columns=["session", "start", "end", "is_tradable"])
+    rows = []
+    for date in open_days:
+        for name, start, end in _hours(exchange, date):
+            rows.append((name, *_span(exchange, date, start, end), True))
+    for date in closed[(closed >= begin) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]:
+        whole_day = _span(exchange, date, pd.Timedelta(0), pd.Timedelta(1, "D"))
+        rows.append(("holiday", *whole_day, False))
+    frame = pd.DataFrame(rows, columns=["session", "start", "end", "is_tradable"])
     tradable = frame[frame["is_tradable"]]
     later = tradable[tradable["start"] > now]["start"]
     return frame.assign(
         exchange_id=exchange.id,
-        **{name: getattr(exchange, name) for name in ("name", "short_name", "mic", "timezone")},
+        name=exchange.name,
+        short_name=exchange.short_name,
+        mic=exchange.mic,
+        timezone=exchange.timezone,
         time=now,
         is_tradable_now=bool(((tradable["start"] <= now) & (now < tradable["end"])).any()),
         next_session_start=later.min(),
@@ -354,9 +369,10 @@ def _hours(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedel
     """Return the sessions of a day in local time; an early close moves the later sessions forward."""
     sessions = []
     for text in exchange.hours.split(", "):
-        name, *times = text.split()
-        start, end = (pd.Timedelta(f"{time}:00") for time in times)
-        if end <= start:
+        name, opening, closing = text.split()
+        start = pd.Timedelta(f"{opening}:00")
+        end = pd.Timedelta(f"{closing}:00")
+        if end <= start:  # it begins on the previous day
             start -= pd.Timedelta(1, "D")
         sessions.append((name, start, end))
     early = dict(text.split() for text in exchange.early.split(",") if text.strip())
@@ -379,7 +395,6 @@ def _span(
     exchange: _Exchange, day: pd.Timestamp, begin: pd.Timedelta, end: pd.Timedelta
 ) -> tuple[pd.Timestamp, pd.Timestamp]:
     """Return the start and end of a session of a local day, in UTC."""
-    start, stop = (
-        (day + time).tz_localize(exchange.timezone).tz_convert("UTC").as_unit("us") for time in (begin, end)
-    )
+    local = pd.DatetimeIndex([day + begin, day + end], tz=exchange.timezone)
+    start, stop = local.tz_convert("UTC").as_unit("us")
     return start, stop
