@@ -51,7 +51,7 @@ def single(data: xr.Dataset, what: str) -> xr.Dataset:
     for dim in [str(d) for d in data["year_fraction"].dims if d != "expiry"]:
         if data.sizes[dim] != 1:
             raise ValueError(
-                f"{what} is of one {dim}; there are {data.sizes[dim]}: choose with .sel({dim}=...)"
+                f"{what} needs one {dim}, got {data.sizes[dim]}: select one with .sel({dim}=...)"
             )
         data = data.isel({dim: 0})
     if "expiry" not in data.coords and data["year_fraction"].size != 1:

@@ -67,7 +67,7 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
         ax = kwargs.get("ax")
         if not isinstance(ax, Axes | None):
             kind = type(ax).__name__
-            raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {kind}")
+            raise TypeError(f"ax must be the Axes of a matplotlib figure or None, got {kind}")
         if ax is not None and _is_plotly(kwargs.get("engine")):
             raise ValueError("ax is only for matplotlib; engine='plotly' makes a new figure: omit ax")
         figsize = kwargs.get("figsize")

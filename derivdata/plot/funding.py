@@ -402,7 +402,7 @@ def _drawn_venues(means: pd.Series, venues: list[str] | None, highlight: int) ->
     absent = [venue for venue in venues if venue not in means.index]
     if absent:
         raise ValueError(
-            f"venues: {absent[0]!r} has no rate here; there are {', '.join(means.index)} in data"
+            f"venues: data has no rate of {absent[0]!r}; it has {', '.join(means.index)}"
             f"{did_you_mean(absent[0], means.index)}"
         )
     return venues
@@ -715,7 +715,9 @@ def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:
         raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, rates.dims))}")
     venues = list(map(str, rates["exchange"].values))
     if venue not in venues:
-        raise ValueError(f"{venue=}: the data has {', '.join(venues)}{did_you_mean(venue, venues)}")
+        raise ValueError(
+            f"{venue=} is not in the data, which has {', '.join(venues)}{did_you_mean(venue, venues)}"
+        )
     return rates.sel(exchange=venue)
 
 

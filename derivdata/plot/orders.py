@@ -239,7 +239,7 @@ def _span(
     first = events["time"].min() if start is None else times.instant(start, "start")
     last = events["time"].max() if end is None else times.instant(end, "end")
     if last < first:
-        raise ValueError(f"start {first} is after end {last}")
+        raise ValueError(f"start must not be after end, got start {first} and end {last}")
     return _naive(first), _naive(last)
 
 
@@ -508,7 +508,7 @@ def orderbook_depth(
         strips, table = _history(ax, data, name)
         return finish(strips[0], table, data, source=source, lowest=strips[-1])
     if "level" not in data:
-        raise ValueError("pass the table of dd.orderbook.book or dd.orderbook.depth_history")
+        raise ValueError("data must be the table of dd.orderbook.book or dd.orderbook.depth_history")
     ax = style.axes(ax)
     table = _book(ax, data, name)
     return finish(ax, table, data, source=source)

@@ -112,7 +112,7 @@ def smile(
     shown = points if points is not None else curve
     assert shown is not None
     if curve is not None and not curve.indexes["expiry"].is_unique:
-        raise ValueError("fit has an expiry twice")
+        raise ValueError("fit must have each expiry once: remove duplicates")
     listed = pd.DatetimeIndex(shown["expiry"].to_numpy())
     if listed.empty:
         raise ValueError("no option has an implied volatility")
@@ -348,7 +348,7 @@ def implied_density(
         raise ValueError("data has no forward: pass a fit of surface.from_chain, or a chain")
     listed = pd.DatetimeIndex(fit["expiry"].to_numpy())
     if not listed.is_unique:
-        raise ValueError("data has an expiry twice")
+        raise ValueError("data must have each expiry once: remove duplicates")
     if expiries is None:
         ratios = np.log(days(fit)[:, None] / np.array(_DENSITY_DAYS))
         places = np.unique(np.argmin(np.abs(ratios), axis=0))

@@ -77,7 +77,7 @@ def strikes(
     if contract_size is not None and not 0 < contract_size < np.inf:
         raise ValueError(f"contract_size must be a positive number of coins, got {contract_size}")
     if by == "expiry" and expiry is not None:
-        raise ValueError("expiry is one of the bars by='expiry': pass it with by='strike'")
+        raise ValueError("expiry= applies only to by='strike': omit one of them")
     if kind == "gamma":
         ax, table = _gamma(chain, dealer, contract_size, ax)
     else:
@@ -202,7 +202,7 @@ def _one_chain(result: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
     """Return the result of an analysis unchanged; raise if it is of several chains."""
     others = [str(dim) for dim in result.dims if dim not in dims]
     if others:
-        raise ValueError(f"the figure is of one chain; this has a dim {others[0]!r}: select one")
+        raise ValueError(f"chain must not have the dim {others[0]!r}: select one of its labels")
     return result
 
 

@@ -557,7 +557,7 @@ def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
     if symbol is not None:
         level, _ = one_symbol(level, symbol)
     elif level.sizes.get("symbol", 1) > 1:
-        raise ValueError("price holds several symbols: choose one")
+        raise ValueError("price has several symbols: select one")
     others = [dim for dim in level.dims if dim != "time"]
     if others:
         level = level.median(others)

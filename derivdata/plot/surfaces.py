@@ -89,7 +89,9 @@ def surface(
         There are several surfaces, or fewer than two expiries with a fit.
     """
     if not 0 < reach <= _FARTHEST:
-        raise ValueError(f"{reach=} is not a number of standard deviations up to {_FARTHEST:g}")
+        raise ValueError(
+            f"reach must be above 0 and at most {_FARTHEST:g} standard deviations, got {reach:g}"
+        )
     fit = fitted(single(fit_of(data), "a figure of a surface"))
     if fit.sizes["expiry"] < 2:
         raise ValueError("a surface needs two expiries with a fit; for one there is dd.plot.smile")
@@ -213,7 +215,7 @@ def venue_difference(
         There is only one venue, the reference is missing, or there are several symbols or times.
     """
     if not tenors:
-        raise ValueError("tenors: one time to expiry is needed at least")
+        raise ValueError("tenors must have at least one time to expiry")
     fit = fit_of(data)
     gap = _differences(fit, reference, [hours_of(tenor, "tenors") / 24.0 for tenor in tenors])
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
@@ -276,11 +278,11 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
         venues = list(map(str, fit["exchange"].values))
     if len(venues) < 2 or reference not in venues:
         raise ValueError(
-            f"reference={reference!r} and one more venue are needed; the data has {venues or 'one'}"
+            f"data must have the venue {reference!r} and at least one other, got {venues or 'one venue'}"
         )
     for dim in fit["method"].dims:
         if dim not in ("exchange", "expiry"):
-            raise ValueError(f"one symbol and one time are compared; the data has a dim {str(dim)!r}")
+            raise ValueError(f"data must not have the dim {str(dim)!r}: select one symbol and one time")
     maturity = xr.DataArray(
         np.asarray(days, dtype=np.float64) / 365.0, dims="days", coords={"days": list(days)}
     )
@@ -341,7 +343,7 @@ def card(data: xr.Dataset) -> Card:
         return _of_fit(single(data, "a card"))
     if isinstance(data, xr.Dataset) and {"iv", "observed"} <= set(data.data_vars):
         return _of_quotes(data)
-    raise TypeError(f"data must be a fit or a surface of dd.options.surface, not {type(data).__name__}")
+    raise TypeError(f"data must be a fit or a surface of dd.options.surface, got {type(data).__name__}")
 
 
 def _of_fit(fit: xr.Dataset) -> Card:

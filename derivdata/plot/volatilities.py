@@ -489,7 +489,7 @@ def _interactive(strips: list[frames.Strip], title: str, table: Any, *data: Any,
 def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) -> Axes | Any:
     """Draw the simple annual rate of each forward over spot, and the growth between expiries."""
     if not isinstance(data, xr.Dataset):
-        raise TypeError("data must be what dd.analysis.chain.basis gave, not a table")
+        raise TypeError("data must be the result of dd.analysis.chain.basis, got a table")
     require_variables(data, "data", ("basis_apr", "forward_carry"), dims=("expiry",))
     curve = single(data, "a basis curve").dropna("expiry", subset=["basis_apr"])
     if not curve.sizes["expiry"]:
@@ -537,13 +537,13 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
     else:
         if not isinstance(before, pd.DataFrame):
             kind = type(before).__name__
-            raise TypeError(f"before must be a fit or rows of the table options_atm_history, not {kind}")
+            raise TypeError(f"before must be a fit or rows of the table options_atm_history, got {kind}")
         require_columns(before, "before", ("iv",), others=("time", "expiry"))
         require_instants(before, "before", ["time", "expiry"])
         if before["time"].nunique() != 1:
-            raise ValueError(f"before holds {before['time'].nunique()} times: choose one")
+            raise ValueError(f"before must have one time, got {before['time'].nunique()}: select one")
         if before["expiry"].duplicated().any():
-            raise ValueError("before holds an expiry twice: choose one symbol and one venue")
+            raise ValueError("before must have each expiry once: select one symbol and one venue")
         frame = before[["expiry", "iv"]].assign(expiry=naive_utc(before["expiry"]))
         time = before["time"].iloc[0].round("min")
     left = pd.Series(days(fit), fit["expiry"].to_numpy())

@@ -352,7 +352,7 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
         ({"tz": "Europe/Atlantis"}, "tz='Europe/Atlantis' is not a time zone"),
         ({"table": "fundings"}, "'fundings' cannot be archived"),
         ({"table": "volume_history", "map": {}, "set": {}}, "volume_history has no column to convert"),
-        ({"files": []}, "files: name at least one"),
+        ({"files": []}, "files must name at least one file"),
     ],
 )
 def test_invalid_options_raise_before_a_file_is_opened(

@@ -322,7 +322,7 @@ def test_an_unknown_venue_in_rows_of_a_layout_is_named(tmp_path: Path) -> None:
         "exchange": "bitunix", "symbol": "BTCUSDT", "fundingTime": _START * 1000, "fundingRate": "0.0001",
         "markPrice": "67000",
     }  # fmt: skip
-    with pytest.raises(Unclear, match="its column exchange says bitunix"):
+    with pytest.raises(Unclear, match="its column exchange states bitunix"):
         _import(tmp_path, "rates.json", json.dumps([row]))
 
 

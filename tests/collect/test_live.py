@@ -475,7 +475,7 @@ def test_late_pong_does_not_withdraw_a_reported_gap(monkeypatch: pytest.MonkeyPa
     [
         ((["positioning_history"], "okx"), "'positioning_history' is not published live by okx"),
         ((["nope"], "okx"), "unknown table 'nope'"),
-        (([], "okx"), "tables: name at least one"),
+        (([], "okx"), "tables must name at least one table"),
         ((RATES, "nope"), "nope"),
         ((["orderbook_book"], "okx"), r"such as symbols=\['BTC'\]"),
     ],

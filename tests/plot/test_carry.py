@@ -73,7 +73,7 @@ def test_labels_state_whether_outcomes_include_prices() -> None:
 def test_cumulative_funding_uses_the_named_venue() -> None:
     ax = plot.cumulative_funding(made.constant(-1.0, 3), venue="alpha")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["samples × time -9.0"]
-    with pytest.raises(ValueError, match="venue='beta': the data has alpha"):
+    with pytest.raises(ValueError, match="venue='beta' is not in the data, which has alpha"):
         plot.cumulative_funding(made.constant(1.0, 3), venue="beta")
     with pytest.raises(ValueError, match="settled has no payments of BTC on gamma"):
         plot.cumulative_funding(made.funding(), made.payments(1.0, 3), venue="gamma")

@@ -172,9 +172,11 @@ def test_earlier_term_structure_is_drawn_at_the_same_expiries() -> None:
     [line] = [line for line in ax.lines if line.get_label() == "4 Jan 08:00"]
     assert line.get_xdata() == pytest.approx([7.0, 30.0])
     assert line.get_ydata() == pytest.approx([0.48, 0.52])
-    with pytest.raises(ValueError, match="before holds an expiry twice: choose one symbol and one venue"):
+    with pytest.raises(
+        ValueError, match="before must have each expiry once: select one symbol and one venue"
+    ):
         plot.term_structure(made.fit(), before=pd.concat([before, before]))
-    with pytest.raises(ValueError, match="before holds 2 times"):
+    with pytest.raises(ValueError, match="before must have one time, got 2"):
         plot.term_structure(made.fit(), before=before.assign(time=expiries[:2] + expiries[:1]))
 
 
@@ -192,12 +194,12 @@ def test_volatility_difference_is_interpolated_within_expiries_only() -> None:
     assert [t.get_text() for t in ax.texts if t.get_text()[0] in "+-"] == ["+2.00"], "30 days, not 365"
     [dots] = [line for line in ax.lines if line.get_marker() == "o"]
     assert dots.get_xdata() == pytest.approx([2.0, np.nan], nan_ok=True, abs=1e-6)
-    with pytest.raises(ValueError, match="reference='deribit' and one more venue are needed"):
+    with pytest.raises(ValueError, match="data must have the venue 'deribit' and at least one other"):
         plot.venue_difference(made.chains())
-    with pytest.raises(ValueError, match="the data has one"):
+    with pytest.raises(ValueError, match="got one venue"):
         plot.venue_difference(made.chain(), reference="alpha")
     later = made.chains().assign(time=made.QUOTED + pd.Timedelta(1, "h"))
-    with pytest.raises(ValueError, match="the data has a dim 'time'"):
+    with pytest.raises(ValueError, match="data must not have the dim 'time'"):
         plot.venue_difference(pd.concat([made.chains(), later]), reference="alpha")
 
 
@@ -229,25 +231,25 @@ def test_open_interest_bars_are_coins_by_strike() -> None:
         plot.strikes(table)
     with pytest.raises(ValueError, match=r"chain: .* or it is infinite"):
         plot.strikes(made.chain().assign(open_interest=np.inf))
-    with pytest.raises(ValueError, match="the figure is of one chain; this has a dim 'exchange'"):
+    with pytest.raises(ValueError, match="chain must not have the dim 'exchange'"):
         plot.strikes(made.chains())
 
 
 @pytest.mark.parametrize(
     ("figure", "data", "message"),
     [
-        (plot.smile, made.chains, "a figure of smiles is of one exchange; there are 2"),
+        (plot.smile, made.chains, "a figure of smiles needs one exchange, got 2"),
         pytest.param(
             plot.smile,
             lambda: made.chain().assign(iv=np.nan),
             "no option has an implied volatility",
             marks=pytest.mark.filterwarnings("ignore:all of 104 options lack a volatility and a price"),
         ),
-        (plot.term_structure, made.chains, "a term structure is of one exchange; there are 2"),
+        (plot.term_structure, made.chains, "a term structure needs one exchange, got 2"),
         (plot.surface, lambda: made.fit().isel(expiry=[0]), "a surface needs two expiries"),
         (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or an xarray\.Dataset, got int"),
         (basis, lambda: made.basis() * np.nan, "no expiry has a basis: pass spot="),
-        (basis, made.chain, r"what dd\.analysis\.chain\.basis gave"),
+        (basis, made.chain, r"result of dd\.analysis\.chain\.basis"),
         (
             plot.volatility,
             lambda: made.index_history().expand_dims(symbol=["BTC", "ETH"]),
@@ -284,7 +286,7 @@ def test_bars_by_expiry_are_calls_and_puts_of_its_strikes() -> None:
     assert plot.data(ax)["expiry"].dt.date.astype(str).tolist()[:2] == ["2026-01-12", "2026-02-04"]
     with pytest.raises(ValueError, match="no option has volume"):
         plot.strikes(made.chain().assign(volume=np.nan), "volume")
-    with pytest.raises(ValueError, match="pass it with by='strike'"):
+    with pytest.raises(ValueError, match="applies only to by='strike'"):
         plot.strikes(made.chain(), by="expiry", expiry="2026-02-04")
 
 

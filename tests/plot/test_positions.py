@@ -87,7 +87,7 @@ def test_price_is_above_the_orders_and_small_venues_share_a_row() -> None:
     assert raster is ax
     assert top.get_ylabel() == "price\n[USD]"
     assert top.lines[0].get_ydata() == pytest.approx([1e6]), "one day begins in the eleven hours drawn"
-    with pytest.raises(ValueError, match="price holds several symbols"):
+    with pytest.raises(ValueError, match="price has several symbols"):
         plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
     ax = plot.liquidations(made.liquidated(), top=1)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "1 others"]
@@ -172,7 +172,7 @@ def test_unobserved_time_is_blank() -> None:
         (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: select one symbol"),
         (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: select one time"),
         (made.book().query("side == 'bid'"), "data must have bids and asks, got only bid"),
-        (made.liquidated().query("exchange == 'alpha'"), "pass the table of dd.orderbook.book"),
+        (made.liquidated().query("exchange == 'alpha'"), "data must be the table of dd.orderbook.book"),
     ],
 )
 def test_table_that_is_not_an_order_book_is_rejected(data: pd.DataFrame, message: str) -> None:
@@ -191,7 +191,7 @@ def test_gamma_by_strike_equals_the_analysis() -> None:
     [net] = [line for line in signed.lines if line.get_label() == "net"]
     assert net.get_ydata() == pytest.approx(table["gamma_musd"].to_numpy() / 3)
     assert min(bar.height for bar in bars_of(signed)) == pytest.approx(-table["puts_musd"].max())
-    with pytest.raises(ValueError, match="a dim 'exchange'"):
+    with pytest.raises(ValueError, match="the dim 'exchange'"):
         plot.strikes(made.chains(), "gamma")
 
 

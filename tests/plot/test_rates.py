@@ -79,7 +79,7 @@ def test_only_named_venues_are_drawn_and_a_panel_draws_like_its_table() -> None:
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta\n+0.99"]
     assert any("dotted: median of 3 venues" in t.get_text() for t in ax.texts)
     assert len(plot.data(ax)) == len(made.funding()), "the data is of all venues, and not averaged"
-    with pytest.raises(ValueError, match="'delta' has no rate here; there are alpha, beta, gamma"):
+    with pytest.raises(ValueError, match="data has no rate of 'delta'; it has alpha, beta, gamma"):
         plot.funding_history(made.funding(), venues=["delta"])
     table = made.funding()
     one, two = (plot.funding_history(data, highlight=1) for data in (table, dd.panel(table)))

@@ -504,7 +504,7 @@ def correction_selection(
             raise ValueError(f"where must select by key columns, got {name!r}; {table.name} has {columns}")
         chosen[name] = _as_set(values)
     if not chosen and window == EVER:
-        raise ValueError("where: select rows, by columns or by start= and end=")
+        raise ValueError("where, start or end is missing: select rows by columns or by time")
     return Selection(chosen, window)
 
 

@@ -444,7 +444,7 @@ def live(
         venues = venues.split(",")
     exchanges = None if venues is None else [venue_of(name, "venues") for name in venues]
     if not names:
-        raise ValueError("tables: name at least one")
+        raise ValueError("tables must name at least one table")
     if max_queue < 1:
         raise ValueError(f"max_queue must be at least 1, got {max_queue}")
     if {*names} & {*BOOKS} and not wanted:

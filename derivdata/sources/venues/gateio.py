@@ -109,7 +109,7 @@ def contracts(reading: Reading) -> Records:
             if not item.active or not item.perpetual:
                 continue
             if size <= 0:
-                reading.fail(f"{row.name} has contracts of {size} coins")
+                reading.fail(f"{row.name}: expected a contract size above 0 coins, got {size}")
             mark = reading.number(row.mark)
             amount = reading.number(row.open)
             value: dict[str, Any] = {"oi_usd": item.usd(amount, mark), "oi_coins": item.coins(amount, mark)}

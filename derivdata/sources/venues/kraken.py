@@ -289,7 +289,7 @@ def _sides(
     resolution = reading.resolution("interval", "s")
     stamps = reading.value(list[float], "result.timestamp")
     if not len(stamps) == len(long) == len(short):
-        reading.fail("columns of unlike lengths")
+        reading.fail("columns of different lengths")
     records.times += map(reading.seconds, stamps)
     for start, first_side, other in zip(records.times, long, short, strict=True):
         yield item, start, resolution, first_side, other
@@ -303,7 +303,7 @@ def open_interest_history(reading: Reading) -> Records:
     stamps = reading.value(list[float], "result.timestamp")
     buckets = reading.value(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
     if len(stamps) != len(buckets):
-        reading.fail("columns of unlike lengths")
+        reading.fail("columns of different lengths")
     for stamp, (opened, high, low, last) in zip(stamps, buckets, strict=True):
         with reading.row():
             time = reading.seconds(stamp)

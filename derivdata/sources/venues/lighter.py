@@ -54,7 +54,7 @@ def _of_market(reading: Reading, market: str) -> Instrument:
     if not market.isdecimal():
         return Instrument(market, market, "USDC", 1.0)
     return reading.fail(
-        f"market {market} is not among the instruments of the context: give /orderBookDetails"
+        f"market {market} is not among the instruments of the context: pass /orderBookDetails"
     )
 
 
@@ -157,7 +157,7 @@ def _signed(reading: Reading, rows: list[_Paid]) -> list[float]:
     """Return rates as fractions, positive if longs pay."""
     rates = reading.numbers([row.rate for row in rows])
     if min(rates, default=0.0) < 0:
-        reading.fail(f"a rate of {min(rates):g}, which is known to have no sign")
+        reading.fail(f"expected rates without a sign, got {min(rates):g}")
     return [reading.word(row.direction, _SIGNS) * rate for row, rate in zip(rows, rates, strict=True)]
 
 

@@ -158,7 +158,7 @@ class Body:
     def _plausible(self, us: int, value: object) -> int:
         """Raise for times before 2014 and after 2100, as for seconds read as milliseconds."""
         if not _FIRST_US <= us < _LAST_US:
-            self.fail(f"expected a time from 2014 to 2100, got {value!r}: its unit may be another one")
+            self.fail(f"expected a time from 2014 to 2100, got {value!r}: its unit may differ")
         return us
 
     def ms(self, value: Stamp) -> int:

@@ -121,7 +121,7 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
         yield _columns(waiting, numbers, notices)
     elif not has_rows and CHANGES in notices:
         raise ArchiveError(
-            "its messages are changes of a book, and not whole books: make snapshots of them first"
+            "its messages are changes of a book, and not whole books: build snapshots from them first"
         )
 
 

@@ -378,7 +378,7 @@ def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     has_names = bool(_OF_CHANGES & {plain_name(column) for column in head.columns})
     if has_names or (sizes == 0).any():
         raise ArchiveError(
-            f"{source}: its rows are changes of a book, and not whole books: make snapshots of them first"
+            f"{source}: its rows are changes of a book, and not whole books: build snapshots from them first"
         )
 
 
@@ -392,7 +392,7 @@ def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, s
         raise Unclear(
             f"{source}: its prices may be of dated futures of CME, and prices_history is of perpetual "
             "contracts and indices: omit it, or pass --table futures_history if its rows name their "
-            "contract, or --table prices_history to take them as prices of one contract all the same",
+            "contract, or --table prices_history to read them as prices of one contract",
             "--table",
             ["futures_history", "prices_history"],
         )

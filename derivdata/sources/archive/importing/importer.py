@@ -217,7 +217,7 @@ def import_files(
     given = Given(map or {}, constants, tz, unit, map_values or {}, accept)
     listed = [files] if isinstance(files, str | os.PathLike) else files
     if not listed:
-        raise ValueError("files: name at least one")
+        raise ValueError("files must name at least one file")
     tasks = _tasks(table, listed, source, given)
     archive = open_archive(to)
     by_table: dict[str, list[Task]] = {}

@@ -88,7 +88,7 @@ def find_sources(files: Sequence[str | os.PathLike[str]]) -> list[Source]:
         elif not path.exists() and glob.has_magic(str(path)):
             listed = list(map(Path, sorted(glob.glob(str(path), recursive=True))))
             if not listed:
-                raise ArchiveError(f"{path}: no file has such a name")
+                raise ArchiveError(f"{path}: no file matches this name")
         else:
             listed = [path]
         for listed_path in listed:
@@ -126,7 +126,7 @@ def _members_of_zip(path: Path) -> list[Source]:
     if any(item.flag_bits & _ENCRYPTED for item in items):
         raise ArchiveError(f"{path}: the zip is encrypted: unpack it first")
     if not names:
-        raise ArchiveError(f"{path}: the zip holds no file")
+        raise ArchiveError(f"{path}: the zip does not contain a file")
     return [Source(path, name) for name in names]
 
 
@@ -154,7 +154,7 @@ def _members_of_tar(path: Path) -> list[Source]:
     # The tar of macOS adds a file "._name" with attributes to each file.
     names = [name for name in names if not Path(name).name.startswith("._")]
     if not names:
-        raise ArchiveError(f"{path}: the tar holds no file")
+        raise ArchiveError(f"{path}: the tar does not contain a file")
     return [Source(path, name) for name in names]
 
 

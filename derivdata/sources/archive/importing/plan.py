@@ -263,7 +263,7 @@ def _check_options(table: Table, given: Given, names: Set[str]) -> None:
     _check_unit(table, given.unit)
     wrong = sorted(name for name in given.values if table.columns[name].kind not in _WORDS)
     if wrong:
-        raise ValueError(f"map_values: {wrong[0]!r} holds no words to replace")
+        raise ValueError(f"map_values: {wrong[0]!r} is a column without words to replace")
     unknown = sorted({*given.accept} - {*AUDITS})
     if unknown:
         raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")

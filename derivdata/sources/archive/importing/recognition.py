@@ -519,7 +519,7 @@ def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Give
     other = sorted(stated - {own})[:_SHOWN_VENUES]
     if other:
         raise Unclear(
-            f"{source}: its columns are those of {layout.label}, and its column {column} says "
+            f"{source}: its columns are those of {layout.label}, and its column {column} states "
             f"{', '.join(other)}: state the venue with --set exchange={other[0]} or --set exchange={own}",
             "--set",
             [f"exchange={venue}" for venue in (*other, own)],

@@ -571,7 +571,7 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
         evidence = evidence or _off_schedule(stamps, step, allowed)
         if evidence:
             raise ArchiveError(
-                f"the times of {symbol} on {venue} state no zone, and are not UTC: {evidence}. Say the zone "
+                f"the times of {symbol} on {venue} are without a zone, and not in UTC: {evidence}. State it "
                 "with --tz, such as --tz UTC+3 or --tz Europe/London (or --tz UTC if they are UTC)"
             )
 
