@@ -285,7 +285,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     Parameters
     ----------
     rates, prices
-        What ``analysis.backtest.carry`` takes: funding rates [bps/8h] and marks [USD] of perpetuals.
+        Funding rates [bps/8h] and marks [USD] of perpetuals, as for ``analysis.backtest.carry``.
     held
         Result of `roll`, at the times of `prices`.
 

@@ -294,7 +294,9 @@ def test_rows_of_another_venue_than_the_layout_ask_for_the_venue(
     path.write_text(content)
     said = ["import", str(path), "--to", str(tmp_path / "to")]
     assert main(said) != 0
-    assert "its column exchange states okx: state the venue with --set exchange=okx" in capsys.readouterr().err
+    assert (
+        "its column exchange states okx: state the venue with --set exchange=okx" in capsys.readouterr().err
+    )
     assert main([*said, "--set", "exchange=okx"]) == 0
     assert _rows(tmp_path, "oi_history")["exchange"].unique().tolist() == ["okx"]
 

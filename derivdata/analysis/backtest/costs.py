@@ -260,16 +260,16 @@ _FRIDAY = 4
 class OptionCosts:
     """Costs of options and of their hedge.
 
-    None uses the fact of ``dd.venues.facts()`` that was newest on the day of the trade, and raises if the
-    venue has none.
+    None uses the newest fact of ``dd.venues.facts()`` on the day of the trade. A venue without the fact
+    raises an error.
 
     Attributes
     ----------
     option_fee_bps
         Fee of an option [bps of the underlying].
     option_fee_cap
-        Maximum of a fee or delivery fee, as a fraction (up to 1) of the option's price or payoff. Infinite:
-        no cap.
+        Maximum of a fee or delivery fee, as a fraction (up to 1) of the option's price or payoff. Infinite
+        means no cap.
     delivery_fee_bps
         Fee of an option delivered in the money [bps of the underlying]. With None, options that do not expire
         on a Friday pay the venue's fee for daily options.

@@ -510,7 +510,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     panel, costs
         As in `carry`.
     rules
-        The rules by name: a line of the result each.
+        The rules by name, a row of the result for each.
     **options
         Further arguments of `carry`, the same for all.
 
@@ -529,7 +529,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     Raises
     ------
     TypeError, ValueError
-        As `carry`, without rules.
+        As `carry`; there are no rules.
 
     Examples
     --------

@@ -272,15 +272,15 @@ class DeltaHedge:
     Attributes
     ----------
     every
-        Time between two hedges, such as ``"8h"``; None hedges at the band only.
+        Time between two hedges, such as ``"8h"``; None hedges only at the band.
     band
-        Delta of position and hedge [coins] above which it is hedged; None hedges at the interval only.
+        Delta of position and hedge [coins] above which it is hedged; None hedges only at the interval.
     venue
         Venue of the perpetual, with its prices, funding and fees; None is the options' venue.
     contract
         ``"linear"``: a number of coins, settled in USD; ``"inverse"``: a number of USD, settled in coin.
     max_price_age
-        Age of the newest price of the perpetual at which it is still used.
+        Maximum age of the newest price of the perpetual.
     """
 
     every: str | pd.Timedelta | None = None

@@ -479,21 +479,22 @@ def vega_buckets(
     legs, surface, interest_rate, clock
         As in `greeks`.
     deltas
-        Forward deltas of calls, rising, one for each bucket; 0.75 is where the put of delta −0.25 is.
+        Forward deltas of calls in ascending order, one per bucket. The put of delta −0.25 is at 0.75.
 
     Returns
     -------
     Dataset
         ``vega`` [currency per 1.00 of volatility] over ``currency``, ``expiry`` and ``call_delta``: how the
-        position's value changes with the volatility around one delta of one expiry. A leg counts for the two
-        deltas around its own in proportion, beyond the ends for the last one; a leg between two expiries for
-        both, by ``s σᵢ Tᵢ/(σ T)`` with the share s that the expiry has in its total variance. ``total`` over
-        ``currency`` is the position's vega; the buckets of legs at listed expiries add up to it.
+        position's value changes with the volatility around one delta of one expiry. The vega of a leg is
+        split between the two deltas around it; beyond the ends it is that of the last delta. A leg between
+        two expiries counts for both, by ``s σᵢ Tᵢ/(σ T)`` with the share s that the expiry has in its total
+        variance. ``total`` over ``currency`` is the position's vega; the buckets of legs at listed expiries
+        add up to it.
 
     Raises
     ------
     ValueError
-        Fewer than two deltas, or ones that do not rise from above 0 to below 1; as in `greeks`.
+        There are fewer than two deltas, or they do not ascend from above 0 to below 1; as in `greeks`.
     """
     nodes = np.asarray(deltas, dtype=np.float64)
     if nodes.size < 2 or not (np.diff(nodes) > 0).all() or not (nodes[0] > 0.0 and nodes[-1] < 1.0):

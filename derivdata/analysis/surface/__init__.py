@@ -423,7 +423,7 @@ def history(
     Raises
     ------
     ValueError
-        What `from_chain`, `constant_maturity` and `derivdata.analysis.variance.volatility_index` raise.
+        As `from_chain`, `constant_maturity` and `derivdata.analysis.variance.volatility_index`.
 
     Examples
     --------

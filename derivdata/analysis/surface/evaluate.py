@@ -348,8 +348,8 @@ def local_volatility(
     Parameters
     ----------
     surface, log_moneyness, year_fraction, extrapolate, clock
-        As in `iv`; k outside the quotes counts on the fitted wings. Events of a clock are jumps, which have
-        no local variance.
+        As in `iv`; k outside the quotes counts on the fitted wings. Events of a clock are jumps, without
+        local variance.
 
     Returns
     -------
@@ -362,7 +362,7 @@ def local_volatility(
     Raises
     ------
     ValueError
-        What `total_variance` raises.
+        As `total_variance`.
 
     Notes
     -----

@@ -100,7 +100,7 @@ class ImportPlan(NamedTuple):
     makes: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     is_zone_assumed: bool = False  # the file has no zone, and UTC was assumed
-    sparse: Sparse | None = None  # rows of other tables are those without own figures
+    sparse: Sparse | None = None  # a row without values of its own belongs to another table
     scales: Mapping[str, float] = {}  # multiplier of columns whose names state one, such as "in millions"
 
     @property
