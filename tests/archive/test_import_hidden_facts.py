@@ -484,3 +484,59 @@ def test_rates_before_their_payment_are_samples(tmp_path: Path, cycle: str) -> N
     stored = _rows(tmp_path, "funding_history")
     assert stored["rate_bps_8h"].tolist() == pytest.approx([4.0] * 3)
     assert stored["time"].iloc[0] == pd.Timestamp("2026-02-02T05:30Z")
+
+
+def test_the_venue_of_a_folder_comes_before_fields_that_venues_share(tmp_path: Path) -> None:
+    row = {"symbol": "BTCUSDT", "fundingTime": _START * 1000, "fundingRate": "0.0001", "markPrice": "67000"}
+    _import(tmp_path, "aster/history.json", json.dumps([row]))
+    assert {*_rows(tmp_path, "funding_settlements")["exchange"]} == {"aster"}
+
+
+def test_a_rate_of_a_stated_period_comes_before_one_of_an_unknown_interval(tmp_path: Path) -> None:
+    """A table of Deribit's rates, 2026: 0.0000125 of an hour, 0.0001 of 8 hours and their prices."""
+    header = "time,instrument_id,funding_rate,funding_rate_8h,index_price,mark_price"
+    _import(
+        tmp_path, "deribit_funding.csv", _lines(header, "{s},BTC-PERPETUAL,0.0000125,0.0001,66999.5,67000.5")
+    )
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+    assert {*_rows(tmp_path, "prices_history")["price_usd"]} == {66_999.5, 67_000.5}
+
+
+@pytest.mark.parametrize(("unit", "usd"), [("usd", 4e5), ("BTC", 4e5 * 67_000), ("coins", 4e5 * 67_000)])
+def test_a_column_states_the_unit(tmp_path: Path, unit: str, usd: float) -> None:
+    content = _lines(
+        "time,exchange,symbol,open_interest,unit,price", f"{{s}},myvenue,BTCUSDT,4e5,{unit},67000"
+    )
+    said: dict[str, Any] = {"accept": ["unit"]}
+    _import(tmp_path, "oi.csv", content, **said)
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {usd}
+    with pytest.raises(ArchiveError, match="contradicts its column of units"):
+        _import(tmp_path, "oi.csv", content, unit="contracts", **said)
+
+
+def test_rows_of_several_units_are_refused(tmp_path: Path) -> None:
+    content = _lines("time,exchange,symbol,open_interest,unit", "{s},binance,BTCUSDT,6e9,usd", count=3)
+    content += f"{_START},bybit,BTCUSDT,52000.5,BTC\n"
+    with pytest.raises(ArchiveError, match=r"its column unit has units \(usd, BTC\)"):
+        _import(tmp_path, "oi.csv", content, unit="usd")
+
+
+def test_values_of_htx_are_of_both_sides(tmp_path: Path) -> None:
+    content = _lines("timestamp,contract_code,volume,amount,value", "{ms},BTC-USDT,60000000,60000,4020030000")
+    counts = _import(tmp_path, "htx_open_interest.csv", content, unit="usd")
+    assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {2_010_015_000.0}
+    assert "is halved" in counts.notices[0]
+
+
+def test_a_book_of_gate_has_coins(tmp_path: Path) -> None:
+    """GET /futures/usdt/order_book, documented 2026: 15,000 contracts of 0.0001 BTC; DOGE has no fact."""
+    book = {
+        "id": 123, "current": _START + 0.123, "update": _START + 0.111,
+        "asks": [{"p": "67000.1", "s": 5000}, {"p": "67000.2", "s": 30000}],
+        "bids": [{"p": "67000.0", "s": 15000}],
+    }  # fmt: skip
+    _import(tmp_path, "gate_orderbook_BTC_USDT.json", json.dumps(book))
+    rows = _rows(tmp_path, "orderbook_book").sort_values("price_usd")
+    assert rows["size"].tolist() == pytest.approx([1.5, 0.5, 3.0])
+    with pytest.raises(ArchiveError, match="sizes are in contracts, and are omitted"):
+        _import(tmp_path, "gate_orderbook_DOGE_USDT.json", json.dumps(book))

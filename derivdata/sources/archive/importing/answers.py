@@ -165,7 +165,7 @@ def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answ
     for spelling in _SPELLINGS:
         named = given._replace(set={**given.set, "symbol": spelling.format(coin)})
         answers = _of_venue(venue, body, named)
-        if answers and _symbols(answers[0]) == {coin}:
+        if answers and (not answers[0].tables or _symbols(answers[0]) == {coin}):
             return answers
     return []
 
@@ -374,48 +374,66 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
     full = {name: frame for name, frame in tables.items() if len(frame) and name in table_names}
     if not full:
         return None
+    facts = _facts_of(venue, request, full, body)
+    facts = {name: word for name, word in facts.items() if name not in given.set}
+    if facts:
+        return _read(venue, request, body, given._replace(set={**given.set, **facts}))
     notices = [str(warning.message) for warning in caught]
-    rates = full.get("funding_rates")
-    if rates is not None and rates[[*_RATES]].isna().all(axis=None):
-        hours = _known_hours(venue, rates)
-        if hours is not None and "interval_hours" not in given.set:
-            return _read(
-                venue, request, body, given._replace(set={**given.set, "interval_hours": f"{hours:g}"})
-            )
-        del full["funding_rates"]
-        notices.append(
-            "running rates are left out, as their interval is not known: state it with --set interval_hours=8"
-        )
-    fills = full.get("liquidations_fills")
-    if fills is not None and fills["value_usd"].isna().all():
-        size = _contract_size(venue, fills, body, given)
-        if size is not None:
-            sized = given._replace(set={**given.set, "contract_size": f"{size:.12g}"})
-            return _read(venue, request, body, sized)
-        notices.append(
-            "sizes are in contracts, and are omitted: state the coins of a contract with --set "
-            "contract_size=COINS"
-        )
+    notices += _leave_out(full)
     return Answer(venue, request, full, tuple(notices))
 
 
 _RATES = ("rate_bps_8h", "rate_native")
+_SIZES = (("liquidations_fills", "value_usd"), ("orderbook_book", "size"))
 
 
-def _known_hours(venue: str, rates: pd.DataFrame) -> float | None:
-    """Return the one interval of the contracts of a response by the facts of its venue; None without one."""
-    hours = {known_interval(venue, str(symbol)) for symbol in rates["symbol"].unique()}
-    return hours.pop() if len(hours) == 1 else None
+def _facts_of(venue: str, request: str, tables: Mapping[str, pd.DataFrame], body: bytes) -> dict[str, str]:
+    """Return the interval and the contract size that a response leaves open, by facts of its venue."""
+    facts: dict[str, str] = {}
+    rates = tables.get("funding_rates")
+    if rates is not None and rates[[*_RATES]].isna().all(axis=None):
+        hours = {known_interval(venue, str(symbol)) for symbol in rates["symbol"].unique()}
+        if len(hours) == 1 and None not in hours:
+            facts["interval_hours"] = f"{hours.pop():g}"
+    for name, column in _SIZES:
+        frame = tables.get(name)
+        if frame is not None and frame[column].isna().all():
+            size = _contract_size(venue, request, frame, body)
+            if size is not None:
+                facts["contract_size"] = f"{size:.12g}"
+    return facts
 
 
-def _contract_size(venue: str, fills: pd.DataFrame, body: bytes, given: Given) -> float | None:
+def _contract_size(venue: str, request: str, rows: pd.DataFrame, body: bytes) -> float | None:
     """Return the coins per contract of the one symbol of a response; None if the facts do not have it."""
-    symbols = fills["symbol"].unique()
-    is_linear = _LINEAR.search(body) is not None and _INVERSE.search(body) is None
+    symbols = rows["symbol"].unique()
+    is_linear = _LINEAR.search(body) is not None or "usdt" in request.lower()
     # Facts are of contracts in USDT: those in USDC have other sizes.
-    if "contract_size" in given.set or len(symbols) != 1 or not is_linear or b"USDC" in body:
+    if len(symbols) != 1 or not is_linear or _INVERSE.search(body) is not None or b"USDC" in body:
         return None
     return fact_value(venue, "contract_coin", str(symbols[0]))
+
+
+def _leave_out(tables: dict[str, pd.DataFrame]) -> list[str]:
+    """Remove tables whose rows have no figures, and return the reasons."""
+    notices: list[str] = []
+    rates = tables.get("funding_rates")
+    if rates is not None and rates[[*_RATES]].isna().all(axis=None):
+        del tables["funding_rates"]
+        notices.append(
+            "running rates are left out, as their interval is not known: state it with --set interval_hours=8"
+        )
+    for name, column in _SIZES:
+        frame = tables.get(name)
+        if frame is None or not frame[column].isna().all():
+            continue
+        del tables[name]
+        tables.pop("orderbook_depth_history", None)
+        notices.append(
+            "sizes are in contracts, and are omitted: state the coins of a contract with --set "
+            "contract_size=COINS"
+        )
+    return notices
 
 
 _FIRST_RECORDS = 200

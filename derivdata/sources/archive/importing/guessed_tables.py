@@ -502,7 +502,9 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     may_be_paid = has_insertions or not is_observed
     if may_be_paid and _are_at_payments(source, head, by_meaning, given):
         return "funding_settlements"
-    if is_observed or plain_name(by_meaning["rate"]) in _OF_LAST_HOURS:
+    rate = plain_name(by_meaning["rate"])
+    is_of_deribit = _venues(source, head, by_meaning, given) == ["deribit"] and rate.endswith("8h")
+    if is_observed or is_of_deribit or rate in _OF_LAST_HOURS:
         return "funding_history"
     _require_times(source, head, by_meaning, given)
     kind = _kind_of_times(source, head, by_meaning, given)

@@ -91,11 +91,27 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     _take_short_candles(plain, by_meaning)
     _take_numbers_of_candles(head, plain, by_meaning)
     _take_near_names(head, by_meaning)
+    _take_stated_rate(head, by_meaning)
     if by_meaning.get("last", "").lower() in _OPENS:
         by_meaning.pop("price_usd", None)  # the close of a candle, which is known at its end
         if _OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
             _take_closes(plain, by_meaning)
     return by_meaning
+
+
+_FIXED_PERIODS = ("8h", "hour")
+
+
+def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
+    """Take the rate of 8 hours or of an hour in place of one of an interval that the file does not state."""
+    column = by_meaning.get("rate")
+    if column is None or "interval_hours" in by_meaning or any(_scale_and_period(column)):
+        return
+    for name in head.columns:
+        is_same = plain_name(name).startswith(plain_name(column)) and not _NOT_A_RATE.search(name)
+        if is_same and _scale_and_period(name)[1] in _FIXED_PERIODS and _can_be("rate", head.columns[name]):
+            by_meaning["rate"] = name
+            return
 
 
 def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
@@ -551,6 +567,40 @@ _IN_USD = re.compile(
 """``oi_usd``, ``Open Interest (USD)``; the USD of a market's name, ``BTC-USD``, is not a unit."""
 
 
+_NAMES_OF_UNITS = frozenset("unit units oiunit openinterestunit rateunit fundingunit".split())
+_WORDS_OF_UNITS = {
+    "usd": "usd", "usdt": "usd", "$": "usd", "usdvalue": "usd",
+    "coin": "coins", "coins": "coins", "base": "coins", "token": "coins",
+    "contract": "contracts", "contracts": "contracts", "cont": "contracts", "lots": "contracts",
+    "percent": "percent", "pct": "percent", "%": "percent", "bps": "bps",
+    "fraction": "native", "decimal": "native",
+}  # fmt: skip
+"""What words of a column of units say, of open interest and of rates."""
+
+
+def unit_in_rows(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]) -> str | None:
+    """Return the unit that a column states for all rows; raise for several units.
+
+    The name of a coin is the unit of its own open interest.
+    """
+    units = units_of(archive_table(table))
+    for column, values in head.columns.items():
+        if plain_name(column) not in _NAMES_OF_UNITS:
+            continue
+        symbol = by_meaning.get("symbol")
+        texts = [] if symbol is None else encoded(head.columns[symbol]).texts
+        coins = {market_of(text).symbol for text in texts}
+        words = encoded(values).texts
+        stated = {"coins" if word in coins else _WORDS_OF_UNITS.get(word.lower(), "") for word in words}
+        if len(stated) > 1 or (stated and stated <= {""}):
+            raise ArchiveError(
+                f"{source}: its column {column} has units ({', '.join(words[:4])}) that are not all read: "
+                "write a file for the rows of each unit"
+            )
+        return next((unit for unit in stated if unit in units), None)
+    return None
+
+
 def unit_of_interest(source: Source, column: str) -> str:
     """Return USD if the file name has it, else raise a question."""
     if _IN_USD.search(source.name.rsplit("/", 1)[-1]) is not None:
@@ -924,6 +974,7 @@ def _named_columns(
 ) -> Given:
     """Return the options with the columns, constants, words and unit of a file by their names and sizes."""
     columns = archive_table(table).columns
+    given = _with_unit_of_rows(source, head, table, by_meaning, given)
     stated = {*given.set, *given.map}
     mapped = _mapped(table, head, by_meaning, given)
     has = {*stated, *head.columns}
@@ -955,6 +1006,22 @@ def _named_columns(
         values={**words, **given.values},
         unit=unit,
     )
+
+
+def _with_unit_of_rows(
+    source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given
+) -> Given:
+    """Add the unit that a column states; raise if the caller states another one."""
+    if table != "oi_history" and "rate_bps_8h" not in archive_table(table).columns:
+        return given
+    unit = unit_in_rows(source, head, table, by_meaning)
+    if unit is None or given.unit == unit:
+        return given
+    if given.unit is not None:
+        raise ArchiveError(
+            f"{source}: --unit {given.unit} contradicts its column of units, which says {unit}"
+        )
+    return given._replace(unit=unit)
 
 
 def _with_words_of_sides(head: Chunk, given: Given) -> Given:
@@ -1279,7 +1346,7 @@ def _take_rate(source: Source, head: Chunk, column: str, mapped: dict[str, str],
 _FIELDS_OF_BOTH_SIDES = {
     "bybit": (("openinterest", "openinterestvalue"), ()),
     "gateio": (("openinterest", "openinterestusd", "totalsize"), ("lsrtaker", "lsraccount", "totalsize")),
-    "huobi": (("amount", "volume", "value"), ("amounttype", "tradeturnover")),
+    "huobi": (("amount", "volume", "value"), ("amounttype", "tradeturnover", "contractcode")),
 }
 """By venue, fields that count both sides of each contract, and fields next to them, of which one is required.
 

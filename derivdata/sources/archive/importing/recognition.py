@@ -469,6 +469,8 @@ def _of_answer(source: Source, table: str | None, writer: str | None, given: Giv
     if answer is None:
         return []
     label = f"response of {answer.venue} {answer.path}"
+    if not answer.tables:
+        raise ArchiveError(f"{source}: it is a {label}: {'; '.join(answer.notices)}")
     return [
         Task(source, make_plan(name, Given(accept=given.accept)), label, frame, answer.notices)
         for name, frame in answer.tables.items()
