@@ -137,8 +137,8 @@ def sized(
     """
     prepared = prepare(chain, at=at)
     options = with_volatilities(prepared).rows if volatilities else prepared.rows
-    if is_cleaned(chain) and chain.attrs.get("left_out", {}).get("open_interest"):
-        options = _with_left_out(options, chain.attrs["left_out"])
+    if is_cleaned(chain) and chain.attrs.get("omitted", {}).get("open_interest"):
+        options = _with_omitted(options, chain.attrs["omitted"])
     size: Any = _sizes(options) if contract_size is None else contract_size
     if isinstance(contract_size, Mapping):
         size = options["exchange"].astype(object).map(contract_size)
@@ -184,9 +184,9 @@ def _volume(options: pd.DataFrame) -> pd.Series:
     return traded
 
 
-def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> pd.DataFrame:
+def _with_omitted(options: pd.DataFrame, omitted: Mapping[str, list[Any]]) -> pd.DataFrame:
     """Add the options without a usable volatility, whose open interest and volume `chain.clean` recorded."""
-    more = pd.DataFrame(dict(left_out))
+    more = pd.DataFrame(dict(omitted))
     for name in ("time", "expiry"):
         if name in more:
             more[name] = pd.to_datetime(more[name], utc=True, format="ISO8601").dt.as_unit("us")

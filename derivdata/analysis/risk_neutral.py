@@ -223,8 +223,8 @@ def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> 
 def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> xr.Dataset:
     """Summarise every density, in chunks of a bounded number of slices."""
 
-    def sums(part: xr.Dataset) -> xr.Dataset:
-        return _summed(_cut(part, t, extrapolate, clock))
+    def sums(block: xr.Dataset) -> xr.Dataset:
+        return _summed(_cut(block, t, extrapolate, clock))
 
     # Chunks of the surface would not match times with its own labels.
     if isinstance(t, xr.DataArray) and set(t.dims) & set(surface.dims):

@@ -79,9 +79,7 @@ def test_one_wrong_mark_does_not_move_the_fit_and_is_named():
     table.loc[(table["strike"] == middle) & (table["side"] == "call"), "iv"] = 1.2
     cleaned = chain.clean(table)
     assert cleaned.attrs["dropped"]["outlier"] == 1
-    assert cleaned.copy().attrs["left_out"] is cleaned.attrs["left_out"], (
-        "no operation copies what was dropped"
-    )
+    assert cleaned.copy().attrs["omitted"] is cleaned.attrs["omitted"], "no operation copies what was dropped"
     fitted, believed = (surface.from_chain(each) for each in (table, chain.clean(table, mad=np.inf)))
     np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=1e-6)
     np.testing.assert_allclose(fitted["largest_error_vol"], 0.0, atol=1e-6)

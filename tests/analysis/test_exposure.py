@@ -130,7 +130,7 @@ class TestToyChain:
         lost = lost.assign(open_interest=lost["open_interest"].where(lost["side"] == "call", 0.0))
         cleaned = exposure.put_call_ratio(clean(lost), weight="volume")
         assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
-        idle = clean(lost.assign(volume=0.0)).attrs["left_out"]
+        idle = clean(lost.assign(volume=0.0)).attrs["omitted"]
         assert idle["side"] == ["call"], "neither held nor traded, the put need not be kept"
         with pytest.raises(ValueError, match="weight='volume' needs the column 'volume'"):
             exposure.put_call_ratio(toy, weight="volume")

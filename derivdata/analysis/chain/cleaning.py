@@ -98,7 +98,7 @@ def clean(
         a lower volatility is used). ``attrs["dropped"]`` counts removed rows, in this order: ``expired``,
         ``strike``, ``iv_missing``, ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``,
         ``crossed`` (bid above ask), ``no_time_value`` (the mark, or else the mid, is not strictly between
-        intrinsic and the forward of a call or the strike of a put), ``outlier``. ``attrs["left_out"]`` has
+        intrinsic and the forward of a call or the strike of a put), ``outlier``. ``attrs["omitted"]`` has
         the open interest of live options that were removed for their volatility or price, which `exposure`
         counts.
 
@@ -129,9 +129,9 @@ def clean(
         again: pd.DataFrame = chain.copy()
         return again
     prepared = prepare(chain, at=at, iv_unit=iv_unit, dates=dates, interest_rate=interest_rate)
-    left_out = [prepared.rows[:0]]
-    options = usable(prepared, chain, min_time=min_time, iv_max=iv_max, mad=mad, left_out=left_out).rows
-    options.attrs["left_out"] = _sizes(pd.concat(left_out))
+    omitted = [prepared.rows[:0]]
+    options = usable(prepared, chain, min_time=min_time, iv_max=iv_max, mad=mad, omitted=omitted).rows
+    options.attrs["omitted"] = _sizes(pd.concat(omitted))
     return options
 
 
@@ -142,11 +142,11 @@ def usable(
     min_time: str | pd.Timedelta | None = None,
     iv_max: float | None = None,
     mad: float | None = None,
-    left_out: list[pd.DataFrame] | None = None,
+    omitted: list[pd.DataFrame] | None = None,
 ) -> PreparedChain:
     """Return the options of a table that can be used, as `clean` does.
 
-    Unexpired options that are dropped for their volatility or price are appended to `left_out`.
+    Unexpired options that are dropped for their volatility or price are appended to `omitted`.
     """
     require_price_units(chain)
     chain = with_volatilities(chain)
@@ -159,8 +159,8 @@ def usable(
             chain = _with_status(chain, _shared(chain))
         if not dropped[reason]:
             continue
-        if left_out is not None and reason not in _GONE:
-            left_out.append(chain.rows[bad])
+        if omitted is not None and reason not in _GONE:
+            omitted.append(chain.rows[bad])
         chain = chain.select(~bad)
     chain = _with_status(chain, flags(chain, min_time))
     chain.rows.attrs["dropped"] = dropped

@@ -133,8 +133,8 @@ def at_tenors(
     lengths = pd.to_timedelta([length(tenor, "tenors") for tenor in tenors])
     tenor = xr.DataArray(np.asarray(lengths / pd.Timedelta(1, "D"), dtype=np.float64), dims="tenor")
 
-    def cut_at(part: xr.Dataset) -> xr.Dataset:
-        cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
+    def cut_at(block: xr.Dataset) -> xr.Dataset:
+        cut = at_maturity(block, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
         result = points_of(cut, points, **conventions)
         if errors:
             result = result.assign(_errors(cut, points, conventions))
@@ -353,19 +353,19 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
     surface = whole_surface(surface)
     bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
 
-    def check(part: xr.Dataset) -> xr.Dataset:
-        names = parameter_names(part)
+    def check(block: xr.Dataset) -> xr.Dataset:
+        names = parameter_names(block)
         gap, place, ok = applied(
             _least_gaps,
-            *(part["year_fraction"].reset_coords(drop=True), part["method"] > 0),
-            *(part[name] for name in names),
+            *(block["year_fraction"].reset_coords(drop=True), block["method"] > 0),
+            *(block[name] for name in names),
             core=[["expiry"]] * (2 + len(names)),
             out=[["expiry"]] * 3,
             types=[np.float64, np.float64, np.bool_],
         )
         checked = xr.Dataset({"min_gap": gap, "argmin_k": place, "ok": ok}).reset_coords(drop=True)
         return with_units(
-            checked.transpose(*part["method"].dims), {"min_gap": "1", "argmin_k": "log-moneyness"}
+            checked.transpose(*block["method"].dims), {"min_gap": "1", "argmin_k": "log-moneyness"}
         )
 
     checked = in_chunks(check, bare, most=_SLICES, whole=("expiry",))

@@ -307,12 +307,12 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
                     frame = added_up(frame)
                 frames.append(frame)
                 if rejections.bad.any():
-                    reasons.append(_left_out(chunk, rejections))
+                    reasons.append(_omitted_rows(chunk, rejections))
     whole = joined([frame for frame in frames if len(frame)] or frames[:1])
     return whole.drop(columns=[ORIGIN, RANK], errors="ignore"), reasons[0] if reasons else ""
 
 
-def _left_out(chunk: Chunk, rejections: Rejections) -> str:
+def _omitted_rows(chunk: Chunk, rejections: Rejections) -> str:
     """Return the number of rejected rows of a chunk, with line and reason of the first."""
     first = int(np.argmax(rejections.bad))
     (line,), _ = chunk.lines_of([first], [])

@@ -28,9 +28,9 @@ from derivdata.sources.service.data.view import (
     StoredColumn,
     View,
     finest_step,
-    left_out,
     read_around,
     stated,
+    without_long_rows,
 )
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive
 from derivdata.support import times
@@ -448,7 +448,7 @@ class _TotalsRequest:
 
         sums = read_around(read, self.window, times.resolution(self.step))
         used = finest_step(sums, self.step)
-        sums, notices = left_out(sums, self.column, self.window, used)
+        sums, notices = without_long_rows(sums, self.column, self.window, used)
         width = None  # if all rows have the used resolution, they are already totals of steps
         if (sums["resolution"] != used).any():
             width = times.resolution(used)

@@ -307,7 +307,7 @@ class View:
         frame, step = self.around(column, window, requested, query.symbols, query.venues)
         rows = len(frame)
         step = used or step
-        frame, notices = left_out(frame, column, window, step)
+        frame, notices = without_long_rows(frame, column, window, step)
         shown = self.combined(frame, column, window, step)
         if column.second:
             second_column = column._replace(value=column.second, second="")
@@ -397,7 +397,7 @@ def finest_step(frame: pd.DataFrame, requested: str) -> str:
     return max(requested, finest, key=windows.length)
 
 
-def left_out(
+def without_long_rows(
     frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows to be added up that are longer than a bucket, and return notices about them."""
