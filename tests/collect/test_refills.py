@@ -299,7 +299,7 @@ def test_only_refusals_that_name_a_region_count_as_geoblock(
     endpoint = next(e for e in VENUES[venue].endpoints if e.what == "funding" and e.confirmed)
     fakes.faults[venue] = [(status, {}, text)]
     with pytest.raises(
-        VenueError, match=r"(?s)derivdata uses .* of its limit|blocks this address: .*; leave it"
+        VenueError, match=r"(?s)derivdata uses .* of its limit|blocks this address: .*; omit it"
     ) as refused:
         session.request(endpoint)
     assert (refused.value.reason, refused.value.status) == (reason, status)

@@ -116,7 +116,7 @@ CALLS: Calls = {
         "events": figures_made.liquidated(), "freq": "1h", "by": ("symbol",),
     },
     "analysis.liquidations.cascades": lambda: {
-        "found": liquidations.clusters(figures_made.liquidated()), "min_count": 2, "min_usd": 1000.0,
+        "runs": liquidations.clusters(figures_made.liquidated()), "min_count": 2, "min_usd": 1000.0,
         "quantile": 0.5, "history": 1,
     },
     "analysis.liquidations.clusters": lambda: {"events": figures_made.liquidated(), "by": ("symbol",)},
