@@ -306,8 +306,9 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     title = f"Traded {float(result['turnover']):.3g} times the capital a year"
     if total > 0.0:
         cost = float(spent.sum())
-        title += f"; costs {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of it"
-    style.dress(ax, title=title, y=f"traded a {words} [USD]", form="number", grid="y")
+        title += f"; costs {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of the traded value"
+    style.dress(ax, title=title, y=f"traded a {words} [thousand USD]", grid="y")
+    ax.yaxis.set_major_formatter(lambda value, _: style.number(value / 1e3))
     if len(sums) <= _FEW_BARS:
         style.note(ax, f"number at a bar: costs of the {words} [USD]")
     style.utc_axis(ax)

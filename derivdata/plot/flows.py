@@ -127,8 +127,11 @@ def positioning(
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
             joint = both.corr(method="spearman").iloc[0, 1]
-            title += f"; rank correlation with funding {joint:+.2f}"
-            key.append("correlation: of medians over venues")
+            side = "more" if joint >= 0.0 else "less"
+            title = (
+                f"{symbol}: accounts are {side} long while funding is high (rank correlation {joint:+.2f})"
+            )
+            key.append("correlation: of the venues' medians")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
         table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
@@ -164,6 +167,14 @@ def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Time
 def _written(length: str | pd.Timedelta) -> str:
     hours = times.length(length, "change") / pd.Timedelta(1, "h")
     return f"{hours:g} h" if hours < 48 else f"{hours / 24:g} d"
+
+
+def _written_span(time: pd.Series) -> str:
+    """Format the length of the data: ``24 hours``, ``30 days``."""
+    hours = (time.max() - time.min()) / pd.Timedelta(1, "h")
+    if hours < 48.0:
+        return f"{hours:.0f} hours"
+    return f"{hours / 24.0:.0f} days"
 
 
 @figure_function
@@ -234,6 +245,7 @@ def taker_volume(
     strip[0].axhline(0.0, color=GREY, lw=0.8)
     did, less = ("bought", "sold") if net >= 0 else ("sold", "bought")
     title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less}"
+    title += f" in {_written_span(delta.index.to_series())}"
     style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
     style.label_ends(strip[0], ends)
     for color, is_side in ((LONG, recent >= 0.0), (SHORT, recent <= 0.0)):
@@ -323,7 +335,7 @@ def option_flow(
         if moves and moves[0].startswith(did):
             did = ""
         moves.append(f"{did} {abs(net):,.0f} {symbol} of {side}s".lstrip())
-    title = f"{symbol}: takers' net: {' and '.join(moves)}"
+    title = f"{symbol}: takers' net in {_written_span(trades['time'])}: {' and '.join(moves)}"
     style.dress(upper, title=title)
     style.legend(upper, "above")
     lower.set_xlabel(f"strike [USD{binned}], 99.5 % shown")

@@ -172,12 +172,16 @@ def long_table(wide: pd.DataFrame, row: str, column: str, value: str) -> pd.Data
     return labelled.stack(future_stack=True).dropna().rename(value).reset_index()
 
 
+_LANE_OF_THREE = 34.0
+"""Height of a lane with space for three values of its scale [points]."""
+_LABEL_DISTANCE = 0.2
+"""Distance of two labels of values outside a lane, as a fraction of its length."""
 ABOVE = "#b35806"
 BELOW = "#542788"
 _BELOW_ON_DARK = "#a98bd8"
 """Colours above and below the base, as in the heat maps: orange where longs pay, else purple."""
 _GAP = 0.18
-_GAP_WITH_MARKS = 0.42
+_GAP_WITH_MARKS = 0.34
 """Space between two lanes as a fraction of their height, and where values outside are written into it."""
 _FAR = 1.5
 """Lanes show all values if their range is at most this multiple of the range of 98 % of them."""
@@ -233,16 +237,18 @@ def draw_lanes(
     ax.set_ylim(-gap * (high - low), step * count)
     ax.set_yticks(bottoms + (high - low) / 2.0, names)
     ax.tick_params(axis="y", length=0)
-    for value, words in marks.items():
-        for bottom in bottoms:
-            place: dict[str, Any] = {
-                "transform": ax.get_yaxis_transform(),
-                "va": "center",
-                "fontsize": 8,
-                "color": style.muted(),
-            }
-            ax.text(1.008, bottom + value - low, words, **place)
+    _write_marks(ax, marks, bottoms - low, base)
     return outside
+
+
+def _write_marks(ax: Axes, marks: dict[float, str], offsets: Floats, base: float) -> None:
+    """Write values of the scale at the right of each lane; without the base if they would touch."""
+    if len(marks) > 2 and style.height_of(ax) / len(offsets) < _LANE_OF_THREE:
+        marks = {value: words for value, words in marks.items() if value != base}
+    look: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    for value, words in marks.items():
+        for offset in offsets:
+            ax.text(1.008, offset + value, words, color=style.muted(), **look)
 
 
 def _lane_colours(*, signed: bool) -> tuple[str, str]:
@@ -271,17 +277,29 @@ def _mark_outside(
             continue
         first = beyond & ~np.r_[False, beyond[:-1]]  # one mark for a run
         ax.plot(x[first], np.full(int(first.sum()), edge), marker, color=style.ink(), ms=4, label="_clipped")
-        place = int(furthest(values))
         starts = np.flatnonzero(first)
-        run = int(starts[starts <= place][-1])
-        side = "left"
-        if run > 0.9 * len(values):
-            side = "right"
-        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center", "ha": side}
-        shift = 4.0 if side == "left" else -4.0
-        style.lift(ax.annotate(f"{values[place]:+.3g}", (x[run], edge), (shift, away), **look))
+        for run in _far_runs(values, beyond, starts, furthest):
+            side = "left"
+            if run > 0.9 * len(values):
+                side = "right"
+            look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center", "ha": side}
+            shift = 4.0 if side == "left" else -4.0
+            end = int(np.append(np.flatnonzero(~beyond[run:]), len(values) - run)[0]) + run
+            label = f"{values[run + int(furthest(values[run:end]))]:+.3g}"
+            style.lift(ax.annotate(label, (x[run], edge), (shift, away), **look))
         total += int(beyond.sum())
     return total
+
+
+def _far_runs(values: Floats, beyond: Array, starts: Array, furthest: Callable[[Any], Any]) -> list[int]:
+    """Return the starts of the runs outside a lane with a label: the furthest, and one far from it."""
+    furthest_place = int(furthest(values))
+    main = int(starts[starts <= furthest_place][-1])
+    others = starts[np.abs(starts - main) > _LABEL_DISTANCE * len(values)]
+    if not others.size:
+        return [main]
+    peaks = [np.nanmax(np.abs(np.where(beyond, values, np.nan)[start : start + 3])) for start in others]
+    return [main, int(others[int(np.argmax(peaks))])]
 
 
 def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:

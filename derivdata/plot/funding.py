@@ -49,7 +49,7 @@ _LINE = 8.0
 _SMALL_LINE = 6.2
 """Height of the name of a row [points], and in letters of 6 points."""
 _NEAR = 0.05
-_NEUTRAL = 0.04
+_NEUTRAL = 0.004
 """Part of the colour scale from 0 to the usual rate."""
 _STOPS = 65
 """Number of colours of plotly's scale."""
@@ -115,7 +115,7 @@ def funding_history(
         limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
     elif not limits[0] <= 0.0 <= limits[1] or limits[0] == limits[1]:
         raise ValueError(f"limits must be rates below and above 0 [bps/8h], got {limits}")
-    title = f"{symbol} funding: {_ends(means)}"
+    title = f"{symbol} funding [bps per 8 h]: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
@@ -228,15 +228,16 @@ def funding_heatmap(
     level = _usual(finite) if centre is None else 0.0
     centre = centre or 0.0
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
-    paid = f"longs paid in {style.share(float(np.mean(finite > 0.0)))}"
+    of = "of cells"
+    paid = f"longs paid in {style.share(float(np.mean(finite > 0.0)))} {of}"
     if level:
         more = style.share(float(np.mean(finite > level + _NEAR)))
-        paid = f"longs paid more than the usual {level:g} bp in {more}"
-    finding = f"{paid} and shorts paid in {style.share(float(np.mean(finite < 0.0)))} of cells"
+        paid = f"longs paid more than the usual {level:g} bp in {more} {of}"
+    finding = f"{paid}, shorts paid in {style.share(float(np.mean(finite < 0.0)))}"
     if centre:
         more = style.share(float(np.mean(finite > centre)))
-        finding = f"above {centre:g} bps in {more} of cells"
-    title = f"{symbol} funding: {finding} (venue × {_written(hours)})"
+        finding = f"above {centre:g} bps in {more} {of}"
+    title = f"{symbol} funding: {finding}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
@@ -265,15 +266,19 @@ def funding_heatmap(
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
     has_gaps = finite.size < cells[list(means.index)].size
-    style.note(ax, _colour_key(centre, level, has_gaps=has_gaps))
+    style.note(ax, f"cell: {_written(hours)}; {_colour_key(centre, level, has_gaps=has_gaps)}")
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.min(finite) < centre - reach) + 2 * bool(np.max(finite) > centre + reach)]
     scale = style.colorbar(ax, drawn, _RATE, extend=beyond)
     from matplotlib.ticker import MaxNLocator
 
     ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(centre - reach, centre + reach)
-    scale.set_yticks([tick for tick in ticks if abs(tick - centre) <= reach])
-    style.write(scale.yaxis, "number")
+    # Rates from 0 to the usual one are at one place of the scale.
+    shown_ticks = [tick for tick in ticks if abs(tick - centre) <= reach and not 0.0 < tick <= level]
+    names = [style.number(tick) for tick in shown_ticks]
+    if level:
+        names[shown_ticks.index(0.0)] = f"0 to {level:g}"
+    scale.set_yticks(shown_ticks, names)
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 

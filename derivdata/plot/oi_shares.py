@@ -133,7 +133,8 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
     style.note(ax, f"in brackets: change [points]{concentration}")
     middle = last.cumsum() - last / 2.0
-    change = 100.0 * (last - bands.bfill().iloc[0])
+    change = 100.0 * share_change(share).to_series()[order[:top]]
+    change["others"] = -change.sum()
     words = [f"{name} {style.share(value)} ({change[name]:+.1f})" for name, value in last.items()]
     style.label_ends(ax, list(zip(middle, words, colors, strict=True)))
     style.utc_axis(ax, has_labels=True)

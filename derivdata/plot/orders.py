@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIDES = (("long", LONG), ("short", SHORT))
-_SHIFTS = dict(zip(_SIDES, (0.16, -0.16), strict=True))  # longs below shorts, as in the bars
 _LARGEST = 230.0
-_SMALLEST = 5.0
+_SMALLEST = 8.0
 """Areas of the largest and of the smallest dot [square points]."""
 MANY = 500
 """Number of orders from which on a dot is the sum of a step, because dots of orders would overlap."""
@@ -84,11 +83,12 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the dots, shorts above longs, whose area is in proportion to the order's value; from
+        The axes of the dots, whose area is in proportion to the order's value; from
         500 orders on cells, each the sum over about a 24th of the window, coloured on a logarithmic scale,
         with the share of longs at the right. Above them is the price; below them the value of longs (down)
         and shorts (up) per hour, or per longer step so that there are at most 72 bars (1 minute in windows
-        under an hour, 5 under three hours), and the coverage if it is partial, blank for unobserved times.
+        under an hour, 5 under three hours; the step of cells), and the coverage if it is partial, blank for
+        unobserved times.
         With matplotlib, the bars have a square-root scale if one is over three times as high as the next.
         Some venues throttle their feeds, so levels cannot be compared across venues.
 
@@ -100,12 +100,12 @@ def liquidations(
     events = _orders(events)
     first, last = _span(events, start, end)
     names, dots, dot_step = _dots(events, top, last - first)
-    sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
+    sums = _sums(events, (last - first) / pd.Timedelta(1, "h"), dot_step)
     margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
     limits = first - margin, last + margin
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
-    title = f"{_liquidations_title(events)}{_coverage_words(coverage, first, last)}"
+    title = _liquidations_title(events) + "; coverage not stated" * (coverage is None)
     height = 6.0
     heights: tuple[float, ...] = (3.6, 2.4, 0.3)
     lines = []
@@ -167,15 +167,8 @@ def _venues_and_sums(
         _label_sides(bars, list(sums[0]))
         style.legend(bars, "above", handletextpad=0.4)
     else:
+        _size_key(raster, dots)
         style.legend(raster, "above", handletextpad=0.2)
-        _size_key(bars, dots)
-
-
-def _coverage_words(coverage: pd.DataFrame | None, first: pd.Timestamp, last: pd.Timestamp) -> str:
-    """Describe the coverage for the title; empty if it is partial, because it is drawn then."""
-    if coverage is None:
-        return "; coverage not stated"
-    return "; feed without gaps" * _covers(coverage, first, last)
 
 
 def _covers(coverage: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> bool:
@@ -205,7 +198,11 @@ def _liquidations_title(events: pd.DataFrame) -> str:
     if not value:
         return f"{assets}: no liquidation"
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value
-    return f"{assets}: {value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs"
+    by_venue = events.groupby("exchange", observed=True)["value_usd"].sum()
+    words = f"{assets}: {value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs"
+    if len(by_venue) > 1:
+        words += f", most on {by_venue.idxmax()} ({style.share(by_venue.max() / value)})"
+    return words
 
 
 def _orders(events: pd.DataFrame) -> pd.DataFrame:
@@ -285,9 +282,9 @@ def _largest(dots: pd.DataFrame) -> float:
 
 def _raster(ax: Axes, dots: pd.DataFrame, labels: list[str]) -> None:
     """Draw one row of dots per venue; `labels` are those of longs and shorts in the legend."""
-    for (side, color), shift in _SHIFTS.items():
+    for side, color in _SIDES:
         of_side = dots[dots["side"] == side]
-        where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
+        where = of_side["time"].to_numpy(), of_side["row"], of_side["area"]
         ax.scatter(*where, color=color, lw=0.4, edgecolor=style.paper())
     _label_sides(ax, labels)
 
@@ -312,7 +309,7 @@ def _cells(ax: Axes, dots: pd.DataFrame, step: pd.Timedelta) -> str:
         ax.annotate(style.share(share), (1.0, row), (4, 0), **where, **look)
     ax.annotate("longs", (1.0, -0.95), (4, 0), **where, **look)
     low, high = (_dollars(10.0**end) for end in (np.nanmin(values), np.nanmax(values)))
-    return f"dark to bright: {low} to {high} USD in {_hours(step)}, log"
+    return f"dark to bright: {low} to {high} USD in {_hours(step)}, log; blank: none"
 
 
 def _dollars(value: float) -> str:
@@ -337,22 +334,21 @@ def _label_sides(ax: Axes, labels: list[str]) -> None:
 
 
 def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
-    """Write a key of the sizes of the dots above the axes below them."""
+    """Add a key of the sizes of the dots to the legend."""
     largest = _largest(dots)
-    limits = ax.get_ylim()
-    prefix = "dot: "
-    for value in [size for size in _SIZES if size <= largest][-3:]:
+    for value in [size for size in _SIZES if size <= largest][-2:]:
         size = max(_LARGEST * value / largest, _SMALLEST)
-        ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=prefix + _SIZES[value])
-        prefix = ""
-    ax.set_ylim(limits)
-    if ax.get_legend_handles_labels()[0]:
-        style.legend(ax, "above", handletextpad=0.2)
+        ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=_SIZES[value])
 
 
-def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
+def _sums(
+    events: pd.DataFrame, hours: float, cell_step: str
+) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
     """Sum the value per step of the window: sums by label, longs below 0; the step; the axis label."""
     minutes, per = next((minutes, words) for longest, minutes, words in _STEPS if hours <= longest)
+    if cell_step:  # the step of the cells above the bars
+        minutes = int(pd.Timedelta(cell_step) / pd.Timedelta(1, "min"))
+        per = cell_step
     step = np.timedelta64(minutes, "m")
     place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
     sums = {}
@@ -420,12 +416,12 @@ def _raster_of(names: list[str], dots: pd.DataFrame, step: str) -> frames.Strip:
     value = "%{customdata[1]:,.0f} USD"
     if step:
         value += f" in the {step} around"
-    for (side, color), shift in _SHIFTS.items():
+    for side, color in _SIDES:
         rows = dots[dots["side"] == side]
         # Plotly needs a diameter in pixels, matplotlib an area in square points.
         marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(rows["area"]), "line_width": 0}
         hover = f"%{{customdata[0]}}<br>{frames.AT_TIME}<br>{value}"
-        where: Any = {"x": rows["time"], "y": rows["row"] + shift, "customdata": rows[["venue", "value_usd"]]}
+        where: Any = {"x": rows["time"], "y": rows["row"], "customdata": rows[["venue", "value_usd"]]}
         look = {"mode": "markers", "marker": marker, "showlegend": False}
         traces.append(frames.plotly_trace("Scatter", side, hover, **where, **look))
     axis: Any = {"tickvals": list(range(len(names))), "range": (len(names) - 0.4, -0.6)}
@@ -570,7 +566,7 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
             raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
     distances = sorted(data["depth_bps"].unique(), reverse=True)
     shown = distances[:_MAX_DISTANCES]
-    strips = style.strips(ax, *[1.0] * len(shown), size=(8.0, 5.0), gap=0.06)
+    strips = style.strips(ax, *[1.0] * len(shown), size=(8.0, 5.0), gap=0.08)
     for strip, distance in zip(strips, shown, strict=True):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         ends = []
@@ -578,15 +574,18 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
             depth = rows[f"{side}_depth_usd"] / 1e6
             strip.plot(_times(rows), depth, color=color, lw=1.4, label=f"{side}s")
             ends.append((float(depth.iloc[-1]), f"{side}s {style.number(round(depth.iloc[-1], 2))}", color))
-        strip.margins(y=0.15)
+        largest = float(rows[["bid_depth_usd", "ask_depth_usd"]].to_numpy().max()) / 1e6
+        strip.set_ylim(0.0, 1.2 * largest)  # from zero, or noise looks like a change
         style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="number")
         strip.locator_params(axis="y", nbins=3)
         style.label_ends(strip, ends)
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
     bids = wide["bid_depth_usd"] / 1e6
     asks = wide["ask_depth_usd"] / 1e6
+    both = np.r_[bids, asks]
     words = f"{bids.iloc[-1]:,.1f} M USD of bids and {asks.iloc[-1]:,.1f} of asks within {distances[0]:g} bps"
+    words += f"; in the window {np.min(both):,.1f} to {np.max(both):,.1f}"
     style.dress(strips[0], title=f"{name}: {words}")
-    style.note(strips[0], "a strip for each distance from the mid price, each with its own scale")
+    style.note(strips[0], "a strip for each distance from the mid price, all scales from zero")
     style.utc_axis(strips[-1])
     return strips, data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

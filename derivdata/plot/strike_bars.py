@@ -237,8 +237,11 @@ def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
 
 
 def mark_price(ax: Axes, price: float, label: str, stroke: str) -> None:
-    """Draw a vertical line at a price, over the bars."""
-    ax.axvline(price, color=style.ink(), lw=1.4, ls=stroke, zorder=2.5, label=label)
+    """Draw a vertical line at a price behind the bars, with arrowheads where a bar would hide it."""
+    ax.axvline(price, color=style.ink(), lw=1.2, ls=stroke, zorder=0.5, label=label)
+    look: dict[str, Any] = {"color": style.ink(), "ms": 6, "lw": 0, "clip_on": False, "label": "_price"}
+    for end, marker in ((1.0, "v"), (0.0, "^")):
+        ax.plot([price], [end], marker, transform=ax.get_xaxis_transform(), **look)
 
 
 def bar_width(places: Array) -> float:

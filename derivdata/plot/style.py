@@ -51,6 +51,8 @@ _NARROW = 420.0
 """Figures narrower than this have legends above the axes [points]."""
 _DAYS_WITH_HOURS = 3.0
 """Shorter axes have ticks at round hours or minutes [days]."""
+_DAYS_WITH_MONTHS = 100.0
+"""Longer axes have ticks at months [days]."""
 _PHONE = 310.0
 """Figures narrower than this have fewer dates [points]."""
 
@@ -336,9 +338,9 @@ def utc_axis(ax: Axes, *, has_labels: bool = False) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     start, end = ax.get_xlim()
-    if is_narrow(ax) and end - start > _DAYS_WITH_HOURS:
+    if _DAYS_WITH_HOURS < end - start < _DAYS_WITH_MONTHS:
         # Evenly spaced ticks: the last of a month would touch the first of the next.
-        most = 6
+        most = 6 if is_narrow(ax) else 8
         if has_labels and cell_width(ax) < _PHONE:
             most = 4
         locator = AutoDateLocator(minticks=3, maxticks=most, interval_multiples=False)

@@ -112,7 +112,7 @@ def surface(
     columns = np.arange(len(expiries))
     labels = list(map(expiry_label, expiries, tenors))
     x = "listed expiry [UTC], time to expiry [days]"
-    y = "moneyness ln(K/F) / (σ√T)\n[standard deviations]"
+    y = "moneyness [standard deviations]"
     unit = "implied volatility [% annualised]"
     if engine == "plotly":
         hover = "%{customdata}<br>%{y:+.2f} standard deviations<br>%{z:.2f} % annualised"
@@ -205,9 +205,10 @@ def venue_difference(
     Returns
     -------
     Axes
-        One row per venue and tenor: a dot for the difference at the forward, with its value at the right, and
-        triangles 1.5 at-the-money standard deviations of the reference below (puts) and above (calls). A line
-        spans all moneyness. Without quotes of both venues there is no mark.
+        One row per venue and tenor: a dot for the difference at the forward, with its value at the right. The
+        triangles are 1.5 at-the-money standard deviations of the reference away: the upper one above the
+        forward (calls), the lower one below it (puts). A line spans all moneyness. Without quotes of both
+        venues there is no mark.
 
     Raises
     ------
@@ -243,14 +244,15 @@ def _draw_differences(ax: Axes, place: Array, cells: Array) -> None:
     low = np.nanmin(np.where(np.isfinite(cells), cells, np.inf), axis=1)
     high = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
     has_values = np.isfinite(low)
-    ax.hlines(place[has_values], low[has_values], high[has_values], color=style.GREY, lw=1.6)
+    ax.hlines(place[has_values], low[has_values], high[has_values], color=style.GREY, lw=1.2)
     middle = len(_DEVIATIONS) // 2
-    for column, marker, color, label in (
-        (0, "<", style.SHORT, f"{_DEVIATIONS[0]:g} deviations (puts)"),
-        (len(_DEVIATIONS) - 1, ">", style.LONG, f"+{_DEVIATIONS[-1]:g} (calls)"),
-        (middle, "o", style.ink(), "at the forward"),
+    # Above and below the dots, which would cover them.
+    for column, marker, color, shift, label in (
+        (0, "^", style.SHORT, 0.27, "low strikes (puts)"),
+        (middle, "o", style.ink(), 0.0, "at the forward"),
+        (len(_DEVIATIONS) - 1, "v", style.LONG, -0.27, "high strikes (calls)"),
     ):
-        ax.plot(cells[:, column], place, marker, color=color, ms=5.5, label=label)
+        ax.plot(cells[:, column], place + shift, marker, color=color, ms=4.5, label=label)
     for row, value in zip(place, cells[:, middle], strict=True):
         if np.isfinite(value):
             where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}

@@ -180,10 +180,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     quantiles = cone["quantile"].to_numpy()
     days = cone["window"].to_numpy()
     ax = style.axes(ax)
-    for inner in range(min(2, len(quantiles) // 2)):
-        label = f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} % of windows"
-        look: dict[str, Any] = {"color": PALETTE[5], "alpha": 0.25 + 0.2 * inner, "lw": 0, "label": label}
-        ax.fill_between(days, values[inner], values[-1 - inner], **look)
+    _draw_bands(ax, days, values, quantiles)
     if len(quantiles) % 2:
         ax.plot(days, values[len(quantiles) // 2], color=GREY, lw=1.6, label="median")
     latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
@@ -201,6 +198,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
         title = (
             f"{days[middle]:g}-day implied volatility {100 * level:.1f} %, {words} realised windows; {now}"
         )
+    title = f"{_of_what(cone)}{title}"
     y = "volatility [% annualised]"
     x = "window, time to expiry [days], log scale"
     if implied and max(implied) > np.max(days):
@@ -215,6 +213,29 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
     table = pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1)
     return finish(ax, table, cone, source=source)
+
+
+def _draw_bands(ax: Axes, days: Array, values: Array, quantiles: Array) -> None:
+    """Draw the ranges between the outermost quantiles and, darker, between the next ones."""
+    bands = min(2, len(quantiles) // 2)
+    for inner in range(bands):
+        label = f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} % of windows"
+        look: dict[str, Any] = {"color": PALETTE[5], "alpha": 0.25 + 0.3 * inner, "lw": 0, "label": label}
+        if inner + 1 < bands:
+            # Not below the inner band, whose colour would differ from its legend.
+            ax.fill_between(days, values[inner], values[inner + 1], **look)
+            look["label"] = "_upper"
+            ax.fill_between(days, values[-2 - inner], values[-1 - inner], **look)
+        else:
+            ax.fill_between(days, values[inner], values[-1 - inner], **look)
+
+
+def _of_what(cone: xr.Dataset) -> str:
+    """Return symbol and venue of a cone for the title, if it has them."""
+    names = [
+        str(cone[name].item()) for name in ("symbol", "exchange") if name in cone and cone[name].size == 1
+    ]
+    return f"{' on '.join(names)}: " if names else ""
 
 
 def _named_window(days: Array, implied: Mapping[float, float]) -> int:
@@ -335,7 +356,7 @@ _BETWEEN = "between two expiries"
 _AT_FORWARD = "at the money"
 _MAX_BOUND = 0.5
 """Bounds are drawn up to this multiple of the range of model-free volatility beyond it."""
-_BOUNDS = "model-free; bar: bounds"
+_MODEL_FREE = "model-free (all strikes)"
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
@@ -361,8 +382,8 @@ def term_structure(
     kind
         ``"volatility"``: volatility at the forward, with steps for the forward volatility between expiries,
         missing where total variance falls. Squares are model-free volatility, from the strip of quotes if the
-        fit has one; the bars range from the quotes alone to the maximum with prices beyond the last quotes. A
-        diamond is the 30-day index, if there are expiries on both sides.
+        fit has one; ``dd.plot.data(ax)`` has its bounds from prices beyond the last quotes. A diamond is the
+        30-day index, if there are expiries on both sides.
         ``"basis"``: forward over spot as simple annual rate, with steps for the growth of the forward from
         one expiry to the next.
     before
@@ -374,8 +395,7 @@ def term_structure(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes end at most half the range of model-free volatility beyond it; an arrowhead marks a bound
-        outside them.
+        The title has the first, the highest and the last volatility at the money.
 
     Raises
     ------
@@ -415,7 +435,7 @@ def term_structure(
         if before is not None:
             lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
         bars = {"symmetric": False, "array": high - model_free, "arrayminus": model_free - low}
-        marks = [_line_of(table, "model_free", _BOUNDS, 1, mode="markers", error_y=bars)]
+        marks = [_line_of(table, "model_free", _MODEL_FREE, 1, mode="markers", error_y=bars)]
         for name, level in index.items():
             at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
             marks.append(frames.plotly_line(*at_index, mode="markers"))
@@ -427,35 +447,30 @@ def term_structure(
     if before is not None:
         ax.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[3], label=earlier)
     ax.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
-    _free(ax, tenors, model_free, low, high, index)
-    _limit(ax, levels, _limits(model_free, low, high), limits)
-    for end in (high, low):
-        style.mark_clipped(ax, tenors, end, color=PALETTE[1])
+    _free(ax, tenors, model_free, index)
+    if limits is not None:
+        _include(ax, limits)
     style.dress(ax, title=title, y=y[0], form="percent")
     style.legend(ax, "above")
     expiry_axis(ax, tenors, dates)
     return finish(ax, table, data, source=source)
 
 
-def _limit(
-    ax: Axes, levels: pd.Series, free: tuple[float, float] | None, flat: tuple[float, float] | None
-) -> None:
-    """Set limits that include the levels and, if there are any, the limits of model-free volatility."""
-    ends = [float(levels.min()), float(levels.max())]
-    for limits in (free, flat):
-        ends += limits or ()
-    margin = 0.04 * (max(ends) - min(ends))
-    ax.set_ylim(min(ends) - margin, max(ends) + margin)
+def _include(ax: Axes, limits: tuple[float, float]) -> None:
+    """Extend the limits of the y axis to include others."""
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, limits[0]), max(high, limits[1]))
 
 
 def _levels(table: pd.DataFrame) -> str:
-    """Return the first and the last volatility at the money, and the change since `before` if drawn."""
-    rows = table[np.isfinite(table["atm"])].iloc[[0, -1]].drop_duplicates("expiry")
-    ends = [f"{100 * row.atm:.1f} % to {row.expiry.day} {row.expiry:%b %Y}" for row in rows.itertuples()]
-    words = f"at the money {', '.join(ends)}"
+    """Return the first, highest and last volatility at the money, and the change since `before` if drawn."""
+    rows = table[np.isfinite(table["atm"])]
+    ends = rows.iloc[[0, int(rows["atm"].argmax()), -1]].drop_duplicates("expiry").sort_values("days")
+    levels = [f"{100 * row.atm:.1f} % to {row.expiry.day} {row.expiry:%b}" for row in ends.itertuples()]
+    words = f"ATM volatility {', '.join(levels)}"
     if "atm_before" in table:
         moved = 100 * float((table["atm"] - table["atm_before"]).median())
-        words += f"; median change {moved:+.1f} points" if np.isfinite(moved) else ""
+        words += f"; {moved:+.1f} points since the dashed line" if np.isfinite(moved) else ""
     return words
 
 
@@ -571,12 +586,10 @@ def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
     return bottom - margin, top + margin
 
 
-def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str, float]) -> None:
-    """Draw model-free volatility with its bounds, and the index."""
-    reach = np.abs(np.vstack([vol - low, high - vol]))
+def _free(ax: Axes, tenors: Any, vol: Any, index: dict[str, float]) -> None:
+    """Draw model-free volatility and the index."""
     if not np.isfinite(vol).any():
         return
-    look: dict[str, Any] = {"fmt": "s", "ms": 5, "lw": 1.0, "color": PALETTE[1], "ecolor": PALETTE[4]}
-    ax.errorbar(tenors, vol, yerr=reach, label=_BOUNDS, **look)
+    ax.plot(tenors, vol, "s", ms=5, color=PALETTE[1], label=_MODEL_FREE)
     for label, level in index.items():
         ax.plot(_INDEX_DAYS, level, "D", ms=9, mfc="none", mec=PALETTE[2], mew=1.8, label=label)

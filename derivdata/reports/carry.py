@@ -293,8 +293,9 @@ def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
     shown = sorted(pairs, key=_net_bps, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
     clear = sum(_net_bps(pair) > 0.0 for pair in pairs) or "None"
-    head = f"{clear} of the {len(pairs)} widest pairs clear their costs in {_DAYS} days"
-    head += f"; best {len(shown)}, net at right"
+    head = f"{clear} of the {len(pairs)} widest pairs gain in the mean of {_DAYS} days"
+    if all(_carry(pair)["net_low"] < 0.0 for pair in shown):
+        head += ", but each may lose"
     look: dict[str, Any] = {"title": title, "size": FLAT, "head": head}
     return section.panel(_draw_pairs, shown, source=rates.table, **look)
 
@@ -316,7 +317,7 @@ def _draw_pairs(pairs: list[Pair], *, head: str, ax: Axes, source: Any) -> Axes:
         words = f"{100.0 * value:+.1f} %"
         where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
         ax.annotate(words, (1.0, row), (4, 0), va="center", fontsize=8, annotation_clip=False, **where)
-    style.dress(ax, title=head, x="simple APR of one leg [% per year]", grid="x")
+    style.dress(ax, title=head, x="simple APR of one leg [% per year]; names: long / short", grid="x")
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")
     style.footer(ax, source=source)

@@ -182,21 +182,22 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     ends = []
     gaps = []
     for place, level in enumerate(levels):
+        color = style.PALETTE[place % len(style.PALETTE)]
         lines = (
-            ("30-day ATM", level.implied, "-", style.PALETTE[place % len(style.PALETTE)]),
-            ("realised", level.realised, "--", style.PALETTE[(place + 4) % len(style.PALETTE)]),
+            ("30-day ATM", level.implied, "-", 1.8),
+            ("realised", level.realised, "--", 1.0),
         )
         last_values = []
-        for name, line, stroke, color in lines:
+        for name, line, stroke, width in lines:
             # As rounded as the labels, so that the title has their difference.
             last = round(float(line.dropna("time")[-1]), 3)
             last_values.append(last)
-            ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=name)
+            ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=width, label=name)
             ends.append((last, f"{level.symbol} {name} {100.0 * last:.1f} %", color))
         gap = 100.0 * (last_values[0] - last_values[1])
         side = "above" if gap > 0 else "below"
         gaps.append(f"{level.symbol} {abs(gap):.1f} points {side}")
-    title = f"30-day ATM volatility: {', '.join(gaps)} {levels[0].days:.3g}-day realised"
+    title = f"30-day ATM volatility: {', '.join(gaps)} realised"
     style.dress(ax, title=title, y="volatility\n[% annualised]", form="percent")
     style.note(ax, f"solid: 30-day ATM; dashed: {levels[0].days:.3g}-day realised")
     style.label_ends(ax, ends)
@@ -321,8 +322,8 @@ _READINGS = {
     ),
     "term": (
         "Rising: calm now, more expected later; falling: stress now. The steps are the volatility between "
-        "two expiries; dashed is a day earlier. Squares are the volatility from all listed strikes; bars "
-        "show how much strikes that are not listed could add, an arrowhead a bar beyond the scale."
+        "two expiries; dashed is a day earlier. Squares are the volatility from all strikes, which also "
+        "counts far ones; the diamond is their 30-day index."
     ),
     "history": (
         "On top the strip index and 30-day ATM volatility, labelled with the latest values. Below the "

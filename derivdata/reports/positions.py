@@ -37,7 +37,7 @@ _WITH_PRICES = (
     "Open interest in dollars rises with the price even if no position is opened; in coins it does not. "
     "Falling coins with a falling price are positions that were closed or liquidated."
 )
-_ORDERS = "A dot is a liquidated order, and its area the value; shorts are above longs in a row."
+_ORDERS = "A dot is a liquidated order, and its area the value."
 _CELLS = (
     "A cell is the value that a venue liquidated in one step, brighter for more; at the right is the share "
     "of longs."
@@ -330,8 +330,8 @@ def liquidations_section(data: Data) -> Section:
     if len(events) >= MANY:
         reading = _CELLS
     reading += (
-        " A column of them across venues is a cascade. Below is the value of all venues, shorts upwards and "
-        "longs downwards. If the response has gaps, green marks the time that it covers."
+        " Many of them at one time, across venues, are a cascade. Below is the value of all venues, shorts "
+        "upwards and longs downwards."
     )
     height = 4.4
     prices = None

@@ -93,7 +93,7 @@ def test_volatilities_equal_the_table_in_percent() -> None:
     table, drawn = plot.data(figure), traces(figure)
     np.testing.assert_allclose(drawn["at the money"].y, table["atm"])
     np.testing.assert_allclose(drawn["at the money"].x, table["days"])
-    bars = drawn["model-free; bar: bounds"]
+    bars = drawn["model-free (all strikes)"]
     np.testing.assert_allclose(bars.y, table["model_free"])
     np.testing.assert_allclose(bars.y + bars.error_y.array, table["model_free_high"])
     np.testing.assert_allclose(bars.y - bars.error_y.arrayminus, table["model_free_low"])
