@@ -438,7 +438,7 @@ def _may_lack_sign(own: _Array, others: _Array, is_opposite: _Array, is_same: _A
     is_lost = len(others) >= _MANY_PEERS and not (own < 0.0).any()
     opposite = own[is_opposite]
     fewer = min(np.count_nonzero(opposite > 0.0), np.count_nonzero(opposite < 0.0))
-    is_mirrored = fewer >= _OPPOSITE_ROWS and not is_same.any()
+    is_mirrored = bool(fewer >= _OPPOSITE_ROWS) and not is_same.any()
     ratio = float(np.median(np.abs(opposite)) / np.nanmedian(np.abs(others[:, is_opposite])))
     return (is_lost or is_mirrored) and 1.0 / _SAME_SIZE < ratio < _SAME_SIZE
 
