@@ -186,8 +186,8 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
     ax.plot(days, latest, "o", color=PALETTE[0], mec=style.paper(), ms=6, label="latest window")
     if implied:
-        look = {"color": PALETTE[1], "mec": style.paper(), "ms": 7, "label": "implied"}
-        ax.plot(list(implied), list(implied.values()), "D", **look)
+        volatilities = list(implied.values())
+        ax.plot(list(implied), volatilities, "D", color=PALETTE[1], mec=style.paper(), ms=7, label="implied")
     middle = _named_window(days, implied)
     level = implied.get(float(days[middle]))
     now = f"realised volatility {100 * latest[middle]:.1f} %"
