@@ -540,3 +540,91 @@ def test_a_book_of_gate_has_coins(tmp_path: Path) -> None:
     assert rows["size"].tolist() == pytest.approx([1.5, 0.5, 3.0])
     with pytest.raises(ArchiveError, match="sizes are in contracts, and are omitted"):
         _import(tmp_path, "gate_orderbook_DOGE_USDT.json", json.dumps(book))
+
+
+def test_trades_of_options_of_okx_are_of_contracts(tmp_path: Path) -> None:
+    """Columns of GET /api/v5/public/option-trades, documented 2026: 250 contracts of 0.01 BTC."""
+    header = "instId,side,sz,px,tradeId,ts,fillVol,fwdPx,idxPx,markPx,optType"
+    row = f"BTC-USD-260327-70000-C,buy,250,0.029,12,{_START}000,0.452,67600,67000,0.0289,C"
+    lacking = f"BTC-USD-260327-70000-C,buy,250,,13,{_START}001,0.452,67600,67000,0.0289,C"
+    counts = _import(tmp_path, "okx_option_trades.csv", f"{header}\n{row}\n{lacking}\n")
+    stored = _rows(tmp_path, "options_trades").iloc[0]
+    assert (stored["size"], stored["price_coin"], stored["iv"]) == (2.5, 0.029, 0.452)
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert "the price is missing" in str(counts.first_rejected)
+
+
+def test_greeks_of_black_and_scholes_come_before_those_in_coins(tmp_path: Path) -> None:
+    """Columns of OKX's GET /api/v5/public/opt-summary, documented 2026."""
+    header = "instId,ts,markVol,delta,gamma,theta,vega,deltaBS,gammaBS,thetaBS,vegaBS,fwdPx"
+    figures = "0.452,0.381,-0.13,-0.0004,0.002,0.41,0.00003,-60.2,120.1,67600.5"
+    _import(tmp_path, "okx_summary.csv", f"{header}\nBTC-USD-260327-70000-C,{_START}000,{figures}\n")
+    stored = _rows(tmp_path, "options_snapshot").iloc[0]
+    assert stored[["delta", "gamma", "theta", "vega"]].tolist() == [0.41, 0.00003, -60.2, 120.1]
+
+
+def test_the_listing_of_a_contract_is_not_the_time_of_its_rate(tmp_path: Path) -> None:
+    content = f"symbol,fundingFeeRate,markPrice,firstOpenDate\nXBTUSDTM,0.0001,67000,{_START}000\n"
+    with pytest.raises(ArchiveError, match="none is recognised as the time"):
+        _import(tmp_path, "kucoin.csv", content)
+
+
+def test_dates_of_deliveries_are_eight_o_clock(tmp_path: Path) -> None:
+    content = ",date,delivery_price\n0,2026-02-02,67000.55\n1,2026-02-01,66999.55\n"
+    _import(tmp_path, "deribit_delivery_prices_btc_usd.csv", content)
+    rows = _rows(tmp_path, "delivery_prices").sort_values("time")
+    assert rows["time"].tolist() == [pd.Timestamp("2026-02-01T08:00Z"), pd.Timestamp("2026-02-02T08:00Z")]
+    assert rows["price_usd"].tolist() == [66_999.55, 67_000.55]
+
+
+@pytest.mark.parametrize(("name", "usd"), [("BTC-USD-SWAP", 1_000.0), ("ETH-USD-SWAP", 100.0)])
+def test_inverse_contracts_of_okx_are_of_known_usd(tmp_path: Path, name: str, usd: float) -> None:
+    content = f"timestamp,symbol,side,price,quantity\n{_START},{name},long,2000,10\n"
+    _import(tmp_path, "okx/liquidations.csv", content, unit="contracts")
+    stored = _rows(tmp_path, "liquidations_fills").iloc[0]
+    assert (stored["value_usd"], stored["quantity"]) == (usd, usd / 2_000)
+
+
+def test_open_interest_of_options_is_not_that_of_perpetual_contracts(tmp_path: Path) -> None:
+    content = _lines("time,deribit,okx,binance", "{at:%Y-%m-%d %H:%M},3e9,1e9,2e8")
+    with pytest.raises(Unclear, match="its name says options"):
+        _import(tmp_path, "btc_options_open_interest.csv", content)
+
+
+def test_sizes_of_books_that_are_converted_have_a_notice(tmp_path: Path) -> None:
+    content = (
+        f"timestamp,symbol,bid_px_1,bid_sz_1,ask_px_1,ask_sz_1\n{_START},BTC-USDT-SWAP,67000,150,67001,70\n"
+    )
+    counts = _import(tmp_path, "okx_book.csv", content)
+    assert sorted(_rows(tmp_path, "orderbook_book")["size"]) == pytest.approx([0.7, 1.5])
+    assert "sizes of BTC-USDT-SWAP on okx are contracts of 0.01 coins" in counts.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("L LIQ", "S LIQ"), {}), (("A1", "B2"), {"map_values": {"side": {"A1": "long"}}})],
+)
+def test_the_second_word_of_a_side_is_the_opposite(
+    tmp_path: Path, words: tuple[str, str], said: dict[str, Any]
+) -> None:
+    rows = "".join(f"{_START + n},BTCUSDT,{word},67000,0.5\n" for n, word in enumerate(words))
+    _import(tmp_path, "binance_liq.csv", f"timestamp,symbol,side,price,qty\n{rows}", **said)
+    assert _rows(tmp_path, "liquidations_fills").sort_values("time")["side"].tolist() == ["long", "short"]
+
+
+def test_running_rates_have_the_interval_of_the_next_payments(tmp_path: Path) -> None:
+    """Rows each 30 minutes, before payments at 08:00 and 12:00: 0.0001 in 4 hours is 2 bps per 8 hours."""
+    lines = ["timestamp,symbol,funding_rate,next_funding_time"]
+    for number in range(12):
+        due = "08:00" if number < 6 else "12:00"
+        at = pd.Timestamp(_START + 18_000 + 1_800 * number, unit="s")
+        lines.append(f"{at:%Y-%m-%dT%H:%M:%SZ},NTRNUSDT,0.0001,2026-02-02T{due}:00Z")
+    _import(tmp_path, "rates.csv", "\n".join(lines) + "\n", set={"exchange": "bybit"})
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([2.0] * 12)
+
+
+def test_buyers_and_sellers_of_bybit_are_accounts(tmp_path: Path) -> None:
+    content = f"timestamp,buyRatio,sellRatio,symbol\n{_START}000,0.6,0.4,BTCUSDT\n"
+    _import(tmp_path, "long_short_ratio.csv", content, set={"exchange": "bybit"})
+    stored = _rows(tmp_path, "positioning_history").iloc[0]
+    assert (stored["kind"], stored["long_short_ratio"]) == ("accounts", pytest.approx(1.5))

@@ -164,7 +164,10 @@ def _flags(words: Words, name: str, rejections: Rejections) -> Array:
 
 _SIDES = {
     "options": {"c": "call", "calls": "call", "ce": "call", "p": "put", "puts": "put", "pe": "put"},
-    "liquidations": {"longs": "long", "shorts": "short"},
+    "liquidations": {
+        **dict.fromkeys(("longs", "l liq", "long liq", "long liquidation"), "long"),
+        **dict.fromkeys(("shorts", "s liq", "short liq", "short liquidation"), "short"),
+    },
     "orderbook": {"bids": "bid", "b": "bid", "asks": "ask", "a": "ask"},
 }
 """Words of a side that have one meaning anywhere in a table of a family."""

@@ -13,11 +13,11 @@ from scipy.special import ndtr
 
 from derivdata import units
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.market_names import ALWAYS_HOURLY
+from derivdata.sources.archive.importing.market_names import ALWAYS_HOURLY, market_of
 from derivdata.sources.archive.importing.plan import Adjust
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.support.arrays import Array
-from derivdata.tables.contracts import contract
+from derivdata.tables.contracts import EXPIRY_HOUR, contract, option_coins
 from derivdata.tables.payments import (
     SOURCES,
     VALID_HOURS,
@@ -208,6 +208,15 @@ VENUES_IN_COINS = ("binance", "bybit", "hyperliquid", "aster", "bitget", "dydx")
 """Venues whose amounts of linear contracts are coins (Tardis' pages of 2026, and `venues`)."""
 
 
+_USD_OF_OKX = {"BTC": 100.0, "ETH": 10.0}
+"""USD of a contract of BTC-USD-SWAP and ETH-USD-SWAP.
+
+``GET /api/v5/public/open-interest`` of 2022-06-04, recorded in the tests of a public Rust crawler, has
+contracts and coins of both: 4,092,973 for 13,840 BTC and 21,795,246 for 123,562 ETH. ``public/instruments``
+of 2026-09-25, recorded in the tests of a public C# adapter, has 100 USD of BTC.
+"""
+
+
 @lru_cache(maxsize=4096)
 def amount_of(exchange: str, name: str) -> _Amount | None:
     """Return the unit of an amount of 1 of a contract; None if unknown.
@@ -218,14 +227,27 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
     if exchange == "binance" and "USD_" in name:
         size = binance_contract(name).size
         return None if size is None else _Amount(size, True)
+    return _amount_of_coins(exchange, name, symbol) or _amount_by_facts(exchange, name, symbol)
+
+
+def _amount_of_coins(exchange: str, name: str, symbol: str) -> _Amount | None:
+    """Return the unit of an amount of a venue that counts coins, or contracts of 1 USD."""
     if exchange in VENUES_IN_COINS and (_LINEAR.search(name) or exchange in ("hyperliquid", "dydx")):
         return _Amount(1.0, False)
-    if exchange == "bitmex" and name.endswith("USD") and symbol != "BTC":
-        return None  # ETHUSD and others are quanto: a contract is an amount of bitcoin per USD
-    if exchange in ("bybit", "deribit", "bitmex") and (name.endswith(("USD", "-PERPETUAL"))):
+    is_quanto = exchange == "bitmex" and symbol != "BTC"  # an amount of bitcoin per USD, as of ETHUSD
+    if exchange in ("bybit", "deribit", "bitmex") and name.endswith(("USD", "-PERPETUAL")) and not is_quanto:
         return _Amount(1.0, False) if "_USD" in name else _Amount(1.0, True)
     if exchange == "kraken" and name.upper().startswith(("PI_", "FI_", "PF_")):
         return _Amount(1.0, not name.upper().startswith("PF_"))
+    return None
+
+
+def _amount_by_facts(exchange: str, name: str, symbol: str) -> _Amount | None:
+    """Return the unit of an amount of contracts whose size is a fact of the venue."""
+    if market_of(name).kind == "option":
+        return None
+    if exchange == "okx" and symbol in _USD_OF_OKX and is_inverse_name(exchange, name):
+        return _Amount(_USD_OF_OKX[symbol], True)
     is_inverse = is_inverse_name(exchange, name) or "-USD-" in name or name.endswith("USD")
     if "USDC" in name.upper():
         return None  # the facts are of contracts in USDT: BTC-USDC-SWAP of OKX is 0.0001 BTC, not 0.01
@@ -511,8 +533,8 @@ def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.S
 
 
 def _trades(frame: pd.DataFrame) -> pd.DataFrame:
-    """Set the currency of prices of trades of options, and where they were made."""
-    frame = _quotes_by_size(frame)
+    """Set the currency of prices of trades of options, their size in coins, and where they were made."""
+    frame = _sizes_of_options(_quotes_by_size(frame))
     if "execution" in frame:
         return frame
     execution = pd.Series("book", frame.index)
@@ -521,6 +543,27 @@ def _trades(frame: pd.DataFrame) -> pd.DataFrame:
             stated = frame[column].astype(object)
             execution = execution.mask(stated.notna() & ~stated.isin(["false", "False", "0"]), word)
     return frame.assign(execution=execution)
+
+
+def _sizes_of_options(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return trades of options with sizes in coins; those without a price or of unknown size get a reason."""
+    pairs = [*zip(frame["exchange"].astype(object), frame["symbol"].astype(object), strict=True)]
+    sizes = {pair: option_coins(*pair) for pair in set(pairs)}
+    coins = np.array([np.nan if sizes[pair] is None else sizes[pair] for pair in pairs], dtype=np.float64)
+    reasons = pd.Series(None, frame.index, dtype=object)
+    names = ("price_usd", "price_coin", "raw_price")
+    prices = frame[[name for name in names if name in frame]]
+    reasons[prices.isna().all(axis=1).to_numpy()] = "the price is missing"
+    reasons[np.isnan(coins)] = "the coins of an option of its venue are not known: write the size in coins"
+    return frame.assign(size=frame["size"] * coins).assign(**{REASON: reasons})
+
+
+def at_delivery(frame: pd.DataFrame) -> pd.DataFrame:
+    """Set dates of deliveries to the hour at which contracts expire, 08:00 UTC."""
+    stamps = frame["time"]
+    if (stamps != stamps.dt.floor("D")).any():
+        return frame
+    return frame.assign(time=stamps + pd.Timedelta(EXPIRY_HOUR, "h"))
 
 
 def _depth_bands(frame: pd.DataFrame) -> pd.DataFrame:
@@ -648,7 +691,7 @@ _CLEAR_CONTRACTS = re.compile(r"SWAP|:|USD[TC]?M$")
 """Name patterns of contracts, as opposed to spot markets: of OKX, ccxt and KuCoin."""
 
 
-def _book_amount(exchange: str, name: str) -> _Amount | None:
+def book_amount(exchange: str, name: str) -> _Amount | None:
     """Return the unit of a size of 1 in the book of a contract; None if it may be a contract or a coin."""
     is_inverse = name.endswith(("USD", "-PERPETUAL")) or "USD_" in name
     if exchange in ("binance", "bitmex", "bybit", "deribit") and is_inverse:
@@ -665,7 +708,7 @@ def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
     if "contract_name" not in frame:
         return frame
     pairs = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
-    amounts = {pair: _book_amount(*pair) for pair in set(pairs.itertuples(index=False, name=None))}
+    amounts = {pair: book_amount(*pair) for pair in set(pairs.itertuples(index=False, name=None))}
     sizes = [amounts[pair] for pair in pairs.itertuples(index=False, name=None)]
     size = frame["size"].to_numpy() * np.array(
         [np.nan if amount is None else amount.size for amount in sizes]

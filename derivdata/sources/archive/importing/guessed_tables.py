@@ -29,6 +29,7 @@ from derivdata.sources.archive.importing.readers import Chunk, rows_with
 from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
+from derivdata.tables.payments import VALID_HOURS
 
 _SETTLED = re.compile(r"settle|paid|payment|realized|applied|fundingratehistory|funding_rate_history", re.I)
 _FORCED = re.compile(r"liq(?!uid(?!at))|forceorder|force_order", re.I)
@@ -116,6 +117,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if not tables and "volume_usd" in by_meaning:
         tables = ["volume_history"]
     tables = _of_venues(source, head, by_meaning, given, tables)
+    _refuse_options(source, tables)
     if tables:
         if "time" not in {*by_meaning, *given.map, *given.set}:
             _refuse_prose(source, head)
@@ -132,6 +134,20 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         "--table",
         archive_tables(),
     )
+
+
+_OF_OPTIONS = re.compile(r"(?<![a-z])options?(?![a-z])", re.I)
+
+
+def _refuse_options(source: Source, tables: list[str]) -> None:
+    """Ask about open interest in a file whose name says options: the table is of perpetual contracts."""
+    if "oi_history" in tables and _OF_OPTIONS.search(source.name.rsplit("/", 1)[-1]):
+        raise Unclear(
+            f"{source}: its name says options, and oi_history is of perpetual contracts: omit it, or pass "
+            "--table oi_history if its open interest is of these",
+            "--table",
+            ["oi_history"],
+        )
 
 
 _BARE_VOLUMES = (
@@ -250,6 +266,8 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     """Return the table of rows of options, books or liquidations; empty for other rows."""
     if "strike" in by_meaning and by_meaning["strike"] == by_meaning.get("underlying_price"):
         return ["options_atm_history"]
+    if "delivery_price" in by_meaning and not {"strike", "iv", "rate", "mark", "last"} & by_meaning.keys():
+        return ["delivery_prices"]
     if ("strike" in by_meaning and _FIGURES & by_meaning.keys()) or (
         "iv" in by_meaning and "instrument_name" in by_meaning
     ):
@@ -728,6 +746,24 @@ def _are_before_payments(head: Chunk, by_meaning: Mapping[str, str], given: Give
         if (np.abs(seconds - interval) > _SECONDS_OF_LABELS).any():
             return True
     return False
+
+
+def interval_of_next_payments(head: Chunk, given: Given) -> float | None:
+    """Return the hours between the next payments that rows state; None if series differ, or with one payment.
+
+    OKX's ``nextFundingTime`` moves with the payments as well.
+    """
+    columns = [name for name in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(name))]
+    if len(columns) != 1:
+        return None
+    named = {name: given.map.get(name, name) for name in ("symbol", "exchange")}
+    series = _series(head, {name: column for name, column in named.items() if column in head.columns})
+    following = _stamps(head, {"time": columns[0]}, given)
+    rows = pd.DataFrame({"series": series, "stamp": following})
+    rows = rows[rows["stamp"] != np.iinfo(np.int64).min].drop_duplicates().sort_values(["series", "stamp"])
+    apart = rows.groupby("series")["stamp"].diff().dropna() / 3.6e9
+    hours = np.unique(np.round(apart.to_numpy(dtype=np.float64), 3))
+    return float(hours[0]) if hours.size == 1 and hours[0] in VALID_HOURS else None
 
 
 _INSERTED = re.compile(r"^(created|inserted|createdat|insertedat|created_at|inserted_at)$", re.I)

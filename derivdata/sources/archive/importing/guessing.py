@@ -18,6 +18,8 @@ from derivdata.sources.archive.importing.finishing import (
     ADJUST,
     VENUES_IN_COINS,
     amount_of,
+    at_delivery,
+    book_amount,
     is_inverse_name,
     one_side,
     usd_of_contracts,
@@ -28,6 +30,7 @@ from derivdata.sources.archive.importing.guessed_tables import (
     are_trades,
     figures_of_all,
     guessed_tables,
+    interval_of_next_payments,
     own_table,
     refuse_remaining_orders,
     total_columns,
@@ -380,7 +383,7 @@ _NOT_INTEREST = re.compile(
 """Words of columns that are not open interest, or in thousands or of all venues."""
 _NEAR_TIME = re.compile(r"time|date|(?<![a-z])ts(?![a-z])|_(ms|us|ns)$", re.I)
 _OTHER_TIME = re.compile(
-    r"expir|matur|deliver|next|listing|launch|onboard|ingest|receiv|recv|local|arriv", re.I
+    r"expir|matur|deliver|next|first|settle|listing|launch|onboard|ingest|receiv|recv|local|arriv", re.I
 )
 """Words of times that are not those of a row, or those at which a collector had it."""
 _NOT_A_RATE = re.compile(
@@ -738,8 +741,24 @@ def _last_part(column: str) -> str:
     return column.rsplit(".", 1)[-1]
 
 
+def _notice_of_contracts(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
+    """Return the notice that sizes of a book are read as contracts of a known size."""
+    own = given._replace(map=plan.sources, set=plan.constants)
+    pairs = itertools.product(_words_of("exchange", head, own), _words_of("symbol", head, own))
+    for word, name in pairs:
+        amount = book_amount(venue_of_word(word), name)
+        if amount is not None and (amount.is_usd or amount.size != 1.0):
+            unit = "USD" if amount.is_usd else "coins"
+            return (
+                f"sizes of {name} on {word} are contracts of {amount.size:g} {unit}, and are stored in coins",
+            )
+    return ()
+
+
 def _notice_of_sides(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
-    """Return the notice that open interest of a venue is halved."""
+    """Return the notice that open interest of a venue is halved, or that sizes of a book are converted."""
+    if plan.table.name == "orderbook_book":
+        return _notice_of_contracts(plan, head, given)
     if plan.table.name != "oi_history":
         return ()
     own = given._replace(map=plan.sources, set=plan.constants)
@@ -951,7 +970,7 @@ def _plan_by_names(
         refuse_other_sizes(source, head, whole)
         amounts = _interest_of_inverse(source, head, by_meaning, whole, given)
         whole = amounts.given
-    _refuse_unknown_interval(source, head, whole, table)
+    whole = _with_interval(source, head, whole, table)
     _refuse_repeated_times(source, head, table, whole)
     if "strike" in archive_table(table).columns:
         _refuse_quotes_in_rows(source, head, whole)
@@ -1026,8 +1045,22 @@ def _with_unit_of_rows(
 
 def _with_words_of_sides(head: Chunk, given: Given) -> Given:
     """Add the meaning of the words of orders on venues that state it."""
-    sides = words_of_sides(head, given)
+    sides = words_of_sides(head, given) or _both_words(head, given)
     return given._replace(values={**given.values, "side": sides}) if sides else given
+
+
+def _both_words(head: Chunk, given: Given) -> dict[str, str]:
+    """Return both words of a column of sides of which the caller says one."""
+    stated = given.values.get("side", {})
+    column = given.map.get("side", "side")
+    if len(stated) != 1 or column not in head.columns:
+        return {}
+    [(word, side)] = stated.items()
+    others = {text.lower() for text in encoded(head.columns[column]).texts} - {word.lower()}
+    if len(others) != 1:
+        return {}
+    opposite = "short" if side == "long" else "long"
+    return {word: side, others.pop(): opposite}
 
 
 def _scales(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
@@ -1084,6 +1117,8 @@ def _name_of_all(head: Chunk, plan: ImportPlan, name: str) -> str:
 
 def _adjustment(table: str, given: Given, head: Chunk) -> Adjust | None:
     """Return the function for rows whose quotes or open interest are in a venue's own unit."""
+    if table == "delivery_prices":
+        return at_delivery
     if table == "oi_history" and (venues := _both_sides(given, head)):
         return partial(one_side, venues=venues)
     return ADJUST["quotes_by_size"] if given.extra else None
@@ -1243,6 +1278,8 @@ def _mapped(table: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
     allowed = {*columns, "interval_hours"} if "rate_bps_8h" in columns else {*columns}
     stated = {*given.set, *given.map, *head.columns}
     mapped = {name: column for name, column in by_meaning.items() if name in allowed and name not in stated}
+    if table == "delivery_prices" and "delivery_price" in by_meaning and "price_usd" not in stated:
+        mapped["price_usd"] = by_meaning["delivery_price"]
     spot = by_meaning.get("last") or by_meaning.get("price_usd")
     if table == "prices_spot" and spot is not None and "price" not in stated:
         mapped["price"] = spot
@@ -1257,10 +1294,13 @@ def _take_price_of_fills(by_meaning: Mapping[str, str], mapped: dict[str, str], 
         mapped[name] = by_meaning["price_usd"]
 
 
-def _refuse_unknown_interval(source: Source, head: Chunk, given: Given, table: str) -> None:
-    """Ask for the interval of samples whose unit is per the venue's own, unless it is a fact of the venue."""
+def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Given:
+    """Add the interval of samples whose unit is per the venue's own, or ask for it.
+
+    It is a fact of the venue, or the time between the next payments that rows state.
+    """
     if "rate_bps_8h" not in archive_table(table).columns or given.unit not in _OF_INTERVALS:
-        return
+        return given
     venues = [venue_of_word(word) for word in _words_of("exchange", head, given)]
     stated = given.set.get("interval_hours")
     hourly = sorted({*venues} & ALWAYS_HOURLY)
@@ -1271,11 +1311,14 @@ def _refuse_unknown_interval(source: Source, head: Chunk, given: Given, table: s
         )
     has_interval = "interval_hours" in {*given.map, *given.set, *head.columns}
     if table != "funding_history" or has_interval or not venues:
-        return
+        return given
     symbols = {market_of(word).symbol for word in _words_of("symbol", head, given)}
     hours = {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
     if None not in hours and (hours == {1.0} or not _has_floor_of_hours(head, given)):
-        return
+        return given
+    between = interval_of_next_payments(head, given)
+    if between is not None:
+        return given._replace(set={**given.set, "interval_hours": f"{between:g}"})
     raise Unclear(
         f"{source}: --unit {given.unit} is per the venue's own interval, which the file does not state: "
         "pass --set interval_hours=8 or --map interval_hours=COLUMN",
@@ -1496,7 +1539,7 @@ def _coins_of_contract(venue: str, name: str) -> float | None:
 
 
 _TAKERS = frozenset({"buy", "sell"})
-_PRICES_OF_TRADES = ("price", "optionprice", "tradeprice", "premium")
+_PRICES_OF_TRADES = ("price", "px", "optionprice", "tradeprice", "premium")
 _IDS_OF_TRADES = ("tradeid", "execid", "id", "tradeseq")
 _BLOCKS = {
     "blocktradeid": "block_id", "isblocktrade": "block_id",
@@ -1654,6 +1697,8 @@ def _take_kind_of_ratio(
             mapped["kind"] = column
             words["kind"] = {text: kind for text, kind in kinds.items() if kind is not None}
             return {}
+    if {"buyratio", "sellratio"} <= {plain_name(name) for name in head.columns}:
+        return {"kind": "accounts"}  # Bybit's account-ratio alone has these fields
     path = "/".join(source.name.split("/")[-_FOLDERS_OF_RATIOS:])
     columns = [by_meaning[name] for name in ("long_short_ratio", "long_share") if name in by_meaning]
     # Binance's ratio of positions has the column longAccount as well.
@@ -1796,6 +1841,8 @@ def _options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str])
         mapped["open_interest"] = in_contracts
     # Deribit's greeks are in an object of their own, ``greeks.delta``.
     mapped |= {name: plain[name] for name in _GREEKS if name in plain and name not in head.columns}
+    # OKX has greeks in coins next to those of Black and Scholes, which the table holds.
+    mapped |= {name: plain[f"{name}bs"] for name in _GREEKS if f"{name}bs" in plain}
     for meaning in ("instrument_name", "symbol"):
         column = by_meaning.get(meaning)
         if column is None:
