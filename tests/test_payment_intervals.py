@@ -9,6 +9,7 @@ from derivdata.tables.payments import (
     VALID_HOURS,
     assign_intervals,
     confirmed_runs,
+    merge_payments,
     payment_time,
 )
 
@@ -113,3 +114,14 @@ def test_two_hourly_payments_after_a_late_sum_keep_their_interval() -> None:
     """A halt held back payments of 10:00 to 14:00, which came at 14:20: their sum is at 15:00."""
     assert assigned([2] * 4 + [7, 1] + [2] * 4) == [2] * 11
     np.testing.assert_array_equal(assigned([8] * 4 + [12, 4] + [8] * 4), [8] * 6 + [NAN] + [8] * 4)
+
+
+@pytest.mark.parametrize("rate", [1e-4, NAN])
+def test_a_copy_after_a_halt_is_no_payment_of_its_own(rate: float) -> None:
+    """After 24 h without payments a row comes twice, and 30 s later another payment that was held back."""
+    hours = np.array([0.0, 8.0, 16.0, 40.0, 40.0, 40.0 + 30 / 3600])
+    native = np.array([2e-4, 2e-4, 2e-4, rate, rate, 3e-4])
+    ones = np.ones(6, dtype=np.int64)
+    merged = merge_payments(np.zeros(6, dtype=np.int64), (hours * HOUR).astype(np.int64), native, ones, ["x"])
+    assert merged.counts.tolist() == [1, 1, 1, 2]
+    np.testing.assert_array_equal(merged.native[3:], [rate + 3e-4])

@@ -550,7 +550,7 @@ class _Groups:
         rows: list[int] = []
         for row in range(*self.bounds(place)):
             same = [other for other in rows if stamps[row] == stamps[other]]
-            if not any(is_same_rate(native[row], native[other]) for other in same):
+            if not any(_is_same(native[row], native[other]) for other in same):
                 rows.append(row)
         return rows
 
