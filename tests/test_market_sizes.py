@@ -108,3 +108,13 @@ def test_small_rates_of_one_venue_are_accepted_from_deribit_only(venue: str, is_
     body = {"symbol": "BTC", "unit": "bps_8h", "resolution": "1h", "series": {venue: points}, "notices": []}
     texts = notices(body, lambda: dd.funding.history("BTC", *WINDOW, venues=[venue], resolution="1h"))
     assert any("may be fractions or percent" in text for text in texts) is is_doubted
+
+
+@pytest.mark.parametrize("window", ["3d", "5d"])
+def test_hourly_volumes_of_a_whole_venue_are_not_taken_for_sums_of_a_day(window: str) -> None:
+    """They change by some 9 % from hour to hour in the sample, and those of one symbol by 30 % and more."""
+    dd.connect("sample")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame = dd.markets.exchange_history("binance", window)
+    assert len(frame) == 24 * int(window[0])

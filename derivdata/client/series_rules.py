@@ -132,7 +132,8 @@ def other_sizes(e: CheckedAnswer) -> Iterator[str]:
     find = _BY_TABLE.get(name)
     if find is not None:
         yield from find(e)
-    elif e.step_us < DAY_US and name != "volume_oi_ratio":  # its volumes are daily
+    elif e.table is not None and "symbol" in e.table.key and e.step_us < DAY_US:
+        # Sums over all symbols of a venue change little from hour to hour.
         for column in ("volume_usd", "total_volume_usd"):
             rows = venue_rows(e, column)
             if rows is not None and rows.values.size >= _LEAST_SMOOTH:
