@@ -692,7 +692,7 @@ def test_open_interest_of_options_in_contracts_and_sides_of_positions_are_read(t
     assert row["time"] == pd.Timestamp("2026-03-01T00:00:00.123Z")
 
 
-def test_options_of_delta_expire_at_noon_on_the_day_before_the_month(tmp_path: Path) -> None:
+def test_names_of_delta_options_have_the_day_first_and_expire_at_noon(tmp_path: Path) -> None:
     content = (
         "time,symbol,expiry,iv,mark_price\n"
         "2026-03-01T00:00:00Z,C-BTC-70000-270326,2026-03-27,0.525,1200.5\n"

@@ -111,7 +111,7 @@ def test_whole_books_of_streams_are_read_without_their_changes(tmp_path: Path, n
     "messages",
     [
         [_binance("btcusdt@depth@100ms", _SHORT)] * 3,
-        [{**_binance("", _SHORT)["data"]}] * 3,  # without the name of the stream nobody can tell
+        [{**_binance("", _SHORT)["data"]}] * 3,  # without the name of the stream, changes and books look the same
         [_bybit("delta", _CHANGE)] * 3,
     ],
 )

@@ -529,7 +529,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     Raises
     ------
     TypeError, ValueError
-        As `carry`; there are no rules.
+        As `carry`; `rules` is empty.
 
     Examples
     --------

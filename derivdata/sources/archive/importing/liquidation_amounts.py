@@ -219,7 +219,7 @@ def _may_be_contracts(venue: str, name: str) -> bool:
 
 
 def _is_near(values: pd.Series, others: pd.Series) -> bool:
-    """Return whether values are others but for their prices, by the median of their ratios."""
+    """Return whether the median ratio of two columns of amounts is about 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = (values / others).to_numpy(dtype=np.float64)
     ratios = ratios[np.isfinite(ratios)]

@@ -231,9 +231,9 @@ def pays_hourly(venue: str) -> bool:
 
 
 def known_interval(venue: str, symbol: str) -> float | None:
-    """Return the hours between payments of a contract; None where they are no fact of the venue.
+    """Return the hours between payments of a contract; None for contracts whose interval changes.
 
-    Venues change those of other coins than BTC and ETH.
+    Venues change the intervals of coins other than BTC and ETH.
     """
     if pays_hourly(venue):
         return 1.0
