@@ -628,3 +628,96 @@ def test_buyers_and_sellers_of_bybit_are_accounts(tmp_path: Path) -> None:
     _import(tmp_path, "long_short_ratio.csv", content, set={"exchange": "bybit"})
     stored = _rows(tmp_path, "positioning_history").iloc[0]
     assert (stored["kind"], stored["long_short_ratio"]) == ("accounts", pytest.approx(1.5))
+
+
+def test_another_statistic_of_the_rate_does_not_replace_it(tmp_path: Path) -> None:
+    for name in ("funding_rate_avg_8h", "funding_rate_ma_8h", "funding_rate_max_8h"):
+        content = _lines(f"time,funding_rate,{name}", "{ms},0.0001,0.0005", 8)
+        _import(tmp_path / name, "binance_BTCUSDT.csv", content)
+        stored = _rows(tmp_path / name, "funding_settlements")
+        assert stored["rate_bps_8h"].tolist() == pytest.approx([1.0] * 12)
+
+
+def test_payments_of_several_intervals_are_payments(tmp_path: Path) -> None:
+    """One contract pays each 8 hours, and one each 4; the next payment is an interval after each."""
+    lines = ["time,exchange,symbol,funding_rate_8h,next_funding_time"]
+    for symbol, hours in (("SOLUSDT", 8), ("ENAUSDT", 4)):
+        for number in range(6):
+            second = _START + 3600 * hours * number
+            lines.append(f"{second},binance,{symbol},0.0002,{second + 3600 * hours}")
+    _import(tmp_path, "rates.csv", "\n".join(lines) + "\n")
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored["symbol"].value_counts().to_dict() == {"SOL": 6, "ENA": 6}
+    assert stored["rate_bps_8h"].tolist() == pytest.approx([2.0] * 12)
+
+
+def test_rows_that_count_down_to_a_payment_are_samples(tmp_path: Path) -> None:
+    lines = ["time,exchange,symbol,funding_rate_8h,next_funding_time"]
+    lines += [f"{_START + 3600 * hour},binance,SOLUSDT,0.0002,{_START + 28800}" for hour in (0, 4, 7)]
+    _import(tmp_path, "rates.csv", "\n".join(lines) + "\n")
+    assert len(_rows(tmp_path, "funding_history")) == 3
+
+
+def test_rates_of_the_last_hours_are_those_of_deribit(tmp_path: Path) -> None:
+    content = _lines("time,funding_8h", "{ms},0.0002", 8)
+    _import(tmp_path, "binance_SOLUSDT.csv", content)
+    assert len(_rows(tmp_path, "funding_settlements")) == 12
+    _import(tmp_path, "deribit_BTC-PERPETUAL.csv", content)
+    assert len(_rows(tmp_path, "funding_history")) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("hyperliquid_BTC.csv", 0.0001), ("hyperliquid_BTC_8h_sum.csv", 0.00003)]
+)
+def test_possible_sums_of_hourly_payments_are_asked_about(tmp_path: Path, name: str, rate: float) -> None:
+    """0.0001 each 8 hours is the floor of 8 hours: one payment of an hour would be 8 bps per 8 hours."""
+    with pytest.raises(Unclear, match="are 8 hours apart, and hyperliquid pays each hour"):
+        _import(tmp_path, name, _lines("time,funding_rate", f"{{ms}},{rate}", 8))
+
+
+def test_the_zone_of_the_caller_decides_whether_rows_are_at_payments(tmp_path: Path) -> None:
+    """05:30, 13:30 and 21:30 in Kolkata are 00:00, 08:00 and 16:00 UTC."""
+    times = [f"2026-02-0{day}T{clock}" for day in (2, 3) for clock in ("05:30", "13:30", "21:30")]
+    content = "time,funding_rate\n" + "".join(f"{time},0.0001\n" for time in times)
+    _import(tmp_path, "binance_BTCUSDT.csv", content, tz="Asia/Kolkata")
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored["time"].dt.hour.tolist() == [0, 8, 16] * 2
+
+
+@pytest.mark.parametrize("field", ["id", "type", "event", "result"])
+def test_records_with_an_id_or_a_type_are_not_replies(tmp_path: Path, field: str) -> None:
+    lines = [
+        f'{{"time": {_START + 28800 * number}, "symbol": "BTCUSDT", "exchange": "binance", '
+        f'"fundingRate": 0.0001, "{field}": "x"}}'
+        for number in range(12)
+    ]
+    lines.insert(0, '{"id": 1, "result": null}')
+    counts = _import(tmp_path, "rates.jsonl", "\n".join(lines) + "\n")
+    assert (counts.read, counts.written) == (12, 12)
+
+
+def test_a_quantity_that_changes_after_many_rows_is_not_that_of_the_first(tmp_path: Path) -> None:
+    """Parquet is read by groups of rows; the second group has index prices."""
+    rows = pd.DataFrame(
+        {
+            "time": pd.date_range("2026-02-02", periods=4200, freq="min", tz="UTC"),
+            "exchange": "binance",
+            "symbol": "BTCUSDT",
+            "metric": ["mark_price"] * 2100 + ["index_price"] * 2100,
+            "value": [60000.0] * 2100 + [61000.0] * 2100,
+        }
+    )
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=2100)
+    counts = import_files(None, tmp_path / "rows.parquet", tmp_path / "to")
+    assert (counts.written, counts.rejected) == (2100, 2100)
+    assert str(counts.first_rejected).endswith("line 2101: price_usd is missing")
+    stored = _rows(tmp_path, "prices_history")
+    assert ({*stored["kind"]}, {*stored["price_usd"]}) == ({"mark"}, {60000.0})
+
+
+def test_an_export_without_its_kind_is_read(tmp_path: Path) -> None:
+    content = _lines("time,symbol,exchange,rate_bps_8h,interval_hours", "{at}+00:00,SOL,binance,1.5,4", 4)
+    _import(tmp_path, "mine.csv", content)
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored["rate_bps_8h"].tolist() == [1.5] * 12
+    assert stored["rate_native"].tolist() == pytest.approx([0.000075] * 12)

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.instants import instants
+from derivdata.sources.archive.importing.instants import instants, zone
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
     known_interval,
@@ -521,8 +521,7 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if may_be_paid and _are_at_payments(source, head, by_meaning, given):
         return "funding_settlements"
     rate = plain_name(by_meaning["rate"])
-    is_of_deribit = _venues(source, head, by_meaning, given) == ["deribit"] and rate.endswith("8h")
-    if is_observed or is_of_deribit or rate in _OF_LAST_HOURS:
+    if is_observed or _is_of_last_hours(rate, _venues(source, head, by_meaning, given)):
         return "funding_history"
     _require_times(source, head, by_meaning, given)
     kind = _kind_of_times(source, head, by_meaning, given)
@@ -538,8 +537,14 @@ def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     )
 
 
-_OF_LAST_HOURS = frozenset({"interest8h", "funding8h"})
-"""Deribit's rates of the last 8 hours, at any time: samples, as it pays all the time (API v2, 2026)."""
+def _is_of_last_hours(rate: str, venues: list[str]) -> bool:
+    """Return whether rates are those of the last 8 hours at any time, by the name of the rate and the venue.
+
+    Deribit pays all the time, so that they are samples (``interest_8h``, ``funding_8h``; API v2, 2026).
+    """
+    if venues in ([], ["deribit"]):
+        return rate in ("interest8h", "funding8h") or (bool(venues) and rate.endswith("8h"))
+    return rate == "interest8h"
 
 
 _SHORTER = 0.9
@@ -570,11 +575,8 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if apart < _SHORTER and _REALISED.search(by_meaning["rate"]):
         raise _repeated_payments(source, by_meaning["rate"], apart)
     venues = _venues(source, head, by_meaning, given)
-    if not is_paid:
-        if apart > _LEAST_APART and venues and {*venues} <= ALWAYS_HOURLY:
-            return "funding_history"
-        if _has_longer_intervals(source, head, by_meaning, given, apart):
-            return "funding_history"
+    if not is_paid and _are_samples_by_facts(source, head, by_meaning, given, apart):
+        return "funding_history"
     _refuse_sampled_hours(source, by_meaning, apart)
     is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
     if is_of_hourly and apart > _LEAST_APART and not is_paid:
@@ -582,6 +584,36 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     is_paid = is_paid or is_of_hourly
     kind = _kind_by_interval(head, by_meaning, given, apart)
     return kind or _kind_by_spacing(source, apart, is_paid=is_paid)
+
+
+def _are_samples_by_facts(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given, apart: float
+) -> bool:
+    """Return whether rows are not the payments of their venues; raise where they may be sums of payments."""
+    venues = _venues(source, head, by_meaning, given)
+    if apart <= _LEAST_APART or not venues or not {*venues} <= ALWAYS_HOURLY:
+        return _has_longer_intervals(source, head, by_meaning, given, apart)
+    if _may_be_sums(source, head, by_meaning["rate"], apart):
+        raise _some_of_payments(source, venues, apart)
+    return True
+
+
+_OF_SUMS = re.compile(r"sum|total|cumul|(?<!\d)8h", re.I)
+_FLOOR_OF_HOUR = 0.0000125
+_MOST_AT_FLOOR = 0.2
+
+
+def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
+    """Return whether rates of a venue that pays each hour may be sums of the hours between rows.
+
+    Their name says so, or many are at the floor of all these hours: 0.00125 % for each hour.
+    """
+    if _OF_SUMS.search(f"{source.name.rsplit('/', 1)[-1]} {rate}") is not None:
+        return True
+    sizes = np.abs(numbers(head.columns[rate], rate, Rejections(len(head)), suffix="%"))
+    sizes = sizes[np.isfinite(sizes)]
+    floors = np.round(_FLOOR_OF_HOUR * apart * np.array([1.0, 100.0]), 9)  # as fractions, and in percent
+    return bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), floors))) > _MOST_AT_FLOOR
 
 
 _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
@@ -682,14 +714,7 @@ _MOST_HOURS = 12.5
 
 def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
     """Return the interval that the caller or the typical row states; None without one that is valid."""
-    word = given.set.get("interval_hours")
-    if word is not None:
-        stated = pa.chunked_array([pa.array([word])])
-    elif "interval_hours" in by_meaning:
-        stated = head.columns[by_meaning["interval_hours"]]
-    else:
-        return None
-    hours = interval_hours(stated, Rejections(len(stated)))
+    hours = _hours_of_rows(head, by_meaning, given)
     hours = hours[np.isfinite(hours)]
     return float(np.median(hours)) if hours.size else None
 
@@ -728,9 +753,10 @@ _SECONDS_OF_LABELS = 60
 
 
 def _are_before_payments(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether the next payment is at another time than one interval after each row.
+    """Return whether rows are running rates, by the next payments that they state.
 
-    Then rows are running rates. After a payment the next one is a whole interval away.
+    A payment has the next one a whole interval after it, and no row before that. Intervals may differ by
+    contract and change.
     """
     columns = [name for name in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(name))]
     stamps = _stamps(head, by_meaning, given)
@@ -741,11 +767,32 @@ def _are_before_payments(head: Chunk, by_meaning: Mapping[str, str], given: Give
         seconds = (following[has_both] - stamps[has_both]) / 1e6
         if not seconds.size or (seconds < 0).any():
             continue
-        stated = _stated_hours(head, by_meaning, given)
-        interval = 3600 * stated if stated is not None else 3600 * np.round(seconds[0] / 3600)
-        if (np.abs(seconds - interval) > _SECONDS_OF_LABELS).any():
+        hours = np.round(seconds / 3600)
+        is_whole = (np.abs(seconds - 3600 * hours) <= _SECONDS_OF_LABELS) & np.isin(hours, VALID_HOURS)
+        stated = _hours_of_rows(head, by_meaning, given)[has_both]
+        is_stated = np.isnan(stated) | (hours == stated)
+        if not (is_whole & is_stated).all():
+            return True
+        rows = pd.DataFrame(
+            {"series": _series(head, by_meaning), "stamp": stamps, "due": following}, copy=False
+        )[has_both]
+        rows = rows.drop_duplicates().sort_values(["series", "stamp"], kind="stable")
+        later = rows.groupby("series")["stamp"].shift(-1)
+        if (later < rows["due"] - 1e6 * _SECONDS_OF_LABELS).any():
             return True
     return False
+
+
+def _hours_of_rows(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:
+    """Return the interval that each row or the caller states; NaN without a valid one."""
+    word = given.set.get("interval_hours")
+    if word is not None:
+        stated = pa.chunked_array([pa.array([word] * len(head))])
+    elif "interval_hours" in by_meaning:
+        stated = head.columns[by_meaning["interval_hours"]]
+    else:
+        return np.full(len(head), np.nan)
+    return interval_hours(stated, Rejections(len(stated)))
 
 
 def interval_of_next_payments(head: Chunk, given: Given) -> float | None:
@@ -814,7 +861,8 @@ def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclea
 
 def _stamps(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:
     rejections = Rejections(len(head))
-    stamps = instants(head.columns[by_meaning["time"]], "time", rejections, tz=dt.UTC)
+    tz = dt.UTC if given.tz is None else zone(given.tz)
+    stamps = instants(head.columns[by_meaning["time"]], "time", rejections, tz=tz)
     return np.where(stamps.isna(), np.iinfo(np.int64).min, stamps.asi8)
 
 

@@ -103,6 +103,8 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
 
 
 _FIXED_PERIODS = ("8h", "hour")
+_ONLY_PERIOD = re.compile(r"(rate)?(pct|percent|bps?)?(per)?(8h(ours?)?|1h|h(our(ly)?)?)(pct|percent|bps?)?")
+"""What may follow the name of a rate in that of the same rate of a fixed period; not ``avg_8h``."""
 
 
 def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
@@ -111,7 +113,8 @@ def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
     if column is None or "interval_hours" in by_meaning or any(_scale_and_period(column)):
         return
     for name in head.columns:
-        is_same = plain_name(name).startswith(plain_name(column)) and not _NOT_A_RATE.search(name)
+        rest = plain_name(name.replace("%", "pct")).removeprefix(plain_name(column))
+        is_same = _ONLY_PERIOD.fullmatch(rest) is not None
         if is_same and _scale_and_period(name)[1] in _FIXED_PERIODS and _can_be("rate", head.columns[name]):
             by_meaning["rate"] = name
             return
@@ -765,8 +768,9 @@ def _notice_of_sides(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, 
     venues = _both_sides(own, head)
     if not venues:
         named = sorted(set(map(venue_of_word, _words_of("exchange", head, own))) & {*_FIELDS_OF_BOTH_SIDES})
-        if not named or plan.sources.get("oi_usd", "oi_usd") == "oi_usd":
-            return ()
+        column = plan.sources.get("oi_usd", "oi_usd")
+        if not named or column == "oi_usd" or plain_name(column).startswith("single"):
+            return ()  # Bybit's singleOpenInterest counts one side (v5, 2026)
         return (
             f"{', '.join(named)} states the open interest of both sides of each contract, and "
             f"{plan.sources['oi_usd']} is stored as it is: halve it first if it is the venue's own figure",

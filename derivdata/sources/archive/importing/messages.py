@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from derivdata.sources.archive.importing.market_names import meaning_of
+
 CHANGES = "messages with changes of a book are omitted: the whole books in the file are read"
 """Notice of a file whose books have changes after them."""
 
@@ -32,7 +34,10 @@ def is_reply(message: dict[str, Any]) -> bool:
         )
     has_rows = any(isinstance(value, list | dict) and value for value in message.values())
     has_field = any(field in message for field in _FIELDS_OF_REPLIES)
-    return has_field and not has_rows and len(message) <= _MOST_OF_REPLIES
+    others = message.keys() - {*_FIELDS_OF_REPLIES}
+    # A record may have an id, a type or an event next to its figures.
+    is_record = any(meaning_of(field) not in (None, "time") for field in others)
+    return has_field and not has_rows and not is_record and len(message) <= _MOST_OF_REPLIES
 
 
 def unwrapped(message: dict[str, Any]) -> dict[str, Any]:

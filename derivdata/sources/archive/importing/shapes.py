@@ -243,26 +243,37 @@ _NAMES_OF_VALUES = frozenset({"value", "val", "v"})
 
 
 def _metric_columns(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, str] | None:
-    """Return the columns of quantities and of values of a table with several quantities; None for others."""
+    """Return the columns of quantities and of values of a table with a quantity in each row; None for others.
+
+    One quantity is enough: those of later rows may be others.
+    """
     metrics = [name for name in columns if plain_name(name) in METRIC_NAMES]
     values = [name for name in columns if plain_name(name) in _NAMES_OF_VALUES]
-    if len(metrics) != 1 or len(values) != 1 or not pa.types.is_string(columns[metrics[0]].type):
+    if len(metrics) != 1 or len(values) != 1 or not _has_texts(columns[metrics[0]].type):
         return None
     words = [word for word in columns[metrics[0]].unique().to_pylist() if word]
     meanings = {meaning_of(word) for word in words}
     has_collision = bool({*words} & {*columns})
-    if len(words) < 2 or has_collision or not meanings & _QUANTITIES:
+    if has_collision or not meanings & _QUANTITIES:
         return None
     return metrics[0], values[0]
+
+
+def _has_texts(kind: pa.DataType) -> bool:
+    """Return whether cells are texts, also those of pandas and of categories."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _metric_rows(columns: Mapping[str, pa.ChunkedArray], metric: str, value: str) -> Reshaped:
     """Return the same rows with a column for each quantity, which is missing in the rows of the others."""
     rest = {name: cells for name, cells in columns.items() if name not in (metric, value)}
     missing = pa.scalar(None, columns[value].type)
-    for word in columns[metric].unique().to_pylist():
+    texts = columns[metric].cast(pa.string())
+    for word in texts.unique().to_pylist():
         if word:
-            is_of_word = pc.equal(columns[metric], word).fill_null(False)
+            is_of_word = pc.equal(texts, word).fill_null(False)
             rest[word] = pc.if_else(is_of_word, columns[value], missing)
     return Reshaped(rest, np.arange(len(columns[metric])))
 
