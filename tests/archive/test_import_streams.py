@@ -111,7 +111,8 @@ def test_whole_books_of_streams_are_read_without_their_changes(tmp_path: Path, n
     "messages",
     [
         [_binance("btcusdt@depth@100ms", _SHORT)] * 3,
-        [{**_binance("", _SHORT)["data"]}] * 3,  # without the name of the stream, changes and books look the same
+        [{**_binance("", _SHORT)["data"]}]
+        * 3,  # without the name of the stream, changes and books look the same
         [_bybit("delta", _CHANGE)] * 3,
     ],
 )
@@ -186,19 +187,20 @@ def test_series_by_coin_and_venue_are_read(tmp_path: Path, outer: str) -> None:
     assert pairs["first"].tolist() == pytest.approx([1.0] * 3)
 
 
-def test_rates_of_the_next_payment_are_not_payments_each_second(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hour", [0, 3])
+def test_rates_of_the_next_payment_are_not_payments_each_second(tmp_path: Path, hour: int) -> None:
     messages = [
         {
             "stream": "btcusdt@markPrice@1s",
             "data": {
-                "e": "markPriceUpdate", "E": _START + 1_000 * place, "s": "BTCUSDT", "p": "67000.5",
-                "P": "67010", "i": "66999.5", "r": "0.0001", "T": _START + 28_800_000,
+                "e": "markPriceUpdate", "E": _START + 3_600_000 * hour + 1_000 * place, "s": "BTCUSDT",
+                "p": "67000.5", "P": "67010", "i": "66999.5", "r": "0.0001", "T": _START + 28_800_000,
             },
         }
-        for place in range(30)
+        for place in range(60)
     ]  # fmt: skip
     _import(tmp_path, "binance_mark.jsonl", messages, set={"interval_hours": "8"})
     rates = _rows(tmp_path, "funding_rates")
-    assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * 30)
+    assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * 60)
     assert {*rates["settlement_time"]} == {pd.Timestamp("2026-03-01T08:00Z")}
-    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 30)
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 60)

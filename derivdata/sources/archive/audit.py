@@ -180,6 +180,8 @@ def _ask_about_series(
     some = _heads_of_series(rows)
     if "rate_bps_8h" in table.columns:
         _ask_about_rates(some, venues, read, questions, unit)
+        if "schedule" in questions and "interval_hours" in table.columns:
+            _ask_about_schedules(_heads_of_series(_payments(rows)))
         if "interval" in questions and "interval_hours" in table.columns:
             payments = _payments(rows)
             if len(payments):
@@ -244,6 +246,11 @@ def _are_unchanged(words: Iterable[Any], change: Callable[[str], Any]) -> bool:
     return all(isinstance(word, str) and change(word) == word for word in words)
 
 
+def _ask_about_schedules(payments: pd.DataFrame) -> None:
+    if len(payments) >= _LEAST_ROWS:
+        _refuse_schedules(payments)
+
+
 def _ask_about_rates(
     some: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
 ) -> None:
@@ -251,8 +258,6 @@ def _ask_about_rates(
         _refuse_unit_of_rates(some, named=unit is not None)
     if len(some) < _LEAST_ROWS:
         return
-    if "schedule" in questions and "interval_hours" in some.columns:
-        _refuse_schedules(_payments(some))
     if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
         _refuse_factors(some, read)
 
