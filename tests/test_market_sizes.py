@@ -13,6 +13,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.client.snapshot_rules import unlike_black
+from derivdata.errors import DataNotice
 from derivdata.tables import TABLES
 from tests.test_fetch_validation import always, answering
 
@@ -118,3 +119,22 @@ def test_hourly_volumes_of_a_whole_venue_are_not_taken_for_sums_of_a_day(window:
         warnings.simplefilter("error")
         frame = dd.markets.exchange_history("binance", window)
     assert len(frame) == 24 * int(window[0])
+
+
+@pytest.mark.parametrize(("rows", "factor"), [(12, 10.0), (48, 10.0), (48, 1 / 30)])
+def test_some_days_at_another_level_are_far_from_the_usual(rows: int, factor: float) -> None:
+    """Open interest of one of three venues, 500 hours; a level that lasts for months is not doubted."""
+    times = pd.date_range("2026-06-01", periods=500, freq="h")
+    wave = 1.0 + 0.02 * np.sin(np.arange(500) / 7.0)
+    data = []
+    for venue, level in (("binance", 5e9), ("bybit", 4e9), ("okx", 3e9)):
+        values = level * wave
+        if venue == "okx":
+            values[200 : 200 + rows] *= factor
+        data += [
+            {"exchange": venue, "timestamp": f"{time.isoformat()}Z", "open_interest_usd": value}
+            for time, value in zip(times, values.tolist(), strict=True)
+        ]
+    body = {"symbol": "BTC", "resolution": "1h", "data": data}
+    with answering(always(body)), pytest.warns(DataNotice, match=f"BTC okx; {rows} of 1500 rows"):
+        dd.oi.history("BTC", "2026-06-01", "2026-06-21T20:00")

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _BATCH = 512
 _FAR = np.log(4.0)
-_NEARBY = 12
+_NEARBY = 60
 """Rows before and after a row that show the usual level there."""
 HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
