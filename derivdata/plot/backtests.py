@@ -123,8 +123,11 @@ def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 
 
 def _percent(fraction: float) -> str:
-    """Format a fraction as percent with two digits: ``0.025 %``, ``12 %``."""
-    return f"{100.0 * fraction:.2g} %"
+    """Format a fraction as percent: ``0.025 %``, ``2.5 %``, ``12 %``, ``112 %``."""
+    percent = 100.0 * fraction
+    if percent >= 9.5:
+        return f"{percent:.0f} %"
+    return f"{percent:.2g} %"
 
 
 def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -324,7 +327,8 @@ def _step_ticks(ax: Axes, starts: pd.DatetimeIndex, width: pd.Timedelta, words: 
     shown = starts[::every]
     ax.set_xticks(shown + width / 2, [f"{start.day} {start:%b}" for start in shown])
     label = "day" if words == "day" else f"first day of the {words}"
-    ax.set_xlabel(f"{label}, {starts[0]:%Y} [UTC]", loc="center")
+    years = "–".join(dict.fromkeys(f"{start:%Y}" for start in starts[[0, -1]]))
+    ax.set_xlabel(f"{label}, {years} [UTC]", loc="center")
 
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:

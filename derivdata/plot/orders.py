@@ -299,7 +299,7 @@ def _cells(ax: Axes, dots: pd.DataFrame, step: pd.Timedelta) -> str:
     wide = wide.reindex(columns=times)
     edges = (times - step / 2.0).append(times[-1:] + step / 2.0)
     rows = np.arange(len(wide) + 1) - 0.5
-    values = np.log10(wide.to_numpy())
+    values = np.log10(wide.where(wide > 0.0).to_numpy())  # no cell for sums of 0
     ax.pcolormesh(edges.to_numpy(), rows, values, cmap=SEQUENTIAL, rasterized=True)
     by_side = dots.pivot_table(index="row", columns="side", values="value_usd", aggfunc="sum").fillna(0.0)
     longs = by_side.get("long", 0.0) / by_side.sum(axis=1)

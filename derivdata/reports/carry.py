@@ -292,10 +292,10 @@ def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
     """Return the panel of the pairs with the best forecasts of all symbols, gross and net."""
     shown = sorted(pairs, key=_net_bps, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
-    clear = sum(_net_bps(pair) > 0.0 for pair in pairs) or "None"
-    head = f"{clear} of the {len(pairs)} widest pairs gain in the mean of {_DAYS} days"
-    if all(_carry(pair)["net_low"] < 0.0 for pair in shown):
-        head += ", but each may lose"
+    gaining = sum(_net_bps(pair) > 0.0 for pair in pairs)
+    head = f"{gaining or 'None'} of the {len(pairs)} widest pairs gain in the mean of {_DAYS} days"
+    if gaining and all(_carry(pair)["net_low"] < 0.0 for pair in shown):
+        head += ", but each pair shown may lose"
     look: dict[str, Any] = {"title": title, "size": FLAT, "head": head}
     return section.panel(_draw_pairs, shown, source=rates.table, **look)
 

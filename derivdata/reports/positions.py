@@ -210,9 +210,9 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
     most = shown.iloc[0]
     least = shown.iloc[-1]
     moves = f"{most['symbol']} on {most['venue']} {most['change']:+.2f}"
-    moves += f", on {least['venue']} {least['change']:+.2f}"
-    if most["symbol"] != least["symbol"]:
-        moves = moves.replace(", on", f", {least['symbol']} on")
+    if len(shown) > 1:
+        other = "" if most["symbol"] == least["symbol"] else f"{least['symbol']} "
+        moves += f", {other}on {least['venue']} {least['change']:+.2f}"
     style.dress(ax, title=f"Share of open interest: {moves} points ({key})", x=words, grid="x")
     style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
     return ax

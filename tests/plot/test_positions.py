@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib
 import matplotlib.dates as mdates
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -359,3 +360,18 @@ def test_option_flow_has_one_strip_per_side_on_a_shared_scale() -> None:
         bars = bars_of(strip)
         assert sum(bar.height for bar in bars) == pytest.approx(net)
         assert {to_hex(c.get_facecolor()[0]) for c in strip.collections} == {color.lower()}
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0.00025, "0.025 %"), (0.094, "9.4 %"), (0.12, "12 %"), (0.996, "100 %"), (1.5, "150 %")],
+)
+def test_a_share_is_never_written_with_an_exponent(fraction: float, text: str) -> None:
+    assert backtests._percent(fraction) == text
+
+
+def test_steps_across_new_year_name_both_years() -> None:
+    ax = plt.figure(figsize=(8, 4)).subplots()
+    starts = pd.date_range("2025-12-22", periods=4, freq="7D")
+    backtests._step_ticks(ax, starts, pd.Timedelta(7, "D"), "week")
+    assert ax.get_xlabel() == "first day of the week, 2025–2026 [UTC]"
