@@ -150,7 +150,7 @@ def test_a_symbol_unlike_any_other_has_no_suggestion() -> None:
 def test_a_venue_of_the_adapters_is_not_taken_for_a_similar_one() -> None:
     dd.connect("sample", cache="off")
     with pytest.raises(
-        dd.errors.BadRequest, match=r'hosted API does not cover it, only dd\.connect\("venues"\)'
+        dd.errors.BadRequest, match=r'is not a venue of this source: dd\.connect\("venues"\) has it'
     ):
         dd.funding.history("BTC", "1d", venues=["bitmex"])
     with pytest.raises(dd.errors.BadRequest, match=r"source; dd\.markets\.exchanges\(\) lists its venues"):

@@ -126,7 +126,7 @@ CASES = {
     "a twin's file instead": Case(of_a_twin, _DAMAGED, _DAMAGED),
     "a folder instead": Case(folder_instead, _DAMAGED, _DAMAGED),
     "a link instead": Case(linked, None, None),
-    "a link to nothing": Case(dangling, "of the archive is missing", "is missing"),
+    "a link to nothing": Case(dangling, r"the file .*\.parquet of the archive is missing", "is missing"),
     "marker of another program": Case(of_another_program, "does not belong to", "does not belong to"),
     "marker gone": Case(marker_gone, "not an archive: ", "not an archive: "),
     "marker that leads away": Case(

@@ -385,7 +385,7 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
         if slug != slug.lower():
             advice = "; slugs are lower case, like 'binance'"
         elif slug in contracts.ADAPTERS_ONLY:
-            advice = ': the hosted API does not cover it, only dd.connect("venues") does'
+            advice = ': dd.connect("venues") has it'
         near = did_you_mean(slug, exchanges, advice)
         raise bad_request(f"{name}={slug!r} is not a venue of this source{near}")
     return value
