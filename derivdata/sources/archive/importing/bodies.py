@@ -249,7 +249,8 @@ def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[An
     return rows
 
 
-_OF_LEVELS = {"px": "price", "sz": "size"}
+_OF_LEVELS = {"px": "price", "sz": "size", "p": "price", "s": "size"}
+"""Fields of levels: Hyperliquid's, and Gate's (2026)."""
 
 
 def _figures_of_level(level: Any) -> dict[Any, Any] | None:

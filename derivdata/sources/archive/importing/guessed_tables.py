@@ -278,9 +278,10 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     has_levels = {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
     if has_levels and is_of_accounts:
         _refuse_fills(source)
-    if has_levels and not are_trades(head):
+    if has_levels and ("level" in head.columns or not are_trades(head)):
         _refuse_changes(source, head, by_meaning)
         return ["orderbook_book"]
+    _refuse_no_sizes(source, head, by_meaning)
     table = _table_of_instruments(head, by_meaning)
     if table:
         return [table]
@@ -384,6 +385,17 @@ def _is_book(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
     """Return whether the sides of rows belong to an order book."""
     words = {text.lower() for text in encoded(head.columns[by_meaning["side"]]).texts}
     return bool(words) and words <= _BOOK_WORDS
+
+
+def _refuse_no_sizes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
+    """Raise for levels of a book that have prices and no sizes."""
+    is_of_levels = {"side", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
+    if is_of_levels and not {"quantity", "filled_quantity", "value_usd"} & by_meaning.keys():
+        raise ArchiveError(
+            f"{source}: its rows are levels of an order book (column {by_meaning['side']}) without sizes, "
+            "which orderbook_book requires: name the column of sizes in coins with --table orderbook_book "
+            f"--map size=COLUMN; the file has {', '.join(head.columns)[:300]}"
+        )
 
 
 _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid action event eventtype".split())

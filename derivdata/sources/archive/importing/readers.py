@@ -187,7 +187,10 @@ def chunks(source: Source, header: Header | None = None, *, rows: int | None = N
     marks = Marks(source, header, rows)
     for number, stored in enumerate(_as_stored(source, header, rows)):
         has_others = number > 0 or len(stored) >= rows
-        chunk = _long(stored)
+        try:
+            chunk = _long(stored)
+        except ArchiveError as problem:
+            raise ArchiveError(f"{source}: {problem}") from None
         chunk.marks = marks if has_others else None
         yield chunk
 
