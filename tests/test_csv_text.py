@@ -11,7 +11,7 @@ import pytest
 
 from derivdata.cli import main
 from derivdata.sources.archive.importing import readers
-from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.source_files import Source
 from derivdata.support.files import csv_text, original_cell
 
 CELLS = [

@@ -406,7 +406,7 @@ def test_missing_column_is_named_with_the_available_ones(tmp_path: Path) -> None
 def test_large_files_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line numbers, equal rows and repeated keys are distinguished across the bites."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
-    monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
+    monkeypatch.setattr("derivdata.sources.archive.importing.buffered_rows.HOLD_ROWS", 3)
     rows = "\n".join(_LIQUIDATIONS.splitlines()[1:])
     content = f"{_LIQUIDATIONS}\n{rows}\nx\n"
     result = liquidations(tmp_path, content)
@@ -418,7 +418,7 @@ def test_large_files_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.Monk
 def test_chain_read_in_several_chunks_has_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chains of five options, a second between rows, and bites of three rows."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
-    monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
+    monkeypatch.setattr("derivdata.sources.archive.importing.buffered_rows.HOLD_ROWS", 3)
     lines = ["symbol,exchange,time,instrument_name,expiry,strike,side,iv,open_interest,underlying_price"]
     for hour in (0, 2):
         for second, strike in enumerate((80, 90, 100, 110, 120)):

@@ -14,11 +14,11 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Imported, Unclear
+from derivdata.sources.archive.importing.cells import Rejections
 from derivdata.sources.archive.importing.guessing import unit_of_rates
-from derivdata.sources.archive.importing.instants import instants, zone_in_name
-from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections
+from derivdata.sources.archive.importing.source_files import Source
+from derivdata.sources.archive.importing.timestamps import instants, zone_in_name
 from tests.archive.rates import EVER
 
 _FIRST = pd.Timestamp("2026-03-01")

@@ -86,7 +86,7 @@ def test_the_best_quote_of_large_files_is_found_with_one_conversion(
         return convert(chunk, plan)
 
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
-    monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
+    monkeypatch.setattr("derivdata.sources.archive.importing.buffered_rows.HOLD_ROWS", 3)
     monkeypatch.setattr(importer, "rows", counted)
     stamps = _hours("2026-01-01", 6, "1h")
     usdc = _rows(stamps, oi_usd=1e8).assign(symbol="BTCUSDC")

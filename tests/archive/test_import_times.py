@@ -10,7 +10,7 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Imported
-from derivdata.sources.archive.importing.waiting import refuse_local_times
+from derivdata.sources.archive.importing.row_checks import refuse_local_times
 from tests.archive.rates import EVER
 
 

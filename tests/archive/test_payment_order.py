@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derivdata.sources.archive import import_files, open_archive
-from derivdata.sources.archive.importing.finishing import spaced
+from derivdata.sources.archive.importing.adjustments import spaced
 from derivdata.sources.archive.payments import CompletedPayments, complete_payments
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.payments import VALID_HOURS

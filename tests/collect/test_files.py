@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.archive.importing.finishing import state_times
+from derivdata.sources.archive.importing.adjustments import state_times
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.file_histories import backfill_files
 from derivdata.sources.collect.session import Clock

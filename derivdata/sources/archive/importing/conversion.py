@@ -21,13 +21,8 @@ from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
-from derivdata.sources.archive.importing.finishing import REASON
-from derivdata.sources.archive.importing.instants import instants
-from derivdata.sources.archive.importing.instruments import convert_units
-from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
-from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
-from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import (
+from derivdata.sources.archive.importing.adjustments import REASON
+from derivdata.sources.archive.importing.cells import (
     Rejections,
     Words,
     encoded,
@@ -37,6 +32,11 @@ from derivdata.sources.archive.importing.values import (
     repeated_word,
     shown,
 )
+from derivdata.sources.archive.importing.instruments import convert_units
+from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
+from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
+from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.timestamps import instants
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.definitions import MOST_PAID

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.instants import instants, zone
+from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
     known_interval,
@@ -23,10 +23,10 @@ from derivdata.sources.archive.importing.market_names import (
     plain_name,
     venue_of_word,
 )
-from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, rows_with
-from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
+from derivdata.sources.archive.importing.source_files import Source
+from derivdata.sources.archive.importing.timestamps import instants, zone
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
 from derivdata.tables.payments import VALID_HOURS

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.finishing import (
+from derivdata.sources.archive.importing.adjustments import (
     ADJUST,
     VENUES_IN_COINS,
     amount_of,
@@ -24,6 +24,7 @@ from derivdata.sources.archive.importing.finishing import (
     one_side,
     usd_of_contracts,
 )
+from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.importing.guessed_tables import (
     OF_RECEIPT,
     PRICES_OF_FUTURES,
@@ -37,7 +38,6 @@ from derivdata.sources.archive.importing.guessed_tables import (
     value_columns,
     words_in,
 )
-from derivdata.sources.archive.importing.instants import instants, zone, zone_in_name
 from derivdata.sources.archive.importing.liquidation_amounts import (
     AmountPlan,
     amount_plan,
@@ -59,7 +59,6 @@ from derivdata.sources.archive.importing.market_names import (
     unread_scale,
     venue_of_word,
 )
-from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
     RATE_UNITS,
@@ -71,8 +70,9 @@ from derivdata.sources.archive.importing.plan import (
     units_of,
 )
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Sparse, is_sparse, rows_with
-from derivdata.sources.archive.importing.shapes import METRIC_NAMES, PRICE_OF_COIN
-from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
+from derivdata.sources.archive.importing.source_files import Source
+from derivdata.sources.archive.importing.timestamps import instants, zone, zone_in_name
+from derivdata.sources.archive.importing.wide_tables import METRIC_NAMES, PRICE_OF_COIN
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 from derivdata.tables.schema import Kind

@@ -18,11 +18,18 @@ from tqdm import tqdm
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive, open_archive
+from derivdata.sources.archive.importing.adjustments import added_up, spaced
+from derivdata.sources.archive.importing.buffered_rows import (
+    BestQuotes,
+    MissingRows,
+    WaitingRows,
+    in_open_chains,
+    joined,
+)
+from derivdata.sources.archive.importing.cells import Rejections
 from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, rows, with_ids
-from derivdata.sources.archive.importing.finishing import added_up, spaced
 from derivdata.sources.archive.importing.instruments import usd_from_coins
 from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, venue_of_word
-from derivdata.sources.archive.importing.opening import Source, find_sources
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
     RATE_UNITS,
@@ -34,17 +41,12 @@ from derivdata.sources.archive.importing.plan import (
 )
 from derivdata.sources.archive.importing.readers import Chunk, chunks, rows_of_table
 from derivdata.sources.archive.importing.recognition import Task, recognise
-from derivdata.sources.archive.importing.values import Rejections
-from derivdata.sources.archive.importing.waiting import (
-    BestQuotes,
-    MissingRows,
-    WaitingRows,
-    in_open_chains,
-    joined,
+from derivdata.sources.archive.importing.row_checks import (
     refuse_local_times,
     refuse_some_of_payments,
     unservable,
 )
+from derivdata.sources.archive.importing.source_files import Source, find_sources
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support import times
 from derivdata.support.text import escape_controls

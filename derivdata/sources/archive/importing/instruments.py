@@ -14,7 +14,8 @@ import pandas as pd
 from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
-from derivdata.sources.archive.importing.finishing import amount_of
+from derivdata.sources.archive.importing.adjustments import amount_of
+from derivdata.sources.archive.importing.cells import Rejections, Words, distinct
 from derivdata.sources.archive.importing.market_names import (
     Market,
     cme_expiry,
@@ -29,7 +30,6 @@ from derivdata.sources.archive.importing.plan import (
     is_of_contracts,
     takes_contract_size,
 )
-from derivdata.sources.archive.importing.values import Rejections, Words, distinct
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract, hip3_contract

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.archive.importing.finishing import ADJUST, REASON, amount_of, is_inverse_name
+from derivdata.sources.archive.importing.adjustments import ADJUST, REASON, amount_of, is_inverse_name
+from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
 from derivdata.sources.archive.importing.market_names import plain_name, venue_of_word
-from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Adjust, Given, Unclear
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
+from derivdata.sources.archive.importing.source_files import Source
 from derivdata.support.arrays import Array
 
 _VENUES_IN_CONTRACTS = frozenset("okx gateio kucoin huobi mexc bitmex".split())

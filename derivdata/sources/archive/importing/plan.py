@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import AUDITS
-from derivdata.sources.archive.importing.instants import zone
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Header, Sparse
+from derivdata.sources.archive.importing.timestamps import zone
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 from derivdata.support.text import did_you_mean

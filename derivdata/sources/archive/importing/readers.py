@@ -27,15 +27,15 @@ import pyarrow.parquet as pq
 
 from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.bodies import Records, json_records
+from derivdata.sources.archive.importing.json_bodies import Records, json_records
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
     market_of,
     meaning_of,
     venue_of_word,
 )
-from derivdata.sources.archive.importing.opening import Source, opened
-from derivdata.sources.archive.importing.shapes import joined_header, reshaped, with_whole_times
+from derivdata.sources.archive.importing.source_files import Source, opened
+from derivdata.sources.archive.importing.wide_tables import joined_header, reshaped, with_whole_times
 from derivdata.support.arrays import Array
 from derivdata.support.files import original_cell, original_cells
 

@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.answers import read_answer
-from derivdata.sources.archive.importing.finishing import ADJUST
+from derivdata.sources.archive.importing.adjustments import ADJUST
+from derivdata.sources.archive.importing.cells import encoded
 from derivdata.sources.archive.importing.guessing import (
     guessed_plans,
     quantity_of,
     unit_of_interest,
     unit_of_rates,
 )
-from derivdata.sources.archive.importing.instants import has_floating_times, zone, zone_in_name
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
     meaning_of,
@@ -34,10 +33,11 @@ from derivdata.sources.archive.importing.market_names import (
     plain_name,
     venue_of_word,
 )
-from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Adjust, Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
-from derivdata.sources.archive.importing.values import encoded
+from derivdata.sources.archive.importing.source_files import Source
+from derivdata.sources.archive.importing.timestamps import has_floating_times, zone, zone_in_name
+from derivdata.sources.archive.importing.venue_responses import read_response
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean
@@ -335,7 +335,7 @@ def with_zone(task: Task) -> Task:
 
     Tools that write times without a zone write UTC: pandas (`to_datetime` with a `unit`, 3.0), freqtrade's
     and QuantConnect's data files, CryptoDataDownload, and the bulk files of Binance, all seen in 2026.
-    `waiting.refuse_local_times` raises a question if the times contradict it.
+    `row_checks.refuse_local_times` raises a question if the times contradict it.
     """
     plan = task.plan
     if task.frame is not None or plan.tz is not None:
@@ -465,7 +465,7 @@ def _has_own_names(head: Chunk, table: str) -> bool:
 
 def _of_answer(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
     """Return the tables of a venue's response."""
-    answer = read_answer(source, writer, given)
+    answer = read_response(source, writer, given)
     if answer is None:
         return []
     label = f"response of {answer.venue} {answer.path}"

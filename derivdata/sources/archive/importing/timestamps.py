@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.sources.archive.importing.values import Rejections, Words, encoded, first_cell, floats, shown
+from derivdata.sources.archive.importing.cells import Rejections, Words, encoded, first_cell, floats, shown
 from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
 from derivdata.tables.contracts import expiries, iso_of

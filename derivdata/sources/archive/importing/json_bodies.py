@@ -16,7 +16,7 @@ import pyarrow as pa
 from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.market_names import market_of, meaning_of
-from derivdata.sources.archive.importing.messages import CHANGES, book_rows, is_reply, unwrapped
+from derivdata.sources.archive.importing.stream_messages import CHANGES, book_rows, is_reply, unwrapped
 from derivdata.tables.contracts import VENUES, venue_slug
 
 _DEPTH = 6

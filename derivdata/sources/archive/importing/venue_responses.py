@@ -12,18 +12,18 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
-from derivdata.sources.archive.importing.bodies import records_of
+from derivdata.sources.archive.importing.buffered_rows import joined
+from derivdata.sources.archive.importing.json_bodies import records_of
 from derivdata.sources.archive.importing.market_names import (
     known_interval,
     names_in_path,
     plain_name,
     venue_of_word,
 )
-from derivdata.sources.archive.importing.messages import is_reply
-from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.plan import Given, Unclear
 from derivdata.sources.archive.importing.readers import explained
-from derivdata.sources.archive.importing.waiting import joined
+from derivdata.sources.archive.importing.source_files import Source, opened
+from derivdata.sources.archive.importing.stream_messages import is_reply
 from derivdata.sources.archive.schemas import archive_tables
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
@@ -34,7 +34,7 @@ _INVERSE = re.compile(rb'"[A-Z0-9]+[-_]?USD(_PERP|_\d{6}|-SWAP)?"')
 _LINEAR = re.compile(rb'"[A-Z0-9]+[-_]?(USDT|USDC)')
 
 
-class Answer(NamedTuple):
+class VenueResponse(NamedTuple):
     """A response that an adapter reads: the venue, the path, its tables, and omitted rows."""
 
     venue: str
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     notices: tuple[str, ...]
 
 
-def read_answer(source: Source, writer: str | None, given: Given) -> Answer | None:
+def read_response(source: Source, writer: str | None, given: Given) -> VenueResponse | None:
     """Return the tables of a file that is a venue's response, or of its pages; None for any other file."""
     with explained(source), opened(source) as (kind, stream):
         body = stream.read(_MOST_BYTES + 1) if kind == "json" else b""
@@ -157,7 +157,7 @@ _SPELLINGS = (
 """How venues write the perpetual of a coin, where a response does not name its contract."""
 
 
-def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answer]:
+def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[VenueResponse]:
     """Return the reading of a response about one contract, whose coin comes from the caller or the path."""
     coin = given.set.get("symbol", names_in_path(source.name).get("symbol"))
     if coin is None or not coin.isalnum():
@@ -170,14 +170,14 @@ def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answ
     return []
 
 
-def _symbols(answer: Answer) -> set[str]:
+def _symbols(answer: VenueResponse) -> set[str]:
     """Return the symbols of a response's rows."""
     return {str(symbol) for frame in answer.tables.values() for symbol in frame["symbol"].unique()}
 
 
-def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
+def _of_venue(venue: str, body: bytes, given: Given) -> list[VenueResponse]:
     """Return the first reading of a response by an endpoint of a venue, or each kind of positions."""
-    answers: list[Answer] = []
+    answers: list[VenueResponse] = []
     seen = set[Any]()
     beginning = _beginning(body)
     for endpoint in sorted(
@@ -203,14 +203,16 @@ _WORDS_OF_MARKETS = {
 }
 
 
-def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given) -> list[Answer]:
+def _of_market(
+    source: Source, answers: list[VenueResponse], body: bytes, given: Given
+) -> list[VenueResponse]:
     """Return the first reading of each venue with the kind of prices in the file name or the options.
 
     Candles have the same fields for trades, the mark price, the index and spot markets. Candles with field
     names are read by their names if no kind of price is given.
     """
-    priced: list[Answer] = []
-    others: list[Answer] = []
+    priced: list[VenueResponse] = []
+    others: list[VenueResponse] = []
     for answer in answers:
         if {"prices_history", "prices_spot"} & answer.tables.keys():
             priced.append(answer)
@@ -234,12 +236,12 @@ def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given)
     return _firsts(chosen)
 
 
-def _firsts(answers: list[Answer]) -> list[Answer]:
+def _firsts(answers: list[VenueResponse]) -> list[VenueResponse]:
     """Return the first response of each venue."""
     return [*{answer.venue: answer for answer in reversed(answers)}.values()][::-1]
 
 
-def _prices_of(answer: Answer) -> str:
+def _prices_of(answer: VenueResponse) -> str:
     """Return ``spot``, or the kind of the prices of a response."""
     history = answer.tables.get("prices_history")
     if history is None:
@@ -269,13 +271,13 @@ def _is_of_candles(body: bytes) -> bool:
     return isinstance(row, dict) and {"open", "high", "low", "close"} <= {plain_name(name) for name in row}
 
 
-def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer]:
+def _of_kind(source: Source, answers: list[VenueResponse], given: Given) -> list[VenueResponse]:
     """Return the readings with the kind of positions from the options or the file name, or raise a question.
 
     Responses about accounts, top accounts and top positions have the same fields.
     """
-    kinds: dict[str, Answer] = {}
-    others: list[Answer] = []
+    kinds: dict[str, VenueResponse] = {}
+    others: list[VenueResponse] = []
     for answer in answers:
         frame = answer.tables.get("positioning_history")
         words = [] if frame is None else frame["kind"].astype(str).unique().tolist()
@@ -302,7 +304,7 @@ def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer
 _TRADES_OF_OPTIONS = "options_trades"
 
 
-def _with_execution(source: Source, answer: Answer, given: Given) -> Answer:
+def _with_execution(source: Source, answer: VenueResponse, given: Given) -> VenueResponse:
     """Return trades of options with their execution by the name of the file.
 
     Binance's ``trades`` and ``blockTrades`` have the same fields.
@@ -356,7 +358,7 @@ def _request(endpoint: VenueEndpoint, given: Given) -> str:
     return f"{endpoint.path}{separator}{endpoint.symbol}={name}"
 
 
-def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
+def _read(venue: str, request: str, body: bytes, given: Given) -> VenueResponse | None:
     context = {name: given.set[name] for name in ("interval_hours", "contract_size") if name in given.set}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -380,7 +382,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
         return _read(venue, request, body, given._replace(set={**given.set, **facts}))
     notices = [str(warning.message) for warning in caught]
     notices += _leave_out(full)
-    return Answer(venue, request, full, tuple(notices))
+    return VenueResponse(venue, request, full, tuple(notices))
 
 
 _RATES = ("rate_bps_8h", "rate_native")
@@ -451,12 +453,12 @@ def _beginning(body: bytes) -> bytes:
     return msgspec.json.encode(listed[:_FIRST_RECORDS])
 
 
-def _read_or_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
+def _read_or_pages(venue: str, request: str, body: bytes, given: Given) -> VenueResponse | None:
     """Read a body as one response, or else as pages."""
     return _read(venue, request, body, given) or _read_pages(venue, request, body, given)
 
 
-def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
+def _read_pages(venue: str, request: str, body: bytes, given: Given) -> VenueResponse | None:
     """Read one response per line, or a list of responses, as one response."""
     answers = []
     for page in _pages(body):
@@ -473,7 +475,7 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer |
         for name, frame in answer.tables.items():
             frames_by_table.setdefault(name, []).append(frame)
     tables = {name: joined(frames) for name, frames in frames_by_table.items()}
-    return Answer(venue, request, tables, tuple(notices))
+    return VenueResponse(venue, request, tables, tuple(notices))
 
 
 def _pages(body: bytes) -> Iterator[bytes]:

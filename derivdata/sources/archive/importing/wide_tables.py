@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.cells import first_cell
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
     market_of,
@@ -23,7 +24,6 @@ from derivdata.sources.archive.importing.market_names import (
     plain_name,
     venue_of_word,
 )
-from derivdata.sources.archive.importing.values import first_cell
 from derivdata.support.arrays import Array
 
 VALUE = "value"

@@ -1,0 +1,313 @@
+"""Rows of an import until they are written, in memory or a temporary file, and the rows that series lack."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.audit import quoted_contracts
+from derivdata.sources.archive.importing.conversion import CONTRACT, RANK
+from derivdata.support import times
+from derivdata.support.arrays import Array
+from derivdata.tables.chains import aligned
+from derivdata.tables.history_rows import MissingRuns, grid_runs, payment_runs, shown_time, step_text
+from derivdata.tables.payments import HOUR_US, MINUTE_US, assign_intervals, payment_time
+from derivdata.tables.schema import Table
+
+_MOST_CODES = 1 << 20
+
+
+class Series(NamedTuple):
+    """Number of each row's series, from 0 without gaps, and the words of each series."""
+
+    numbers: Array
+    words: list[tuple[Any, ...]]
+
+
+def series_of(frame: pd.DataFrame, names: Sequence[str]) -> Series:
+    """Return the series of rows, identified by some text columns."""
+    codes = np.zeros(len(frame), dtype=np.int64)
+    for name in names:
+        values = frame[name]
+        own = values.cat.codes if isinstance(values.dtype, pd.CategoricalDtype) else pd.factorize(values)[0]
+        column = np.asarray(own, dtype=np.int64)
+        codes = codes * (int(column.max(initial=0)) + 2) + column + 1
+    numbers = _without_gaps(codes)
+    firsts = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    firsts[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    rows = frame[[*names]].iloc[firsts]
+    return Series(numbers, [*rows.astype(object).itertuples(index=False, name=None)])
+
+
+def _without_gaps(codes: Array) -> Array:
+    """Return consecutive numbers from 0 for codes; without a hash table for small codes."""
+    most = int(codes.max(initial=0))
+    if most > _MOST_CODES:
+        return np.asarray(pd.factorize(codes)[0])
+    is_used = np.zeros(most + 1, dtype=bool)
+    is_used[codes] = True
+    return np.asarray((np.cumsum(is_used) - 1)[codes])
+
+
+_SERIES_COLUMNS = ("symbol", "exchange", "kind", "quote", "resolution")
+_PAYMENTS = "funding_settlements"
+_SAMPLE_ROWS = 100_000
+_SHARE_OF_STEP = 0.9
+_MOST_CELLS = 1 << 26
+_SHOWN = 3
+
+
+class MissingRows:
+    """Times of the rows of an import by series, and the runs of rows that the series lack.
+
+    The step of a payment is its interval, and that of other rows their resolution. Rows of the resolution
+    ``raw`` have a step if nine of ten distances between them are equal.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._is_of_payments = table.name == _PAYMENTS
+        is_sampled = "resolution" in table.columns and "symbol" in table.key and "time" in table.key
+        self._is_regular = self._is_of_payments or (is_sampled and "instrument_name" not in table.key)
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._series: list[Array] = []
+        self._stamps: list[Array] = []
+        self._hours: list[Array] = []
+        self._has_resolution = False
+
+    def see(self, frame: pd.DataFrame) -> None:
+        """Note the times of some rows."""
+        if not self._is_regular or not len(frame):
+            return
+        names = [name for name in _SERIES_COLUMNS if name in frame]
+        self._has_resolution = names[-1:] == ["resolution"]
+        numbers, words = series_of(frame, names)
+        places = [self._numbers.setdefault(word, len(self._numbers)) for word in words]
+        self._series.append(np.array(places, dtype=np.int32)[numbers])
+        self._stamps.append(np.asarray(frame["time"].array.as_unit("us").asi8))
+        if self._is_of_payments:
+            has_hours = "interval_hours" in frame
+            hours = frame["interval_hours"].to_numpy(np.float64) if has_hours else np.full(len(frame), np.nan)
+            self._hours.append(hours)
+
+    def text(self) -> str:
+        """Return how many rows are missing, and the longest runs; empty without a step or missing rows."""
+        if not self._stamps:
+            return ""
+        if self._is_of_payments:
+            series, stamps, hours = map(np.concatenate, (self._series, self._stamps, self._hours))
+            return self._shown([(_of_payments(series, stamps, hours), "")])
+        texts = []
+        steps = self._steps()
+        for step in np.unique(steps[steps > 0]).tolist():
+            runs = self._of_grid(steps == step, step)
+            texts.append((runs, f" (step {step_text(step)})"))
+        return self._shown(texts)
+
+    def _of_grid(self, has_step: Array, step: int) -> MissingRuns:
+        """Return the missing steps of some series. Complete series are recognised without a sort."""
+        first = min(int(stamps.min()) for stamps in self._stamps) // step
+        width = max(int(stamps.max()) for stamps in self._stamps) // step - first + 1
+        if width * has_step.size <= _MOST_CELLS:
+            has_row = np.zeros((has_step.size, width), dtype=bool)
+            for series, stamps in zip(self._series, self._stamps, strict=True):
+                has_row[series, stamps // step - first] = True
+            begin = np.argmax(has_row, axis=1)
+            end = width - np.argmax(has_row[:, ::-1], axis=1)
+            has_step = has_step & (has_row.sum(axis=1) < end - begin)
+        chosen = [has_step[series] for series in self._series]
+        series = np.concatenate([values[rows] for values, rows in zip(self._series, chosen, strict=True)])
+        stamps = np.concatenate([values[rows] for values, rows in zip(self._stamps, chosen, strict=True)])
+        return grid_runs(series, stamps, first * step, (first + width) * step, step)
+
+    def _steps(self) -> Array:
+        """Return the step of each series [µs], 0 without one."""
+        words = [word[-1] if self._has_resolution else "raw" for word in self._numbers]
+        steps = np.array([_length(word) for word in words], dtype=np.int64)
+        if (steps == 0).any():
+            series = self._series[0][:_SAMPLE_ROWS]
+            stamps = self._stamps[0][:_SAMPLE_ROWS]
+            is_raw = steps[series] == 0
+            steps[steps == 0] = _common_step(series[is_raw], stamps[is_raw])
+        return steps
+
+    def _shown(self, found: list[tuple[MissingRuns, str]]) -> str:
+        names = [*self._numbers]
+        texts = []
+        for runs, note in found:
+            inner = runs.of(~(runs.is_head | runs.is_tail))
+            if not inner.rows.size:
+                continue
+            longest = np.argsort(-inner.rows, kind="stable")[:_SHOWN]
+            examples = [
+                f"{' '.join(map(str, names[inner.series[place]][:2]))} {shown_time(inner.start[place])} to "
+                f"{shown_time(inner.end[place])} ({inner.rows[place]:,})"
+                for place in longest.tolist()
+            ]
+            count = f"{_counted(int(inner.rows.sum()), 'row')} in {_counted(inner.rows.size, 'run')}{note}"
+            texts.append(f"{count}: {', '.join(examples)}{', …' if inner.rows.size > _SHOWN else ''}")
+        return "; ".join(texts)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _length(resolution: Any) -> int:
+    """Return the step of a resolution [µs]; 0 for raw rows."""
+    length = times.RESOLUTIONS.get(str(resolution))
+    return 0 if length is None else int(length / pd.Timedelta(1, "us"))
+
+
+def _common_step(series: Array, stamps: Array) -> int:
+    """Return the distance [µs] between nine of ten adjacent rows; 0 without one.
+
+    It must divide a day, because `grid_runs` counts steps since 1970.
+    """
+    order = np.lexsort((stamps, series))
+    gaps = np.diff(stamps[order])
+    gaps = gaps[(np.diff(series[order]) == 0) & (gaps > 0)]
+    if gaps.size < _SHOWN:
+        return 0
+    lengths, counts = np.unique(gaps, return_counts=True)
+    step = int(lengths[np.argmax(counts)])
+    is_step = np.max(counts) >= _SHARE_OF_STEP * gaps.size and step >= MINUTE_US and 24 * HOUR_US % step == 0
+    return step if is_step else 0
+
+
+def _of_payments(series: Array, stamps: Array, hours: Array) -> MissingRuns:
+    """Return the missing payments; intervals missing in the rows follow from the spacing."""
+    order = np.lexsort((stamps, series))
+    series = series[order].astype(np.int64)
+    stamps = payment_time(stamps[order])
+    hours = hours[order]
+    is_new = np.append(True, (np.diff(series) != 0) | (np.diff(stamps) > 0))
+    series = series[is_new]
+    stamps = stamps[is_new]
+    hours = hours[is_new]
+    if np.isnan(hours).any():
+        spacing = assign_intervals(series, stamps, listed=np.full(len(stamps), np.nan)).hours
+        hours = np.where(np.isnan(hours), spacing, hours)
+    ones = np.ones(len(stamps), dtype=np.int64)
+    return payment_runs(series, stamps, hours, ones, int(stamps.min()), int(stamps.max()) + 1)
+
+
+HOLD_ROWS = 2_000_000
+"""Maximum number of buffered rows before they are checked and written: columns of 16 MB, which reuse memory.
+"""
+
+
+class WaitingRows:
+    """Rows of an import, in the order in which they came, that are not written yet."""
+
+    def __init__(self) -> None:
+        self._frames: list[pd.DataFrame] = []
+        self._rows = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._files: list[Path] = []
+
+    def add(self, frame: pd.DataFrame) -> None:
+        """Hold some rows."""
+        if len(frame):
+            self._frames.append(frame)
+            self._rows += len(frame)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows in memory reach the limit."""
+        return self._rows >= HOLD_ROWS
+
+    def take(self) -> pd.DataFrame | None:
+        """Return the rows in memory, which are then not held any more; None without rows."""
+        frames = self._frames
+        self._frames = []
+        self._rows = 0
+        return joined(frames) if frames else None
+
+    def set_aside(self, frame: pd.DataFrame) -> None:
+        """Write rows into a temporary file until all files were read."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="derivdata-import-")
+        path = Path(self._folder.name) / str(len(self._files))
+        frame.to_feather(path, compression="uncompressed")
+        self._files.append(path)
+
+    def all(self) -> Iterator[pd.DataFrame]:
+        """Yield all buffered rows, those of the temporary file first."""
+        for path in self._files:
+            yield pd.read_feather(path)
+            path.unlink()
+        self._files = []
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+        frame = self.take()
+        if frame is not None:
+            yield frame
+
+
+def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return frames below each other; text stays categories."""
+    if len(frames) == 1:
+        return frames[0].reset_index(drop=True)
+    names = dict.fromkeys(name for frame in frames for name in frame.columns)
+    columns: dict[str, Any] = {}
+    for name in names:
+        values = [frame[name] if name in frame else pd.Series(np.nan, frame.index) for frame in frames]
+        if all(isinstance(series.dtype, pd.CategoricalDtype) for series in values):
+            columns[name] = pd.api.types.union_categoricals(values)
+        else:
+            plain = [series.astype(object) if series.dtype == "category" else series for series in values]
+            columns[name] = pd.concat(plain, ignore_index=True)
+    return pd.DataFrame(columns, copy=False)
+
+
+def in_open_chains(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which rows are of the newest chain of their symbol and venue, which may have more rows."""
+    try:
+        chains, _ = aligned(frame)
+    except ValueError as problem:
+        raise ArchiveError(f"options_snapshot: {problem}") from None
+    series = [name for name in ("symbol", "exchange") if name in frame]
+    keys = [frame[name].astype(str) for name in series] or [pd.Series("", index=frame.index)]
+    newest = chains["time"].groupby([key[chains.index] for key in keys]).transform("max")
+    quoted_at = chains["quoted_at"].fillna(chains["time"]) if "quoted_at" in chains else chains["time"]
+    begins = quoted_at.where(chains["time"] == newest).groupby([key[chains.index] for key in keys]).min()
+    names = pd.MultiIndex.from_arrays(keys) if len(keys) > 1 else pd.Index(keys[0])
+    return np.asarray(pd.DatetimeIndex(frame["time"]) >= pd.DatetimeIndex(begins.reindex(names)))
+
+
+_SERIES = ("exchange", "symbol")
+
+
+class BestQuotes:
+    """Highest priority among the quote currencies of each symbol on each venue, over all rows seen."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[tuple[Any, ...], int] = {}
+        self.contracts: dict[str, str] = {}
+        """Name of the contract by venue and symbol."""
+
+    def see(self, frame: pd.DataFrame) -> None:
+        """Note the quote currencies of some rows."""
+        numbers, words = series_of(frame, _SERIES)
+        lowest = np.full(len(words), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, numbers, frame[RANK].to_numpy())
+        for pair, rank in zip(words, lowest.tolist(), strict=True):
+            self._ranks[pair] = min(rank, self._ranks.get(pair, rank))
+
+    def are_best(self, frame: pd.DataFrame) -> Array:
+        """Return which rows have the best quote currency of their symbol and venue, and note their names."""
+        numbers, words = series_of(frame, _SERIES)
+        best = np.array([self._ranks[pair] for pair in words], dtype=np.int64)
+        is_best = np.asarray(frame[RANK].to_numpy() == best[numbers])
+        rows = frame if is_best.all() else frame[is_best]
+        distinct = series_of(rows, [*_SERIES, CONTRACT]).words
+        self.contracts |= quoted_contracts(*zip(*distinct, strict=True)) if distinct else {}
+        return is_best
