@@ -14,7 +14,7 @@ __dir__ = __all__.copy
 
 
 @typed
-def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
+def dashboard(window: times.TimeLike | None = None) -> pd.DataFrame:
     """Return an overview of builders.
 
     Parameters

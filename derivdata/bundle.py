@@ -154,7 +154,7 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
     def clock() -> pd.Timestamp:
         if asof is None:
             raise NotRecorded("the clock", "the recording does not have a clock")
-        return times.instant(asof)
+        return times.timestamp(asof)
 
     before: Replacements = {
         "responder": SESSION.responder,
@@ -204,8 +204,8 @@ def _value(kind: ParamKind, text: str) -> Any:
         return f"{int(text.removesuffix('d')) * 1440 - 1}m"
     if kind is ParamKind.LIST:
         return text.split(",")
-    if kind is ParamKind.INSTANT:
-        return times.instant(text)
+    if kind is ParamKind.TICK:
+        return times.timestamp(text)
     return text
 
 
@@ -337,7 +337,7 @@ def _timeless(entry: Entry) -> Request:
     endpoint = endpoint_of(entry.path)
     if endpoint is None:
         return request
-    time_params = {p.name for p in endpoint.params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
+    time_params = {p.name for p in endpoint.params if p.kind in (ParamKind.TICK, ParamKind.MILLIS)}
     return Request(request.path, tuple(pair for pair in request.query if pair[0] not in time_params))
 
 

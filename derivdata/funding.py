@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Envelope, Point, Settlement, answer_time, series
+from derivdata.client.reading import Envelope, Point, Settlement, response_time, series
 from derivdata.client.retrieval import (
     By,
     get_windows,
@@ -30,7 +30,7 @@ from derivdata.client.retrieval import (
     tabulate,
     venue_names,
 )
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.errors import NotFound, SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -113,8 +113,8 @@ def snapshot(
     ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds. A `DataNotice` names
     requested venues without a rate.
     """
-    answer = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
-    frame = tabulate(tables.TABLES["funding_snapshot"], [answer], _snapshot_columns)
+    response = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
+    frame = tabulate(tables.TABLES["funding_snapshot"], [response], _snapshot_columns)
     if venues is not None:
         frame = _of_venues(frame, venue_names(venues))
     if symbols is not None:
@@ -135,15 +135,15 @@ def metadata() -> pd.DataFrame:
     -----
     ``GET /funding/metadata``, Dev and above. Errors: see `snapshot`.
     """
-    answer = transport.get(endpoints.FUNDING_METADATA, {}, into=_Metadata)
-    return tabulate(tables.TABLES["funding_metadata"], [answer], _metadata_columns)
+    response = transport.get(endpoints.FUNDING_METADATA, {}, into=_Metadata)
+    return tabulate(tables.TABLES["funding_metadata"], [response], _metadata_columns)
 
 
 @typed
 def history(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -202,15 +202,15 @@ def history(
     listed = symbols_to_request(endpoints.FUNDING_HISTORICAL, symbol_names(symbols), by)
     spans = pieces(endpoints.FUNDING_HISTORICAL, window, resolution, slugs)
     queries = [{"symbol": symbol, "exchanges": slugs, "resolution": resolution} for symbol in listed]
-    answers = get_windows(endpoints.FUNDING_HISTORICAL, queries, spans, _History)
-    return tabulate(tables.TABLES["funding_history"], answers, _history_columns, listed=listed)
+    responses = get_windows(endpoints.FUNDING_HISTORICAL, queries, spans, _History)
+    return tabulate(tables.TABLES["funding_history"], responses, _history_columns, listed=listed)
 
 
 @typed
 def settlements(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     by: By = "symbol",
@@ -241,8 +241,8 @@ def settlements(
     listed = symbols_to_request(endpoints.FUNDING_SETTLEMENT, symbol_names(symbols), by)
     spans = pieces(endpoints.FUNDING_SETTLEMENT, window, "1h", slugs)
     queries = [{"symbol": symbol, "exchanges": slugs} for symbol in listed]
-    answers = get_windows(endpoints.FUNDING_SETTLEMENT, queries, spans, _Settlements)
-    return tabulate(tables.TABLES["funding_settlements"], answers, _settlement_columns, listed=listed)
+    responses = get_windows(endpoints.FUNDING_SETTLEMENT, queries, spans, _Settlements)
+    return tabulate(tables.TABLES["funding_settlements"], responses, _settlement_columns, listed=listed)
 
 
 def _of_venues(frame: pd.DataFrame, venues: Sequence[str]) -> pd.DataFrame:
@@ -268,9 +268,9 @@ def _of_symbols(frame: pd.DataFrame, symbols: Sequence[str]) -> pd.DataFrame:
     return frame[frame["symbol"].isin(symbols)]
 
 
-def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
+def _snapshot_columns(response: DecodedResponse[_Snapshot]) -> dict[str, Any]:
     """Return the columns of all pairs of symbol and venue with a rate."""
-    body = answer.body
+    body = response.body
     venues = sorted(body.funding_rates)
     symbols = sorted(set().union(*body.funding_rates.values()))
 
@@ -285,7 +285,7 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
     return {
         "symbol": coded(symbols, symbol),
         "exchange": coded(venues, venue),
-        "timestamp": repeated(answer_time(answer), symbol.size),
+        "timestamp": repeated(response_time(response), symbol.size),
         "rate_bps_8h": rates[pairs],
         "rate_native": matrix(body.funding_rates_raw, partial(_decimals, "funding_rates_raw"))[pairs],
         "interval_hours": matrix(body.funding_intervals, partial(_decimals, "funding_intervals"))[pairs],
@@ -294,27 +294,27 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
     }
 
 
-def _metadata_columns(answer: Answer[_Metadata]) -> dict[str, Any]:
-    venues = answer.body.exchanges.exchange_names
-    columns = tables.TABLES["funding_metadata"].rows(venues, timestamp=answer_time(answer))
+def _metadata_columns(response: DecodedResponse[_Metadata]) -> dict[str, Any]:
+    venues = response.body.exchanges.exchange_names
+    columns = tables.TABLES["funding_metadata"].rows(venues, timestamp=response_time(response))
     return columns | {"interval": _decimals("interval", [venue.interval for venue in venues])}
 
 
-def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
-    columns = series(answer, Point, {"y": "y"})
-    columns["resolution"] = repeated(answer.body.resolution, len(columns["y"]))
+def _history_columns(response: DecodedResponse[_History]) -> dict[str, Any]:
+    columns = series(response, Point, {"y": "y"})
+    columns["resolution"] = repeated(response.body.resolution, len(columns["y"]))
     columns["kind"] = repeated("sampled", len(columns["y"]))
     return columns
 
 
-def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
+def _settlement_columns(response: DecodedResponse[_Settlements]) -> dict[str, Any]:
     fields = {
         "y": "y",
         "interval_hours": "intervalMinutes",
         "rate_native": "rateNative",
         "payment_count": "paymentCount",
     }
-    columns = series(answer, Settlement, fields, instead="rate_native")
+    columns = series(response, Settlement, fields, instead="rate_native")
     columns["interval_hours"] /= 60
     paid = convert(columns["y"], "bps_8h", "native", hours=columns["interval_hours"])
     columns["rate_native"] = np.where(np.isnan(columns["rate_native"]), paid, columns["rate_native"])

@@ -18,8 +18,8 @@ __dir__ = __all__.copy
 @typed
 def history(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",

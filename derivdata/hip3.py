@@ -41,7 +41,7 @@ _CENTURY = pd.Timedelta(36_525, "D")
 
 
 @typed
-def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
+def dashboard(window: times.TimeLike | None = None) -> pd.DataFrame:
     """Return an overview of HIP-3.
 
     Parameters
@@ -71,7 +71,7 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
 
 
 @typed
-def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
+def dex_detail(dex: str, window: times.TimeLike | None = None) -> pd.DataFrame:
     """Return totals, symbols and days of one dex.
 
     Parameters
@@ -94,7 +94,7 @@ def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
 
 
 @typed
-def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
+def by_dex(window: times.TimeLike | None = None) -> pd.DataFrame:
     """Return the activity of each dex.
 
     Parameters
@@ -116,7 +116,7 @@ def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
 
 @typed
 def by_symbol(
-    window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
+    window: times.TimeLike | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Return the activity of each symbol, of one dex or of all.
 
@@ -143,7 +143,7 @@ def by_symbol(
 
 @typed
 def timeseries_symbol(
-    window: times.Instant | None = None, *, symbol: str | None = None, dex: str | None = None
+    window: times.TimeLike | None = None, *, symbol: str | None = None, dex: str | None = None
 ) -> pd.DataFrame:
     """Return the activity of a symbol over time.
 
@@ -167,7 +167,7 @@ def timeseries_symbol(
 
 
 @typed
-def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
+def timeseries_dex_breakdown(window: times.TimeLike | None = None, *, dex: str | None = None) -> pd.DataFrame:
     """Return volume over time, with a column per symbol or dex.
 
     Parameters
@@ -191,7 +191,7 @@ def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | 
 
 @typed
 def leaderboard(
-    window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
+    window: times.TimeLike | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Return the largest traders.
 
@@ -217,7 +217,7 @@ def leaderboard(
 
 
 @typed
-def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
+def oi_trends_total(window: times.TimeLike | None = None) -> pd.DataFrame:
     """Return open interest by day, in total and by dex.
 
     Parameters
@@ -238,7 +238,7 @@ def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
 
 
 @typed
-def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
+def oi_trends_dex(dex: str, window: times.TimeLike | None = None) -> pd.DataFrame:
     """Return open interest of one dex by day, in total and by symbol.
 
     Parameters
@@ -263,8 +263,8 @@ def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame
 @typed
 def candles(
     coin: str,
-    start: times.Instant | None = None,
-    end: times.Instant | None = None,
+    start: times.TimeLike | None = None,
+    end: times.TimeLike | None = None,
     *,
     interval: str = "1h",
     limit: int | None = None,

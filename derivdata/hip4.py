@@ -18,7 +18,7 @@ __dir__ = __all__.copy
 
 
 @typed
-def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
+def dashboard(window: times.TimeLike | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """Return an overview of HIP-4, by outcome and by day.
 
     Parameters
@@ -42,7 +42,7 @@ def dashboard(window: times.Instant | None = None, *, venue: str | None = None) 
 
 @typed
 def outcome(
-    outcome_id: str | int, window: times.Instant | None = None, *, venue: str | None = None
+    outcome_id: str | int, window: times.TimeLike | None = None, *, venue: str | None = None
 ) -> pd.DataFrame:
     """Return one outcome, in total and by day.
 
@@ -68,7 +68,7 @@ def outcome(
 
 
 @typed
-def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
+def oi_eod(start: times.TimeLike | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """Return open interest at the end of each day.
 
     Parameters
@@ -93,7 +93,7 @@ def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> p
 
 @typed
 def leaderboard(
-    window: times.Instant | None = None, *, venue: str | None = None, limit: int | None = None
+    window: times.TimeLike | None = None, *, venue: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Return the largest traders.
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Envelope, decode_items, instants
+from derivdata.client.reading import Envelope, decode_items, timestamps
 from derivdata.client.retrieval import (
     get_windows,
     pieces,
@@ -27,7 +27,7 @@ from derivdata.client.retrieval import (
     tabulate,
     venue_names,
 )
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -74,7 +74,7 @@ _EVENTS = msgspec.json.Decoder(list[_Event])
 @typed
 def events(
     symbols: str | Sequence[str] | None = None,
-    since: times.Instant | None = None,
+    since: times.TimeLike | None = None,
     *,
     limit: int | None = None,
     min_usd: float | None = None,
@@ -177,7 +177,7 @@ def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None)
     table = tables.TABLES["liquidations_events"]
     orders = pd.concat(pages, ignore_index=True).drop_duplicates(["exchange", "order_id"])
     frame = table.conform(_large(orders, query["min_usd"]))
-    end = times.instant(page.attrs["provenance"]["as_of"])
+    end = times.timestamp(page.attrs["provenance"]["as_of"])
     observed, _ = _covered_span(page, since, missing)
     covered_until = observed.end
     provenance = _merged([page.attrs["provenance"] for page in pages])
@@ -255,10 +255,10 @@ def _just_before_last(frame: pd.DataFrame) -> pd.Timestamp:
 
 def _request(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     """Request a page of orders. Return it, and whether it is full."""
-    answer = transport.get(endpoints.LIQUIDATIONS_EVENTS, query, into=_Events)
-    frame = tabulate(tables.TABLES["liquidations_events"], [answer], _columns)
-    if answer.body.coverage is not None:
-        requested = {name: list(map(list, spans)) for name, spans in answer.body.coverage.items()}
+    response = transport.get(endpoints.LIQUIDATIONS_EVENTS, query, into=_Events)
+    frame = tabulate(tables.TABLES["liquidations_events"], [response], _columns)
+    if response.body.coverage is not None:
+        requested = {name: list(map(list, spans)) for name, spans in response.body.coverage.items()}
         try:
             for spans in requested.values():
                 _windows(spans)
@@ -287,11 +287,11 @@ def _within_requested(spans: dict[str, Any], provenance: Mapping[str, Any]) -> d
 
 
 def _windows(spans: Sequence[Sequence[str]]) -> list[times.Window]:
-    return [times.Window(times.instant(start), times.instant(end)) for start, end in spans]
+    return [times.Window(times.timestamp(start), times.timestamp(end)) for start, end in spans]
 
 
-def _columns(answer: Answer[_Events]) -> dict[str, Any]:
-    orders = decode_items(answer, answer.body.events, _EVENTS, "$.events")
+def _columns(response: DecodedResponse[_Events]) -> dict[str, Any]:
+    orders = decode_items(response, response.body.events, _EVENTS, "$.events")
     columns = tables.TABLES["liquidations_events"].batches(orders)
     if isinstance(columns["oid"], list):  # some venues send numbers
         columns["oid"] = list(map(str, columns["oid"]))
@@ -311,7 +311,7 @@ def _coverage(
 
 def _covered(frame: pd.DataFrame, since: pd.Timestamp | None, *, full: bool) -> dict[str, list[list[str]]]:
     """Return the spans of a single response. If it is full, the oldest or the newest may be missing."""
-    now = times.instant(frame.attrs["provenance"]["as_of"])
+    now = times.timestamp(frame.attrs["provenance"]["as_of"])
     first = frame["time"].iloc[0] if len(frame) else now
     last = frame["time"].iloc[-1] if len(frame) else now
     if since is None:
@@ -358,8 +358,8 @@ class _Aggregates(Envelope):
 @typed
 def history(
     symbols: str | Sequence[str] | None,
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -404,15 +404,15 @@ def history(
     spans = pieces(endpoints.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
     listed = [None] if symbols is None else symbol_names(symbols)
     queries = [{"symbol": symbol, "resolution": resolution} for symbol in listed]
-    answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, queries, spans, _History)
+    responses = get_windows(endpoints.LIQUIDATIONS_HISTORY, queries, spans, _History)
     slugs = venue_names(venues)
     # As text: `tabulate` caches checks by the text arguments of a partial.
     columns = partial(_history_columns, venues="" if slugs is None else ",".join(map(str, slugs)))
-    return tabulate(tables.TABLES["liquidations_history"], answers, columns)
+    return tabulate(tables.TABLES["liquidations_history"], responses, columns)
 
 
 @typed
-def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
+def aggregates(window: times.TimeLike = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
     """Return total liquidations of the last hours, by symbol or venue.
 
     Parameters
@@ -447,32 +447,32 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     True
     """
     query = {"range": rolling(endpoints.LIQUIDATIONS_AGGREGATES, window), "group_by": group_by}
-    answer = transport.get(endpoints.LIQUIDATIONS_AGGREGATES, query, into=_Aggregates)
+    response = transport.get(endpoints.LIQUIDATIONS_AGGREGATES, query, into=_Aggregates)
     return tabulate(
         tables.TABLES["liquidations_aggregates"],
-        [answer],
+        [response],
         lambda a: tables.TABLES["liquidations_aggregates"].rows(
             a.body.groups, group_by=a.body.group_by, time=a.as_of
         ),
     )
 
 
-def _history_columns(answer: Answer[_History], venues: str) -> dict[str, Any]:
+def _history_columns(response: DecodedResponse[_History], venues: str) -> dict[str, Any]:
     """Return the columns of `venues`, separated by commas; of all venues for an empty text."""
     requested = venues.split(",")
-    stamps = instants(answer, [bucket.date for bucket in answer.body.data])
+    stamps = timestamps(response, [bucket.date for bucket in response.body.data])
     exchanges = []
     dates = []
     sides = []
-    for stamp, bucket in zip(stamps, answer.body.data, strict=True):
+    for stamp, bucket in zip(stamps, response.body.data, strict=True):
         for venue, venue_sides in bucket.exchanges.items():
             if not venues or venue in requested:
                 exchanges.append(venue)
                 dates.append(stamp)
                 sides.append(venue_sides)
-    symbol = dict(answer.request.query).get("symbol", ALL_SYMBOLS)
+    symbol = dict(response.request.query).get("symbol", ALL_SYMBOLS)
     columns = tables.TABLES["liquidations_history"].rows(
-        sides, symbol=symbol, resolution=answer.body.resolution
+        sides, symbol=symbol, resolution=response.body.resolution
     )
     return columns | {"exchange": exchanges, "date": pd.DatetimeIndex(dates, dtype=stamps.dtype)}
 
@@ -482,7 +482,7 @@ _LATE = pd.Timedelta(30, "s")
 
 @typed
 def poll(
-    since: times.Instant = "5m",
+    since: times.TimeLike = "5m",
     *,
     every: float = 10.0,
     limit: int = _LIMIT,
@@ -557,7 +557,7 @@ def _covered_span(
     frame: pd.DataFrame, reached: pd.Timestamp, lacks: Cut | None
 ) -> tuple[times.Window, times.Window]:
     """Return the span that a response covers, and the span before it in which orders may be missing."""
-    now = times.instant(frame.attrs["provenance"]["as_of"])
+    now = times.timestamp(frame.attrs["provenance"]["as_of"])
     start = max(reached, frame["time"].iloc[0]) if lacks == "oldest" else reached
     end = frame["time"].iloc[-1] if lacks == "newest" else now
     return times.Window(start, max(start, end)), times.Window(reached, start)

@@ -15,9 +15,9 @@ from msgspec import UNSET
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Envelope, Figure, answer_time, instants
+from derivdata.client.reading import Envelope, Figure, response_time, timestamps
 from derivdata.client.retrieval import get_windows, tabulate, venue_names
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
@@ -133,11 +133,11 @@ def symbols(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     >>> board["symbol"].head(3).tolist(), board["oi_usd"].is_monotonic_decreasing
     (['BTC', 'ETH', 'SOL'], True)
     """
-    answer = transport.get(endpoints.MARKETS_SYMBOLS, {"exchanges": venue_names(venues)}, into=_Symbols)
+    response = transport.get(endpoints.MARKETS_SYMBOLS, {"exchanges": venue_names(venues)}, into=_Symbols)
     return tabulate(
         tables.TABLES["markets_symbols"],
-        [answer],
-        lambda a: tables.TABLES["markets_symbols"].rows(a.body.symbols, timestamp=answer_time(a)),
+        [response],
+        lambda a: tables.TABLES["markets_symbols"].rows(a.body.symbols, timestamp=response_time(a)),
     )
 
 
@@ -171,8 +171,8 @@ def price_movers(
     `derivdata.funding.snapshot`.
     """
     query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(venues)}
-    answer = transport.get(endpoints.MARKETS_PRICE_MOVERS, query, into=_Movers)
-    return tabulate(tables.TABLES["markets_price_movers"], [answer], _mover_columns)
+    response = transport.get(endpoints.MARKETS_PRICE_MOVERS, query, into=_Movers)
+    return tabulate(tables.TABLES["markets_price_movers"], [response], _mover_columns)
 
 
 @typed
@@ -194,13 +194,13 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
     -----
     ``GET /markets/funding-leaders``, Dev and above. Errors: see `derivdata.funding.snapshot`.
     """
-    answer = transport.get(
+    response = transport.get(
         endpoints.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(venues)}, into=_Leaders
     )
     return tabulate(
         tables.TABLES["markets_funding_leaders"],
-        [answer],
-        lambda a: tables.TABLES["markets_funding_leaders"].rows(a.body.data, timestamp=answer_time(a)),
+        [response],
+        lambda a: tables.TABLES["markets_funding_leaders"].rows(a.body.data, timestamp=response_time(a)),
     )
 
 
@@ -223,10 +223,10 @@ def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     -----
     ``GET /markets/price-buckets``, Dev and above. Errors: see `derivdata.funding.snapshot`.
     """
-    answer = transport.get(
+    response = transport.get(
         endpoints.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(venues)}, into=_PriceBuckets
     )
-    return tabulate(tables.TABLES["markets_price_buckets"], [answer], _bucket_columns)
+    return tabulate(tables.TABLES["markets_price_buckets"], [response], _bucket_columns)
 
 
 @typed
@@ -255,27 +255,27 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/stats``; Free sees BTC and ETH.
     """
-    answer = transport.get(endpoints.MARKETS_SYMBOL_STATS, {"symbol": symbol_of(symbol)}, into=_Stats)
+    response = transport.get(endpoints.MARKETS_SYMBOL_STATS, {"symbol": symbol_of(symbol)}, into=_Stats)
     return tabulate(
         tables.TABLES["markets_symbol_stats"],
-        [answer],
-        lambda a: tables.TABLES["markets_symbol_stats"].rows([a.body], timestamp=answer_time(a)),
+        [response],
+        lambda a: tables.TABLES["markets_symbol_stats"].rows([a.body], timestamp=response_time(a)),
     )
 
 
-def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
-    buckets = answer.body.buckets
-    columns = tables.TABLES["markets_price_buckets"].rows(buckets, timestamp=answer_time(answer))
+def _bucket_columns(response: DecodedResponse[_PriceBuckets]) -> dict[str, Any]:
+    buckets = response.body.buckets
+    columns = tables.TABLES["markets_price_buckets"].rows(buckets, timestamp=response_time(response))
     return columns | {
         "rank": list(range(1, len(buckets) + 1)),
         "symbols": [",".join(bucket.symbols) for bucket in buckets],
     }
 
 
-def _mover_columns(answer: Answer[_Movers]) -> dict[str, Any]:
-    body = answer.body
+def _mover_columns(response: DecodedResponse[_Movers]) -> dict[str, Any]:
+    body = response.body
     columns = tables.TABLES["markets_price_movers"].rows(
-        [*body.gainers, *body.losers], timestamp=answer_time(answer)
+        [*body.gainers, *body.losers], timestamp=response_time(response)
     )
     return columns | {"direction": ["gainer"] * len(body.gainers) + ["loser"] * len(body.losers)}
 
@@ -341,11 +341,11 @@ def exchanges() -> pd.DataFrame:
     -----
     ``GET /markets/exchanges/all``, Dev and above. Errors: see `derivdata.funding.snapshot`.
     """
-    answer = transport.get(endpoints.MARKETS_EXCHANGES, {}, into=_Exchanges)
+    response = transport.get(endpoints.MARKETS_EXCHANGES, {}, into=_Exchanges)
     return tabulate(
         tables.TABLES["markets_exchanges"],
-        [answer],
-        lambda a: tables.TABLES["markets_exchanges"].rows(a.body.exchanges, timestamp=answer_time(a)),
+        [response],
+        lambda a: tables.TABLES["markets_exchanges"].rows(a.body.exchanges, timestamp=response_time(a)),
     )
 
 
@@ -374,14 +374,14 @@ def exchange_symbols(venue: str) -> pd.DataFrame:
     -----
     ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
     """
-    answer = transport.get(
+    response = transport.get(
         endpoints.MARKETS_EXCHANGE_SYMBOLS, {"exchange": venue_of(venue)}, into=_ExchangeSymbols
     )
     return tabulate(
         tables.TABLES["markets_exchange_symbols"],
-        [answer],
+        [response],
         lambda a: tables.TABLES["markets_exchange_symbols"].rows(
-            a.body.symbols, exchange=a.body.exchange, timestamp=answer_time(a)
+            a.body.symbols, exchange=a.body.exchange, timestamp=response_time(a)
         ),
     )
 
@@ -406,20 +406,20 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/exchanges``, Dev and above. Errors: see `symbol_stats`.
     """
-    answer = transport.get(
+    response = transport.get(
         endpoints.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol_of(symbol)}, into=_SymbolExchanges
     )
     return tabulate(
         tables.TABLES["markets_symbol_exchanges"],
-        [answer],
+        [response],
         lambda a: tables.TABLES["markets_symbol_exchanges"].rows(
-            a.body.exchanges, symbol=a.body.symbol, timestamp=answer_time(a)
+            a.body.exchanges, symbol=a.body.symbol, timestamp=response_time(a)
         ),
     )
 
 
 @typed
-def exchange_history(venue: str, start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
+def exchange_history(venue: str, start: times.TimeLike, end: times.TimeLike | None = None) -> pd.DataFrame:
     """Return volume and open interest of one venue over a window.
 
     Parameters
@@ -448,17 +448,17 @@ def exchange_history(venue: str, start: times.Instant, end: times.Instant | None
     -----
     ``GET /markets/exchanges/{exchange}/timeseries``, Dev and above.
     """
-    answers = get_windows(
+    responses = get_windows(
         endpoints.MARKETS_EXCHANGE_TIMESERIES,
         [{"exchange": venue_of(venue)}],
         [times.window(start, end)],
         _ExchangeHistory,
     )
-    return tabulate(tables.TABLES["markets_exchange_history"], answers, _exchange_columns)
+    return tabulate(tables.TABLES["markets_exchange_history"], responses, _exchange_columns)
 
 
-def _exchange_columns(answer: Answer[_ExchangeHistory]) -> dict[str, Any]:
-    body = answer.body
+def _exchange_columns(response: DecodedResponse[_ExchangeHistory]) -> dict[str, Any]:
+    body = response.body
     return tables.TABLES["markets_exchange_history"].rows(
         body.data, exchange=body.exchange, resolution=body.resolution
-    ) | {"timestamp": instants(answer, [step.timestamp for step in body.data])}
+    ) | {"timestamp": timestamps(response, [step.timestamp for step in body.data])}

@@ -56,10 +56,10 @@ _YEAR = pd.Timedelta(365, "D")
 @typed
 def features(
     symbols: str | Sequence[str],
-    start: times.Instant,
+    start: times.TimeLike,
     names: str | Sequence[str],
     *,
-    end: times.Instant | None = None,
+    end: times.TimeLike | None = None,
     venues: str | Sequence[str] | None = None,
     options_venue: str = "deribit",
     resolution: times.Resolution = "1h",

@@ -17,7 +17,7 @@ from derivdata.client import quantities, transport
 from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope
 from derivdata.client.retrieval import By, tabulate
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
@@ -68,10 +68,10 @@ def exchanges() -> pd.DataFrame:
     >>> venues["market_share"].sum().round(3).item()
     1.0
     """
-    answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
+    response = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
     return tabulate(
         tables.TABLES["oi_exchanges"],
-        [answer],
+        [response],
         lambda a: tables.TABLES["oi_exchanges"].rows(a.body.exchanges, time=a.as_of),
     )
 
@@ -91,15 +91,15 @@ def sparklines() -> pd.DataFrame:
     ``GET /oi/exchanges-summary``, Dev and above; the same response as `exchanges`. Errors: see
     `derivdata.funding.snapshot`.
     """
-    answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
-    return tabulate(tables.TABLES["oi_sparklines"], [answer], _sparkline_columns)
+    response = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
+    return tabulate(tables.TABLES["oi_sparklines"], [response], _sparkline_columns)
 
 
 @typed
 def history(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -137,8 +137,8 @@ def history(
 
 @typed
 def exchange_totals(
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -164,7 +164,7 @@ def exchange_totals(
 
 @typed
 def top_symbols(
-    venue: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+    venue: str, start: times.TimeLike, end: times.TimeLike | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
     """Return open interest of a venue's largest symbols over a window.
 
@@ -190,11 +190,11 @@ def top_symbols(
     return quantities.top_symbols(_TOP, venue, start, end, limit)
 
 
-def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
+def _sparkline_columns(response: DecodedResponse[_Summary]) -> dict[str, Any]:
     venues: list[str] = []
     days_ago: list[int] = []
     values: list[float | None] = []
-    for row in answer.body.exchanges:
+    for row in response.body.exchanges:
         count = len(row.sparkline_7d)
         venues += [row.exchange] * count
         days_ago += reversed(range(count))
@@ -202,6 +202,6 @@ def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
     return {
         "exchange": venues,
         "days_ago": days_ago,
-        "time": pd.DatetimeIndex([answer.as_of]).repeat(len(values)),
+        "time": pd.DatetimeIndex([response.as_of]).repeat(len(values)),
         "oi_usd": values,
     }

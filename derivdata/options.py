@@ -17,9 +17,9 @@ from msgspec import UNSET
 
 from derivdata import tables
 from derivdata.client import quantities, transport
-from derivdata.client.reading import Envelope, Figure, instants
+from derivdata.client.reading import Envelope, Figure, timestamps
 from derivdata.client.retrieval import days_back, keep_passed, names, read_columns, tabulate
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller
@@ -118,8 +118,8 @@ def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.Dat
     (764, 11, ['call', 'put'])
     """
     pairs = [(s, e) for s in names(symbol, "symbol") for e in names(venues, "venues")]
-    answers = transport.progress(pairs, total=len(pairs), label=endpoints.OPTIONS_SNAPSHOT.path)
-    return tabulate(tables.TABLES["options_snapshot"], (_requested(*pair) for pair in answers), _columns)
+    responses = transport.progress(pairs, total=len(pairs), label=endpoints.OPTIONS_SNAPSHOT.path)
+    return tabulate(tables.TABLES["options_snapshot"], (_requested(*pair) for pair in responses), _columns)
 
 
 @typed
@@ -146,19 +146,19 @@ def surface(symbol: str, venue: str) -> xr.Dataset:
     >>> dict(dd.options.surface("BTC", "deribit").sizes)
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
-    answer = _requested(symbol, venue)
-    reading = read_columns(tables.TABLES["options_snapshot"], answer, _columns)
-    keep_passed(answer, reading, is_complete=True)
+    response = _requested(symbol, venue)
+    reading = read_columns(tables.TABLES["options_snapshot"], response, _columns)
+    keep_passed(response, reading, is_complete=True)
     for notice in reading.notices:
-        transport.notify(answer.request, notice)
-    provenance = transport.provenance([replace(answer, notices=(*answer.notices, *reading.notices))])
-    if not answer.body.instruments and not provenance["notices"]:
-        transport.notify(answer.request, f"no options on {symbol} at {venue}")
+        transport.notify(response.request, notice)
+    provenance = transport.provenance([replace(response, notices=(*response.notices, *reading.notices))])
+    if not response.body.instruments and not provenance["notices"]:
+        transport.notify(response.request, f"no options on {symbol} at {venue}")
     return surface_of(
         tables.TABLES["options_snapshot"].joined([reading.columns]),
-        symbol=answer.body.symbol,
-        exchange=answer.body.exchange,
-        as_of=_time_of(answer),
+        symbol=response.body.symbol,
+        exchange=response.body.exchange,
+        as_of=_time_of(response),
         provenance=provenance,
     )
 
@@ -185,10 +185,10 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
     symbol = symbol_of(symbol)
     venue = venue_of(venue)
     warn_off_matrix(symbol, venue)
-    answer = transport.get(endpoints.OPTIONS_METRICS, {"symbol": symbol, "exchange": venue}, into=_Metrics)
+    response = transport.get(endpoints.OPTIONS_METRICS, {"symbol": symbol, "exchange": venue}, into=_Metrics)
     return tabulate(
         tables.TABLES["options_metrics"],
-        [answer],
+        [response],
         lambda a: tables.TABLES["options_metrics"].rows(
             a.body.data, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
         ),
@@ -205,7 +205,7 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
         )
 
 
-def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
+def _requested(symbol: str, exchange: str) -> DecodedResponse[_Chain]:
     """Request the chain of a pair."""
     symbol = symbol_of(symbol)
     exchange = venue_of(exchange)
@@ -213,16 +213,16 @@ def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
     return transport.get(endpoints.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
 
 
-def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
-    body = answer.body
+def _columns(response: DecodedResponse[_Chain]) -> dict[str, Any]:
+    body = response.body
     return tables.TABLES["options_snapshot"].rows(
-        body.instruments, symbol=body.symbol, exchange=body.exchange, time=_time_of(answer)
+        body.instruments, symbol=body.symbol, exchange=body.exchange, time=_time_of(response)
     )
 
 
-def _time_of(answer: Answer[_Chain]) -> pd.Timestamp:
+def _time_of(response: DecodedResponse[_Chain]) -> pd.Timestamp:
     """Return the chain's own time, which the library's services send, else the response's ``Date``."""
-    return answer.as_of if answer.body.time is None else instants(answer, [answer.body.time])[0]
+    return response.as_of if response.body.time is None else timestamps(response, [response.body.time])[0]
 
 
 class _Point(msgspec.Struct, gc=False):
@@ -268,7 +268,7 @@ class _OverviewHistory(Envelope):
 
 @typed
 def atm_history(
-    symbol: str, venue: str, start: times.Instant, end: times.Instant | None = None
+    symbol: str, venue: str, start: times.TimeLike, end: times.TimeLike | None = None
 ) -> pd.DataFrame:
     """Return hourly at-the-money volatility by expiry over a window.
 
@@ -305,13 +305,13 @@ def atm_history(
     window = times.window(start, end)
     query = {"symbol": symbol, "exchange": venue, "range": days_back(window)}
     warn_off_matrix(symbol, venue)
-    answer = transport.get(endpoints.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
-    return tabulate(tables.TABLES["options_atm_history"], [answer], _atm_columns, within=window)
+    response = transport.get(endpoints.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
+    return tabulate(tables.TABLES["options_atm_history"], [response], _atm_columns, within=window)
 
 
 @typed
 def surface_history(
-    symbol: str, venue: str, start: times.Instant, end: times.Instant | None = None
+    symbol: str, venue: str, start: times.TimeLike, end: times.TimeLike | None = None
 ) -> xr.Dataset:
     """Return hourly options surfaces over a window.
 
@@ -339,14 +339,14 @@ def surface_history(
     back = days_back(window, spare=pd.Timedelta(0))
     query = {"symbol": symbol, "exchange": venue, "range": back}
     warn_off_matrix(symbol, venue)
-    answer = transport.get(endpoints.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
-    frame = tabulate(tables.TABLES["options_surface_history"], [answer], _surface_columns, within=window)
+    response = transport.get(endpoints.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
+    frame = tabulate(tables.TABLES["options_surface_history"], [response], _surface_columns, within=window)
     surface = tables.surface(frame)
     return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=venue)
 
 
 @typed
-def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
+def overview_history(start: times.TimeLike, end: times.TimeLike | None = None) -> pd.DataFrame:
     """Return hourly open interest and volume of options by venue and symbol over a window.
 
     Parameters
@@ -365,32 +365,32 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     ``GET /options/overview-history``, Dev and above. Errors: see `atm_history`.
     """
     window = times.window(start, end)
-    answer = transport.get(
+    response = transport.get(
         endpoints.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory
     )
-    return tabulate(tables.TABLES["options_overview_history"], [answer], _overview_columns, within=window)
+    return tabulate(tables.TABLES["options_overview_history"], [response], _overview_columns, within=window)
 
 
-def _atm_columns(answer: Answer[_AtmHistory]) -> dict[str, Any]:
-    body = answer.body
+def _atm_columns(response: DecodedResponse[_AtmHistory]) -> dict[str, Any]:
+    body = response.body
     columns = tables.TABLES["options_atm_history"].rows(body.data, symbol=body.symbol, exchange=body.exchange)
-    return columns | {"hour": instants(answer, [row.hour for row in body.data])}
+    return columns | {"hour": timestamps(response, [row.hour for row in body.data])}
 
 
-def _overview_columns(answer: Answer[_OverviewHistory]) -> dict[str, Any]:
-    rows = answer.body.data
+def _overview_columns(response: DecodedResponse[_OverviewHistory]) -> dict[str, Any]:
+    rows = response.body.data
     columns = tables.TABLES["options_overview_history"].rows(rows)
-    return columns | {"timestamp": instants(answer, [row.timestamp for row in rows])}
+    return columns | {"timestamp": timestamps(response, [row.timestamp for row in rows])}
 
 
-def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
-    body = answer.body
+def _surface_columns(response: DecodedResponse[_SurfaceHistory]) -> dict[str, Any]:
+    body = response.body
     snapshots = list(body.snapshots.values())
     points = list(chain.from_iterable(snapshots))
     columns = tables.TABLES["options_surface_history"].rows(
         points, symbol=body.symbol, exchange=body.exchange
     )
-    stamps = instants(answer, list(body.snapshots)).repeat(list(map(len, snapshots)))
+    stamps = timestamps(response, list(body.snapshots)).repeat(list(map(len, snapshots)))
     options = pd.DataFrame({**columns, "time": stamps})
     # Two instruments may have the same expiry, strike and side.
     unique = one_per_place(options, ("time", "expiry", "strike", "side"))
@@ -400,8 +400,8 @@ def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
 @typed
 def trades(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:

@@ -14,9 +14,9 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Envelope, answer_time, instants
+from derivdata.client.reading import Envelope, response_time, timestamps
 from derivdata.client.retrieval import get_windows, names, pieces, tabulate
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -59,7 +59,7 @@ class _Depths(Envelope):
 
 @typed
 def book(
-    symbol: str, venue: str, *, at: times.Instant | None = None, limit: int | None = None
+    symbol: str, venue: str, *, at: times.TimeLike | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Return the order book of one symbol on one venue, now or at a time.
 
@@ -100,18 +100,18 @@ def book(
     """
     end = None if at is None else times.since(at, "at")
     query = {"symbol": symbol_of(symbol), "exchange": venue_of(venue), "limit": limit, "end": end}
-    answer = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
+    response = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
     if end is not None:
-        _require_time(answer, end)
-    return tabulate(tables.TABLES["orderbook_book"], [answer], _book_columns)
+        _require_time(response, end)
+    return tabulate(tables.TABLES["orderbook_book"], [response], _book_columns)
 
 
 @typed
 def depth_history(
     symbol: str,
     venue: str,
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
@@ -147,13 +147,13 @@ def depth_history(
     window = times.window(start, end)
     spans = pieces(endpoints.ORDERBOOK_DEPTH_HISTORY, window, resolution, names(slug, "venue"))
     queries = [{"symbol": symbol_of(symbol), "exchange": slug, "resolution": resolution}]
-    answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, queries, spans, _Depths)
-    return tabulate(tables.TABLES["orderbook_depth_history"], answers, _depth_columns)
+    responses = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, queries, spans, _Depths)
+    return tabulate(tables.TABLES["orderbook_depth_history"], responses, _depth_columns)
 
 
-def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
+def _require_time(response: DecodedResponse[_Book], at: pd.Timestamp) -> None:
     """Raise unless the book is from the hour before `at`."""
-    stamp = answer_time(answer)
+    stamp = response_time(response)
     if not at - _HOLD <= stamp <= at:
         path = endpoints.ORDERBOOK_BOOK.path
         expected = f"a book of the hour before {times.iso(at)}"
@@ -163,14 +163,14 @@ def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
         )
 
 
-def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
-    bids = answer.body.bids
-    asks = answer.body.asks
+def _book_columns(response: DecodedResponse[_Book]) -> dict[str, Any]:
+    bids = response.body.bids
+    asks = response.body.asks
     levels = [*bids, *asks]
     return {
-        "symbol": [answer.body.symbol] * len(levels),
-        "exchange": [answer.body.exchange] * len(levels),
-        "timestamp": pd.DatetimeIndex([answer_time(answer)]).repeat(len(levels)),
+        "symbol": [response.body.symbol] * len(levels),
+        "exchange": [response.body.exchange] * len(levels),
+        "timestamp": pd.DatetimeIndex([response_time(response)]).repeat(len(levels)),
         "side": ["bid"] * len(bids) + ["ask"] * len(asks),
         "level": [*range(1, len(bids) + 1), *range(1, len(asks) + 1)],
         "price_usd": [price for price, _ in levels],
@@ -178,16 +178,16 @@ def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
     }
 
 
-def _depth_columns(answer: Answer[_Depths]) -> dict[str, Any]:
-    rows = answer.body.data
-    stamps = instants(answer, [row.timestamp or row.t for row in rows])
+def _depth_columns(response: DecodedResponse[_Depths]) -> dict[str, Any]:
+    rows = response.body.data
+    stamps = timestamps(response, [row.timestamp or row.t for row in rows])
     size = len(rows) * len(_DISTANCES)
     return {
-        "symbol": [answer.body.symbol] * size,
-        "exchange": [answer.body.exchange] * size,
+        "symbol": [response.body.symbol] * size,
+        "exchange": [response.body.exchange] * size,
         "timestamp": stamps.repeat(len(_DISTANCES)),
         "depth_bps": list(_DISTANCES) * len(rows),
         "bid_depth_usd": [getattr(row, f"bid_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
         "ask_depth_usd": [getattr(row, f"ask_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
-        "resolution": [answer.body.resolution] * size,
+        "resolution": [response.body.resolution] * size,
     }

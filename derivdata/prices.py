@@ -20,8 +20,8 @@ __dir__ = __all__.copy
 @typed
 def history(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     kind: Literal["mark", "index", "last"] = "mark",
@@ -75,8 +75,8 @@ def history(
 @typed
 def spot(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     quote: Literal["USDT", "USD", "USDC"] = "USDT",

@@ -14,9 +14,9 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Envelope, answer_time
+from derivdata.client.reading import Envelope, response_time
 from derivdata.client.retrieval import tabulate
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 
@@ -96,16 +96,16 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     -----
     ``GET /rwa/market-hours``, Pro and above.
     """
-    answer = transport.get(endpoints.RWA_MARKET_HOURS, {"exchange": venues}, into=_Hours)
-    return tabulate(tables.TABLES["rwa_market_hours"], [answer], _columns)
+    response = transport.get(endpoints.RWA_MARKET_HOURS, {"exchange": venues}, into=_Hours)
+    return tabulate(tables.TABLES["rwa_market_hours"], [response], _columns)
 
 
-def _columns(answer: Answer[_Hours]) -> dict[str, Any]:
+def _columns(response: DecodedResponse[_Hours]) -> dict[str, Any]:
     rows: list[tuple[Any, ...]] = []
-    for exchange in answer.body.exchanges:
+    for exchange in response.body.exchanges:
         state = exchange.state
         rows += [(*state, s.start, s.end, s.session, s.is_tradable) for s in exchange.sessions]
         rows += [(*state, holiday.start, holiday.end, "holiday", False) for holiday in exchange.holidays]
     frame = pd.DataFrame(rows, columns=[*_STATE, *_INTERVAL], dtype=object)
     columns = {str(name): values.tolist() for name, values in frame.items()}
-    return columns | {"time": pd.DatetimeIndex([answer_time(answer)]).repeat(len(rows))}
+    return columns | {"time": pd.DatetimeIndex([response_time(response)]).repeat(len(rows))}

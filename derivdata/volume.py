@@ -15,9 +15,9 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client import quantities
 from derivdata.client.quantities import quantity
-from derivdata.client.reading import Envelope, instants
+from derivdata.client.reading import Envelope, timestamps
 from derivdata.client.retrieval import By, get_windows, pieces, tabulate, venue_names
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
@@ -46,8 +46,8 @@ _TOP = quantity(endpoints.VOLUME_TOP_SYMBOLS, "volume_usd")
 @typed
 def history(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -79,8 +79,8 @@ def history(
 
 @typed
 def exchange_totals(
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -107,8 +107,8 @@ def exchange_totals(
 @typed
 def taker(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -141,7 +141,7 @@ def taker(
 
 @typed
 def top_symbols(
-    venue: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+    venue: str, start: times.TimeLike, end: times.TimeLike | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
     """Return the volume of a venue's largest symbols over a window.
 
@@ -165,8 +165,8 @@ def top_symbols(
 
 @typed
 def oi_ratio(
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     window_days: int | None = None,
     venues: str | Sequence[str] | None = None,
@@ -194,17 +194,17 @@ def oi_ratio(
     slugs = venue_names(venues)
     spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, slugs)
     queries = [{"window_days": window_days, "exchanges": slugs, "resolution": resolution}]
-    answers = get_windows(endpoints.VOLUME_OI_RATIO, queries, spans, _Ratios)
-    return tabulate(tables.TABLES["volume_oi_ratio"], answers, _ratio_columns)
+    responses = get_windows(endpoints.VOLUME_OI_RATIO, queries, spans, _Ratios)
+    return tabulate(tables.TABLES["volume_oi_ratio"], responses, _ratio_columns)
 
 
-def _ratio_columns(answer: Answer[_Ratios]) -> dict[str, Any]:
+def _ratio_columns(response: DecodedResponse[_Ratios]) -> dict[str, Any]:
     venues: list[str] = []
     rows: list[_Ratio] = []
-    for venue, points in answer.body.data.items():
+    for venue, points in response.body.data.items():
         valid = [row for row in points if row.ratio is not None]
         venues += [venue] * len(valid)
         rows += valid
-    columns = tables.TABLES["volume_oi_ratio"].rows(rows, resolution=answer.body.resolution)
-    stamps = instants(answer, [row.timestamp or row.t for row in rows])
+    columns = tables.TABLES["volume_oi_ratio"].rows(rows, resolution=response.body.resolution)
+    stamps = timestamps(response, [row.timestamp or row.t for row in rows])
     return columns | {"exchange": venues, "timestamp": stamps}

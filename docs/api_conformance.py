@@ -73,7 +73,7 @@ def _raw_against_bps(response: requests.Response) -> str:
     return f"hyperliquid pays every {hours} h; `funding_rates` / (`funding_rates_raw` × 10,000) = {ratio:.4g}"
 
 
-def _least_volume(response: requests.Response) -> str:
+def _min_volume(response: requests.Response) -> str:
     body = response.json()
     counts = f"{len(body['gainers'])} gainers, {len(body['losers'])} losers"
     return f"{counts}; first rank {body['gainers'][0]['rank']}"
@@ -171,7 +171,7 @@ CASES = (
         "4.5",
         "Both lists are ranked from 1; the minimum volume is 10,000,000 USD.",
         "/markets/price-movers",
-        _least_volume,
+        _min_volume,
     ),
     Case("4.6", "Up to 10 entries.", "/markets/funding-leaders", _field("data.#")),
     Case(

@@ -115,7 +115,7 @@ def draw_crossing(path: Path) -> None:
     """
     tables = [chain.smiles(chain.clean(chain_2026(stamp))) for stamp in STAMPS_2026]
     found = [worst_pair(quotes) for quotes in tables]
-    place = int(np.argmin([least for least, _, _ in found]))
+    place = int(np.argmin([minimum for minimum, _, _ in found]))
     _, symbol, number = found[place]
     quotes = tables[place].sel(symbol=symbol)
     scaled = xr.DataArray(np.linspace(-10.0, 10.0, 801), dims="deviations")
@@ -156,9 +156,9 @@ def added(quotes: xr.Dataset, method: str, scaled: xr.DataArray) -> xr.DataArray
 def worst_pair(quotes: xr.Dataset) -> tuple[float, str, int]:
     """Return the minimum of `added` over slices fitted separately, and its place."""
     scaled = xr.DataArray(np.linspace(-10.0, 10.0, 201), dims="deviations")
-    least = added(quotes, "slices", scaled).min("deviations")
-    place = least.fillna(np.inf).argmin(...)
-    return float(least.min()), str(least["symbol"].values[int(place["symbol"])]), int(place["expiry"])
+    minimum = added(quotes, "slices", scaled).min("deviations")
+    place = minimum.fillna(np.inf).argmin(...)
+    return float(minimum.min()), str(minimum["symbol"].values[int(place["symbol"])]), int(place["expiry"])
 
 
 def paper_with(text: str) -> str:

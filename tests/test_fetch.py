@@ -16,8 +16,8 @@ from derivdata.errors import DataNotice
 from derivdata.matrix import FAMILIES
 from derivdata.tables.definitions import OPEN_TABLES
 from tests.support.cassettes import FOLDER, KEY, ORIGINS, origin, playing
-from tests.support.instants import at
 from tests.support.rows import few_rows
+from tests.support.timestamps import at
 
 DAY = ("2026-06-01", "2026-06-02")
 NOON, ANSWERED = at("2026-06-30T12:00:00"), at("2026-06-30T12:00:05")

@@ -56,7 +56,7 @@ class Feed:
         found = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.late.get(n, NONE)]
         sent = [self.event(n) for n in (found[:limit] if self.lacks == "newest" else found[-limit:])]
         body = msgspec.json.decode(msgspec.json.encode({"events": sent}), type=into)
-        return transport.Answer(body, self.now, request, "0" * 64, (), "feed", False)
+        return transport.DecodedResponse(body, self.now, request, "0" * 64, (), "feed", False)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import pytest
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from tests.support.instants import at
 from tests.support.real_archive import real_archive
+from tests.support.timestamps import at
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from derivdata.client.rules import RULES
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods" / "checked_answers.csv"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods" / "checked_responses.csv"
 
 
 def test_the_page_has_a_row_for_every_rule() -> None:

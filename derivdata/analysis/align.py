@@ -95,7 +95,7 @@ def align(
     panel = at_common_stamps(panel)
     wait = length(delay, "delay")
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
-    instants = _grid(panel, grid, wait)
+    timestamps = _grid(panel, grid, wait)
     if age is None and stamps.size > 1:
         age = int(2 * np.median(np.diff(stamps)))
 
@@ -106,15 +106,15 @@ def align(
         core=[["time"]],
         out=[["grid"]] * 2,
         types=[np.float64] * 2,
-        sizes={"grid": len(instants)},
+        sizes={"grid": len(timestamps)},
         stamps=stamps,
-        grid=instants.to_numpy().astype("datetime64[us]").astype(np.int64),
+        grid=timestamps.to_numpy().astype("datetime64[us]").astype(np.int64),
         oldest=age or 0,
     )
     value = value.assign_attrs(panel.attrs)
     staleness = staleness.assign_attrs(units="h")
     joined = xr.Dataset({"value": value, "staleness": staleness}).rename(grid="time")
-    return joined.assign_coords(time=instants.as_unit("us")).transpose(*panel.dims)
+    return joined.assign_coords(time=timestamps.as_unit("us")).transpose(*panel.dims)
 
 
 @typed
@@ -195,8 +195,8 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
 
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
     if not isinstance(grid, str):
-        instants = pd.DatetimeIndex(grid)
-        return naive_utc(instants)
+        timestamps = pd.DatetimeIndex(grid)
+        return naive_utc(timestamps)
     stamps = pd.DatetimeIndex(panel["time"].values)
     step = length(grid, "grid")
     if not step:
@@ -272,16 +272,16 @@ def percentile(
     True
     """
     panel = held_settlements(require(panel, "time"))
-    rows, least = window_rows(panel, window, rows, min_rows)
+    rows, minimum = window_rows(panel, window, rows, min_rows)
     units = {"percentile": "1"}
-    share = figures_of(_percentile, panel, units=units, into={"time": None}, rows=rows, least=least)
+    share = figures_of(_percentile, panel, units=units, into={"time": None}, rows=rows, minimum=minimum)
     return share["percentile"]
 
 
-def _percentile(values: Floats, *, rows: int, least: int) -> Floats:
+def _percentile(values: Floats, *, rows: int, minimum: int) -> Floats:
     # The window includes the value itself, so its rank is one higher than among the other values.
     table = values.reshape(int(np.prod(values.shape[:-1])), values.shape[-1]).T
-    series = pd.DataFrame(table).rolling(rows + 1, least + 1)
+    series = pd.DataFrame(table).rolling(rows + 1, minimum + 1)
     share = (series.rank(method="average") - 1.0) / (series.count() - 1.0)
     return np.asarray(share.to_numpy().T.reshape(values.shape))
 

@@ -137,7 +137,7 @@ def fit(
     t = surface["year_fraction"].reset_coords(drop=True)
     expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
     weekend = ((weekend_us(expiry) - weekend_us(origin)) / YEAR_US).where(t > 0.0)
-    stamps = np.array([times.us(times.instant(event, "events")) for event in events], dtype=np.float64)
+    stamps = np.array([times.us(times.timestamp(event, "events")) for event in events], dtype=np.float64)
     when = xr.DataArray(stamps, dims="event")
     for event in stamps:
         if event <= float(origin.min()) or event > float(expiry.max()):
@@ -216,8 +216,8 @@ def _fitted(
         squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
         at = np.unravel_index(np.argmin(squares), squares.shape)
         best = _refined(curve, weights, at, fixed=weight is not None)
-        least, parameters = curve.solved(*best)
-        room = np.sqrt(ratio * least * curve.uncertainty(*best, parameters, fixed=weight is not None))
+        minimum, parameters = curve.solved(*best)
+        room = np.sqrt(ratio * minimum * curve.uncertainty(*best, parameters, fixed=weight is not None))
         jump = parameters[2:]
         wide = room[2:]
         sides[:, np.flatnonzero(is_used)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
@@ -226,7 +226,7 @@ def _fitted(
         is_used[is_used] = jump >= 0.0
 
     # 3. Compute the profile interval of the weight: all weights that an F test does not reject.
-    bound = least * (1.0 + ratio)
+    bound = minimum * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
@@ -325,7 +325,7 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
 
 def _microseconds(value: Any, name: str) -> Any:
     if not isinstance(value, xr.DataArray | np.ndarray):
-        value = np.datetime64(times.naive_utc(times.instant(value, name)), "us")
+        value = np.datetime64(times.naive_utc(times.timestamp(value, name)), "us")
     if value.dtype.kind in "OU":
         with suppress(TypeError, ValueError):
             value = value.astype("M8[us]")

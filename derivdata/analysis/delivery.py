@@ -19,7 +19,7 @@ from derivdata.analysis.panels import (
 from derivdata.support.arguments import typed
 from derivdata.support.times import naive_utc
 from derivdata.tables.contracts import expiries as read_expiries
-from derivdata.tables.frames import require_instants
+from derivdata.tables.frames import require_timestamps
 
 __all__ = ["calibration", "probabilities"]
 __dir__ = __all__.copy
@@ -64,7 +64,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     """
     require_variables(surface, "surface", ("forward",), dims=("expiry",))
     require_columns(prices, "prices", ("price_usd",), others=("symbol", "exchange", "time"))
-    require_instants(prices, "prices", ("time",))
+    require_timestamps(prices, "prices", ("time",))
     for name in ("symbol", "exchange"):
         if name in surface.dims:
             raise ValueError(f"surface must not have the dim {name!r}: select one of its labels")
@@ -206,7 +206,7 @@ def delivered(
     if isinstance(delivery, Mapping):
         return _of_mapping(delivery, times)
     require_columns(delivery, "delivery", ("price_usd",), others=("time",))
-    require_instants(delivery, "delivery", ("time",))
+    require_timestamps(delivery, "delivery", ("time",))
     rows = delivery.assign(time=naive_utc(delivery["time"]))
     for name, value in (("symbol", symbol), ("exchange", exchange)):
         if value is not None and name in rows:

@@ -19,7 +19,7 @@ from derivdata.analysis.panels import Panel, hours_of, require, require_rate, re
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import SECONDS_PER_YEAR, length, naive_utc
-from derivdata.tables.frames import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_timestamps
 from derivdata.units import BPS
 
 __all__ = ["cash_and_carry", "constant_maturity", "roll", "term_structure", "with_leg"]
@@ -250,9 +250,9 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
     price = rows["price_usd"].to_numpy()
     name = rows["instrument_name"].to_numpy()
     last: Any = None  # the row of the held contract
-    for instant, at in rows.groupby("time").indices.items():
+    for timestamp, at in rows.groupby("time").indices.items():
         # 1. Find the row of the held contract at this time.
-        now = instant.to_datetime64()
+        now = timestamp.to_datetime64()
         if last is not None and expiry[last] <= now:
             lost = rows.iloc[last]
             raise ValueError(
@@ -335,7 +335,7 @@ def _known(futures: pd.DataFrame, min_hours: float) -> pd.DataFrame:
     """Return the unexpired rows with naive times, sorted so that the usual contract of an expiry is last."""
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
-    require_instants(futures, "futures", ["time", "expiry"])
+    require_timestamps(futures, "futures", ["time", "expiry"])
     rows = futures[futures["price_usd"].notna()]
     rows = rows.astype({"symbol": str, "exchange": str})
     rows = rows.assign(time=naive_utc(rows["time"]), expiry=naive_utc(rows["expiry"]))

@@ -29,7 +29,7 @@ __dir__ = __all__.copy
 # Counts vary more than those of independent events if events trigger others, but also if the rate follows the
 # time of day or drifts. Bursts longer than a bucket are split, which hides some excitation. The status
 # reports both.
-_LEAST = 30  # buckets
+_MIN = 30  # buckets
 _DAYS = 3
 _BLOCKS = 6  # of a day, four hours each
 _LAGS = 8
@@ -118,7 +118,7 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     n = int(finite.sum())
     level = np.asarray(counts, dtype=np.float64)
     status = BranchingStatus(0)
-    if n < _LEAST:
+    if n < _MIN:
         status = BranchingStatus.TOO_FEW
     if not n:
         return np.nan, int(status | BranchingStatus.NO_EXCESS)
@@ -127,7 +127,7 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     if not power / max(n, 1) > mean:
         return np.nan, int(status | BranchingStatus.NO_EXCESS)
     ratio = _ratio(power / n, mean)
-    if n < _LEAST:
+    if n < _MIN:
         return ratio, int(status | BranchingStatus.CANNOT_TELL)
 
     # 2. Test for a daily or weekly cycle, and for correlation that remains without it.
@@ -299,8 +299,8 @@ def bucket(
 def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> pd.DatetimeIndex:
     if (start is None or end is None) and not len(events):
         raise ValueError("events is empty: pass start and end of the window")
-    first = events["time"].min() if start is None else times.instant(start, "start")
-    last = events["time"].max() if end is None else times.instant(end, "end") - pd.Timedelta(1, "us")
+    first = events["time"].min() if start is None else times.timestamp(start, "start")
+    last = events["time"].max() if end is None else times.timestamp(end, "end") - pd.Timedelta(1, "us")
     if not first <= last:
         raise ValueError(
             f"start must be before end, got start {first} and end {last}: buckets cover [start, end)"

@@ -159,11 +159,11 @@ def migration(
 
 
 def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
-    instant = times.naive_utc(times.instant(when, name))
+    timestamp = times.naive_utc(times.timestamp(when, name))
     if "time" not in data.indexes:
         raise ValueError(f"{of} must have at least one timestamp")
     try:
-        return data.sel(time=instant, drop=True)
+        return data.sel(time=timestamp, drop=True)
     except (KeyError, TypeError):
         raise ValueError(f"{name} must be a timestamp of the panel {of}, got {when!r}") from None
 
@@ -423,7 +423,7 @@ def _squares(block: Array) -> Array:
 #   first two are significant, that ratio φ gives 1 + 2 ρ[1] / (1 − φ), as for an ARMA(1, 1).
 _PAIRS = 1_000_000
 _DAY_US = 86_400_000_000
-_LEAST = 3
+_MIN = 3
 _ENOUGH = 8.0
 """Minimum number of independent values for an interval. With 6, one random walk in twelve would be reported
 as a trend, with 8 one in twenty (table in docs/market-structure.md)."""
@@ -509,7 +509,7 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
     x = x[finite]
     y = y[finite]
     n = y.size
-    slopes = np.sort(_pair_slopes(x, y)) if n >= _LEAST else np.empty(0)
+    slopes = np.sort(_pair_slopes(x, y)) if n >= _MIN else np.empty(0)
     if not slopes.size:  # too few values, or all at the same time
         return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
     slope = float(np.median(slopes))

@@ -22,14 +22,14 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.tables import TABLES
-from derivdata.tables.frames import require_instants
+from derivdata.tables.frames import require_timestamps
 
 __all__ = ["chain", "flow"]
 __dir__ = __all__.copy
 
 _UNITS = dict.fromkeys(("bought", "sold", "net", "block"), "coin") | {"premium_usd": "USD"}
 _SERIES = ("symbol", "exchange", "expiry")
-_LEAST_SLOPE = 0.2
+_MIN_SLOPE = 0.2
 _ROUNDS = 30
 
 
@@ -98,7 +98,7 @@ def flow(
 
 @typed
 def chain(
-    trades: pd.DataFrame, *, at: times.Instant | None = None, window: str | pd.Timedelta = "6h"
+    trades: pd.DataFrame, *, at: times.TimeLike | None = None, window: str | pd.Timedelta = "6h"
 ) -> pd.DataFrame:
     """Return the chain implied by trades of the last hours, as quotes of a surface.
 
@@ -138,7 +138,7 @@ def chain(
     >>> surface = dd.analysis.surface.from_chain(quotes)
     """
     rows = _rows(trades)
-    now = rows["time"].max() if at is None else times.instant(at, "at")
+    now = rows["time"].max() if at is None else times.timestamp(at, "at")
     since = now - times.length(window, "window")
     require_columns(rows, "trades", others=(*_SERIES, "instrument_name"))
     rows = rows[(rows["time"] > since) & (rows["time"] <= now) & (rows["expiry"] > now)]
@@ -174,7 +174,7 @@ def _rows(trades: pd.DataFrame) -> pd.DataFrame:
     others = ("time", "expiry", "side", "taker_side", "execution")
     numbers = ("strike", "size", "price_coin", "price_usd", "iv", "index_price_usd", "underlying_price")
     require_columns(trades, "trades", numbers, others=others)
-    require_instants(trades, "trades", ("time", "expiry"))
+    require_timestamps(trades, "trades", ("time", "expiry"))
     rows = trades.copy(deep=False)
     rows.attrs = {}
     return rows
@@ -199,7 +199,7 @@ def _forwards(rows: pd.DataFrame) -> pd.Series:
             for _ in range(_ROUNDS):
                 rate = slope(x)
                 x = np.maximum(x + (price - value(x)) / np.where(rate == 0.0, np.nan, rate), 1e-9)
-            return np.where(np.abs(slope(x)) > _LEAST_SLOPE, x, np.nan)
+            return np.where(np.abs(slope(x)) > _MIN_SLOPE, x, np.nan)
 
     def premium(forward: Floats, against: Floats) -> Floats:
         return kernels.price(forward, against, years, iv, sign, np.zeros(len(rows)), inverse=False)

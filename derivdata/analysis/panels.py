@@ -49,11 +49,11 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     raise TypeError(f"{argument} must have a time dim and coordinate in naive UTC datetime64, got {dtype}")
 
 
-def require_draws(resamples: int, *, least: int = 1) -> None:
+def require_draws(resamples: int, *, minimum: int = 1) -> None:
     """Raise for an invalid number of simulated series."""
-    if not least <= resamples <= _MOST_DRAWS:
+    if not minimum <= resamples <= _MOST_DRAWS:
         raise ValueError(
-            f"resamples must be from {least} to {_MOST_DRAWS:,} to find the ends of an interval, got "
+            f"resamples must be from {minimum} to {_MOST_DRAWS:,} to find the ends of an interval, got "
             f"{resamples!r}"
         )
 
@@ -434,13 +434,13 @@ def window_rows(
             )
         rows = int(np.rint(steps))
     assert rows is not None
-    least = max(2, rows // 2) if min_rows is None else min_rows
-    if not 2 <= least <= rows <= _MOST:
+    minimum = max(2, rows // 2) if min_rows is None else min_rows
+    if not 2 <= minimum <= rows <= _MOST:
         given = "" if window is None else f"window={window!r} has "
         raise ValueError(
-            f"{given}rows={rows!r}, min_rows={least}: expected 2 <= min_rows <= rows <= {_MOST:,}"
+            f"{given}rows={rows!r}, min_rows={minimum}: expected 2 <= min_rows <= rows <= {_MOST:,}"
         )
-    return rows, least
+    return rows, minimum
 
 
 def positive(value: Any, name: str) -> float:

@@ -34,7 +34,7 @@ from derivdata.analysis.settlements import due_settlements
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import did_you_mean, import_extra
-from derivdata.support.times import Instant, instant, length, naive_utc, utc
+from derivdata.support.times import TimeLike, length, naive_utc, timestamp, utc
 from derivdata.tables.frames import require_columns
 
 __all__ = ["by_session", "calendar", "closures"]
@@ -48,8 +48,8 @@ _ROUNDING = 1e-6  # hours
 @typed
 def calendar(
     market: str,
-    start: Instant,
-    end: Instant,
+    start: TimeLike,
+    end: TimeLike,
     *,
     hours: pd.DataFrame | None = None,
     extended: tuple[str, str] | None = None,
@@ -98,8 +98,8 @@ def calendar(
     >>> spans["session"].tolist(), spans["end"].dt.hour.tolist()
     (['extended', 'regular', 'extended', 'weekend'], [14, 18, 22, 0])
     """
-    first = instant(start, "start")
-    last = instant(end, "end")
+    first = timestamp(start, "start")
+    last = timestamp(end, "end")
     if not first < last:
         raise ValueError(f"end must be after start, got start {first} and end {last}")
     if hours is None:
@@ -500,11 +500,11 @@ def _changed(
     return factor * (last / np.where(first > 0.0, first, np.nan) - 1.0)
 
 
-def _at(values: Floats, since: Floats, instants: Floats, oldest: float) -> Floats:
+def _at(values: Floats, since: Floats, timestamps: Floats, oldest: float) -> Floats:
     """Return the newest value at or before each time, NaN if it is older than `oldest`."""
-    rows = np.searchsorted(since, instants + _ROUNDING, side="right") - 1
+    rows = np.searchsorted(since, timestamps + _ROUNDING, side="right") - 1
     newest = last_valid(np.isfinite(values))[..., np.maximum(rows, 0)]
-    age = instants - since[np.maximum(newest, 0)]
+    age = timestamps - since[np.maximum(newest, 0)]
     recent = (rows >= 0) & (newest >= 0) & (age <= oldest + _ROUNDING)
     return np.where(recent, np.take_along_axis(values, np.maximum(newest, 0), axis=-1), np.nan)
 

@@ -254,7 +254,7 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     now = None
     if arguments.now is not None:
-        now = times.instant(arguments.now, "--now")
+        now = times.timestamp(arguments.now, "--now")
     if arguments.mcp:
         from derivdata.sources.service import mcp
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.reading import HOUR_US, CheckedResponse
 from derivdata.client.transport import SESSION
 from derivdata.support.arrays import Array
 from derivdata.support.forking import renew_in_child
@@ -47,7 +47,7 @@ _SAME_MINUTE = {0.2: 0.1, 0.5: 0.02}
 _SAME_HOUR = 3.0
 """Factor by which at most half of a snapshot's values may change within an hour."""
 _SHARE_OF_HOUR = 0.5
-_LEAST_ROWS_OF_HOUR = 3
+_MIN_ROWS_OF_HOUR = 3
 _QUICK = ("liquidation", "rate", "bps", "premium", "basis", "spread", "imbalance", "change")
 """Words in names of columns whose values may multiply within a minute."""
 _JUMPING = ("liquidations_", "orderbook_")
@@ -125,7 +125,7 @@ def clear() -> None:
     _RESPONSES.clear()
 
 
-def unlike_earlier(e: CheckedAnswer, *, is_whole: bool) -> list[str]:
+def unlike_earlier(e: CheckedResponse, *, is_whole: bool) -> list[str]:
     """Return sentences about rows that differ from those of an earlier response, and store the rows.
 
     `is_whole` is False if the caller selected some rows of the response, so that others are not missing.
@@ -135,7 +135,7 @@ def unlike_earlier(e: CheckedAnswer, *, is_whole: bool) -> list[str]:
     if source is None or e.as_of_us is None or not 0 < e.size <= _MOST_ROWS:
         return []
     fixed = tuple(sorted(pair for pair in e.requested.items() if pair[0] not in _WINDOW))
-    query = e.answer.request.path, "" if e.table is None else e.table.name, fixed, e.step_us
+    query = e.response.request.path, "" if e.table is None else e.table.name, fixed, e.step_us
     # Copies, since the caller may change the table
     columns = {name: values.copy() for name, values in e.columns.items()}
     latest = _Earlier(columns, e.requested, e.window_us, e.as_of_us, e.size)
@@ -151,7 +151,7 @@ def unlike_earlier(e: CheckedAnswer, *, is_whole: bool) -> list[str]:
     return [*_changed_snapshot(e, earlier, pairs, keys, is_whole=is_whole)]
 
 
-def _most_alike(responses: Sequence[_Earlier], e: CheckedAnswer) -> _Earlier | None:
+def _most_alike(responses: Sequence[_Earlier], e: CheckedResponse) -> _Earlier | None:
     """Return the stored response whose window overlaps most, on ties the newest."""
     best = None
     longest = 0
@@ -184,7 +184,7 @@ def _are_equal_columns(first: Any, second: Any) -> bool:
     return bool(pd.Series(first).equals(pd.Series(second)))
 
 
-def _keys(e: CheckedAnswer) -> list[str]:
+def _keys(e: CheckedResponse) -> list[str]:
     """Return the columns that identify a row; the time of a snapshot is not one of them."""
     if e.table is None:
         return [name for name in _OPEN_KEY if name in e.columns]
@@ -233,7 +233,7 @@ def _where(row: pd.Series, keys: Sequence[str]) -> str:
 
 
 def _changed_history(
-    e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
+    e: CheckedResponse, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[str]:
     """Find past rows that changed or disappeared."""
     yield from _missing_rows(e, earlier, pairs[pairs["_merge"] == "left_only"], keys)
@@ -255,7 +255,7 @@ def _changed_history(
 
 
 def _missing_rows(
-    e: CheckedAnswer, earlier: _Earlier, rows: pd.DataFrame, keys: Sequence[str]
+    e: CheckedResponse, earlier: _Earlier, rows: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[str]:
     """Find earlier rows of the requested window that are missing now, of venues that have other rows.
 
@@ -277,7 +277,7 @@ def _missing_rows(
 
 
 def _changed_snapshot(
-    e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str], *, is_whole: bool
+    e: CheckedResponse, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str], *, is_whole: bool
 ) -> Iterator[str]:
     """Find figures of a snapshot that cannot have changed so much since the earlier one."""
     apart = abs((e.as_of_us or 0) - earlier.as_of_us)
@@ -311,13 +311,13 @@ def _changed_snapshot(
 def _other_in_minute(before: Array, now: Array) -> Array:
     """Return a mask of changed values, if more values changed than is plausible within a minute."""
     sizes = np.abs(before[np.isfinite(before)])
-    least = 0.05 * float(np.median(sizes)) if sizes.size else 0.0
+    minimum = 0.05 * float(np.median(sizes)) if sizes.size else 0.0
     with np.errstate(invalid="ignore"):
         larger = np.fmax(np.abs(before), np.abs(now))
         change = np.abs(now - before)
         is_lost = np.isfinite(before) & np.isnan(now)
         for factor, share in _SAME_MINUTE.items():
-            is_other = is_lost | (change > factor * larger + least)
+            is_other = is_lost | (change > factor * larger + minimum)
             if is_other.sum() > share * before.size:
                 return np.asarray(is_other)
     return np.zeros(before.size, dtype=bool)
@@ -328,5 +328,5 @@ def _other_in_hour(before: Array, now: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = now / before
     is_other = (before > 0) & (now > 0) & ((ratio > _SAME_HOUR) | (ratio < 1 / _SAME_HOUR))
-    is_usual = is_other.sum() < max(_LEAST_ROWS_OF_HOUR, _SHARE_OF_HOUR * before.size)
+    is_usual = is_other.sum() < max(_MIN_ROWS_OF_HOUR, _SHARE_OF_HOUR * before.size)
     return np.zeros(before.size, dtype=bool) if is_usual else np.asarray(is_other)

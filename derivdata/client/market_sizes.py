@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.reading import HOUR_US, CheckedResponse
 from derivdata.client.transport import SESSION
 from derivdata.support.arrays import Array
 from derivdata.tables.series_patterns import rank_correlation
 
-LEAST_PRICES = {"BTC": 7_500.0, "ETH": 350.0}
+MIN_PRICES = {"BTC": 7_500.0, "ETH": 350.0}
 """Prices [USD] below which the unit must differ. They are less than half of the lows since 2021, which were
 15,476 on 2022-11-21 and 720 on 2021-01-01."""
 _SINCE_US = 1_609_459_200_000_000
@@ -28,42 +28,42 @@ _PRICES_OF_UNDERLYINGS = ("underlying_price", "index_price_usd")
 _SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
 """Maximum number of coins in existence, for ETH twice the number of 2026."""
 LARGE_VENUES = frozenset(("binance", "bybit", "okx"))
-_LEAST_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
+_MIN_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
 """Open interest and hourly volume [USD] of BTC or ETH at `LARGE_VENUES`, a tenth of the lows since 2021."""
-_LEAST_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
+_MIN_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
 """Open interest and hourly volume [USD] of all contracts of one of `LARGE_VENUES`, likewise."""
-_LEAST_TOTAL_OI_USD = 2e8
+_MIN_TOTAL_OI_USD = 2e8
 """Open interest of BTC or ETH on all venues, which was above 1e9 since 2021."""
 _MOST_OF_LEVEL_USD = 2e9
 _CUMULATED_LEVELS = 12
-_LEAST_ONE_SIDED = 20
-_LEAST_SYMBOLS = 50
-_LEAST_LARGEST = {
+_MIN_ONE_SIDED = 20
+_MIN_SYMBOLS = 50
+_MIN_LARGEST = {
     "price_24h_change_pct": 1.0, "oi_24h_change_pct": 1.0, "volume_24h_change_pct": 1.0,
     "funding_current_bps_8h": 0.05,
 }  # fmt: skip
 """Minimum of the largest value over many symbols. In a wrong unit (fraction, percent) it is a hundredth or
 less."""
 _MOST_OI_CHANGE_PCT = 40.0
-_LEAST_VENUES = 10
-_LEAST_ORDERS = 50
-_LEAST_ORDER_USD = 10.0
-_LEAST_INDEX_PCT = 5.0
+_MIN_VENUES = 10
+_MIN_ORDERS = 50
+_MIN_ORDER_USD = 10.0
+_MIN_INDEX_PCT = 5.0
 _STEPS_OF_STOCK = 5.0
-_LEAST_STEPS = 24
+_MIN_STEPS = 24
 _MOST_OF_DEPTH = 10.0
 """Maximum ratio of the sides of a large book over a day. Large single orders give ratios of 4 for hours."""
-_LEAST_ZEROS = 3
-_LEAST_SHARE_OF_ZEROS = 0.05
+_MIN_ZEROS = 3
+_MIN_SHARE_OF_ZEROS = 0.05
 _ROLLING_US = 22 * HOUR_US
-_LEAST_ALIKE = 0.2
+_MIN_ALIKE = 0.2
 _MOST_LIQUIDATED_USD = 2e10
 """Maximum liquidations in a row of one venue. On 2025-10-10 those of all venues were 19 billion USD."""
 _MOST_OF_SIDE = 1.6
 """Maximum ratio of taker buys to sells over two days or more."""
 
 
-def beyond_markets(e: CheckedAnswer) -> Iterator[str]:
+def beyond_markets(e: CheckedResponse) -> Iterator[str]:
     """Find values that have never occurred in a market."""
     yield from _prices(e)
     yield from _sizes_of_large(e)
@@ -77,30 +77,30 @@ def beyond_markets(e: CheckedAnswer) -> Iterator[str]:
     yield from _rolling_zeros(e)
 
 
-def _symbols(e: CheckedAnswer) -> Array | None:
+def _symbols(e: CheckedResponse) -> Array | None:
     """Return the symbol of each row; None for a table without symbols."""
     if "symbol" not in e.columns or e.table is None:
         return None
     return np.asarray(e.columns["symbol"])
 
 
-def _is_large(e: CheckedAnswer) -> Array:
+def _is_large(e: CheckedResponse) -> Array:
     """Return a mask of rows of BTC and ETH at large venues."""
     if not {"symbol", "exchange"} <= e.columns.keys():
         return np.zeros(e.size, dtype=bool)
-    is_large: Array = np.isin(np.asarray(e.columns["symbol"], dtype=str), [*LEAST_PRICES])
+    is_large: Array = np.isin(np.asarray(e.columns["symbol"], dtype=str), [*MIN_PRICES])
     is_large &= np.isin(np.asarray(e.columns["exchange"], dtype=str), [*LARGE_VENUES])
     return is_large
 
 
-def _is_recent(e: CheckedAnswer) -> Array:
+def _is_recent(e: CheckedResponse) -> Array:
     """Return a mask of rows since 2021; rows without a time are current."""
     if e.time_us is None:
         return np.ones(e.size, dtype=bool)
     return e.time_us >= _SINCE_US
 
 
-def _prices(e: CheckedAnswer) -> Iterator[str]:
+def _prices(e: CheckedResponse) -> Iterator[str]:
     symbols = _symbols(e)
     if symbols is None:
         return
@@ -113,13 +113,13 @@ def _prices(e: CheckedAnswer) -> Iterator[str]:
             continue
         if name in _PRICES_OF_UNDERLYINGS:
             yield from _high_prices(name, symbols, values)
-        for symbol, least in LEAST_PRICES.items():
-            is_below = (symbols == symbol) & (values > 0.0) & (values < least) & _is_recent(e)
+        for symbol, minimum in MIN_PRICES.items():
+            is_below = (symbols == symbol) & (values > 0.0) & (values < minimum) & _is_recent(e)
             if is_below.any():
                 row = int(np.argmax(is_below))
                 yield (
                     f"{name} of {symbol} is {values[row]:.4g} in {int(is_below.sum())} rows: it was never "
-                    f"below {least:g} since 2021"
+                    f"below {minimum:g} since 2021"
                 )
 
 
@@ -131,7 +131,7 @@ def _high_prices(name: str, symbols: Array, values: Array) -> Iterator[str]:
             yield f"{name} of {symbol} is {values[row]:.4g}: no market has had such a price"
 
 
-def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
+def _sizes_of_large(e: CheckedResponse) -> Iterator[str]:
     """Compare the open interest and volume of large coins at large venues with their smallest ones."""
     symbols = _symbols(e)
     if symbols is None:
@@ -142,12 +142,12 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
         is_of = {venue: row_venues == venue for venue in sorted(LARGE_VENUES)}
     else:
         is_of = {"all venues": np.ones(e.size, dtype=bool)}
-    for name in _LEAST_OF_LARGE_USD:
+    for name in _MIN_OF_LARGE_USD:
         values = e.numbers(name)
         if values is None or "instrument_name" in e.columns:
             continue
-        limit = _least_of_large(e, name)
-        for symbol in LEAST_PRICES:
+        limit = _min_of_large(e, name)
+        for symbol in MIN_PRICES:
             for venue, is_of_venue in is_of.items():
                 is_own = (symbols == symbol) & is_of_venue & is_recent & np.isfinite(values)
                 small = _small(values[is_own], limit, is_stock=name == "oi_usd", step_us=e.step_us)
@@ -156,15 +156,15 @@ def _sizes_of_large(e: CheckedAnswer) -> Iterator[str]:
                     return
 
 
-def _least_of_large(e: CheckedAnswer, name: str) -> float:
+def _min_of_large(e: CheckedResponse, name: str) -> float:
     """Return the least open interest or volume of a row [USD]; negative if there is no limit."""
     if "exchange" in e.columns:
         hours = max(e.step_us, HOUR_US) / HOUR_US
-        least = _LEAST_OF_LARGE_USD[name]
-        return least if name == "oi_usd" else least * hours
+        minimum = _MIN_OF_LARGE_USD[name]
+        return minimum if name == "oi_usd" else minimum * hours
     # Of all venues, or of one dex of HIP-3, which may have no trades in BTC.
     if name == "oi_usd" and "dex" not in e.columns:
-        return _LEAST_TOTAL_OI_USD
+        return _MIN_TOTAL_OI_USD
     return -1.0
 
 
@@ -172,11 +172,11 @@ def _has_zeros(values: Array, *, is_stock: bool, step_us: int) -> bool:
     """Return whether zeros exceed those of an outage: three separate runs and 5 % of the rows."""
     is_zero = values == 0.0
     if is_stock:
-        return int(is_zero.sum()) >= _LEAST_ZEROS
+        return int(is_zero.sum()) >= _MIN_ZEROS
     if step_us < HOUR_US:
         return False
     runs = int((np.diff(np.append(0, is_zero.astype(np.int8))) == 1).sum())
-    return runs >= _LEAST_ZEROS and float(is_zero.mean()) >= _LEAST_SHARE_OF_ZEROS
+    return runs >= _MIN_ZEROS and float(is_zero.mean()) >= _MIN_SHARE_OF_ZEROS
 
 
 def _small(values: Array, limit: float, *, is_stock: bool, step_us: int) -> str:
@@ -192,20 +192,20 @@ def _small(values: Array, limit: float, *, is_stock: bool, step_us: int) -> str:
     )
 
 
-def _totals_of_large(e: CheckedAnswer) -> Iterator[str]:
+def _totals_of_large(e: CheckedResponse) -> Iterator[str]:
     """Compare totals of large venues with their smallest ones; an archive may have some symbols only."""
     if "exchange" not in e.columns or "symbol" in e.columns:
         return
     if e.table is None or SESSION.origin() is None:
         return
     venues = np.asarray(e.columns["exchange"])
-    for name, least in _LEAST_OF_ALL_USD.items():
+    for name, minimum in _MIN_OF_ALL_USD.items():
         values = e.numbers(name)
         if values is None:
             continue
-        limit = least
+        limit = minimum
         if name == "total_volume_usd":
-            limit = least * (max(e.step_us, HOUR_US) / HOUR_US)
+            limit = minimum * (max(e.step_us, HOUR_US) / HOUR_US)
         for venue in sorted(LARGE_VENUES):
             own = values[(venues == venue) & _is_recent(e) & np.isfinite(values)]
             if own.size and float(np.median(own)) < limit:
@@ -216,7 +216,7 @@ def _totals_of_large(e: CheckedAnswer) -> Iterator[str]:
                 return
 
 
-def _books(e: CheckedAnswer) -> Iterator[str]:
+def _books(e: CheckedResponse) -> Iterator[str]:
     """Check the levels of a book: two sides, sizes in coins, not cumulated."""
     if e.table is None or e.table.name != "orderbook_book" or not e.size:
         return
@@ -244,7 +244,7 @@ def _books(e: CheckedAnswer) -> Iterator[str]:
         yield f"sizes of the book rise from level to level in all {e.size} levels: they may be cumulated"
 
 
-def _depths(e: CheckedAnswer) -> Iterator[str]:
+def _depths(e: CheckedResponse) -> Iterator[str]:
     """Find days on which one side of a large book is several times as deep as the other.
 
     Books of other venues may be one-sided for days, and any book for hours.
@@ -263,7 +263,7 @@ def _depths(e: CheckedAnswer) -> Iterator[str]:
         is_far = np.append(larger > _MOST_OF_DEPTH * smaller, False)
         starts = np.flatnonzero(np.append(True, (is_far[1:-1] != is_far[:-2]) | (np.diff(series) != 0)))
         lengths = np.diff(np.append(starts, series.size))
-        long = np.flatnonzero(is_far[starts] & (lengths >= _LEAST_STEPS))
+        long = np.flatnonzero(is_far[starts] & (lengths >= _MIN_STEPS))
         if long.size:
             row = order[starts[long[0]]]
             yield (
@@ -273,12 +273,12 @@ def _depths(e: CheckedAnswer) -> Iterator[str]:
             return
 
 
-def _chains(e: CheckedAnswer) -> Iterator[str]:
+def _chains(e: CheckedResponse) -> Iterator[str]:
     """Check a chain of options: both sides, and open interest in coins."""
     if e.table is None or "strike" not in e.columns or "side" not in e.columns or "trade_id" in e.columns:
         return
     sides = e.words.get("side", [])
-    if e.size >= _LEAST_ONE_SIDED and len({*np.asarray(e.columns["side"])}) == 1:
+    if e.size >= _MIN_ONE_SIDED and len({*np.asarray(e.columns["side"])}) == 1:
         yield f"all {e.size} options of the chain are {sides[0]}s: the other side is missing"
     interest = e.numbers("open_interest")
     symbol = str(e.requested.get("symbol", ""))
@@ -290,25 +290,25 @@ def _chains(e: CheckedAnswer) -> Iterator[str]:
             )
 
 
-def _changes(e: CheckedAnswer) -> Iterator[str]:
+def _changes(e: CheckedResponse) -> Iterator[str]:
     """Check changes and rates of many symbols or venues, which are in percent and bps."""
     if e.table is None:
         return
     is_ranking = e.table.name in ("markets_price_movers", "markets_funding_leaders")
-    if e.size >= _LEAST_SYMBOLS or (is_ranking and e.size > 1):
-        for name, least in _LEAST_LARGEST.items():
+    if e.size >= _MIN_SYMBOLS or (is_ranking and e.size > 1):
+        for name, minimum in _MIN_LARGEST.items():
             largest = _quantile(e, name, 1.0)
-            if largest is not None and largest < least:
+            if largest is not None and largest < minimum:
                 yield f"{name} is at most {largest:.3g} in {e.size} rows: it may be a fraction"
     middle = _quantile(e, "change_24h", 0.5)
-    if middle is not None and e.size >= _LEAST_VENUES and middle > _MOST_OI_CHANGE_PCT:
+    if middle is not None and e.size >= _MIN_VENUES and middle > _MOST_OI_CHANGE_PCT:
         yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
     index = _quantile(e, "index_pct", 0.5)
-    if index is not None and index < _LEAST_INDEX_PCT:
+    if index is not None and index < _MIN_INDEX_PCT:
         yield f"index_pct is {index:.3g} at the median row: expected percent per year"
 
 
-def _quantile(e: CheckedAnswer, name: str, share: float) -> float | None:
+def _quantile(e: CheckedResponse, name: str, share: float) -> float | None:
     """Return the quantile of the sizes of a column; None if the response does not have it."""
     values = e.numbers(name)
     if values is None or not np.isfinite(values).any():
@@ -316,12 +316,12 @@ def _quantile(e: CheckedAnswer, name: str, share: float) -> float | None:
     return float(np.nanquantile(np.abs(values), share))
 
 
-def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
+def _flows_and_stocks(e: CheckedResponse) -> Iterator[str]:
     """Compare volumes with open interest, buys with sells, and liquidations with their number."""
     if e.table is None:
         return
     name = e.table.name
-    if name == "markets_exchange_history" and e.size > _LEAST_STEPS:
+    if name == "markets_exchange_history" and e.size > _MIN_STEPS:
         of_stock = _usual_step(e, "oi_usd")
         of_flow = _usual_step(e, "volume_usd")
         if of_stock > _STEPS_OF_STOCK * of_flow > 0.0:
@@ -333,7 +333,7 @@ def _flows_and_stocks(e: CheckedAnswer) -> Iterator[str]:
         yield from _buys_and_sells(e)
 
 
-def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
+def _rolling_zeros(e: CheckedResponse) -> Iterator[str]:
     """Find volumes of 24 hours that are 0 twice within 22 hours and not between.
 
     A trade after the first 0 counts in the volumes of the next 24 hours, so the second 0 is impossible.
@@ -341,7 +341,7 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
     values = e.numbers("volume_24h_usd")
     stamps = e.time_us
     is_coarse = e.step_us > 6 * HOUR_US
-    if values is None or stamps is None or is_coarse or values.size <= 2 * _LEAST_STEPS:
+    if values is None or stamps is None or is_coarse or values.size <= 2 * _MIN_STEPS:
         return
     order = np.lexsort((stamps, e.series("time")))
     series = e.series("time")[order]
@@ -350,7 +350,7 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
     is_again = np.diff(zeros) > 1  # zeros with other values in between
     is_again &= np.diff(series[zeros]) == 0
     is_again &= np.diff(stamps[order][zeros]) <= _ROLLING_US
-    if is_again.sum() >= _LEAST_ZEROS:
+    if is_again.sum() >= _MIN_ZEROS:
         row = order[zeros[int(np.argmax(is_again))]]
         keys = [str(e.columns[name][row]) for name in ("exchange", "instrument_name") if name in e.columns]
         yield (
@@ -359,7 +359,7 @@ def _rolling_zeros(e: CheckedAnswer) -> Iterator[str]:
         )
 
 
-def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
+def _buys_and_sells(e: CheckedResponse) -> Iterator[str]:
     """Find buys and sells of large markets over two days or more that cannot belong to one market."""
     buys = e.numbers("buy_usd")
     sells = e.numbers("sell_usd")
@@ -371,11 +371,11 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
         own = (series == code) & np.isfinite(buys) & np.isfinite(sells)
         bought = float(np.sum(buys[own]))
         sold = float(np.sum(sells[own]))
-        if own.sum() < 2 * _LEAST_STEPS or not bought + sold > 0.0:
+        if own.sum() < 2 * _MIN_STEPS or not bought + sold > 0.0:
             continue
-        is_varied = min(np.unique(buys[own]).size, np.unique(sells[own]).size) >= _LEAST_STEPS
+        is_varied = min(np.unique(buys[own]).size, np.unique(sells[own]).size) >= _MIN_STEPS
         alike = rank_correlation(buys[own], sells[own])
-        if is_varied and alike < _LEAST_ALIKE:
+        if is_varied and alike < _MIN_ALIKE:
             row = int(np.argmax(own))
             yield (
                 f"buy_usd and sell_usd of {e.columns['exchange'][row]} do not move together (correlation "
@@ -394,7 +394,7 @@ def _buys_and_sells(e: CheckedAnswer) -> Iterator[str]:
             return
 
 
-def _liquidations(e: CheckedAnswer) -> Iterator[str]:
+def _liquidations(e: CheckedResponse) -> Iterator[str]:
     """Compare liquidations with the largest ones, and with their number."""
     if e.table is None:
         return
@@ -408,17 +408,17 @@ def _liquidations(e: CheckedAnswer) -> Iterator[str]:
         yield from _mean_liquidation(e)
 
 
-def _mean_liquidation(e: CheckedAnswer) -> Iterator[str]:
+def _mean_liquidation(e: CheckedResponse) -> Iterator[str]:
     totals = e.numbers("total_usd")
     counts = e.numbers("total_count")
-    if totals is None or counts is None or counts.sum() < _LEAST_ORDERS:
+    if totals is None or counts is None or counts.sum() < _MIN_ORDERS:
         return
     mean = float(np.sum(totals)) / float(np.sum(counts))
-    if mean < _LEAST_ORDER_USD:
+    if mean < _MIN_ORDER_USD:
         yield f"the mean liquidation is {mean:.3g} USD in {counts.sum():g} orders: another unit"
 
 
-def _usual_step(e: CheckedAnswer, name: str) -> float:
+def _usual_step(e: CheckedResponse, name: str) -> float:
     """Return the median change of the logarithm from row to row; 0 if it is not known."""
     values = e.numbers(name)
     if values is None:

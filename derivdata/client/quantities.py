@@ -16,7 +16,7 @@ import pandas as pd
 
 from derivdata.client import transport
 from derivdata.client.earlier import unlike_earlier
-from derivdata.client.reading import CheckedAnswer, Envelope, decode_raw, instants
+from derivdata.client.reading import CheckedResponse, Envelope, decode_raw, timestamps
 from derivdata.client.retrieval import (
     By,
     get_windows,
@@ -28,7 +28,7 @@ from derivdata.client.retrieval import (
     venue_names,
 )
 from derivdata.client.rules import check
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.client.transport.settings import spacing_seconds
 from derivdata.errors import SchemaError
 from derivdata.support import times
@@ -77,8 +77,8 @@ class TopSymbols(Envelope):
 def over_time(
     quantity: Quantity,
     symbols: str | Sequence[str] | None,
-    start: times.Instant,
-    end: times.Instant | None,
+    start: times.TimeLike,
+    end: times.TimeLike | None,
     venues: str | Sequence[str] | None,
     resolution: times.Resolution | None,
     by: By = "symbol",
@@ -91,50 +91,50 @@ def over_time(
     if symbols is not None:
         requested = symbols_to_request(quantity.endpoint, symbol_names(symbols), by)
         queries = [{"symbol": symbol, **query} for symbol in requested]
-    answers = get_windows(quantity.endpoint, queries, spans, quantity.into)
+    responses = get_windows(quantity.endpoint, queries, spans, quantity.into)
     columns = partial(_columns, table=quantity.table.name, value=quantity.value)
-    return tabulate(quantity.table, answers, columns)
+    return tabulate(quantity.table, responses, columns)
 
 
 def top_symbols(
-    quantity: Quantity, venue: str, start: times.Instant, end: times.Instant | None, limit: int | None
+    quantity: Quantity, venue: str, start: times.TimeLike, end: times.TimeLike | None, limit: int | None
 ) -> pd.DataFrame:
     """Return a quantity of a venue's largest symbols over a window."""
     slug = venue_of(venue)
     queries = [{"exchange": slug, "limit": limit}]
-    answers = get_windows(quantity.endpoint, queries, [times.window(start, end)], TopSymbols)
+    responses = get_windows(quantity.endpoint, queries, [times.window(start, end)], TopSymbols)
     columns = partial(_largest_columns, venue=slug, value=quantity.value)
-    return tabulate(quantity.table, answers, columns)
+    return tabulate(quantity.table, responses, columns)
 
 
-def _columns(answer: Answer[Any], *, table: str, value: str) -> dict[str, Any]:
+def _columns(response: DecodedResponse[Any], *, table: str, value: str) -> dict[str, Any]:
     """Return the columns of the rows that have a value; rows with null are dropped."""
-    rows = [row for row in answer.body.data if getattr(row, value) is not None]
-    constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
+    rows = [row for row in response.body.data if getattr(row, value) is not None]
+    constants = {name: getattr(response.body, name) for name in ("symbol", "resolution")}
     columns = TABLES[table].rows(rows, **constants)
     # The time of a row is in `timestamp`, or in `t` as some responses name it.
-    return columns | {"timestamp": instants(answer, [row.timestamp or row.t for row in rows])}
+    return columns | {"timestamp": timestamps(response, [row.timestamp or row.t for row in rows])}
 
 
-def _largest_columns(answer: Answer[TopSymbols], *, venue: str, value: str) -> dict[str, Any]:
+def _largest_columns(response: DecodedResponse[TopSymbols], *, venue: str, value: str) -> dict[str, Any]:
     """Return the columns of wide rows (a ``timestamp`` and a field per symbol) in long form, no nulls."""
-    rows: Sequence[Mapping[str, Any]] = answer.body.timeseries
-    stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
+    rows: Sequence[Mapping[str, Any]] = response.body.timeseries
+    stamps = timestamps(response, [row.get("timestamp") or row.get("t") for row in rows])
     symbols = []
-    timestamps = []
+    row_times = []
     values = []
     for stamp, row in zip(stamps, rows, strict=True):
-        for symbol in answer.body.symbols:
+        for symbol in response.body.symbols:
             if row.get(symbol) is not None:
                 symbols.append(symbol)
-                timestamps.append(stamp)
+                row_times.append(stamp)
                 values.append(row[symbol])
     return {
         "symbol": symbols,
         "exchange": [venue] * len(values),
-        "timestamp": pd.DatetimeIndex(timestamps, dtype=stamps.dtype),
+        "timestamp": pd.DatetimeIndex(row_times, dtype=stamps.dtype),
         value: values,
-        "resolution": [answer.body.resolution] * len(values),
+        "resolution": [response.body.resolution] * len(values),
     }
 
 
@@ -156,8 +156,8 @@ _TYPES = {Kind.NUMBER: float, Kind.COUNT: int, Kind.RANK: int, Kind.FLAG: bool}
 def table_rows(
     endpoint: Endpoint,
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None,
+    start: times.TimeLike,
+    end: times.TimeLike | None,
     venues: str | Sequence[str] | None,
     by: By = "symbol",
     **query: Any,
@@ -167,28 +167,28 @@ def table_rows(
     slugs = venue_names(venues)
     spans = pieces(endpoint, times.window(start, end), query.get("resolution", "raw"), slugs)
     queries = [{"symbol": symbol, "exchanges": slugs, **query} for symbol in listed]
-    answers = get_windows(endpoint, queries, spans, _Rows)
+    responses = get_windows(endpoint, queries, spans, _Rows)
     columns = partial(_by_venue, table=endpoint.table)
-    return tabulate(TABLES[endpoint.table], answers, columns, listed=listed)
+    return tabulate(TABLES[endpoint.table], responses, columns, listed=listed)
 
 
-def _by_venue(answer: Answer[_Rows], *, table: str) -> dict[str, Any]:
+def _by_venue(response: DecodedResponse[_Rows], *, table: str) -> dict[str, Any]:
     """Return the columns of the rows under ``series``, and of the fields that are constant in a response."""
     definition = TABLES[table]
     constants: dict[str, Any] = {}
     for name in _CONSTANTS:
-        if name in definition.columns and getattr(answer.body, name) is not None:
-            constants[name] = getattr(answer.body, name)
+        if name in definition.columns and getattr(response.body, name) is not None:
+            constants[name] = getattr(response.body, name)
     # Derived from the table, so that the row format is declared once.
     decoder = DECODERS[list[row_type(table, ("exchange", *constants))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []
-    for venue, raw in answer.body.series.items():
-        venue_rows = decode_raw(answer, raw, decoder, f"$.series.{venue}")
+    for venue, raw in response.body.series.items():
+        venue_rows = decode_raw(response, raw, decoder, f"$.series.{venue}")
         rows += venue_rows
         sizes.append(len(venue_rows))
     columns = definition.rows(rows, **constants)
-    return columns | {"exchange": coded(answer.body.series, np.repeat(np.arange(len(sizes)), sizes))}
+    return columns | {"exchange": coded(response.body.series, np.repeat(np.arange(len(sizes)), sizes))}
 
 
 @lru_cache
@@ -226,38 +226,38 @@ def fetch_windows(
     return _table(endpoint, list(get_windows(endpoint, [params], spans, dict[str, Any]))[::-1])
 
 
-def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.DataFrame:
+def _table(endpoint: Endpoint, responses: Sequence[DecodedResponse[dict[str, Any]]]) -> pd.DataFrame:
     """Return the rows of all responses; equal top-level scalars of several responses give one row."""
     table = OPEN_TABLES[endpoint.table]
     tops: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    seen: list[Answer[Any]] = []
-    for answer in answers:
+    seen: list[DecodedResponse[Any]] = []
+    for response in responses:
         try:
-            if answer.body.get("success") is False:
-                reason = answer.body.get("error", "no reason given")
+            if response.body.get("success") is False:
+                reason = response.body.get("error", "no reason given")
                 raise SchemaError(f"{endpoint.path}.success is false: {reason}")
-            checked_rows, notices = _checked(answer, table, _body_rows(answer.body))
+            checked_rows, notices = _checked(response, table, _body_rows(response.body))
         except SchemaError:
-            transport.SESSION.forget(answer.request)
+            transport.SESSION.forget(response.request)
             raise
         for notice in notices:
-            transport.notify(answer.request, notice)
+            transport.notify(response.request, notice)
         # The scalars next to the rows. An empty list has no rows and is not a scalar either.
-        top = {name: value for name, value in answer.body.items() if not _has_rows(value) and value != []}
+        top = {name: value for name, value in response.body.items() if not _has_rows(value) and value != []}
         if "range" not in top and "period" in top:
             top["range"] = top["period"]
         if top and top not in tops:
             tops.append(top)
         rows += checked_rows
-        seen.append(replace(answer, notices=(*answer.notices, *notices)))
+        seen.append(replace(response, notices=(*response.notices, *notices)))
     frame = table.build([*({"part": "answer", **top} for top in tops), *rows])
     frame.attrs["provenance"] = transport.provenance(seen)
     return frame
 
 
 def _checked(
-    answer: Answer[Any], table: OpenTable, rows: list[dict[str, Any]]
+    response: DecodedResponse[Any], table: OpenTable, rows: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Check a response against the rules; return the rows that pass and the notices."""
     built = table.build(rows)
@@ -269,7 +269,7 @@ def _checked(
     for name in ("timestamp", "t"):
         if name in built and built[name].dtype.kind == "M" and built[name].notna().all():
             columns["time"] = columns[name]
-    evidence = CheckedAnswer(answer, None, {"place": np.arange(len(rows)), **columns}, {})
+    evidence = CheckedResponse(response, None, {"place": np.arange(len(rows)), **columns}, {})
     notices = check(evidence)
     if transport.SESSION.origin() is not None:
         notices += unlike_earlier(evidence, is_whole=True)
@@ -339,8 +339,8 @@ class _Instruments(Envelope):
 @typed
 def plan(
     symbols: str | Sequence[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
@@ -418,8 +418,8 @@ def catalog() -> pd.DataFrame:
     -----
     ``GET /local/catalog``, which is not part of the API document.
     """
-    answer = transport.get(endpoints.CATALOG, {}, into=_Catalog)
-    return tabulate(TABLES["catalog"], [answer], lambda a: TABLES["catalog"].rows(a.body.tables))
+    response = transport.get(endpoints.CATALOG, {}, into=_Catalog)
+    return tabulate(TABLES["catalog"], [response], lambda a: TABLES["catalog"].rows(a.body.tables))
 
 
 @typed
@@ -461,8 +461,10 @@ def instruments(
     """
     listed = None if symbols is None else symbol_names(symbols)
     query = {"symbols": listed, "exchanges": venue_names(venues)}
-    answer = transport.get(endpoints.INSTRUMENTS, query, into=_Instruments)
-    return tabulate(TABLES["instruments"], [answer], lambda a: TABLES["instruments"].rows(a.body.instruments))
+    response = transport.get(endpoints.INSTRUMENTS, query, into=_Instruments)
+    return tabulate(
+        TABLES["instruments"], [response], lambda a: TABLES["instruments"].rows(a.body.instruments)
+    )
 
 
 def _duration(seconds: float) -> str:

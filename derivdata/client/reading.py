@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.client import transport
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -63,9 +63,9 @@ class Envelope(msgspec.Struct, kw_only=True):
     notices: Any = None
 
 
-def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
+def micros(response: DecodedResponse[Any], texts: Sequence[str | None]) -> Array:
     """Parse the timestamps of a response [µs since 1970]."""
-    path = answer.request.path
+    path = response.request.path
     try:
         stamps = times.micros(texts)
     except (ValueError, TypeError) as problem:
@@ -78,17 +78,19 @@ def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
     return stamps
 
 
-def instants(answer: Answer[Any], texts: Sequence[str | None]) -> pd.DatetimeIndex:
+def timestamps(response: DecodedResponse[Any], texts: Sequence[str | None]) -> pd.DatetimeIndex:
     """Parse the timestamps of a response."""
-    return pd.DatetimeIndex(micros(answer, texts).view("datetime64[us]"), tz="UTC")
+    return pd.DatetimeIndex(micros(response, texts).view("datetime64[us]"), tz="UTC")
 
 
-def answer_time(answer: Answer[Any]) -> pd.Timestamp:
+def response_time(response: DecodedResponse[Any]) -> pd.Timestamp:
     """Return the time of a response, from its ``timestamp``."""
-    return instants(answer, [answer.body.timestamp])[0]
+    return timestamps(response, [response.body.timestamp])[0]
 
 
-def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
+def decode_raw(
+    response: DecodedResponse[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str
+) -> T:
     """Decode a field that a struct left as `msgspec.Raw`. Errors name its `place`: ``"$.series.binance"``."""
     try:
         return decoder.decode(raw)
@@ -96,11 +98,14 @@ def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Deco
         message = str(error)
         if "`$" not in message:
             message += " - at `$`"
-        raise transport.unreadable(answer.request, message.replace("`$", f"`{place}")) from None
+        raise transport.unreadable(response.request, message.replace("`$", f"`{place}")) from None
 
 
 def decode_items(
-    answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
+    response: DecodedResponse[Any],
+    items: Sequence[msgspec.Raw],
+    decoder: msgspec.json.Decoder[list[T]],
+    place: str,
 ) -> Iterator[list[T]]:
     """Yield decoded batches of a list whose items a struct left as `msgspec.Raw`.
 
@@ -109,7 +114,7 @@ def decode_items(
     for start in range(0, len(items), _BATCH):
         batch = items[start : start + _BATCH]
         listed = msgspec.Raw(b"[%b]" % b",".join(batch))
-        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(batch)}]")
+        yield decode_raw(response, listed, decoder, f"{place}[{start}:{start + len(batch)}]")
 
 
 class Point(msgspec.Struct, gc=False, kw_only=True):
@@ -132,7 +137,7 @@ class _OlderPoint(msgspec.Struct, gc=False):
 
 
 def series(
-    answer: Answer[Any], point: type[Point], numbers: Mapping[str, str], instead: str = "y"
+    response: DecodedResponse[Any], point: type[Point], numbers: Mapping[str, str], instead: str = "y"
 ) -> dict[str, Any]:
     """Return the columns of all venues under ``series``: `numbers` are fields by column.
 
@@ -142,15 +147,15 @@ def series(
     # timestamps, which is then parsed once.
     venues: list[dict[str, Array]] = []
     texts: list[str] | None = None
-    for venue, raw in answer.body.series.items():
-        points: list[Any] = decode_raw(answer, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
+    for venue, raw in response.body.series.items():
+        points: list[Any] = decode_raw(response, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
         before = texts
         texts = [row.timestamp for row in points]
         if texts != before and not all(texts):
-            older = decode_raw(answer, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
+            older = decode_raw(response, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
             texts = [row.t for row in older]
         if texts != before:
-            stamps = micros(answer, texts)
+            stamps = micros(response, texts)
         values = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
         has_rate = ~np.isnan(values["y"]) | ~np.isnan(values[instead])
         venues.append({name: v[has_rate] for name, v in {"timestamp": stamps, **values}.items()})
@@ -161,19 +166,23 @@ def series(
     places = np.arange(len(venues), dtype=np.min_scalar_type(len(venues)))
     joined_stamps = np.concatenate([np.empty(0, np.int64), *(arrays["timestamp"] for arrays in venues)])
     return columns | {
-        "symbol": repeated(answer.body.symbol, sum(sizes)),
-        "exchange": coded(answer.body.series, np.repeat(places, sizes)),
+        "symbol": repeated(response.body.symbol, sum(sizes)),
+        "exchange": coded(response.body.series, np.repeat(places, sizes)),
         "timestamp": pd.DatetimeIndex(joined_stamps.view("datetime64[us]"), tz="UTC"),
     }
 
 
-class CheckedAnswer:
+class CheckedResponse:
     """A response and its request, as input of the rules."""
 
     def __init__(
-        self, answer: Answer[Any], table: Table | None, columns: dict[str, Any], raw: Mapping[str, Any]
+        self,
+        response: DecodedResponse[Any],
+        table: Table | None,
+        columns: dict[str, Any],
+        raw: Mapping[str, Any],
     ) -> None:
-        self.answer = answer
+        self.response = response
         self.table = table
         self.columns = columns  # the response's rows, typed, by the library's names
         self.raw = raw  # the decoded rows, by wire name
@@ -181,8 +190,8 @@ class CheckedAnswer:
         self.effective: list[str] = []  # names of the rules that gave a notice or changed rows
         self.figures: dict[str, Array | None] = {}  # cache of `figure`, cleared when rows are removed
         self.series_rows: dict[str, Any] = {}  # cache of `series_rules.series_rows`, cleared at the same time
-        request = answer.request
-        body = answer.body
+        request = response.request
+        body = response.body
         self.endpoint = endpoints.endpoint_of(request.path)
         self.requested = dict(request.query)
         if self.endpoint is not None and "{" in self.endpoint.path:
@@ -205,8 +214,8 @@ class CheckedAnswer:
                 self.words[name] = [str(word) for word in distinct if word is not None and word == word]
         self.step_us = self._step()
         self.as_of_us: int | None = None
-        if answer.as_of is not pd.NaT:
-            self.as_of_us = times.us(answer.as_of)
+        if response.as_of is not pd.NaT:
+            self.as_of_us = times.us(response.as_of)
         self.window_us = self._window()
 
     def _step(self) -> int:
@@ -292,7 +301,7 @@ class CheckedAnswer:
         return None if stamps is None else np.asarray(stamps)
 
 
-def related(e: CheckedAnswer, *, name: str, relations: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
+def related(e: CheckedResponse, *, name: str, relations: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
     """Yield a breach for the first row whose figures break a relation of a rule."""
     for figures, broken in relations.items():
         names = figures.split(",")
@@ -317,7 +326,7 @@ def related(e: CheckedAnswer, *, name: str, relations: Mapping[str, Callable[...
         yield f"{name}: {', '.join(shown)} ({where}; {rows.size} of {e.size} rows)"
 
 
-def figure(e: CheckedAnswer, name: str) -> Array | None:
+def figure(e: CheckedResponse, name: str) -> Array | None:
     """Return figures by name; None if the response does not have them.
 
     - ``column``: the values of a column.
@@ -335,7 +344,7 @@ def figure(e: CheckedAnswer, name: str) -> Array | None:
     return e.figures[name]
 
 
-def _statistic(e: CheckedAnswer, how: str, column: str) -> Array | None:
+def _statistic(e: CheckedResponse, how: str, column: str) -> Array | None:
     """Return a statistic of a column, by its prefix: ``median``, or ``next:rank`` with another column."""
     values = figure(e, column)
     if values is None or not values.size or e.table is None:
@@ -344,7 +353,7 @@ def _statistic(e: CheckedAnswer, how: str, column: str) -> Array | None:
     return _OF[prefix](e, values, by or column)
 
 
-def _named(e: CheckedAnswer, name: str) -> Array | None:
+def _named(e: CheckedResponse, name: str) -> Array | None:
     """Return a quantity whose name does not have a prefix of `_OF`."""
     if name in e.columns:
         return e.numbers(name) if _is_figure(e, name) else None
@@ -365,13 +374,13 @@ def _named(e: CheckedAnswer, name: str) -> Array | None:
     return np.array([float(number)])
 
 
-def _is_figure(e: CheckedAnswer, column: str) -> bool:
+def _is_figure(e: CheckedResponse, column: str) -> bool:
     """Return whether a column is numeric. Payloads without a schema may have text columns."""
     values: Any = e.columns[column]
     return e.table is not None or hasattr(values, "asi8") or getattr(values, "dtype", "") == np.float64
 
 
-def _is_met(e: CheckedAnswer, condition: str) -> bool:
+def _is_met(e: CheckedResponse, condition: str) -> bool:
     """Return whether a response meets a condition, ``regular``, ``settled`` or the name of its table."""
     if e.table is None:
         return False
@@ -382,7 +391,7 @@ def _is_met(e: CheckedAnswer, condition: str) -> bool:
     return e.table.name == condition
 
 
-def _single_figure(e: CheckedAnswer, name: str) -> Any:
+def _single_figure(e: CheckedResponse, name: str) -> Any:
     """Return a figure with one value per response; None if the response does not have it."""
     if name == "#":
         return e.size
@@ -419,7 +428,7 @@ def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False)
     return neighbours
 
 
-def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
+def _next(e: CheckedResponse, values: Array, by: str) -> Array | None:
     """Return the figure at the next level, rank or distance of the same time."""
     places = figure(e, by)
     if places is None:
@@ -434,7 +443,7 @@ def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
     return _neighbour(values, places, groups)
 
 
-def _usual(e: CheckedAnswer, values: Array, column: str) -> Array:
+def _usual(e: CheckedResponse, values: Array, column: str) -> Array:
     """Return the median of each row's series, over all venues for prices; NaN in series of up to 3 rows.
 
     Levels may change by any factor in months: rows far from the median of their series are compared with that
@@ -459,11 +468,11 @@ def _usual(e: CheckedAnswer, values: Array, column: str) -> Array:
     return usual
 
 
-def _of_series(statistic: str, e: CheckedAnswer, values: Array, _: str) -> Array:
+def _of_series(statistic: str, e: CheckedResponse, values: Array, _: str) -> Array:
     return np.asarray(pd.Series(values).groupby(e.series("time")).transform(statistic))
 
 
-def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
+def _best(e: CheckedResponse, values: Array, side: str) -> Array | None:
     """Return the figure at the first level of a side of an order book."""
     if "level" not in e.columns:
         return None
@@ -471,12 +480,12 @@ def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
     return values[rows[:1]] if rows.size else None
 
 
-def _median(e: CheckedAnswer, values: Array, _: str) -> Array | None:
+def _median(e: CheckedResponse, values: Array, _: str) -> Array | None:
     finite = values[~np.isnan(values)]
     return np.array([np.median(finite)]) if finite.size else None
 
 
-_OF: dict[str, Callable[[CheckedAnswer, Array, str], Array | None]] = {
+_OF: dict[str, Callable[[CheckedResponse, Array, str], Array | None]] = {
     "sum": lambda e, values, _: np.array([values.sum()]),
     "median": _median,
     "count": lambda e, values, _: np.array([np.isfinite(values).sum()]),

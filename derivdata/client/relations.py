@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
 from derivdata.support.arrays import Array
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import contract
@@ -249,7 +249,7 @@ def read_names(names: tuple[str, ...]) -> OptionNames:
     )
 
 
-def names_against_options(e: CheckedAnswer) -> Iterator[str]:
+def names_against_options(e: CheckedResponse) -> Iterator[str]:
     """Yield a breach for the first option whose name and columns differ."""
     symbol = e.requested.get("symbol")
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
@@ -281,7 +281,7 @@ def names_against_options(e: CheckedAnswer) -> Iterator[str]:
         yield f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}"
 
 
-def names_against_expiries(e: CheckedAnswer) -> Iterator[str]:
+def names_against_expiries(e: CheckedResponse) -> Iterator[str]:
     """Yield a breach for the first dated future whose name states a different expiry."""
     if "side" in e.columns:
         return
@@ -294,7 +294,7 @@ def names_against_expiries(e: CheckedAnswer) -> Iterator[str]:
             return
 
 
-def unread_names(e: CheckedAnswer) -> Iterator[str]:
+def unread_names(e: CheckedResponse) -> Iterator[str]:
     """Yield a notice of option names that cannot be parsed, on venues whose pattern is known."""
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
@@ -302,7 +302,7 @@ def unread_names(e: CheckedAnswer) -> Iterator[str]:
         yield f"{len(unread)} of {len(names)} names of options cannot be read, first {names[unread[0]]!r}"
 
 
-def options_twice(e: CheckedAnswer) -> Iterator[str]:
+def options_twice(e: CheckedResponse) -> Iterator[str]:
     """Yield a notice of options with the same expiry, strike and side."""
     if "trade_id" in e.columns:  # rows are trades, and an option has many trades
         return

@@ -18,9 +18,9 @@ import pandas as pd
 
 from derivdata.client import transport
 from derivdata.client.earlier import unlike_earlier
-from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.reading import HOUR_US, CheckedResponse
 from derivdata.client.rules import check
-from derivdata.client.transport import Answer, progress
+from derivdata.client.transport import DecodedResponse, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.support.text import nearest_symbols
@@ -144,7 +144,7 @@ def get_windows(
     queries: Sequence[Mapping[str, Any]],
     spans: Sequence[times.Window],
     into: type[T],
-) -> Iterator[Answer[T]]:
+) -> Iterator[DecodedResponse[T]]:
     """Yield the responses to each query over the spans, newest span first.
 
     If the key's tier does not cover a span, this span and earlier ones are skipped with a `DataNotice`, as
@@ -153,10 +153,10 @@ def get_windows(
     if len(spans) == 1:
         # One series of all queries, so that several requests run concurrently without a rate limit.
         bounded = [{**query, "start": spans[0].start, "end": spans[0].end} for query in queries]
-        for answer in transport.get_each(endpoint, bounded, into=into, until=spans[0].end, quiet=True):
-            for notice in _notify_others(answer):
-                transport.notify(answer.request, notice)
-            yield answer
+        for response in transport.get_each(endpoint, bounded, into=into, until=spans[0].end, quiet=True):
+            for notice in _notify_others(response):
+                transport.notify(response.request, notice)
+            yield response
         return
     for query in progress(queries, total=len(queries), label=endpoint.path):
         yield from _covered(endpoint, query, spans, into)
@@ -164,18 +164,18 @@ def get_windows(
 
 def _covered(
     endpoint: Endpoint, query: Mapping[str, Any], spans: Sequence[times.Window], into: type[T]
-) -> Iterator[Answer[T]]:
+) -> Iterator[DecodedResponse[T]]:
     """Yield the responses to a query over the spans that the tier covers."""
     queries = [{**query, "start": span.start, "end": span.end} for span in reversed(spans)]
     ends = [span.end for span in reversed(spans)]
-    answers = transport.get_each(endpoint, queries, into=into, until=ends, quiet=True)
+    responses = transport.get_each(endpoint, queries, into=into, until=ends, quiet=True)
     empty: list[tuple[endpoints.Request, str]] = []
     count = 0
     try:
-        for answer in answers:
+        for response in responses:
             count += 1
-            empty += [(answer.request, notice) for notice in _notify_others(answer)]
-            yield answer
+            empty += [(response.request, notice) for notice in _notify_others(response)]
+            yield response
     except TierError as error:
         if not count:
             raise
@@ -185,19 +185,19 @@ def _covered(
         transport.notify(*empty[-1])
 
 
-def _notify_others(answer: Answer[Any]) -> list[str]:
+def _notify_others(response: DecodedResponse[Any]) -> list[str]:
     """Warn of a response's notices, except that it has no data; return the first of these notices, if any."""
-    no_data = [notice for notice in answer.notices if _NO_DATA.search(notice)]
-    for notice in answer.notices:
+    no_data = [notice for notice in response.notices if _NO_DATA.search(notice)]
+    for notice in response.notices:
         if notice not in no_data:
-            transport.notify(answer.request, notice)
+            transport.notify(response.request, notice)
     return no_data[:1]
 
 
 def tabulate(
     table: Table,
-    answers: Iterable[Answer[T]],
-    columns: Callable[[Answer[T]], Mapping[str, Any]],
+    responses: Iterable[DecodedResponse[T]],
+    columns: Callable[[DecodedResponse[T]], Mapping[str, Any]],
     *,
     within: times.Window | None = None,
     listed: Sequence[str] = (),
@@ -207,16 +207,16 @@ def tabulate(
     Rows outside of `within` are removed. Symbols in `listed` without rows must be in the source's list.
     """
     # 1. Check each response, and warn of notices that no earlier response had.
-    seen: list[Answer[Any]] = []
+    seen: list[DecodedResponse[Any]] = []
     readings: list[Reading] = []
     facts: dict[str, Any] = {}
-    for answer in answers:
-        reading = read_columns(table, answer, columns, within=within)
+    for response in responses:
+        reading = read_columns(table, response, columns, within=within)
         for notice in reading.notices:
             if not any(notice in earlier.notices for earlier in seen):
-                transport.notify(answer.request, notice)
-        notices = (*answer.notices, *reading.notices)
-        seen.append(replace(answer, body=None, notices=notices))  # type: ignore[arg-type]
+                transport.notify(response.request, notice)
+        notices = (*response.notices, *reading.notices)
+        seen.append(replace(response, body=None, notices=notices))  # type: ignore[arg-type]
         readings.append(reading)
         facts |= reading.facts
     # 2. Compare the rows with the requested windows and names.
@@ -228,12 +228,12 @@ def tabulate(
     try:
         frame = table.frame(table.joined(columns_read))
     except SchemaError:
-        for answer in seen:
-            transport.SESSION.forget(answer.request)
+        for response in seen:
+            transport.SESSION.forget(response.request)
         raise
     # 4. Store in the cache which checks passed.
-    for place, (answer, reading) in enumerate(zip(seen, readings, strict=True)):
-        keep_passed(answer, reading, is_complete=place not in incomplete)
+    for place, (response, reading) in enumerate(zip(seen, readings, strict=True)):
+        keep_passed(response, reading, is_complete=place not in incomplete)
     provenance = transport.provenance(seen)
     provenance.update(facts)
     frame.attrs["provenance"] = provenance
@@ -254,22 +254,22 @@ class Reading(NamedTuple):
 
 def read_columns(
     table: Table,
-    answer: Answer[T],
-    columns: Callable[[Answer[T]], Mapping[str, Any]],
+    response: DecodedResponse[T],
+    columns: Callable[[DecodedResponse[T]], Mapping[str, Any]],
     *,
     within: times.Window | None = None,
 ) -> Reading:
     """Read and check the columns of a response. Only some rules run for a checked response from the cache."""
     reader = _reader_name(table, columns)
-    passed = answer.passed.get(reader)
+    passed = response.passed.get(reader)
     try:
-        raw = columns(answer)
-        evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
+        raw = columns(response)
+        evidence = CheckedResponse(response, table, table.typed(raw), raw)
         notices = check(evidence, passed)
         if transport.SESSION.origin() is not None:
             notices += unlike_earlier(evidence, is_whole=bool(reader))
     except SchemaError:
-        transport.SESSION.forget(answer.request)
+        transport.SESSION.forget(response.request)
         raise
     if within is not None:
         start, end = map(times.us, within)
@@ -279,7 +279,7 @@ def read_columns(
     return Reading(evidence.columns, notices, evidence.facts, window, reader, evidence.effective, passed)
 
 
-def keep_passed(answer: Answer[Any], reading: Reading, *, is_complete: bool) -> None:
+def keep_passed(response: DecodedResponse[Any], reading: Reading, *, is_complete: bool) -> None:
     """Store in the cache which checks a response passed, and whether all its rows were there."""
     if not reading.reader:
         return
@@ -287,7 +287,7 @@ def keep_passed(answer: Answer[Any], reading: Reading, *, is_complete: bool) -> 
     if not is_complete:
         rules.append(_MISSING_ROWS)
     if reading.passed is None or (is_complete and _MISSING_ROWS in reading.passed):
-        transport.SESSION.keep_passed(answer, reading.reader, rules)
+        transport.SESSION.keep_passed(response, reading.reader, rules)
 
 
 def _reader_name(table: Table, columns: Callable[..., Any]) -> str:
@@ -309,7 +309,7 @@ def _reader_name(table: Table, columns: Callable[..., Any]) -> str:
     return " ".join([table.name, f"{columns.__module__}:{code.co_qualname}:{code.co_firstlineno}", *words])
 
 
-def _requested_window(e: CheckedAnswer, within: times.Window | None) -> RequestedWindow | None:
+def _requested_window(e: CheckedResponse, within: times.Window | None) -> RequestedWindow | None:
     """Return the window of a response; None if its table does not have regular rows in a window."""
     if e.table is None or e.window_us is None or e.time_us is None:
         return None
@@ -335,7 +335,7 @@ def _requested_window(e: CheckedAnswer, within: times.Window | None) -> Requeste
 
 
 def _notify_missing(
-    table: Table, seen: list[Answer[Any]], readings: Sequence[Reading], *, is_cut: bool
+    table: Table, seen: list[DecodedResponse[Any]], readings: Sequence[Reading], *, is_cut: bool
 ) -> set[int]:
     """Warn of rows that are missing in the requested windows, with the newest response to each query.
 
@@ -349,25 +349,25 @@ def _notify_missing(
     """
     # 1. Group the responses by query.
     queries: dict[tuple[Any, ...], list[int]] = {}
-    for place, (answer, reading) in enumerate(zip(seen, readings, strict=True)):
+    for place, (response, reading) in enumerate(zip(seen, readings, strict=True)):
         window = reading.window
         if window is None:
             continue
-        parameters = tuple(pair for pair in answer.request.query if pair[0] not in ("start", "end"))
-        queries.setdefault((answer.request.path, parameters, window.step), []).append(place)
+        parameters = tuple(pair for pair in response.request.query if pair[0] not in ("start", "end"))
+        queries.setdefault((response.request.path, parameters, window.step), []).append(place)
     # 2. Compare the rows of each query with its window, and add the notices to its newest response.
     incomplete: set[int] = set()
     for places in queries.values():
         query_readings = [readings[place] for place in places]
         columns = [reading.columns for reading in query_readings]
-        answer = seen[places[0]]
-        missing = _absent_venues(answer, columns)
+        response = seen[places[0]]
+        missing = _absent_venues(response, columns)
         if is_cut or not _is_known_complete(query_readings):
             missing += missing_row_sentences(table, columns, _hull(query_readings))
         for notice in missing:
-            answer = replace(answer, notices=(*answer.notices, notice))
-            transport.notify(answer.request, notice)
-        seen[places[0]] = answer
+            response = replace(response, notices=(*response.notices, notice))
+            transport.notify(response.request, notice)
+        seen[places[0]] = response
         if missing or is_cut or len(places) > 1:
             incomplete.update(places)
     return incomplete
@@ -387,9 +387,9 @@ def _is_known_complete(readings: Sequence[Reading]) -> bool:
     return len(readings) == 1 and passed is not None and _MISSING_ROWS not in passed
 
 
-def _absent_venues(answer: Answer[Any], columns_read: Sequence[Mapping[str, Any]]) -> list[str]:
+def _absent_venues(response: DecodedResponse[Any], columns_read: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence that names the requested venues without rows, if other venues have rows."""
-    query = dict(answer.request.query)
+    query = dict(response.request.query)
     requested = query.get("exchanges", "all").split(",")
     if "all" in requested:
         return []
@@ -403,24 +403,24 @@ def _absent_venues(answer: Answer[Any], columns_read: Sequence[Mapping[str, Any]
     return [f"{', '.join(absent)}: no rows in the window of {len(requested)} requested venues"]
 
 
-def _notify_empty(seen: list[Answer[Any]], columns_read: Sequence[Mapping[str, Any]]) -> None:
+def _notify_empty(seen: list[DecodedResponse[Any]], columns_read: Sequence[Mapping[str, Any]]) -> None:
     """Warn once for each query over a window whose responses have neither rows nor a notice."""
     sizes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     last: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-    for place, (answer, columns) in enumerate(zip(seen, columns_read, strict=True)):
-        request = answer.request
+    for place, (response, columns) in enumerate(zip(seen, columns_read, strict=True)):
+        request = response.request
         if not {"start", "range"} & dict(request.query).keys():
             continue
         query = request.path, tuple(pair for pair in request.query if pair[0] not in ("start", "end"))
-        rows = len(next(iter(columns.values()))) + len(answer.notices)
+        rows = len(next(iter(columns.values()))) + len(response.notices)
         sizes[query] = sizes.get(query, 0) + rows
         last[query] = place
     for query, size in sizes.items():
         if not size:
-            answer = seen[last[query]]
+            response = seen[last[query]]
             notice = "the response has no rows, and no notice gives a reason"
-            seen[last[query]] = replace(answer, notices=(*answer.notices, notice))
-            transport.notify(answer.request, notice)
+            seen[last[query]] = replace(response, notices=(*response.notices, notice))
+            transport.notify(response.request, notice)
 
 
 def listed_symbols() -> list[str]:
@@ -429,7 +429,7 @@ def listed_symbols() -> list[str]:
 
 
 def _require_listed(
-    seen: Sequence[Answer[Any]], symbols: Sequence[str], columns_read: Sequence[Mapping[str, Any]]
+    seen: Sequence[DecodedResponse[Any]], symbols: Sequence[str], columns_read: Sequence[Mapping[str, Any]]
 ) -> None:
     """Raise for symbols without rows that are not in the source's own list, if it can be read."""
     present: set[str] = set()
@@ -513,7 +513,7 @@ _DAY = pd.Timedelta(1, "D")
 _CAP_DAYS = 90
 
 
-def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
+def rolling(endpoint: Endpoint, window: times.TimeLike | None) -> str | None:
     """Return the endpoint's ``range`` for a window that ends now: the shortest choice that contains it."""
     choices = next(p.choices for p in endpoint.params if p.name == "range")
     if window is None or (isinstance(window, str) and window in choices):
@@ -521,7 +521,7 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     length = times.lookback(window)
     if length is None:
         try:
-            length = times.asof() - times.instant(window, "window")
+            length = times.asof() - times.timestamp(window, "window")
         except ValueError:  # the service rejects text that is neither a lookback nor a time
             return str(window)
     lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}

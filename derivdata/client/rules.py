@@ -1,8 +1,8 @@
 """Rules that compare a response with its request and with itself: the table `RULES`, and its checker.
 
-``docs/methods/checked-answers.md`` describes each rule. A rule reads a `CheckedAnswer`, named `e` here: the
-request, the fields of the response and the columns of its table. It yields a sentence for each breach, with
-both sides of the comparison. Some rules also remove or correct rows. Relations between figures of one
+``docs/methods/checked-responses.md`` describes each rule. A rule reads a `CheckedResponse`, named `e` here:
+the request, the fields of the response and the columns of its table. It yields a sentence for each breach,
+with both sides of the comparison. Some rules also remove or correct rows. Relations between figures of one
 response are in `derivdata.client.relations`.
 """
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.client.market_sizes import LARGEST_PRICES, beyond_markets
-from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
+from derivdata.client.reading import HOUR_US, CheckedResponse, figure, related
 from derivdata.client.relations import (
     LIKELY,
     PROMISED,
@@ -67,32 +67,32 @@ class Rule(NamedTuple):
 
     name: str
     outcome: Literal["error", "notice"]
-    breaches: Callable[[CheckedAnswer], Iterator[str]]
+    breaches: Callable[[CheckedResponse], Iterator[str]]
     columns: str = ""  # columns that the rule needs; it is skipped if one is missing
 
 
-def check(answer: CheckedAnswer, rules: Collection[str] | None = None) -> list[str]:
+def check(response: CheckedResponse, rules: Collection[str] | None = None) -> list[str]:
     """Check a response against all rules, or only `rules`; return its notices and raise on errors.
 
     The rules that gave a notice or changed rows are added to ``answer.effective``. Only they can do so when
     the same response is read again.
     """
     notices: list[str] = []
-    path = answer.answer.request.path
+    path = response.response.request.path
     for rule in RULES:
         if rules is not None and rule.name not in rules:
             continue
-        if not {*rule.columns.split()} <= answer.columns.keys():
+        if not {*rule.columns.split()} <= response.columns.keys():
             continue
-        before = dict(answer.columns)
-        count = len(notices) + len(answer.facts)
-        for breach in rule.breaches(answer):
+        before = dict(response.columns)
+        count = len(notices) + len(response.facts)
+        for breach in rule.breaches(response):
             if rule.outcome == "error":
                 raise SchemaError(f"{path}: {breach}; see the response with dd.raw({path!r}, ...)")
             notices.append(breach)
-        is_changed = any(answer.columns[name] is not values for name, values in before.items())
-        if is_changed or len(notices) + len(answer.facts) > count:
-            answer.effective.append(rule.name)
+        is_changed = any(response.columns[name] is not values for name, values in before.items())
+        if is_changed or len(notices) + len(response.facts) > count:
+            response.effective.append(rule.name)
     return notices
 
 
@@ -115,13 +115,13 @@ def _others(breaches: Sequence[Any], noun: str) -> str:
     return f"; {len(breaches) - 1} more {noun}" if len(breaches) > 1 else ""
 
 
-def _wide(e: CheckedAnswer) -> Collection[str]:
+def _wide(e: CheckedResponse) -> Collection[str]:
     """Return the names of columns that are symbols."""
     symbols = e.stated.get("symbols")
     return symbols if isinstance(symbols, list) else ()
 
 
-def _column(e: CheckedAnswer, name: str) -> Column | None:
+def _column(e: CheckedResponse, name: str) -> Column | None:
     """Return the definition of a column; in open tables only a few columns have one."""
     if e.table is not None:
         return e.table.columns.get(name, COLUMNS.get(name))
@@ -131,12 +131,12 @@ def _column(e: CheckedAnswer, name: str) -> Column | None:
 class _Bounds(NamedTuple):
     """The smallest and the largest possible figure, and whether 0 is impossible."""
 
-    least: float = -np.inf
+    minimum: float = -np.inf
     most: float = np.inf
     positive: bool = False
 
 
-def _bounds(e: CheckedAnswer, name: str) -> _Bounds:
+def _bounds(e: CheckedResponse, name: str) -> _Bounds:
     """Return the bounds of a column or of a figure next to the rows."""
     column = _column(e, name)
     is_count = e.table is None and (_COUNTED.fullmatch(name) or name in _wide(e))
@@ -144,13 +144,13 @@ def _bounds(e: CheckedAnswer, name: str) -> _Bounds:
         return _Bounds(0.0) if is_count else _Bounds()
     bounds = _Bounds(positive=column.positive)
     if column.minimum is not None or column.positive or is_count:
-        bounds = bounds._replace(least=column.minimum or 0.0)
+        bounds = bounds._replace(minimum=column.minimum or 0.0)
     if column.maximum is not None:
         bounds = bounds._replace(most=column.maximum)
     return bounds
 
 
-def _impossible(e: CheckedAnswer) -> Iterator[str]:
+def _impossible(e: CheckedResponse) -> Iterator[str]:
     """Compare every column with its minimum and maximum; in open tables also the figures next to the rows."""
     stated_names = e.stated if e.table is None else ()
     for name in (*e.columns, *stated_names):
@@ -164,8 +164,8 @@ def _impossible(e: CheckedAnswer) -> Iterator[str]:
             numbers = figure(e, name)
         if numbers is None:
             continue
-        if (numbers < bounds.least).any():
-            yield f"{name} must be at least {bounds.least:g}, got {np.nanmin(numbers):g}"
+        if (numbers < bounds.minimum).any():
+            yield f"{name} must be at least {bounds.minimum:g}, got {np.nanmin(numbers):g}"
         elif bounds.positive and (numbers == 0.0).any():
             yield f"{name} must be above 0, got 0"
         elif (numbers > bounds.most).any():
@@ -190,7 +190,7 @@ _NAMED = {
 """Fields in which a response repeats a parameter, next to its rows or, for subjects, in them."""
 
 
-def _other_subject(e: CheckedAnswer) -> Iterator[str]:
+def _other_subject(e: CheckedResponse) -> Iterator[str]:
     """Compare the subject of the response, next to its rows and in them, with the request."""
     params = () if e.endpoint is None else e.endpoint.params
     lists = {p.name for p in params if p.kind is endpoints.ParamKind.LIST}
@@ -214,7 +214,7 @@ def _other_subject(e: CheckedAnswer) -> Iterator[str]:
         )
 
 
-def _other_exchange(e: CheckedAnswer) -> Iterator[str]:
+def _other_exchange(e: CheckedResponse) -> Iterator[str]:
     """Compare the exchanges behind assets, which responses name in three columns."""
     requested = {name.casefold() for name in e.requested_names.get("exchange", ())}
     others = set()
@@ -230,7 +230,7 @@ _SUMS = frozenset("all total sum overall aggregate".split())
 _SLUG = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
-def _spelled_twice(e: CheckedAnswer) -> Iterator[str]:
+def _spelled_twice(e: CheckedResponse) -> Iterator[str]:
     """Find venues with two spellings, and totals among venues: their rows would count twice in sums."""
     spellings: dict[str, str] = {}
     for venue in e.words.get("exchange", ()):
@@ -243,7 +243,7 @@ def _spelled_twice(e: CheckedAnswer) -> Iterator[str]:
             yield f"{venue!r} is listed as a venue: its rows would count twice"
 
 
-def _odd_venue(e: CheckedAnswer) -> Iterator[str]:
+def _odd_venue(e: CheckedResponse) -> Iterator[str]:
     """Find names that are not slugs of venues."""
     if odd := sorted(name for name in e.words.get("exchange", ()) if not _SLUG.fullmatch(name)):
         yield f"the venue {odd[0]!a} is not a slug: expected lowercase letters and digits"
@@ -253,7 +253,7 @@ _CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|
 """Words in notices about a shortened range. The API document does not define their text."""
 
 
-def _other_range(e: CheckedAnswer) -> Iterator[str]:
+def _other_range(e: CheckedResponse) -> Iterator[str]:
     """Compare the range of the response with the request; a notice may explain a shorter one."""
     requested = e.requested.get("range")
     if requested is None:
@@ -271,7 +271,7 @@ def _other_range(e: CheckedAnswer) -> Iterator[str]:
             if used_length == requested_length:
                 continue
             is_shorter = used_length < requested_length
-        explained = any(used in notice or _CLAMP.search(notice) for notice in e.answer.notices)
+        explained = any(used in notice or _CLAMP.search(notice) for notice in e.response.notices)
         if not (is_shorter and explained):
             yield f"requested range {requested!r}, the response is about range {used!r}"
 
@@ -290,7 +290,7 @@ _UNITS = frozenset(
 """Unit names that are understood. A response in another of these units contradicts the document."""
 
 
-def _other_unit(e: CheckedAnswer, *, is_understood: bool) -> Iterator[str]:
+def _other_unit(e: CheckedResponse, *, is_understood: bool) -> Iterator[str]:
     """Compare the unit of the response with the document: a unit in `_UNITS`, or an unknown one."""
     unit = e.stated.get("unit")
     if e.endpoint is None or not e.endpoint.unit or not isinstance(unit, str):
@@ -305,7 +305,7 @@ def _other_unit(e: CheckedAnswer, *, is_understood: bool) -> Iterator[str]:
         yield f"{contradiction}, which is unknown; {expected!r} is assumed"
 
 
-def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
+def _other_resolution(e: CheckedResponse, *, coarser: bool) -> Iterator[str]:
     """Compare the resolution of the response with the request: a `coarser` one, or a finer or missing one."""
     if e.coarseness and (e.coarseness > 0) is coarser:
         yield (
@@ -316,7 +316,7 @@ def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
         yield "the response must state its resolution by the API document, but it is missing"
 
 
-def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
+def _raw_rates(e: CheckedResponse) -> Iterator[str]:
     """Check the venues' own rates against both readings of the document, and convert them to one.
 
     Rule 4 of the document can be read in two ways: the raw rate is bps / 10,000, which is per 8 hours, or it
@@ -356,7 +356,7 @@ def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
         e.columns["rate_native"] = np.where(checked & wire_is_8h, native * hours / 8, native)
 
 
-def _other_window(e: CheckedAnswer) -> Iterator[str]:
+def _other_window(e: CheckedResponse) -> Iterator[str]:
     """Find rows more than a step outside of the requested window, and responses without a row in it."""
     stamps = e.time_us
     if stamps is None or not stamps.size or e.window_us is None:
@@ -376,7 +376,7 @@ def _iso(micros: int) -> str:
     return times.iso(pd.Timestamp(int(micros), unit="us", tz="UTC"))
 
 
-def _edge(e: CheckedAnswer) -> Iterator[str]:
+def _edge(e: CheckedResponse) -> Iterator[str]:
     """Drop rows outside of the half-open window."""
     stamps = getattr(e.columns.get("time"), "asi8", None)
     if stamps is None or e.window_us is None:
@@ -390,7 +390,7 @@ def _edge(e: CheckedAnswer) -> Iterator[str]:
 _DATE_LETTERS = len("2026-07-03")
 
 
-def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
+def _dated_expiry(e: CheckedResponse) -> Iterator[str]:
     """Move expiries that are dates without a time to 08:00 UTC, when options expire."""
     texts = e.raw.get("expiry")
     if texts is None or "expiry" not in e.columns:
@@ -408,7 +408,7 @@ def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
         yield f"{int(dates.sum())} expiries are dates without a time of day; 08:00 UTC is used"
 
 
-def _beyond_limit(e: CheckedAnswer) -> Iterator[str]:
+def _beyond_limit(e: CheckedResponse) -> Iterator[str]:
     """Drop levels, ranks and symbols beyond the requested limit; report surplus orders, which are kept."""
     if "limit" not in e.requested or e.table is None:
         return
@@ -426,7 +426,7 @@ def _beyond_limit(e: CheckedAnswer) -> Iterator[str]:
         yield f"requested at most {limit} orders, the response has {e.size}; all are returned"
 
 
-def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
+def _contradicted_interval(e: CheckedResponse) -> Iterator[str]:
     """Compare the interval of each payment with the previous and the next payment."""
     stated = e.numbers("interval_hours")
     counts = e.numbers("payment_count")
@@ -449,7 +449,7 @@ def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
     )
 
 
-def _unit_change(e: CheckedAnswer) -> Iterator[str]:
+def _unit_change(e: CheckedResponse) -> Iterator[str]:
     """Find series that change their unit at some row."""
     if e.table is None or e.time_us is None or "time" not in e.table.key:
         return
@@ -482,7 +482,7 @@ _PRICES = ("price_usd", "price")
 _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 
 
-def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
+def _unlike_peers(e: CheckedResponse) -> Iterator[str]:
     """Compare each venue with the others: changes of unit, exchanged venues, and runs of one value."""
     if e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
         return
@@ -529,7 +529,7 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
 _MOST_OF_A_VENUE_USD = 1e11
 
 
-def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _odd_series(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series with one value, copied ones, and whole series in another unit."""
     is_rate = name == "rate_bps_8h"
     faults = unchanged_series(rows.series, rows.times, rows.values, is_rate=is_rate)
@@ -565,7 +565,7 @@ def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     yield from _beyond_markets(e, name, rows)
 
 
-def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _odd_movements(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find prices that move apart from the other venues, levels in random order, and mirrored rates."""
     if name in _PRICES:
         for fault in apart_from_peers(rows.series, rows.market, rows.times, rows.values)[:1]:
@@ -592,7 +592,7 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
             )
 
 
-def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _still_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find runs of one value of BTC, ETH or a venue's total, which always change."""
     if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES):
         return
@@ -608,7 +608,7 @@ def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
         )
 
 
-def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _beyond_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find prices and open interest that no market has had, and two units of a payment that repeats."""
     if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
         place = int(np.nanargmax(rows.values))
@@ -630,7 +630,7 @@ def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
         yield from _two_units(e, rows)
 
 
-def _two_units(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
+def _two_units(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
     """Find payments of one interval that repeat two values, which differ by a unit or the sign."""
     hours = e.numbers("interval_hours")
     if hours is None:
@@ -650,12 +650,12 @@ def _two_units(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
 
 
 _OFF_HOUR_US = 120_000_000
-_LEAST_PAYMENTS = 12
+_MIN_PAYMENTS = 12
 _HALF_INTERVAL_HOURS = 4.0
 """Venues that pay each 8 h count from 00:00 UTC, KuCoin from 04:00."""
 
 
-def _off_hour(e: CheckedAnswer) -> Iterator[str]:
+def _off_hour(e: CheckedResponse) -> Iterator[str]:
     """Find payments that are not at a whole hour."""
     if e.time_us is None or "settled" not in e.words.get("kind", ()) or e.table is None:
         return
@@ -666,7 +666,7 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
         is_eight = hours == 8.0
         past_four = (e.time_us + _OFF_HOUR_US) // HOUR_US % _HALF_INTERVAL_HOURS
         wrong = np.flatnonzero(is_eight & (past_four != 0.0))
-        if wrong.size >= _LEAST_PAYMENTS:
+        if wrong.size >= _MIN_PAYMENTS:
             yield (
                 f"payments of {described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "
                 f"({wrong.size} of {e.size} rows): expected 00:00, 08:00 and 16:00 UTC, or 4 h later"
@@ -681,7 +681,7 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
         )
 
 
-def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
+def _listed_without_rows(e: CheckedResponse) -> Iterator[str]:
     """Name the venues and symbols that a response lists without rows."""
     for column, field in (("exchange", "exchanges"), ("symbol", "symbols")):
         listed = e.stated.get(field)
@@ -703,7 +703,7 @@ _BOOK = "/orderbook/book"
 """Path whose response is of the requested end time, not of now."""
 
 
-def _old(e: CheckedAnswer) -> Iterator[str]:
+def _old(e: CheckedResponse) -> Iterator[str]:
     """Compare the times of the response with its ``Date``, and its time in caches with its freshness."""
     now_us = e.as_of_us
     stated = e.stated.get("timestamp")
@@ -722,13 +722,13 @@ def _old(e: CheckedAnswer) -> Iterator[str]:
     fresh_seconds = _LATE_US / 1e6
     if e.endpoint is not None:
         fresh_seconds += e.endpoint.fresh_seconds
-    is_past = e.window_us is not None and e.window_us[1] < now_us - e.answer.age * 1e6
-    if e.answer.age > fresh_seconds and not is_past:
-        hours = e.answer.age / 3600
+    is_past = e.window_us is not None and e.window_us[1] < now_us - e.response.age * 1e6
+    if e.response.age > fresh_seconds and not is_past:
+        hours = e.response.age / 3600
         yield f"a cache between the source and this machine has stored the response for {hours:.1f} hours"
 
 
-def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
+def _unsorted_rows(e: CheckedResponse) -> Iterator[str]:
     """Check rows of open tables: duplicates, listed symbols without rows, and unsorted times."""
     if e.table is not None or not e.size:
         return

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from derivdata.client.market_sizes import LEAST_PRICES
-from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
+from derivdata.client.market_sizes import MIN_PRICES
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
 from derivdata.client.snapshot_rules import has_interest, interest_text, tiny_text
 from derivdata.support.arrays import Array
 from derivdata.tables.history_rows import PAYMENTS, level_changes, shown_time
@@ -42,15 +42,15 @@ _SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd", "long_usd", "s
 _RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 """Columns whose values move together on all venues from row to row."""
 _NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
-_LEAST_OF_SIZE = 12
+_MIN_OF_SIZE = 12
 _OTHER_SIZE = 100.0
-_LEAST_AGAIN = 5
-_LEAST_FILLS = 20
+_MIN_AGAIN = 5
+_MIN_FILLS = 20
 _SHARE_OF_FILLS = 0.5
 _REVERSE = 0.2
 _RANKED = 20.0
 _SHARE_AGAIN = 0.3
-_LEAST_SMOOTH = 48
+_MIN_SMOOTH = 48
 _SMOOTH = 0.12
 """Median change of the logarithm from row to row; sums of an hour or of four change by 0.3 and more."""
 
@@ -74,7 +74,7 @@ class SeriesRows:
         return series_sizes(self.series, self.values)
 
 
-def series_rows(e: CheckedAnswer, name: str, values: Array) -> SeriesRows:
+def series_rows(e: CheckedResponse, name: str, values: Array) -> SeriesRows:
     """Return the `values` of a column by series and time. The response must have times.
 
     Series are in the order of the response if the rows of each are together and in time order there.
@@ -97,7 +97,7 @@ def series_rows(e: CheckedAnswer, name: str, values: Array) -> SeriesRows:
     return rows
 
 
-def venue_rows(e: CheckedAnswer, name: str) -> SeriesRows | None:
+def venue_rows(e: CheckedResponse, name: str) -> SeriesRows | None:
     """Return a column's rows by series and time; None if the table does not have them by venue and time."""
     if e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
         return None
@@ -105,13 +105,13 @@ def venue_rows(e: CheckedAnswer, name: str) -> SeriesRows | None:
     return None if values is None or not values.size else series_rows(e, name, values)
 
 
-def described(e: CheckedAnswer, row: int) -> str:
+def described(e: CheckedResponse, row: int) -> str:
     """Return the keys of a row except its time."""
     keys = () if e.table is None else e.table.key
     return " ".join(str(e.columns[key][row]) for key in keys if key in e.words)
 
 
-def impossible_patterns(e: CheckedAnswer) -> Iterator[str]:
+def impossible_patterns(e: CheckedResponse) -> Iterator[str]:
     """Find copied pages, straight lines, running sums, repeated rows and venues unlike all others."""
     columns = () if e.table is None else e.table.columns
     for name in _NAMES:
@@ -124,9 +124,9 @@ def impossible_patterns(e: CheckedAnswer) -> Iterator[str]:
             yield from _units_of_rates(e, rows)
 
 
-def other_sizes(e: CheckedAnswer) -> Iterator[str]:
+def other_sizes(e: CheckedResponse) -> Iterator[str]:
     """Find totals, candles, symbols and volumes whose size changes permanently at some row."""
-    if e.time_us is None or e.size < 2 * _LEAST_OF_SIZE:
+    if e.time_us is None or e.size < 2 * _MIN_OF_SIZE:
         return
     name = "" if e.table is None else e.table.name
     find = _BY_TABLE.get(name)
@@ -136,29 +136,29 @@ def other_sizes(e: CheckedAnswer) -> Iterator[str]:
         # Sums over all symbols of a venue change little from hour to hour.
         for column in ("volume_usd", "total_volume_usd"):
             rows = venue_rows(e, column)
-            if rows is not None and rows.values.size >= _LEAST_SMOOTH:
+            if rows is not None and rows.values.size >= _MIN_SMOOTH:
                 yield from _smooth(e, column, rows)
 
 
-def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
+def _repeated_orders(e: CheckedResponse) -> Iterator[str]:
     """Find orders that are repeated under another id."""
     names = ["exchange", "symbol", "time", "side", "order_price_usd", "fill_price_usd", "quantity"]
     names = [name for name in names if name in e.columns]
     orders = pd.DataFrame({name: np.asarray(e.columns[name]) for name in names})
     again = int(orders.duplicated().sum())
-    if again >= max(_LEAST_AGAIN, _SHARE_AGAIN * len(orders)):
+    if again >= max(_MIN_AGAIN, _SHARE_AGAIN * len(orders)):
         yield f"{again} of {len(orders)} orders are the same as another one, except for their id"
     if not {"fill_price_usd", "order_price_usd", "symbol", "exchange"} <= {*orders}:
         return
     # Cheap coins have few distinct prices, and in a crash one large order fills many others.
-    orders = orders[orders["symbol"].isin([*LEAST_PRICES])]
+    orders = orders[orders["symbol"].isin([*MIN_PRICES])]
     for (exchange, symbol), own in orders.groupby(["exchange", "symbol"], observed=True):
         usual = own["fill_price_usd"].mode()
         fills = own[own["fill_price_usd"] == (usual.iloc[0] if len(usual) else np.nan)]
-        if len(fills) < max(_LEAST_FILLS, _SHARE_OF_FILLS * len(own)) or "time" not in fills:
+        if len(fills) < max(_MIN_FILLS, _SHARE_OF_FILLS * len(own)) or "time" not in fills:
             continue
         prices = fills["order_price_usd"].nunique()
-        if prices >= _LEAST_AGAIN and fills["time"].max() - fills["time"].min() >= pd.Timedelta(1, "h"):
+        if prices >= _MIN_AGAIN and fills["time"].max() - fills["time"].min() >= pd.Timedelta(1, "h"):
             yield (
                 f"fill_price_usd of {symbol} {exchange} is {usual.iloc[0]:g} in {len(fills)} of {len(own)} "
                 f"orders at {prices} prices: the value may be a placeholder"
@@ -166,7 +166,7 @@ def _repeated_orders(e: CheckedAnswer) -> Iterator[str]:
             return
 
 
-def _candles(e: CheckedAnswer) -> Iterator[str]:
+def _candles(e: CheckedResponse) -> Iterator[str]:
     """Find candles of one coin in another unit from some row on."""
     close = e.numbers("close") if "close" in e.columns else None
     if close is None or e.time_us is None or len(e.words.get("coin", [""])) != 1:
@@ -190,10 +190,10 @@ def _candles(e: CheckedAnswer) -> Iterator[str]:
         )
 
 
-def _reverse_candles(e: CheckedAnswer, close: Array, order: Array) -> Iterator[str]:
+def _reverse_candles(e: CheckedResponse, close: Array, order: Array) -> Iterator[str]:
     """Find candles with exchanged open and close, which continue the next candle, not the previous one."""
     opens = e.numbers("open") if "open" in e.columns else None
-    if opens is not None and e.size >= 2 * _LEAST_OF_SIZE:
+    if opens is not None and e.size >= 2 * _MIN_OF_SIZE:
         opened, closed = opens[order], close[order]
         usual = float(np.median(np.abs(opened[1:] - closed[:-1])))
         reverse = float(np.median(np.abs(closed[1:] - opened[:-1])))
@@ -204,7 +204,7 @@ def _reverse_candles(e: CheckedAnswer, close: Array, order: Array) -> Iterator[s
             )
 
 
-def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
+def _exchanged_symbols(e: CheckedResponse) -> Iterator[str]:
     """Find two symbols of a venue whose rows are exchanged from some time on."""
     rows = venue_rows(e, "oi_usd")
     if rows is None:
@@ -219,7 +219,7 @@ def _exchanged_symbols(e: CheckedAnswer) -> Iterator[str]:
         yield f"oi_usd of {names} is the same in all rows: one of them may be copied"
 
 
-def _unranked_symbols(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
+def _unranked_symbols(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
     """Find a symbol in a ranked list that is far smaller than the next one."""
     listed = e.stated.get("symbols")
     if not isinstance(listed, list):
@@ -229,16 +229,16 @@ def _unranked_symbols(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
     values = [rows.values[symbols == symbol] for symbol in ranked]
     for place, (own, following) in enumerate(pairwise(values)):
         # The rank is that of the last row, so a new market may be small before.
-        largest, least = float(np.nanmax(own)), float(np.nanmin(following))
-        if largest * _RANKED < least:
+        largest, minimum = float(np.nanmax(own)), float(np.nanmin(following))
+        if largest * _RANKED < minimum:
             yield (
                 f"oi_usd of {ranked[place]} is at most {largest:.3g}, and that of the next symbol of the "
-                f"ranked list at least {least:.3g}: another unit"
+                f"ranked list at least {minimum:.3g}: another unit"
             )
             return
 
 
-def _totals(e: CheckedAnswer) -> Iterator[str]:
+def _totals(e: CheckedResponse) -> Iterator[str]:
     """Find liquidations with almost all sums in one part of the window above those in the other."""
     longs, shorts = e.numbers("long_usd"), e.numbers("short_usd")
     if longs is None or shorts is None or e.time_us is None:
@@ -246,7 +246,7 @@ def _totals(e: CheckedAnswer) -> Iterator[str]:
     stamps, place = np.unique(e.time_us, return_inverse=True)
     totals = np.bincount(place, np.nan_to_num(longs) + np.nan_to_num(shorts))
     half = stamps.size // 2
-    if half < _LEAST_OF_SIZE:
+    if half < _MIN_OF_SIZE:
         return
     with np.errstate(divide="ignore"):
         before, after = np.log(totals[:half]), np.log(totals[half:])
@@ -259,12 +259,12 @@ def _totals(e: CheckedAnswer) -> Iterator[str]:
         )
 
 
-def _smooth(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _smooth(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find volumes that change as little from row to row as sums of a day do."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.abs(np.diff(np.log(np.where(rows.values > 0.0, rows.values, np.nan))))
     steps = steps[(rows.series[1:] == rows.series[:-1]) & np.isfinite(steps)]
-    usual = float(np.median(steps)) if steps.size >= _LEAST_SMOOTH else np.inf
+    usual = float(np.median(steps)) if steps.size >= _MIN_SMOOTH else np.inf
     if 0.0 < usual < _SMOOTH:
         yield (
             f"{name} changes by {100 * usual:.2g} % from row to row, by the median of {steps.size}: the rows "
@@ -272,7 +272,7 @@ def _smooth(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
         )
 
 
-_BY_TABLE: dict[str, Callable[[CheckedAnswer], Iterator[str]]] = {
+_BY_TABLE: dict[str, Callable[[CheckedResponse], Iterator[str]]] = {
     "": _candles,  # an open table
     "liquidations_history": _totals,
     "liquidations_events": _repeated_orders,
@@ -281,7 +281,7 @@ _BY_TABLE: dict[str, Callable[[CheckedAnswer], Iterator[str]]] = {
 }
 
 
-def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _within_series(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find patterns within a single series."""
     for first, second in repeated_blocks(rows.series, rows.values)[:1]:
         yield (
@@ -313,11 +313,11 @@ def _within_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[st
             )
 
 
-def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
+def _against_others(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series that do not follow the other venues of their market."""
     if name != _RATE:  # a venue may publish one rate for all hours of an interval
         # Prices of BTC or ETH, and hourly volumes, change every hour.
-        is_large = name in _PRICES and {*e.words.get("symbol", ("",))} <= LEAST_PRICES.keys()
+        is_large = name in _PRICES and {*e.words.get("symbol", ("",))} <= MIN_PRICES.keys()
         has_peers = e.step_us < HOUR_US or not (is_large or name in _SUMS)
         for run in repeated_steps(rows.series, rows.market, rows.values, has_peers=has_peers)[:1]:
             yield (
@@ -348,7 +348,7 @@ def _against_others(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[s
         )
 
 
-def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
+def _units_of_rates(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
     """Find rates in another unit by the interest of the venues' formula, which is 1 bps per 8 hours."""
     is_of_formula = has_interest(e)[rows.order]
     values = rows.values[is_of_formula]
@@ -368,7 +368,7 @@ def _units_of_rates(e: CheckedAnswer, rows: SeriesRows) -> Iterator[str]:
             return
 
 
-def _factors(e: CheckedAnswer, rows: SeriesRows, hours: Array | None, section: slice) -> Array:
+def _factors(e: CheckedResponse, rows: SeriesRows, hours: Array | None, section: slice) -> Array:
     """Return the factors of units, those of hours only for rates that are known to be of 8 hours.
 
     Some venues have an interest of 1 bps per interval, which is 8 bps per 8 hours in hourly contracts.
@@ -376,5 +376,5 @@ def _factors(e: CheckedAnswer, rows: SeriesRows, hours: Array | None, section: s
     if e.table is not None and e.table.name == PAYMENTS:
         is_known = hours is not None and bool((hours[rows.order[section]] == 8.0).all())
     else:
-        is_known = "symbol" in e.columns and e.columns["symbol"][rows.order[section.start]] in LEAST_PRICES
+        is_known = "symbol" in e.columns and e.columns["symbol"][rows.order[section.start]] in MIN_PRICES
     return np.concatenate([UNITS, OF_EIGHT_HOURS]) if is_known else UNITS

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.client.market_sizes import LARGE_VENUES
-from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
 from derivdata.support.arrays import Array
 from derivdata.tables.series_faults import mirrored_rates
 from derivdata.tables.series_patterns import (
@@ -27,15 +27,15 @@ from derivdata.tables.venue_facts import fact_value
 
 _FEW_VENUES = 3
 _SNAPSHOT_RATES = ("rate_bps_8h", "funding_current_bps_8h")
-_LEAST_OF_VENUE = 30
-_LEAST_OF_SHIFT = 50
+_MIN_OF_VENUE = 30
+_MIN_OF_SHIFT = 50
 _SHIFTED = 0.35
 _NOT_SHIFTED = 0.4
 """Maximum ratio of the correlation of unshifted rows to that of shifted rows."""
 _PRICED = ("options_snapshot", "options_trades")
 _YEAR_US = 365 * 24 * HOUR_US
-_LEAST_US = 12 * HOUR_US
-_LEAST_OPTIONS = 8
+_MIN_US = 12 * HOUR_US
+_MIN_OPTIONS = 8
 _LONGEST_ON_INDEX = 90 / 365
 """Longest time to expiry [years] if one price represents all expiries: forwards differ from an index by the
 basis, which at 20 % a year and 50 % of volatility moves a volatility by a quarter after half a year."""
@@ -79,15 +79,15 @@ _OWN_KINDS = (
 )  # fmt: skip
 _MAY_BE_ONE = ("price", "strike", "premium", "rate", "volatility", "fees")
 """Kinds whose values may be equal for many symbols or venues, because cheap coins have few digits."""
-_LEAST_EQUAL = 8
+_MIN_EQUAL = 8
 _EQUAL_SHARE = 0.95
-_LEAST_DISTINCT = 5
-_LEAST_OF_SNAPSHOT = 8
-_LEAST_WITHOUT_ANY = 20
+_MIN_DISTINCT = 5
+_MIN_OF_SNAPSHOT = 8
+_MIN_WITHOUT_ANY = 20
 _MOST_AT_MONEY = 50
 _COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_count")
 _MOST_OF_FEES = 0.1
-_LEAST_FAR = 3
+_MIN_FAR = 3
 _OTHER_SUM = 3.0
 """Maximum ratio of a summary to the sum of its rows, whose first and last bucket may exceed the window."""
 _SUMMARIES = {
@@ -98,21 +98,21 @@ _SUMMARIES = {
     "liquidation_count": ("liquidation_count",),
 }
 """Figures of a summary, and the names of the same figures in rows."""
-_LEAST_VENUES = 10
+_MIN_VENUES = 10
 _TINY_BPS = 0.005
-_LEAST_TRADES = 8
-_LEAST_EXPIRIES = 5
+_MIN_TRADES = 8
+_MIN_EXPIRIES = 5
 _WEEK_US = 8 * DAY_US
 _WRONG_TRADES = 0.2
 
 
-def unlikely_columns(e: CheckedAnswer) -> Iterator[str]:
+def unlikely_columns(e: CheckedResponse) -> Iterator[str]:
     """Find equal columns, columns of one value, and sums that their rows contradict."""
     kinds = _columns_by_kind(e)
     yield from _equal_columns(kinds)
     is_snapshot = e.time_us is None or np.unique(e.time_us).size == 1
     names = next((e.columns[name] for name in ("symbol", "exchange", "dex_name") if name in e.columns), ())
-    if is_snapshot and pd.unique(np.asarray(names, dtype=object)).size >= _LEAST_OF_SNAPSHOT:
+    if is_snapshot and pd.unique(np.asarray(names, dtype=object)).size >= _MIN_OF_SNAPSHOT:
         yield from _constant_columns(e, kinds)
     yield from _weekdays(e)
     ranks = e.numbers("rank") if e.table is not None and e.table.name == "markets_symbols" else None
@@ -123,7 +123,7 @@ def unlikely_columns(e: CheckedAnswer) -> Iterator[str]:
         yield from _lists(e)
 
 
-def _weekdays(e: CheckedAnswer) -> Iterator[str]:
+def _weekdays(e: CheckedResponse) -> Iterator[str]:
     """Find chains without an expiry on a Friday after a week: weeks, months and quarters end on Fridays."""
     expiry = e.micros("expiry")
     if expiry is None or e.table is None or not e.table.name.startswith("options_") or not e.size:
@@ -131,12 +131,12 @@ def _weekdays(e: CheckedAnswer) -> Iterator[str]:
     now = e.as_of_us if e.time_us is None else int(np.max(e.time_us))
     days = np.unique(expiry[expiry > (now or 0) + _WEEK_US]) // DAY_US
     # 1970-01-01 was a Thursday
-    if days.size >= _LEAST_EXPIRIES and not (days % 7 == 1).any():
+    if days.size >= _MIN_EXPIRIES and not (days % 7 == 1).any():
         shown = np.datetime64(int(days[0]), "D")
         yield f"none of {days.size} expiries after a week is a Friday, first {shown}: days may be shifted"
 
 
-def _columns_by_kind(e: CheckedAnswer) -> dict[str, tuple[str, Array]]:
+def _columns_by_kind(e: CheckedResponse) -> dict[str, tuple[str, Array]]:
     """Return the amounts of a response and their kinds, by name."""
     columns = {}
     for name, values in e.columns.items():
@@ -151,42 +151,42 @@ def _columns_by_kind(e: CheckedAnswer) -> dict[str, tuple[str, Array]]:
 
 def _equal_columns(kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
     for (first, (kind, values)), (second, (other, others)) in combinations(kinds.items(), 2):
-        if kind == other or first in _COUNTS or second in _COUNTS or values.size < _LEAST_EQUAL:
+        if kind == other or first in _COUNTS or second in _COUNTS or values.size < _MIN_EQUAL:
             continue
         if {kind, other} == {"price", "strike"} and values.size < _MOST_AT_MONEY:
             continue  # an exact strike at the money
         is_compared = np.isfinite(values) & np.isfinite(others) & (values != 0.0) & (others != 0.0)
         count = int(is_compared.sum())
-        if count < _LEAST_EQUAL:
+        if count < _MIN_EQUAL:
             continue
         is_equal = is_compared & (values == others)
-        if is_equal.sum() >= _EQUAL_SHARE * count and np.unique(values[is_equal]).size >= _LEAST_DISTINCT:
+        if is_equal.sum() >= _EQUAL_SHARE * count and np.unique(values[is_equal]).size >= _MIN_DISTINCT:
             shown = f"{int(is_equal.sum())} of {count} rows"
             yield f"{first} and {second} are equal in {shown}: one of them may be copied"
             return
 
 
-def _constant_columns(e: CheckedAnswer, kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
+def _constant_columns(e: CheckedResponse, kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
     """Find amounts of many symbols or venues that are all equal, or all 0."""
     for name, (kind, values) in kinds.items():
         own = values[np.isfinite(values)]
-        if own.size < _LEAST_OF_SNAPSHOT or kind in _MAY_BE_ONE or not (own == own[0]).all():
+        if own.size < _MIN_OF_SNAPSHOT or kind in _MAY_BE_ONE or not (own == own[0]).all():
             continue
         has_digits = own[0] != float(f"{own[0]:.2g}")
         if own[0] != 0.0 and has_digits:
             yield f"{name} is {own[0]:g} in all {own.size} rows: the value may be a placeholder"
-        elif own[0] == 0.0 and own.size >= _LEAST_WITHOUT_ANY and _is_of_large_markets(e):
+        elif own[0] == 0.0 and own.size >= _MIN_WITHOUT_ANY and _is_of_large_markets(e):
             yield f"{name} is 0 in all {own.size} rows: values may be missing"
 
 
-def _is_of_large_markets(e: CheckedAnswer) -> bool:
+def _is_of_large_markets(e: CheckedResponse) -> bool:
     """Return whether a response has BTC on all venues or a large one; others may lack some figures."""
     venues = [value for name in ("exchange", "exchanges") for value in e.requested_names.get(name, ())]
     is_large = not venues or not LARGE_VENUES.isdisjoint(venues)
     return is_large and "BTC" in e.words.get("symbol", ())
 
 
-def _lists(e: CheckedAnswer) -> Iterator[str]:
+def _lists(e: CheckedResponse) -> Iterator[str]:
     """Compare volumes, fees and numbers of trades of the rows of open tables."""
     for name in ("volume_usd", "volume"):
         volumes = e.numbers(name) if name in e.columns else None
@@ -196,13 +196,13 @@ def _lists(e: CheckedAnswer) -> Iterator[str]:
             trades = e.numbers(column) if column in e.columns else None
             without = np.zeros(0) if trades is None else (volumes > 0.0) & (trades == 0.0)
             # Values of one response may differ by minutes, within which a market may have its first trade.
-            if without.sum() >= max(_LEAST_FAR, 0.5 * (volumes > 0.0).sum()):
+            if without.sum() >= max(_MIN_FAR, 0.5 * (volumes > 0.0).sum()):
                 row = int(np.argmax(without))
                 yield f"{column} is 0 and {name} {volumes[row]:g} in {int(without.sum())} rows"
         for column in ("fees_usd", "builder_fees_usd", "total_fees"):
             fees = e.numbers(column) if column in e.columns else None
             is_far = np.zeros(0) if fees is None else fees > _MOST_OF_FEES * volumes
-            if fees is not None and is_far.sum() >= _LEAST_FAR:
+            if fees is not None and is_far.sum() >= _MIN_FAR:
                 row = int(np.argmax(is_far))
                 yield (
                     f"{column} is {fees[row]:g} and {name} {volumes[row]:g} in {int(is_far.sum())} rows: "
@@ -210,7 +210,7 @@ def _lists(e: CheckedAnswer) -> Iterator[str]:
                 )
 
 
-def _summaries(e: CheckedAnswer) -> Iterator[str]:
+def _summaries(e: CheckedResponse) -> Iterator[str]:
     """Compare the figures of a summary with the sums of the other lists of the response."""
     lists = np.asarray(e.columns["part"], dtype=object)
     for name, names in _SUMMARIES.items():
@@ -233,7 +233,7 @@ def _summaries(e: CheckedAnswer) -> Iterator[str]:
                 return
 
 
-def _listed_values(e: CheckedAnswer, columns: Iterable[str]) -> Iterator[tuple[str, str, Array]]:
+def _listed_values(e: CheckedResponse, columns: Iterable[str]) -> Iterator[tuple[str, str, Array]]:
     """Yield column, list and values of each list of a response except its summary and short lists."""
     lists = np.asarray(e.columns["part"], dtype=object)
     for column in columns:
@@ -242,11 +242,11 @@ def _listed_values(e: CheckedAnswer, columns: Iterable[str]) -> Iterator[tuple[s
             continue
         for part in pd.unique(lists):
             listed = values[(lists == part) & np.isfinite(values)]
-            if part != "summary" and listed.size >= _LEAST_FAR:
+            if part != "summary" and listed.size >= _MIN_FAR:
                 yield column, part, listed
 
 
-def unlikely_snapshots(e: CheckedAnswer) -> Iterator[str]:
+def unlikely_snapshots(e: CheckedResponse) -> Iterator[str]:
     """Find snapshots of rates in another unit, mirrored, constant, or of other symbols."""
     if e.table is None or not e.size:
         return
@@ -271,7 +271,7 @@ def unlikely_snapshots(e: CheckedAnswer) -> Iterator[str]:
         yield from _known_intervals(e)
 
 
-def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, group: str) -> Iterator[str]:
+def _rates_of_groups(e: CheckedResponse, name: str, rates: Array, codes: Array, group: str) -> Iterator[str]:
     """Find the faults of all rates of one venue, or of one symbol on all venues."""
     order = np.argsort(codes, kind="stable")
     hours = e.numbers("interval_hours") if "interval_hours" in e.columns else None
@@ -281,7 +281,7 @@ def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, gr
         own = rates[rows]
         where = str(e.columns[group][rows[0]]) if group else "all venues"
         own = own[np.isfinite(own)]
-        if own.size < _LEAST_OF_VENUE:
+        if own.size < _MIN_OF_VENUE:
             continue
         if np.unique(own).size == 1 and own[0] != 0.0:
             yield f"{name} of {where} is {own[0]:g} bps for all {own.size} symbols: rows may be missing"
@@ -304,7 +304,7 @@ def _rates_of_groups(e: CheckedAnswer, name: str, rates: Array, codes: Array, gr
         yield from _shifted_symbols(e, name, rates, codes)
 
 
-def _tiny_symbols(e: CheckedAnswer, name: str, rates: Array) -> Iterator[str]:
+def _tiny_symbols(e: CheckedResponse, name: str, rates: Array) -> Iterator[str]:
     """Find a symbol whose rates are too small on all venues, as in another unit."""
     if "symbol" not in e.columns:
         return
@@ -313,7 +313,7 @@ def _tiny_symbols(e: CheckedAnswer, name: str, rates: Array) -> Iterator[str]:
     counts = np.bincount(codes[is_used], minlength=symbols.size)
     largest = np.zeros(symbols.size)
     np.maximum.at(largest, codes[is_used], np.abs(rates[is_used]))
-    is_tiny = (counts >= _LEAST_VENUES) & (largest < _TINY_BPS)
+    is_tiny = (counts >= _MIN_VENUES) & (largest < _TINY_BPS)
     if is_tiny.any():
         place = int(np.argmax(is_tiny))
         yield (
@@ -322,11 +322,11 @@ def _tiny_symbols(e: CheckedAnswer, name: str, rates: Array) -> Iterator[str]:
         )
 
 
-def _shifted_symbols(e: CheckedAnswer, name: str, rates: Array, codes: Array) -> Iterator[str]:
+def _shifted_symbols(e: CheckedResponse, name: str, rates: Array, codes: Array) -> Iterator[str]:
     """Find a venue whose rates belong to the next symbol, compared with the median of other venues."""
     symbols, column = np.unique(np.asarray(e.columns["symbol"]), return_inverse=True)
     count = int(codes.max()) + 1
-    if count <= _FEW_VENUES or symbols.size < _LEAST_OF_SHIFT:
+    if count <= _FEW_VENUES or symbols.size < _MIN_OF_SHIFT:
         return
     table = np.full((count, symbols.size), np.nan)
     table[codes, column] = rates
@@ -335,7 +335,7 @@ def _shifted_symbols(e: CheckedAnswer, name: str, rates: Array, codes: Array) ->
         middle = np.nanmedian(table, axis=0)
     for code, own in enumerate(table):
         listed = np.flatnonzero(np.isfinite(own) & np.isfinite(middle))
-        if listed.size < _LEAST_OF_SHIFT:
+        if listed.size < _MIN_OF_SHIFT:
             continue
         values, others = own[listed], middle[listed]
         shifts = [rank_correlation(values[:-1], others[1:]), rank_correlation(values[1:], others[:-1])]
@@ -348,7 +348,7 @@ def _shifted_symbols(e: CheckedAnswer, name: str, rates: Array, codes: Array) ->
             return
 
 
-def _known_intervals(e: CheckedAnswer) -> Iterator[str]:
+def _known_intervals(e: CheckedResponse) -> Iterator[str]:
     """Compare the intervals of venues that pay each hour with the response."""
     hours = e.numbers("interval_hours")
     venues = np.asarray(e.columns["exchange"])
@@ -365,7 +365,7 @@ def _known_intervals(e: CheckedAnswer) -> Iterator[str]:
             return
 
 
-def has_interest(e: CheckedAnswer) -> Array:
+def has_interest(e: CheckedResponse) -> Array:
     """Return a mask of rows of venues whose formula has an interest rate.
 
     On other venues, all rates may be small on quiet days. Deribit's ``funding_8h`` of 2.55e-06 and 2.14e-06
@@ -390,7 +390,7 @@ def interest_text(name: str, where: str, factor: float) -> str:
     )
 
 
-def unlike_black(e: CheckedAnswer) -> Iterator[str]:
+def unlike_black(e: CheckedResponse) -> Iterator[str]:
     """Find expiries whose volatilities, deltas and marks contradict each other under Black (1976).
 
     Venues use forwards, rates and times of their own, so only large differences of the median option count.
@@ -407,7 +407,7 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
         deviation = iv * np.sqrt(years)
         moneyness = np.log(strike / forward)
         is_near = (np.abs(moneyness) < _NEAR_MONEY * deviation) | _nearest(expiry, np.abs(moneyness))
-        is_near &= (years * _YEAR_US > _LEAST_US) & (iv > 0.0)
+        is_near &= (years * _YEAR_US > _MIN_US) & (iv > 0.0)
         if np.unique(forward).size == 1 and np.unique(expiry).size > 1:
             is_near &= years <= _LONGEST_ON_INDEX
         upper = -moneyness / deviation + 0.5 * deviation
@@ -442,7 +442,7 @@ def unlike_black(e: CheckedAnswer) -> Iterator[str]:
 def _wrong_trades(error: Array) -> Iterator[str]:
     """Find trades whose volatilities are not those of their prices."""
     wrong = int((np.abs(error) > _IV_APART).sum())
-    if wrong >= max(_LEAST_TRADES, _WRONG_TRADES * error.size):
+    if wrong >= max(_MIN_TRADES, _WRONG_TRADES * error.size):
         yield (
             f"iv of {wrong} of {error.size} trades near the money differs from that of their prices "
             "(Black 1976): one of the two is in another unit"
@@ -450,7 +450,7 @@ def _wrong_trades(error: Array) -> Iterator[str]:
 
 
 def _other_greeks(
-    e: CheckedAnswer, is_near: Array, forward: Array, upper: Array, years: Array
+    e: CheckedResponse, is_near: Array, forward: Array, upper: Array, years: Array
 ) -> Iterator[str]:
     """Find greeks in another unit than USD per USD², per volatility point and per day."""
     density = np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi)
@@ -464,7 +464,7 @@ def _other_greeks(
         if stated is not None and name == "theta":
             stated = -stated
         is_used = np.zeros(0, dtype=bool) if stated is None else is_near & (stated > 0.0) & (expected > 0.0)
-        if stated is None or is_used.sum() < _LEAST_OPTIONS:
+        if stated is None or is_used.sum() < _MIN_OPTIONS:
             continue
         factors = stated[is_used] / expected[is_used]
         is_far = (factors > _OTHER_GREEK) | (factors * _OTHER_GREEK < 1.0)
@@ -486,7 +486,7 @@ def _nearest(expiry: Array, distance: Array) -> Array:
     return is_near
 
 
-def _marks(e: CheckedAnswer, forward: Array) -> Array | None:
+def _marks(e: CheckedResponse, forward: Array) -> Array | None:
     """Return mark prices [USD] from coins or USD; None if the response has neither."""
     name = "price" if "trade_id" in e.columns else "mark"
     coins = e.numbers(f"{name}_coin") if f"{name}_coin" in e.columns else None
@@ -503,7 +503,7 @@ def _normal(values: Array) -> Array:
 
 
 def _apart(
-    e: CheckedAnswer, expiry: Array, is_near: Array, error: Array, most: float, name: str, other: str
+    e: CheckedResponse, expiry: Array, is_near: Array, error: Array, most: float, name: str, other: str
 ) -> Iterator[str]:
     """Yield the expiry with the largest median error if it is above `most`."""
     worst = 0.0
@@ -512,7 +512,7 @@ def _apart(
     for day in np.unique(expiry[is_near]).tolist():
         own = error[is_near & (expiry == day)]
         own = np.abs(own[np.isfinite(own)])
-        if own.size >= _LEAST_OPTIONS and float(np.median(own)) > worst:
+        if own.size >= _MIN_OPTIONS and float(np.median(own)) > worst:
             worst = float(np.median(own))
             stamp = day
             number = int(own.size)

@@ -81,7 +81,7 @@ def days(data: xr.Dataset) -> Array:
     return np.asarray(_DAYS * data["year_fraction"])
 
 
-def instant_of(fit: xr.Dataset) -> pd.Timestamp:
+def timestamp_of(fit: xr.Dataset) -> pd.Timestamp:
     """Return the time of a fit: an expiry minus its time to expiry."""
     return (pd.Timestamp(fit["expiry"].to_numpy()[0]) - pd.Timedelta(float(days(fit)[0]), "D")).round("min")
 

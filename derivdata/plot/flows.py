@@ -27,7 +27,7 @@ from derivdata.plot.strike_bars import bar_width, strike_axis, strike_bins
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.support.times import Instant
+from derivdata.support.times import TimeLike
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def taker_volume(
 def option_flow(
     trades: pd.DataFrame,
     *,
-    expiry: Instant | None = None,
+    expiry: TimeLike | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
     figsize: Size | None = None,
@@ -324,11 +324,11 @@ def option_flow(
         style.dress(strip, y=f"{side}s\n[{symbol}]", form="number")
     low, high = lower.get_xlim()
     lower.set_xlim(min(low, wide.index[0] - width), max(high, wide.index[-1] + width))
-    least = min(float(wide.to_numpy().min()), 0.0)
+    minimum = min(float(wide.to_numpy().min()), 0.0)
     most = max(float(wide.to_numpy().max()), 0.0)
-    margin = 0.06 * (most - least)
+    margin = 0.06 * (most - minimum)
     for strip in (upper, lower):
-        strip.set_ylim(least - margin, most + margin)  # one scale, to compare calls and puts
+        strip.set_ylim(minimum - margin, most + margin)  # one scale, to compare calls and puts
     moves: list[str] = []
     for side, net in nets.items():
         did = "bought" if net >= 0.0 else "sold"

@@ -21,7 +21,7 @@ from derivdata.plot.style import GREY, PALETTE, SHORT, look, stated, title_lines
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats
 from derivdata.support.text import import_extra
-from derivdata.support.times import Instant
+from derivdata.support.times import TimeLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ Rates: TypeAlias = pd.DataFrame | xr.DataArray
 Chain: TypeAlias = pd.DataFrame | xr.Dataset
 """Options as a table or a surface, or a fit to them."""
 
-Expiries: TypeAlias = Instant | Sequence[Instant] | pd.DatetimeIndex
+Expiries: TypeAlias = TimeLike | Sequence[TimeLike] | pd.DatetimeIndex
 """One or several listed expiries, as times or days."""
 
 Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset | str

@@ -13,7 +13,7 @@ from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, 
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SEQUENTIAL, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.tables.frames import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_timestamps
 from derivdata.units import BPS
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def liquidations(
     *,
     coverage: pd.DataFrame | None = None,
     price: Rates | None = None,
-    start: times.Instant | None = None,
-    end: times.Instant | None = None,
+    start: times.TimeLike | None = None,
+    end: times.TimeLike | None = None,
     top: int = 12,
     source: Source | None = None,
     ax: Axes | None = None,
@@ -229,19 +229,19 @@ def _orders(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _span(
-    events: pd.DataFrame, start: times.Instant | None, end: times.Instant | None
+    events: pd.DataFrame, start: times.TimeLike | None, end: times.TimeLike | None
 ) -> tuple[pd.Timestamp, pd.Timestamp]:
     if events.empty and (start is None or end is None):
         raise ValueError("events is empty: pass start and end of the span to draw")
-    first = events["time"].min() if start is None else times.instant(start, "start")
-    last = events["time"].max() if end is None else times.instant(end, "end")
+    first = events["time"].min() if start is None else times.timestamp(start, "start")
+    last = events["time"].max() if end is None else times.timestamp(end, "end")
     if last < first:
         raise ValueError(f"start must not be after end, got start {first} and end {last}")
     return _naive(first), _naive(last)
 
 
 def _naive(when: pd.Timestamp) -> pd.Timestamp:
-    return times.naive_utc(times.instant(when))
+    return times.naive_utc(times.timestamp(when))
 
 
 def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[str], pd.DataFrame, str]:
@@ -496,7 +496,7 @@ def orderbook_depth(
     if data.empty:
         raise ValueError("the table of the book is empty; pass a table with rows")
     require_columns(data, "data", others=("symbol", "exchange", "time"))
-    require_instants(data, "data", ["time"])
+    require_timestamps(data, "data", ["time"])
     if data.groupby(["symbol", "exchange"], observed=True).ngroups != 1:
         raise ValueError("data has several books: select one symbol and one venue")
     name = f"{data['symbol'].iloc[0]} on {data['exchange'].iloc[0]}"

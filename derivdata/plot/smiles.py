@@ -23,11 +23,11 @@ from derivdata.plot.fits import (
     days,
     fit_of,
     fitted,
-    instant_of,
     is_fit,
     name_of,
     quotes_of,
     single,
+    timestamp_of,
 )
 from derivdata.plot.frames import Chain, Expiries, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, PALETTE
@@ -164,7 +164,7 @@ def _key(table: pd.DataFrame, past: xr.Dataset | None, ends: list[tuple[float, s
         if not _arbitrage(table):
             words[-1] += ", no butterfly arbitrage"
     if past is not None:
-        words.append(f"dashed: fit of {instant_of(past):%Y-%m-%d %H:%M}")
+        words.append(f"dashed: fit of {timestamp_of(past):%Y-%m-%d %H:%M}")
     if any(label.endswith("*") for _, label, _ in ends):
         words.append("*: fit off the quotes at the money")
     return "; ".join(words)

@@ -14,7 +14,7 @@ from derivdata.plot.fits import listed_expiry
 from derivdata.plot.frames import Chain, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.arrays import Array
-from derivdata.support.times import Instant, naive_utc
+from derivdata.support.times import TimeLike, naive_utc
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def strikes(
     kind: Literal["open_interest", "volume", "gamma"] = "open_interest",
     *,
     by: Literal["strike", "expiry"] | None = None,
-    expiry: Instant | None = None,
+    expiry: TimeLike | None = None,
     dealer: dict[str, float] | None = None,
     contract_size: float | None = None,
     source: Source | None = None,
@@ -86,7 +86,7 @@ def strikes(
 
 
 def _sides(
-    chain: Chain, kind: str, by: str, expiry: Instant | None, contract_size: float | None, ax: Axes | None
+    chain: Chain, kind: str, by: str, expiry: TimeLike | None, contract_size: float | None, ax: Axes | None
 ) -> tuple[Axes, pd.DataFrame]:
     """Draw calls upwards and puts downwards."""
     what, did = ("open interest", "open") if kind == "open_interest" else ("volume", "traded in 24 hours")

@@ -21,16 +21,16 @@ from derivdata.plot.fits import (
     expiry_ticks,
     fit_of,
     fitted,
-    instant_of,
     is_fit,
     name_of,
     single,
+    timestamp_of,
 )
 from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
-from derivdata.tables.frames import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_timestamps
 from derivdata.units import PERCENT_UNIT, VOLATILITY_SPELLINGS
 
 if TYPE_CHECKING:
@@ -548,13 +548,13 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
     if isinstance(before, xr.Dataset) and is_fit(before):
         past = fitted(single(before, "before, a term structure,"))
         frame = pd.DataFrame({"expiry": past["expiry"].to_numpy(), "iv": np.asarray(at_the_money(past))})
-        time = instant_of(past)
+        time = timestamp_of(past)
     else:
         if not isinstance(before, pd.DataFrame):
             kind = type(before).__name__
             raise TypeError(f"before must be a fit or rows of the table options_atm_history, got {kind}")
         require_columns(before, "before", ("iv",), others=("time", "expiry"))
-        require_instants(before, "before", ["time", "expiry"])
+        require_timestamps(before, "before", ["time", "expiry"])
         if before["time"].nunique() != 1:
             raise ValueError(f"before must have one time, got {before['time'].nunique()}: select one")
         if before["expiry"].duplicated().any():

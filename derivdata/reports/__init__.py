@@ -55,7 +55,7 @@ def report(
     window: str = "30d",
     venues: str | Sequence[str] | None = None,
     fee_bps: Fees | None = None,
-    expiries: Sequence[times.Instant] | None = None,
+    expiries: Sequence[times.TimeLike] | None = None,
     sections: Sequence[str] | None = None,
     source_text: str | None = None,
     bundle: str | Path | None = None,

@@ -82,7 +82,7 @@ def parse_options(
     window: str,
     venues: str | Sequence[str] | None,
     fee_bps: Fees | None,
-    expiries: Sequence[times.Instant] | None,
+    expiries: Sequence[times.TimeLike] | None,
     sections: Sequence[str] | None,
     source_text: str | None = None,
 ) -> ReportOptions:
@@ -108,7 +108,7 @@ def parse_options(
         venues=None if venues is None else tuple(venues),
         fee_bps=_fees(fee_bps),
         given=fee_bps is not None,
-        expiries=tuple(times.instant(expiry, "expiries").normalize() for expiry in expiries or ()),
+        expiries=tuple(times.timestamp(expiry, "expiries").normalize() for expiry in expiries or ()),
         sections=selected,
         source_text=source_text,
     )

@@ -208,11 +208,11 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
     words = f"change of share in {all_holdings[0].days:.3g} days [percentage points]"
     key = "solid: significant" if shown["sure"].any() else "none is significant"
     most = shown.iloc[0]
-    least = shown.iloc[-1]
+    minimum = shown.iloc[-1]
     moves = f"{most['symbol']} on {most['venue']} {most['change']:+.2f}"
     if len(shown) > 1:
-        other = "" if most["symbol"] == least["symbol"] else f"{least['symbol']} "
-        moves += f", {other}on {least['venue']} {least['change']:+.2f}"
+        other = "" if most["symbol"] == minimum["symbol"] else f"{minimum['symbol']} "
+        moves += f", {other}on {minimum['venue']} {minimum['change']:+.2f}"
     style.dress(ax, title=f"Share of open interest: {moves} points ({key})", x=words, grid="x")
     style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
     return ax

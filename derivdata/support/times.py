@@ -25,7 +25,7 @@ SECONDS_PER_YEAR = 31_536_000.0
 """365 days."""
 
 
-Instant: TypeAlias = str | dt.date | dt.datetime | pd.Timestamp | np.datetime64
+TimeLike: TypeAlias = str | dt.date | dt.datetime | pd.Timestamp | np.datetime64
 
 Resolution: TypeAlias = Literal["raw", "1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d"]
 """Names of the API's resolutions."""
@@ -103,7 +103,7 @@ def machine_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
+def timestamp(value: TimeLike, name: str = "time", also: str = "") -> pd.Timestamp:
     """Return a time as UTC Timestamp in microseconds; a time without a zone is UTC.
 
     Errors have the argument's `name`, and `also`, a text about other values that it takes.
@@ -196,11 +196,11 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
     return result
 
 
-def window(start: Instant, end: Instant | None = None) -> Window:
+def window(start: TimeLike, end: TimeLike | None = None) -> Window:
     """Return a half-open window from two times, or from a lookback such as ``"30d"`` and its end."""
     back = lookback(start, "start")
-    last = asof() if end is None else instant(end, "end")
-    first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
+    last = asof() if end is None else timestamp(end, "end")
+    first = timestamp(start, "start", _OR_LOOKBACK) if back is None else last - back
     if first >= last:
         raise ValueError(
             f"start must be before end, got start {iso(first)} and end {iso(last)}: a window is [start, end)"
@@ -213,10 +213,10 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     return Window(first, last)
 
 
-def since(start: Instant, name: str = "since") -> pd.Timestamp:
+def since(start: TimeLike, name: str = "since") -> pd.Timestamp:
     """Return the start of a window that ends now, from a time or a lookback from `asof`."""
     back = lookback(start, name)
-    result = instant(start, name, _OR_LOOKBACK) if back is None else asof() - back
+    result = timestamp(start, name, _OR_LOOKBACK) if back is None else asof() - back
     if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
         raise ValueError(f"{name} must be from the year {_EPOCH_YEAR} to {_LAST_YEAR}, got {start!r}")
     return result

@@ -21,7 +21,7 @@ from derivdata.support.arrays import Array
 from derivdata.support.text import warn_caller
 from derivdata.tables.contracts import expiries
 from derivdata.tables.definitions import COLUMNS
-from derivdata.tables.frames import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_timestamps
 
 HOLD = pd.Timedelta(1, "h")
 """Maximum age of a row relative to the newest row of its chain. A service uses a chain for as long."""
@@ -85,7 +85,7 @@ def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame
     """Return the rows of `snapshots`, and a notice with the number of dropped rows, or an empty text."""
     series = [name for name in _SERIES if name in rows]
     require_columns(rows, "rows", others=["time"])
-    require_instants(rows, "rows", ["time"])
+    require_timestamps(rows, "rows", ["time"])
     stamps = _micros(rows["time"])
     if series:
         chain = rows.groupby(series, observed=True, sort=False).ngroup().to_numpy()
@@ -453,7 +453,7 @@ def _check(rows: pd.DataFrame, names: Sequence[str]) -> None:
     """Raise `ValueError` unless rows have these columns, with valid times, strikes and sides."""
     numbers = [name for name in names if name not in _KEYS]
     require_columns(rows, "rows", numbers, others=[name for name in names if name in _KEYS])
-    require_instants(rows, "rows", ("time", "expiry"))
+    require_timestamps(rows, "rows", ("time", "expiry"))
     if rows["strike"].isna().any():
         raise ValueError("rows must have 'strike' in each row")
     if not rows["side"].isin(_SIDES).all():

@@ -418,7 +418,7 @@ def _iso_date(fields: Mapping[str, str]) -> str | None:
 
 
 @typed
-def expiry(label: times.Instant, *, name: str = "label") -> pd.Timestamp:
+def expiry(label: times.TimeLike, *, name: str = "label") -> pd.Timestamp:
     """Return the timestamp of an expiry.
 
     Parameters
@@ -461,9 +461,9 @@ def _read(label: Any, name: str) -> tuple[pd.Timestamp, bool]:
         iso = iso_of(label)
         if iso is None:
             raise ValueError(f"{name} must be an expiry such as {_EXAMPLES}, got {label!r}")
-        stamp = times.instant(iso[0], name)
+        stamp = times.timestamp(iso[0], name)
         return stamp, iso[1]
-    stamp = times.instant(label, name)
+    stamp = times.timestamp(label, name)
     return stamp, stamp == stamp.normalize()
 
 

@@ -41,7 +41,7 @@ class ParamKind(StrEnum):
     LIST = "comma-separated text"
     INTEGER = "integer"
     NUMBER = "number"
-    INSTANT = "ISO 8601 time"
+    TICK = "ISO 8601 time"
     MILLIS = "Unix milliseconds"
     DAYS = "whole days, such as 30d"
 
@@ -113,8 +113,8 @@ SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True)
 PATH_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True, in_path=True)
 _SYMBOLS = Param("symbol", ParamKind.LIST, "Base symbols.")
 EXCHANGES = Param("exchanges", ParamKind.LIST, "Venues' slugs, or 'all'.")
-START = Param("start", ParamKind.INSTANT, "Start of the range; 7 days before its end unless given.")
-END = Param("end", ParamKind.INSTANT, "End of the range; now unless given.")
+START = Param("start", ParamKind.TICK, "Start of the range; 7 days before its end unless given.")
+END = Param("end", ParamKind.TICK, "End of the range; now unless given.")
 RESOLUTION = Param(
     "resolution",
     ParamKind.TEXT,

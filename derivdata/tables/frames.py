@@ -77,7 +77,7 @@ def require_zone(frame: pd.DataFrame, argument: str) -> None:
         )
 
 
-def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
+def require_timestamps(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
     """Raise `ValueError` if a column has other values than times, or missing times."""
     for name in names:
         _require_kind(frame, argument, name, is_time=True, is_name=False)

@@ -58,18 +58,18 @@ _DAY_US = 24 * HOUR_US
 
 _FACTORS = np.array([8.0, 100.0, 1e3, 1e4, 1e6])
 _LEVEL_TOLERANCE = 1.2
-_LEAST_BEFORE = 6  # rows before a step: a new listing grows fast
-_LEAST_AFTER = 3
+_MIN_BEFORE = 6  # rows before a step: a new listing grows fast
+_MIN_AFTER = 3
 _COMPARED = 6
 _REPEATED_TOLERANCE = 1.001
-_LEAST_REPEATED = 4
+_MIN_REPEATED = 4
 _REPEATED_SHARE = 0.2
 _RATE_ROWS = 50
 _RATE_LASTS = 12
 _ABOVE_LARGEST = 5.0  # a smaller factor occurs in real markets for some payments
 _RATE_FACTORS = ((60.0, 170.0), (6e3, 1.7e4))
 """Ranges in which a lasting change of the median rate counts as a factor of 100 or 10,000."""
-_LEAST_BPS = 5.0
+_MIN_BPS = 5.0
 
 
 class RequestedWindow(NamedTuple):
@@ -502,7 +502,7 @@ def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
     values
         Prices or open interest; NaN and 0 are not compared.
     """
-    if len(values) < _LEAST_BEFORE + _LEAST_AFTER:
+    if len(values) < _MIN_BEFORE + _MIN_AFTER:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = values[1:] / values[:-1]
@@ -511,7 +511,7 @@ def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
     for row in np.flatnonzero(is_step).tolist():
         code = int(series[row])
         first, last = _bounds(series, row)
-        if code in changes or row - first < _LEAST_BEFORE or last - row < _LEAST_AFTER:
+        if code in changes or row - first < _MIN_BEFORE or last - row < _MIN_AFTER:
             continue
         before = values[max(first, row - _COMPARED) : row]
         after = values[row : min(last, row + _COMPARED)]
@@ -590,8 +590,8 @@ def _is_tick(step: float, rates: _Array) -> bool:
 def _may_repeat(by_size: SeriesSizes) -> NDArray[np.bool_]:
     """Return a mask of series with several repeated rates, and maybe others: see `_common`."""
     # 1. Every k-th of the sorted rates of each series, where a repeated rate has at least 2 k rows.
-    least = np.array([_least_repeated(rows) for rows in by_size.rows.tolist()], dtype=np.int64)
-    step = least // 2
+    minimum = np.array([_min_repeated(rows) for rows in by_size.rows.tolist()], dtype=np.int64)
+    step = minimum // 2
     count = -(-by_size.finite // step)
     series = np.repeat(np.arange(count.size), count)
     place = np.arange(series.size) - np.repeat(np.cumsum(count) - count, count)
@@ -602,17 +602,17 @@ def _may_repeat(by_size: SeriesSizes) -> NDArray[np.bool_]:
     return np.asarray(np.bincount(series[1:][is_first], minlength=count.size) > 1)
 
 
-def _least_repeated(rows: int) -> int:
+def _min_repeated(rows: int) -> int:
     """Return the minimum number of rows with a rate for it to count as repeated."""
-    return max(_LEAST_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rows))
+    return max(_MIN_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rows))
 
 
 def _common(rates: _Array) -> _Array:
     """Return the distinct repeated rates above 0, to six decimals, ascending."""
-    least = _least_repeated(rates.size)
+    minimum = _min_repeated(rates.size)
     values = np.sort(np.round(rates, 6))
     # Sorted, a value that `least` rows have equals the value `least` − 1 places later.
-    repeated = values[least - 1 :][values[least - 1 :] == values[: max(values.size - least + 1, 0)]]
+    repeated = values[minimum - 1 :][values[minimum - 1 :] == values[: max(values.size - minimum + 1, 0)]]
     return np.unique(repeated[repeated > 0])
 
 
@@ -637,7 +637,7 @@ def _far_change(rates: _Array) -> UnitChange | None:
         return None
     largest = np.maximum.accumulate(values)
     largest_after = np.maximum.accumulate(values[::-1])[::-1]
-    is_higher = values[1:] > np.fmax(largest[:-1], _LEAST_BPS)
+    is_higher = values[1:] > np.fmax(largest[:-1], _MIN_BPS)
     is_far = largest_after[1:] >= _ABOVE_LARGEST * largest[:-1]  # the median after is at most the largest
     candidates = np.flatnonzero(is_higher & is_far) + 1
     for row in candidates[candidates >= _RATE_LASTS].tolist():

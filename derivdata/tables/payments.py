@@ -80,7 +80,7 @@ def payment_time(times: _Array) -> NDArray[np.int64]:
     return np.where((after <= MINUTE_US) | (after >= HOUR_US - MINUTE_US), hour, stamps)
 
 
-def confirmed_runs(is_equal: _Array, least: int = CONFIRMING_GAPS) -> NDArray[np.bool_]:
+def confirmed_runs(is_equal: _Array, minimum: int = CONFIRMING_GAPS) -> NDArray[np.bool_]:
     """Return a mask of gaps in a run of at least `least` equal ones.
 
     `is_equal` states of each gap whether it equals the gap before; gaps are along the last axis.
@@ -93,7 +93,7 @@ def confirmed_runs(is_equal: _Array, least: int = CONFIRMING_GAPS) -> NDArray[np
     following = np.minimum.accumulate(starts_next[..., ::-1], axis=-1)[..., ::-1]
     end = np.full(equal.shape, size)
     end[..., :-1] = following[..., 1:]
-    return np.asarray(end - np.maximum(first, 0) >= least)
+    return np.asarray(end - np.maximum(first, 0) >= minimum)
 
 
 def assign_intervals(
@@ -340,7 +340,7 @@ _SAME_RATE = 5.1e-9  # venues round rates to 8 decimals
 _SAME_SHARE = 1e-6
 _APART_US = HOUR_US // 2  # no venue pays more than once an hour
 _SECOND_US = 1_000_000
-_LEAST_HALT = 2  # intervals without a payment before several payments count as a catch-up
+_MIN_HALT = 2  # intervals without a payment before several payments count as a catch-up
 
 Bools = NDArray[np.bool_]
 _Floats = NDArray[np.float64]
@@ -515,7 +515,7 @@ class _Groups:
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)
-            if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
+            if len(rows) > 1 and gap >= _MIN_HALT * step and len(rows) <= round(gap / step):
                 after_gap[place] = rows
             elif gap == 0.0 and self._is_cut_halt(rows):
                 at_start[place] = rows

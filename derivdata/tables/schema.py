@@ -221,8 +221,8 @@ def repeated(value: Any, size: int) -> Any:
     if isinstance(value, str):
         return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):
-        instants = np.full(size, times.naive_utc(value.as_unit("us")).to_datetime64())
-        return pd.DatetimeIndex(instants, tz="UTC")
+        timestamps = np.full(size, times.naive_utc(value.as_unit("us")).to_datetime64())
+        return pd.DatetimeIndex(timestamps, tz="UTC")
     return [value] * size
 
 

@@ -46,23 +46,23 @@ _MANY = 8
 """Number of venues from which one venue hardly changes the median, so the median of all is used."""
 _BLOCKS = 12
 _ROWS_IN_BLOCK = 3
-_LEAST_BLOCKS = 2
+_MIN_BLOCKS = 2
 _SURE = 6.0
 """Standard errors by which a section must differ from the rest of its series."""
-_LEAST_NOISE = 0.1
+_MIN_NOISE = 0.1
 _FLOOR = 0.1
 _LOW = 0.2
 """Share of the lower quantile that is added to sizes, so that a rate near zero is not a small size."""
-_LEAST_RUN = 6
-_LEAST_SPAN_US = 23 * 3_600_000_000
+_MIN_RUN = 6
+_MIN_SPAN_US = 23 * 3_600_000_000
 _RUN_SHARE = 0.2
 _OUTSIDE_SHARE = 0.01
-_LEAST_JUMP = np.log(1.2)
+_MIN_JUMP = np.log(1.2)
 _MOST_JUMPS = 200
 _USUAL_STEPS = 10.0
 _MOVING_SHARE = 0.2
 _STILL_ROWS = 12
-_LEAST_DISTINCT = 6
+_MIN_DISTINCT = 6
 _DIGITS_OF_FLOOR = 3
 """Significant digits of a rate that may repeat: the interest of a venue's formula, such as 0.125 bps."""
 _STEP_OF_YEAR = 0.005
@@ -75,17 +75,17 @@ _PRICE_SPREADS = 10.0
 _PEER_SPREAD = 3.0
 _SCALES = np.log([100.0, 1e3, 1e4, 1e6])
 _RATE_DECIMALS = 7
-_LEAST_REPEATED = 4
+_MIN_REPEATED = 4
 _REPEATED_SHARE = 0.1
 _SAME_RATE = 1e-4
-_LEAST_STEPS = 20.0
+_MIN_STEPS = 20.0
 _SPIKE = 100.0
-_LEAST_SPIKES = 2
+_MIN_SPIKES = 2
 _LARGE_FACTOR = 100.0
 """Factor from which half of the usual share of repeated rates is enough."""
-_LEAST_APART = 1.5e-3
+_MIN_APART = 1.5e-3
 _USUAL_APART = 5.0
-_LEAST_SCATTERED = 48
+_MIN_SCATTERED = 48
 _SCATTERED = 1.2
 """Squared steps of ranks over their variance: 2 for rows in random order, far below 1 for levels."""
 _SCATTERED_SIZE = 0.066
@@ -93,7 +93,7 @@ _SCATTERED_SIZE = 0.066
 _LONE_RATE = 30.0
 """How many times a lone rate is its neighbours and the median. Gate paid 1.2, 27.25 and 1 bps for BTC on
 2020-02-12, and KuCoin had such rates for ETH. No window of recorded rates has two of 30 times."""
-_LEAST_LONE_BPS = 3.0
+_MIN_LONE_BPS = 3.0
 _INTEREST_BPS = 1.0
 """Interest per 8 hours in the formula of most venues, which their rates repeat."""
 _REPEATED_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
@@ -181,7 +181,7 @@ def peer_changes(
     # 1. Logarithms of sizes.
     sizes = np.abs(values)
     is_compared = np.isfinite(sizes)
-    if is_compared.sum() < 2 * _LEAST_BLOCKS * _ROWS_IN_BLOCK:
+    if is_compared.sum() < 2 * _MIN_BLOCKS * _ROWS_IN_BLOCK:
         return []
     count = int(series.max()) + 1
     markets = np.full(count, -1)
@@ -226,7 +226,7 @@ def _is_change_of_rates(times: _Array, values: _Array, section: range, rows: _Ar
     inside = values[section.start : section.stop]
     last = section.stop - 1
     span = times[last] - times[section.start]
-    if min(span, times[rows[-1]] - times[rows[0]] - span) < _LEAST_SPAN_US:
+    if min(span, times[rows[-1]] - times[rows[0]] - span) < _MIN_SPAN_US:
         return False
     return float(np.nanmedian(inside)) * float(np.nanmedian(rest)) >= 0.0
 
@@ -268,7 +268,7 @@ def _changes_in(codes: _Array, means: _Array, *, is_rate: bool) -> list[tuple[in
     largest = np.where(is_compared, ratios, -np.inf).max(axis=1)
     smallest = np.where(is_compared, ratios, np.inf).min(axis=1)
     # Two sections of a series differ by at most the difference of its largest and smallest block.
-    may_change = (sizes >= 2 * _LEAST_BLOCKS) & (largest - smallest >= _FACTORS[0] - _NEAR)
+    may_change = (sizes >= 2 * _MIN_BLOCKS) & (largest - smallest >= _FACTORS[0] - _NEAR)
     changes = []
     for size in np.unique(sizes[may_change]).tolist():  # series with equally many blocks in one array
         places = np.flatnonzero(may_change & (sizes == size))
@@ -314,11 +314,11 @@ def _sections_of(number: int) -> _Sections:
     A section and its complement differ by the same factor. The smaller one is the section, of equally large
     ones the later.
     """
-    first, stop = np.triu_indices(number + 1, k=_LEAST_BLOCKS)
+    first, stop = np.triu_indices(number + 1, k=_MIN_BLOCKS)
     size = stop - first
     rest = number - size
     is_larger = np.where(first == 0, size >= rest, (size > rest) & (stop < number))
-    is_section = (rest >= _LEAST_BLOCKS) & ~is_larger
+    is_section = (rest >= _MIN_BLOCKS) & ~is_larger
     first = first[is_section]
     stop = stop[is_section]
     block = np.arange(number)
@@ -346,7 +346,7 @@ def _other_levels(ratios: _Array, *, is_rate: bool) -> list[tuple[int, int, floa
         near = np.flatnonzero(is_unit[place])
         inside = sections.inside[near]
         squares = _squares(ratios[place], inside) + _squares(ratios[place], ~inside)
-        noise = np.sqrt(squares / (number - 2)) + _LEAST_NOISE
+        noise = np.sqrt(squares / (number - 2)) + _MIN_NOISE
         sure = np.abs(change[place, near]) / (noise * np.sqrt(1.0 / sections.size[near] + 1.0 / rest[near]))
         sure = np.where(sure > _SURE, sure, 0.0)
         surest = int(np.argmax(sure))
@@ -376,12 +376,12 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
     Both change by a fifth or more, and by ten times their usual step, at one time. The arguments are as in
     `peer_changes`.
     """
-    if values.size < 2 * _LEAST_RUN:
+    if values.size < 2 * _MIN_RUN:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.where(values > 0.0, values, np.nan))
     steps = np.append(np.nan, np.where(series[1:] == series[:-1], np.diff(logs), np.nan))
-    jumps = np.flatnonzero(np.abs(steps) > _LEAST_JUMP)
+    jumps = np.flatnonzero(np.abs(steps) > _MIN_JUMP)
     if not 2 <= jumps.size <= _MOST_JUMPS:
         return []
     exchanges = []
@@ -422,13 +422,13 @@ def frozen_runs(
     times, such as the floor of a rate, is not a fault, and neither is a round rate. The arguments are as in
     `peer_changes`.
     """
-    if values.size < 2 * _LEAST_RUN:
+    if values.size < 2 * _MIN_RUN:
         return []
     is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
     starts = np.flatnonzero(is_new)
     lengths = np.diff(np.append(starts, values.size))
     faults = []
-    for place in np.flatnonzero(lengths >= _LEAST_RUN).tolist():
+    for place in np.flatnonzero(lengths >= _MIN_RUN).tolist():
         first = int(starts[place])
         steps = int(lengths[place])
         value = float(values[first])
@@ -436,11 +436,11 @@ def frozen_runs(
         rest = np.append(values[own[0] : first], values[first + steps : own[-1] + 1])
         if not np.isfinite(value) or steps < _RUN_SHARE * own.size:
             continue
-        if times[first + steps - 1] - times[first] < _LEAST_SPAN_US:
+        if times[first + steps - 1] - times[first] < _MIN_SPAN_US:
             continue
         if is_rate and is_interest(value, _ROUND_DECIMALS):
             continue
-        if rest.size < _LEAST_RUN or (rest == value).sum() > _OUTSIDE_SHARE * own.size:
+        if rest.size < _MIN_RUN or (rest == value).sum() > _OUTSIDE_SHARE * own.size:
             continue
         inside = (times >= times[first]) & (times <= times[first + steps - 1]) & (market == market[first])
         others = np.flatnonzero(inside & (series != series[first]))
@@ -463,7 +463,7 @@ def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: 
     lowest = np.minimum.reduceat(values, starts)
     highest = np.maximum.reduceat(values, starts)
     spans = times[starts + lengths - 1] - times[starts]
-    is_still = (lowest == highest) & (lengths >= _STILL_ROWS) & (spans >= _LEAST_SPAN_US)
+    is_still = (lowest == highest) & (lengths >= _STILL_ROWS) & (spans >= _MIN_SPAN_US)
     faults = []
     for place in np.flatnonzero(is_still).tolist():
         value = float(lowest[place])
@@ -477,13 +477,13 @@ def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFa
 
     For markets that trade at all hours. The arguments are as in `peer_changes`.
     """
-    if values.size < _LEAST_RUN:
+    if values.size < _MIN_RUN:
         return []
     is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
     starts = np.flatnonzero(is_new)
     lengths = np.diff(np.append(starts, values.size))
     sizes = np.bincount(series)
-    is_long = (lengths >= _LEAST_RUN) & (times[starts + lengths - 1] - times[starts] >= _LEAST_SPAN_US)
+    is_long = (lengths >= _MIN_RUN) & (times[starts + lengths - 1] - times[starts] >= _MIN_SPAN_US)
     is_partial = lengths < sizes[series[starts]]
     return [
         SeriesFault(int(starts[place]), int(lengths[place]), 1.0)
@@ -493,7 +493,7 @@ def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFa
 
 def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
     """Return series with at least two rows that are 100 times the rows before and after them."""
-    if values.size < _LEAST_RUN:
+    if values.size < _MIN_RUN:
         return []
     inner = values[1:-1]
     before = values[:-2]
@@ -503,7 +503,7 @@ def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
     faults = []
     for code in np.unique(series[places]).tolist():
         own = places[series[places] == code]
-        if own.size >= _LEAST_SPIKES:
+        if own.size >= _MIN_SPIKES:
             factor = float(values[own[0]] / max(values[own[0] - 1], values[own[0] + 1]))
             faults.append(SeriesFault(int(own[0]), int(own.size), factor))
     return faults
@@ -514,18 +514,18 @@ def lone_rates(series: _Array, rates: _Array, by_size: SeriesSizes | None = None
 
     The arguments are as in `peer_changes`, with rates in bps per 8 hours.
     """
-    if rates.size < _LEAST_RUN:
+    if rates.size < _MIN_RUN:
         return []
     sizes = np.abs(rates)
     inner = sizes[1:-1]
     neighbours = np.maximum(sizes[:-2], sizes[2:])  # NaN next to a missing rate, which shows nothing
     is_inside = (series[1:-1] == series[:-2]) & (series[1:-1] == series[2:])
-    places = np.flatnonzero(is_inside & (inner > np.maximum(_LONE_RATE * neighbours, _LEAST_LONE_BPS))) + 1
+    places = np.flatnonzero(is_inside & (inner > np.maximum(_LONE_RATE * neighbours, _MIN_LONE_BPS))) + 1
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     ends = np.append(starts[1:], rates.size)
     firsts = np.searchsorted(places, starts)
     lasts = np.searchsorted(places, ends)
-    has_several = lasts - firsts >= _LEAST_SPIKES
+    has_several = lasts - firsts >= _MIN_SPIKES
     if not has_several.any():
         return []
     medians = (by_size or series_sizes(series, rates)).medians()
@@ -534,7 +534,7 @@ def lone_rates(series: _Array, rates: _Array, by_size: SeriesSizes | None = None
         usual = float(medians[series_place])
         own = places[firsts[series_place] : lasts[series_place]]
         own = own[sizes[own] > _LONE_RATE * usual]
-        if own.size >= _LEAST_SPIKES:
+        if own.size >= _MIN_SPIKES:
             faults.append(SeriesFault(int(own[0]), int(own.size), float(sizes[own[0]] / max(usual, 1e-9))))
     return faults
 
@@ -556,7 +556,7 @@ def copied_series(series: _Array, market: _Array, times: _Array, values: _Array)
         own = values[first:end]
         key = int(market[first]), own.tobytes(), times[first:end].tobytes()
         other = first_rows.setdefault(key, first)
-        if other != first and np.unique(own[np.isfinite(own)]).size >= _LEAST_DISTINCT:
+        if other != first and np.unique(own[np.isfinite(own)]).size >= _MIN_DISTINCT:
             pairs.append((other, first))
     return pairs
 
@@ -615,15 +615,15 @@ def _is_unit_of_rates(change: float, times: _Array | None, first: int, rows: int
         return False
     if times is None:
         return True
-    return rows >= _STILL_ROWS and bool(times[first + rows - 1] - times[first] >= _LEAST_SPAN_US)
+    return rows >= _STILL_ROWS and bool(times[first + rows - 1] - times[first] >= _MIN_SPAN_US)
 
 
 def _is_other_price(
     change: float, spread: float, times: _Array | None, values: _Array, sections: _Array
 ) -> bool:
     """Return whether the first series is apart from the others, and from two of them at the same times."""
-    least = max(_PRICE_APART, _PRICE_SPREADS * spread)
-    if abs(change) <= least:
+    minimum = max(_PRICE_APART, _PRICE_SPREADS * spread)
+    if abs(change) <= minimum:
         return False
     if times is None:
         return True
@@ -636,7 +636,7 @@ def _is_other_price(
         changes = changes[np.isfinite(changes)]
         if changes.size:
             ratios.append(float(np.median(changes)))
-    return len(ratios) >= _PEERS and abs(float(np.median(ratios))) > least
+    return len(ratios) >= _PEERS and abs(float(np.median(ratios))) > minimum
 
 
 def repeated_pair(rates: _Array) -> tuple[float, float] | None:
@@ -646,14 +646,14 @@ def repeated_pair(rates: _Array) -> tuple[float, float] | None:
     """
     values = np.round(rates[np.isfinite(rates)], _RATE_DECIMALS)
     distinct, counts = np.unique(values, return_counts=True)
-    least = max(_LEAST_REPEATED, 0.5 * _REPEATED_SHARE * values.size)
-    is_repeated = (counts >= least) & (distinct != 0.0)
+    minimum = max(_MIN_REPEATED, 0.5 * _REPEATED_SHARE * values.size)
+    is_repeated = (counts >= minimum) & (distinct != 0.0)
     if not is_repeated.any():
         return None
     # A venue that rounds coarsely repeats small multiples of its step, of both signs
     multiples = _multiples_of_step(distinct)
     if multiples is not None:
-        is_repeated &= np.abs(multiples) >= _LEAST_STEPS
+        is_repeated &= np.abs(multiples) >= _MIN_STEPS
     shares = dict(zip(distinct[is_repeated].tolist(), counts[is_repeated] / values.size, strict=True))
     for usual, other in itertools.permutations(shares, 2):
         factor = other / usual
@@ -701,7 +701,7 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
         apart -= np.nanmedian(apart, axis=1)[:, None]
         distances = np.nanmedian(np.abs(apart), axis=1)
         usual = float(np.median(distances)) if distances.size else 0.0
-        for place in np.flatnonzero(distances > max(_LEAST_APART, _USUAL_APART * usual)).tolist():
+        for place in np.flatnonzero(distances > max(_MIN_APART, _USUAL_APART * usual)).tolist():
             first = rows[own == np.flatnonzero(has_rows)[place]]
             faults.append(SeriesFault(int(first[0]), int(first.size), float(distances[place])))
     return faults
@@ -719,7 +719,7 @@ def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
         levels = values[first:end]
         levels = levels[levels > 0.0]
-        if levels.size < _LEAST_SCATTERED:
+        if levels.size < _MIN_SCATTERED:
             continue
         # Ranks, and the central 90 %, so that one outlier does not make the steps large
         ranks = np.argsort(np.argsort(levels, kind="stable"))
@@ -741,7 +741,7 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     for code in np.unique(series[is_interest & (rates < 0.0)]).tolist():
         own = np.flatnonzero(series == code)
         negative = int((is_interest[own] & (rates[own] < 0.0)).sum())
-        is_usual = negative < max(_LEAST_REPEATED, _REPEATED_SHARE * own.size)
+        is_usual = negative < max(_MIN_REPEATED, _REPEATED_SHARE * own.size)
         if is_usual or negative <= int((is_interest[own] & (rates[own] > 0.0)).sum()):
             continue
         distinct = np.unique(np.round(rates[own][np.isfinite(rates[own])], _RATE_DECIMALS))
@@ -749,6 +749,6 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
         is_near = np.abs(np.abs(distinct) - _INTEREST_BPS) < 2e-6
         steps = np.inf if multiples is None else float(np.max(np.abs(multiples[is_near])))
         is_single_size = is_near.all()
-        if steps >= _LEAST_STEPS or is_single_size:
+        if steps >= _MIN_STEPS or is_single_size:
             faults.append(SeriesFault(int(own[0]), int(own.size), -1.0))
     return faults

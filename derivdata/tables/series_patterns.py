@@ -38,32 +38,32 @@ _Array = NDArray[Any]
 _MOST_ROWS = 50_000
 """Rows above which pages are not searched for copies, which takes a sort of all rows."""
 _BLOCK = 8
-_LEAST_DISTINCT = 6
+_MIN_DISTINCT = 6
 _FINE = 0.5
 _SAMPLED = 4
 _MOST_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
 _ALTERNATING_ROWS = 36
-_LEAST_ALTERNATING = 12
+_MIN_ALTERNATING = 12
 _SEASON_US = 8 * 3_600_000_000
 _ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
 _RISING_SHARE = 0.9
-_LEAST_RISE = 3.0
+_MIN_RISE = 3.0
 """How many times its first third the last third of a running sum is."""
 _SPLIT_ROWS = 12
 _SPLIT = 50.0
 _STEP_ROWS = 48
-_LEAST_STEP = 3
+_MIN_STEP = 3
 _ON_PHASE = 0.95
 _PEERS = 2
-_LEAST_COMPARED = 48
+_MIN_COMPARED = 48
 _MOST_COMPARED = 1001
 _LARGEST_SCORE = 3.0
 _MOST_OUTSIDERS = 2
 _LAGS = range(1, 13)
-_LEAST_AGREEMENT = 0.4
+_MIN_AGREEMENT = 0.4
 _LATE = 0.8
 _NOT_LATE = 0.4
 """Shares of the others' correlation with each other, with the shifted rows and with the rows as they are."""
@@ -95,7 +95,7 @@ Rates of BTC and ETH there were below 0.005 bps in at most 0.7 % of the snapshot
 most 21 % of 48 in a row were below 0.05 bps.
 """
 _RATE_DECIMALS = 7
-_LEAST_REPEATED = 4
+_MIN_REPEATED = 4
 _REPEATED_SHARE = 0.1
 _SAME_MULTIPLE = 1e-4
 _MOST_OF_INTEREST = 10.0
@@ -131,7 +131,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
     more than 5,000 rows a quarter of the blocks is compared, so a copy of one block may not be found.
     Responses of more than 50,000 rows are not compared.
     """
-    block, least_distinct = _BLOCK, _LEAST_DISTINCT
+    block, min_distinct = _BLOCK, _MIN_DISTINCT
     if not 2 * block <= values.size <= _MOST_ROWS:
         return []
     # 1. A number for the values of each block of one series.
@@ -144,7 +144,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
         number ^= number >> np.uint64(29)
         if place:
             changes += values[place : place + count] != values[place - 1 : place - 1 + count]
-    is_compared = (series[:count] == series[block - 1 :]) & (changes >= least_distinct - 1)
+    is_compared = (series[:count] == series[block - 1 :]) & (changes >= min_distinct - 1)
     is_compared &= _is_fine(series, values)[:count]
     # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
     if values.size > _MOST_COMPARED_WHOLE:
@@ -159,7 +159,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
         second = int(order[place])
         rows_of_block = values[first : first + block]
         is_equal = np.array_equal(rows_of_block, values[second : second + block])
-        if second - first < block or not is_equal or np.unique(rows_of_block).size < least_distinct:
+        if second - first < block or not is_equal or np.unique(rows_of_block).size < min_distinct:
             continue
         before = pairs.get(int(series[first]))
         if before is None or second < before[1]:
@@ -195,7 +195,7 @@ def rising_series(series: _Array, values: _Array) -> list[SeriesFault]:
             continue
         steps = np.diff(own)
         third = own.size // 3
-        is_grown = abs(own[-third:].mean()) > _LEAST_RISE * abs(own[:third].mean())
+        is_grown = abs(own[-third:].mean()) > _MIN_RISE * abs(own[:third].mean())
         if (steps >= 0.0).all() and (steps > 0.0).mean() >= _RISING_SHARE and is_grown:
             faults.append(SeriesFault(first, end - first, float(own[-1])))
     return faults
@@ -235,18 +235,16 @@ def repeated_steps(
     is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
     starts, ends = _starts_and_ends(series)
     shares = np.add.reduceat(is_new, starts) / (ends - starts)
-    for place in np.flatnonzero(
-        (shares < 1.0 / (_LEAST_STEP - 0.5)) & (ends - starts >= _STEP_ROWS)
-    ).tolist():
+    for place in np.flatnonzero((shares < 1.0 / (_MIN_STEP - 0.5)) & (ends - starts >= _STEP_ROWS)).tolist():
         first = int(starts[place])
         changes = np.flatnonzero(is_new[first : ends[place]])
         peers = np.flatnonzero((market[starts] == market[first]) & (np.arange(starts.size) != place))
         is_alike = has_peers and (not peers.size or float(np.median(shares[peers])) < _ON_PHASE)
-        if changes.size < _LEAST_STEP or is_alike:
+        if changes.size < _MIN_STEP or is_alike:
             continue
         step = int(np.median(np.diff(changes)))
         phase = int(np.median(changes[1:] % step))
-        if step >= _LEAST_STEP and np.mean(changes[1:] % step == phase) >= _ON_PHASE:
+        if step >= _MIN_STEP and np.mean(changes[1:] % step == phase) >= _ON_PHASE:
             faults.append(SeriesFault(first, int(ends[place]) - first, float(step)))
     return faults
 
@@ -282,7 +280,7 @@ def _alternating(logs: _Array, step_us: int) -> SeriesFault | None:
         for phase in range(step):
             own = np.zeros(logs.size, dtype=bool)
             own[phase::step] = True
-            if own.sum() < _LEAST_ALTERNATING:
+            if own.sum() < _MIN_ALTERNATING:
                 continue
             change = float(np.median(logs[own]) - np.median(logs[~own]))
             if abs(change) < _ALTERNATING:
@@ -319,7 +317,7 @@ def _scores(table: _Array) -> _Array:
     sizes = np.abs(changes)
     is_change = np.isfinite(sizes) & (sizes > 0.0)
     usual = np.where(is_change, sizes, 0.0).sum(axis=1) / np.maximum(is_change.sum(axis=1), 1)
-    usual[(usual == 0.0) | (is_change.sum(axis=1) < _LEAST_COMPARED)] = np.inf  # no series to compare
+    usual[(usual == 0.0) | (is_change.sum(axis=1) < _MIN_COMPARED)] = np.inf  # no series to compare
     return np.asarray(np.clip(np.nan_to_num(changes / usual[:, None]), -_LARGEST_SCORE, _LARGEST_SCORE))
 
 
@@ -339,14 +337,14 @@ def _agreement(scores: _Array) -> float:
 
 
 def _outsiders(
-    series: _Array, market: _Array, times: _Array, values: _Array, least: float
+    series: _Array, market: _Array, times: _Array, values: _Array, minimum: float
 ) -> Iterator[tuple[int, _Array, _Array, float, float]]:
     """Yield series that agree less than the others: code, scores, sum of the others, and both correlations.
 
     The others agree by at least the correlation `least`.
     """
     for codes, table in _tables(series, market, times, values):
-        if table.shape[1] <= _LEAST_COMPARED:
+        if table.shape[1] <= _MIN_COMPARED:
             continue
         scores = _scores(table)
         total = scores.sum(axis=0)
@@ -357,7 +355,7 @@ def _outsiders(
             if not own.any():
                 continue
             agreement = _agreement(np.delete(scores, place, axis=0))
-            if agreement >= least and at_once[place] < _NOT_LATE * agreement:
+            if agreement >= minimum and at_once[place] < _NOT_LATE * agreement:
                 yield int(codes[place]), own, total - own, float(at_once[place]), agreement
 
 
@@ -369,7 +367,7 @@ def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -
     """
     faults = []
     rows = series, market, times, values
-    for code, own, others, _, agreement in _outsiders(*rows, _LEAST_AGREEMENT):
+    for code, own, others, _, agreement in _outsiders(*rows, _MIN_AGREEMENT):
         lags = [lag * sign for lag in _LAGS for sign in (1, -1)]
         by_lag = [_correlation(*_shifted(own, others, lag)) for lag in lags]
         best = int(np.argmax(by_lag))
@@ -467,7 +465,7 @@ def other_interest(rates: _Array, factors: _Array) -> float | None:
     """
     values = rates[np.isfinite(rates)]
     distinct, counts = np.unique(np.round(values, _RATE_DECIMALS), return_counts=True)
-    is_repeated = counts >= max(_LEAST_REPEATED, _REPEATED_SHARE * values.size)
+    is_repeated = counts >= max(_MIN_REPEATED, _REPEATED_SHARE * values.size)
     usual = np.abs(distinct[is_repeated])
     if not usual.size or np.isclose(usual, 1.0, rtol=1e-6, atol=0.0).any():
         return None

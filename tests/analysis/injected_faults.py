@@ -168,7 +168,7 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "hourly rows said to pay 8 hours": (_hourly, ("wrong_interval", "interval_changes")),
 }
 NEUTRAL = {"scale_change": 1.0, "peer_scale": 1.0, "peer_sign": 1.0}
-LEAST = {"×2 from the middle on": 0.8, "values late by an interval": 0.2, "30 rows of another symbol": 0.8}
+MIN = {"×2 from the middle on": 0.8, "values late by an interval": 0.2, "30 rows of another symbol": 0.8}
 """Minimum share of detected faults; 0.9 for the faults not listed."""
 DAYS = 90
 """Length of the windows in which faults are looked for, next to the whole recording."""

@@ -227,9 +227,7 @@ def drawn(seed: int, count: int, absent: float = 0.45) -> list[dict[str, object]
     return made
 
 
-def least_violation(
-    inverse: bool, quotes: dict[str, np.ndarray], future: tuple[float, float] | None
-) -> float:
+def min_violation(inverse: bool, quotes: dict[str, np.ndarray], future: tuple[float, float] | None) -> float:
     """By how much quotes must widen until some distribution of the price prices all of them.
 
     Masses at 0, at the strikes and at infinity, where the mass vanishes and its mean remains. For options
@@ -291,7 +289,7 @@ def test_arbitrage_is_listed_only_if_no_distribution_prices_the_quotes(inverse):
     for number, one in enumerate(made):
         if one["inverse"] != inverse:
             continue
-        violation = least_violation(inverse, one["quotes"], one["future"])
+        violation = min_violation(inverse, one["quotes"], one["future"])
         if 1e-9 < violation < 1e-5:  # too close to tell in floating point
             continue
         compared[violation > 0.5e-5] += 1

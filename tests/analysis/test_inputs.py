@@ -68,7 +68,7 @@ def test_invalid_draws_seeds_and_sides_are_rejected() -> None:
     with pytest.raises(
         ValueError, match="resamples must be from 99 to 100,000 to find the ends of an interval, got 98"
     ):
-        require_draws(98, least=99)
+        require_draws(98, minimum=99)
     with pytest.raises(ValueError, match="to find the ends of an interval, got 1000000"):
         require_draws(1_000_000)
     with pytest.raises(ValueError, match="rng must be a seed of 0 or more, got -1"):

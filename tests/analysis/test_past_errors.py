@@ -11,7 +11,7 @@ from derivdata.analysis.funding import forecast_errors
 from derivdata.analysis.funding.forecast_errors import PastErrors
 from derivdata.analysis.funding.pooled_regression import Plan
 
-PLAN = Plan(hold=6, spans=(1, 3, 9, 21, 60), stride=2, phase=0, memory=40.0, least=30, recent=20.0)
+PLAN = Plan(hold=6, spans=(1, 3, 9, 21, 60), stride=2, phase=0, memory=40.0, minimum=30, recent=20.0)
 PAIRS, COLUMNS = 7, 80
 
 

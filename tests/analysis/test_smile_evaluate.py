@@ -206,7 +206,7 @@ def test_labels_and_laziness_of_parameters_are_kept():
 
 @pytest.mark.parametrize("away", [0.0, 1e-9, 1e-7])
 @pytest.mark.parametrize("rho", [0.0, -0.3])
-def test_jump_wings_of_a_least_variance_at_the_money_are_refused(away, rho):
+def test_jump_wings_of_a_min_variance_at_the_money_are_refused(away, rho):
     """Every sigma has the same jump wings there, so they do not determine raw parameters."""
     raw = svi.Raw(0.02, 0.1, rho, rho * 0.15 / np.sqrt(1 - rho**2) + away, 0.15)
     with pytest.raises(ValueError, match="do not determine the slice"):

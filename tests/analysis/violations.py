@@ -25,11 +25,11 @@ def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
         for i, late in enumerate(ordered):
             k = _PLACES * np.sqrt(max(_jet(np.zeros(1), late)[0][0], 1e-12))
             now = _jet(k, late)
-            butterflies += _least(k, now) < 0.0
+            butterflies += _min(k, now) < 0.0
             if i:
                 before = _jet(k, ordered[i - 1])
                 crossings += (now[0] - before[0]).min() < 0.0
-                between += _least(k, [(a + b) / 2.0 for a, b in zip(before, now, strict=True)]) < 0.0
+                between += _min(k, [(a + b) / 2.0 for a, b in zip(before, now, strict=True)]) < 0.0
     return int(butterflies), int(crossings), int(between)
 
 
@@ -47,7 +47,7 @@ def _jet(k: Any, raw: Any) -> list[Any]:
     return jet
 
 
-def _least(k: Any, jet: list[Any]) -> float:
+def _min(k: Any, jet: list[Any]) -> float:
     w, dw, d2w = jet
     g = (1.0 - k * dw / (2.0 * w)) ** 2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
     return float(np.where(w > 0.0, g, -1.0).min())

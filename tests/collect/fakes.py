@@ -43,7 +43,7 @@ class Dropped(Exception):
     """The venue hangs up without a response."""
 
 
-class Answer(NamedTuple):
+class DecodedResponse(NamedTuple):
     """Kinds of responses of a venue: `cut` omits the second half of the body, `reset` ends with an RST."""
 
     status: int
@@ -164,7 +164,9 @@ class Fakes:
         second = int(self.now().timestamp())
         return [(s, self.truth.oi_at(s, second)) for s in self.symbols]
 
-    def answer(self, exchange: str, place: str, params: dict[str, Any], *, encoded: bool = False) -> Answer:
+    def answer(
+        self, exchange: str, place: str, params: dict[str, Any], *, encoded: bool = False
+    ) -> DecodedResponse:
         """Respond to a request by venue, path and parameters; `encoded` enables gzip.
 
         Raises
@@ -194,7 +196,7 @@ class Fakes:
         if encoded:
             raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
         date = format_datetime((self.now() + self.skew).floor("s").to_pydatetime(), usegmt=True)
-        return Answer(status, {"Date": date, **headers}, raw, fault == "cut", fault == "reset")
+        return DecodedResponse(status, {"Date": date, **headers}, raw, fault == "cut", fault == "reset")
 
     def _serve(self, handler: BaseHTTPRequestHandler, post: dict[str, Any]) -> None:
         parts = urlsplit(handler.path)

@@ -95,7 +95,7 @@ def test_current_step_is_requested_again_after_its_end(archive, fakes, clock, ve
     assert rows["time"].tolist() == pd.date_range(start, END + 2 * HOUR, freq=step, inclusive="left").tolist()
 
 
-def _instants(start: pd.Timestamp, step: str) -> list[int]:
+def _timestamps(start: pd.Timestamp, step: str) -> list[int]:
     """Return the seconds of a window that are on a step of the day."""
     return [int(time.timestamp()) for time in pd.date_range(start, END, freq=step, inclusive="left")]
 
@@ -104,20 +104,20 @@ OF_OPTIONS: dict[str, tuple[str, Any]] = {
     "options_trades": (
         "trade_id",
         lambda start: sorted(
-            (row["timestamp"], row["trade_id"]) for row in map(traded, _instants(start, "10min"))
+            (row["timestamp"], row["trade_id"]) for row in map(traded, _timestamps(start, "10min"))
         ),
     ),
     "delivery_prices": (
         "price_usd",
         lambda start: [
             (second * 1000, delivered(second // 86400))
-            for second in _instants(start, "h")
+            for second in _timestamps(start, "h")
             if second % 86400 == 8 * 3600
         ],
     ),
     "volatility_index_published": (
         "index_pct",
-        lambda start: [(second * 1000, dvol(second - 3600)) for second in _instants(start, "h")],
+        lambda start: [(second * 1000, dvol(second - 3600)) for second in _timestamps(start, "h")],
     ),
 }
 

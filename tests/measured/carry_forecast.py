@@ -35,7 +35,7 @@ _PERIODS = {**PERIODS, "pooled": ("1970", "2100")}
 _FOUR_WEEKS = 84
 _PERIODS_A_DAY = 3
 _WINDOW = 180  # periods of 8 hours: what the three others look back on
-_LEAST = 90
+_MIN = 90
 _NORMAL = 1.6448536269514722  # of a nominal 90 %
 _LEVELS = np.exp(
     np.linspace(np.log(1e-4), np.log(30.0), 16)
@@ -134,7 +134,7 @@ def by_pair(panel: xr.DataArray) -> pd.DataFrame:
         for series, (number, pair) in itertools.product(amounts.to_numpy(), enumerate(pairs)):
             both = series[list(pair)]
             known = np.flatnonzero(np.isfinite(both).all(axis=0))
-            first = known[0] + _LEAST + number % 3 * _FOUR_WEEKS if known.size else both.shape[1]
+            first = known[0] + _MIN + number % 3 * _FOUR_WEEKS if known.size else both.shape[1]
             decisions = np.arange(first, both.shape[1] - history.plan.hold, 3 * _FOUR_WEEKS)
             for days, late in itertools.product(HISTORIES, (False, True)):
                 chosen = decisions[((decisions >= cut) == late) & (decisions >= 3 * (days or 0))]
@@ -164,7 +164,7 @@ def by_week(panel: xr.DataArray, days: int = 60) -> pd.DataFrame:
             if not known.size:
                 continue
             for at, figures in _decided(
-                both, history.plan, weeks[weeks >= known[0] + _LEAST], _PERIODS_A_DAY * days
+                both, history.plan, weeks[weeks >= known[0] + _MIN], _PERIODS_A_DAY * days
             ):
                 rows += [(at, *row) for row in figures.T if np.isfinite(row).all()]
     frame = pd.DataFrame(rows, columns=["at", "mean", "low", "high", "outcome"])
@@ -310,7 +310,7 @@ def _rows(history: Any, symbol: int) -> tuple[Array, Floats, Floats]:
         if at < _WINDOW - 1:
             continue
         row, spread = told.T, (amounts[short] - amounts[long])[:, at - _WINDOW + 1 : at + 1]
-        known = np.isfinite(row).all(axis=1) & (np.isfinite(spread).sum(axis=1) >= _LEAST)
+        known = np.isfinite(row).all(axis=1) & (np.isfinite(spread).sum(axis=1) >= _MIN)
         times.append(np.full(known.sum(), history.amounts["time"].to_numpy()[at]))
         figures.append(row[known])
         past.append(spread[known])

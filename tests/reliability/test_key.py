@@ -17,7 +17,7 @@ import vcr
 import derivdata as dd
 from derivdata import errors
 from derivdata.client.transport import SESSION
-from derivdata.client.transport.cache import AnswerFiles
+from derivdata.client.transport.cache import ResponseFiles
 from derivdata.client.transport.connection import Connection
 from tests.reliability.conftest import Measured
 from tests.support.cassettes import SETTINGS
@@ -67,7 +67,7 @@ class Scene:
         """The bytes of everything in the cache, packed and unpacked."""
         for path in (self.folder / "cache").rglob("*.answer"):
             yield path.read_bytes()
-            record = AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+            record = ResponseFiles(path.parents[1], path.parent.name).record(path.stem)
             assert record is not None
             yield record.body + repr(record.head).encode()
 

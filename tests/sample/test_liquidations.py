@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import sample
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 STORE = sample.open()
 

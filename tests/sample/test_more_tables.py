@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from derivdata.sources import sample
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 
 def test_order_books_are_sorted_and_uncrossed() -> None:

@@ -12,7 +12,7 @@ from derivdata.sources.sample import universe
 from derivdata.sources.sample.universe import symbols
 from derivdata.sources.service.answers.options import at_the_money
 from derivdata.tables import endpoints
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 STORE = sample.open()
 HOUR = pd.Timedelta("1h")

@@ -13,7 +13,7 @@ from derivdata.matrix import FETCHERS
 from derivdata.sources import sample
 from derivdata.tables import TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 STORE = sample.open()
 FEW = {"symbols": ["BTC", "PEPE"], "venues": ["binance", "hyperliquid", "okx"]}

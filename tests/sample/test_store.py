@@ -8,7 +8,7 @@ from derivdata.sources import Query, sample
 from derivdata.sources.service.data.store import Store
 from derivdata.tables import TABLES, VENUES
 from derivdata.tables.contracts import contract
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 HISTORIES = ("funding_history", "funding_settlements", "oi_history", "volume_history")
 BASE = (*HISTORIES, "liquidations_fills", "options_snapshot", "markets_symbol_exchanges")

@@ -4,7 +4,7 @@ import pytest
 from derivdata.sources import sample
 from derivdata.sources.sample.ground_truth import TOPICS
 from derivdata.tables import VENUES
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 TIMELESS = [t for t in TOPICS if t not in ("clusters", "futures", "premium", "surface", "volatilities")]
 

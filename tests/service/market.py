@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 NOW = "2026-06-30 12:00"
 DAY = pd.Timedelta(1, "D")

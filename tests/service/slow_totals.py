@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from derivdata.sources.service.data.view import Series, StoredColumn, View
-from derivdata.sources.service.data.windows import AnswerWindow
+from derivdata.sources.service.data.windows import ResponseWindow
 
 
 def totals(
     view: View,
     column: StoredColumn,
-    window: AnswerWindow,
+    window: ResponseWindow,
     resolution: str | None,
     *,
     venues: Sequence[str] | None = None,

@@ -16,7 +16,7 @@ from derivdata.tables import endpoints
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller, serving
 from tests.service.memory_store import MemoryStore
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 PARAMS = {
     "/funding/historical": {"symbol": "BTC"},

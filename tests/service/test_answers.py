@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.service.conftest import Caller
-from tests.support.instants import at
+from tests.support.timestamps import at
 
 NOON = "2026-06-30 12:00:00"
 

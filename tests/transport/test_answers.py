@@ -15,7 +15,7 @@ import pytest
 
 from derivdata import errors
 from derivdata.client import transport
-from derivdata.client.transport import Answer
+from derivdata.client.transport import DecodedResponse
 from derivdata.tables.endpoints import FUNDING, OI_TIMESERIES, Request
 from tests.support.records import attrs_of
 from tests.transport.server import NOON, Asked, Reply, serving
@@ -214,7 +214,7 @@ def test_raw_rejects_invalid_paths_and_parameters() -> None:
         transport.raw("/anything", x={})
 
 
-def answer_of(n: int, **rest: Any) -> Answer[Any]:
+def answer_of(n: int, **rest: Any) -> DecodedResponse[Any]:
     given: dict[str, Any] = {
         "body": n,
         "as_of": NOON + pd.Timedelta(n, "h"),
@@ -224,7 +224,7 @@ def answer_of(n: int, **rest: Any) -> Answer[Any]:
         "source": "api.example.com",
         "synthetic": False,
     }
-    return Answer(**(given | rest))
+    return DecodedResponse(**(given | rest))
 
 
 def test_provenance_is_complete_and_serialises_to_json() -> None:

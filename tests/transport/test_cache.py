@@ -44,7 +44,7 @@ def files(folder: Path) -> list[Path]:
 def expire(folder: Path, since: str = "365D") -> None:
     """Rewrite every record as if it had been received a year ago, or another time before now."""
     for path in files(folder):
-        record = cache.AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+        record = cache.ResponseFiles(path.parents[1], path.parent.name).record(path.stem)
         assert record is not None
         if record.head.expires is not None:
             past = pd.Timedelta(since).to_pytimedelta()
@@ -221,7 +221,7 @@ def test_record_states_its_request_and_expiry(opened: Open, tmp_path: Path) -> N
     with serving(counting()) as server:
         opened(server.url)._serve(HISTORY, BRIEF)
     [path] = files(tmp_path)
-    record = cache.AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+    record = cache.ResponseFiles(path.parents[1], path.parent.name).record(path.stem)
     assert record is not None
     assert record.head.url == "/funding/historical?symbol=BTC"
     assert record.head.expires is not None

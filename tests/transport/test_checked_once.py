@@ -157,7 +157,7 @@ def test_response_is_checked_once_for_each_reader(ran: list[str], tmp_path: Path
 
 def test_a_record_of_another_response_is_not_marked(tmp_path: Path) -> None:
     """Another process may have replaced the record while the response was checked."""
-    files = cache.AnswerFiles(tmp_path, "source")
+    files = cache.ResponseFiles(tmp_path, "source")
     stored = head("key", b"{}")
     stored.headers = {DIGEST_HEADER: "of the body", "Date": "Tue, 30 Jun 2026 12:00:30 GMT"}
     files.keep(stored, b"{}")
@@ -178,7 +178,7 @@ def test_a_record_of_another_response_is_not_marked(tmp_path: Path) -> None:
 
 
 def test_marking_a_record_changes_neither_its_age_nor_the_marks_of_other_readers(tmp_path: Path) -> None:
-    files = cache.AnswerFiles(tmp_path, "source")
+    files = cache.ResponseFiles(tmp_path, "source")
     stored = head("key", b"{}")
     stored.headers = {DIGEST_HEADER: "of the body", "Date": "Tue, 30 Jun 2026 12:00:30 GMT"}
     files.keep(stored, b"{}")

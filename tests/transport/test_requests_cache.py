@@ -205,7 +205,7 @@ def test_user_settings_override_endpoint_settings(
     with serving(counting()) as server:
         opened(server.url, rules=rules)._serve(HISTORY, replace(FUNDING, fresh_seconds=60.0))
     [path] = files(tmp_path)
-    record = cache.AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+    record = cache.ResponseFiles(path.parents[1], path.parent.name).record(path.stem)
     assert record is not None
     if seconds is None:
         assert record.head.expires is None

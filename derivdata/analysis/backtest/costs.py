@@ -159,8 +159,8 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
     slippage = np.zeros((len(table), sizes.size))
     if len(table):
-        for venue, instant, side, notional in _FILLS:
-            books = _books(depth, table["symbol"].to_numpy(), table[venue].to_numpy(), table[instant], side)
+        for venue, timestamp, side, notional in _FILLS:
+            books = _books(depth, table["symbol"].to_numpy(), table[venue].to_numpy(), table[timestamp], side)
             bps = slippage_bps(books, grid).transpose("trade", "size_usd").to_numpy()
             # Fraction of the traded notional in this leg.
             share = table[notional].to_numpy()[:, None] / (2.0 * leg)
@@ -185,7 +185,9 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     )
 
 
-def _books(depth: xr.DataArray, symbols: object, venues: object, instants: object, side: str) -> xr.DataArray:
+def _books(
+    depth: xr.DataArray, symbols: object, venues: object, timestamps: object, side: str
+) -> xr.DataArray:
     """Return the newest books at the times of the trades, dims ``trade`` and ``depth_bps``."""
     books = depth.sel(side=side, drop=True)
     names = {"exchange": xr.DataArray(venues, dims="trade")}
@@ -197,7 +199,7 @@ def _books(depth: xr.DataArray, symbols: object, venues: object, instants: objec
         return books
     require_times(depth, "depth")
     books = books.sortby("time")
-    stamps = np.asarray(naive_utc(instants), dtype="datetime64[us]")
+    stamps = np.asarray(naive_utc(timestamps), dtype="datetime64[us]")
     row = np.searchsorted(books["time"].to_numpy(), stamps, side="right") - 1
     at = xr.DataArray(np.maximum(row, 0), dims="trade")
     return books.isel(time=at).where(xr.DataArray(row >= 0, dims="trade")).drop_vars("time")
@@ -243,11 +245,11 @@ class Slippage:
         filled = np.take_along_axis(values, np.maximum(rows, 0), axis=0)
         self.costs = np.where(rows >= 0, filled, np.nan)
 
-    def at(self, instant: Any) -> tuple[Floats, Bools]:
+    def at(self, timestamp: Any) -> tuple[Floats, Bools]:
         """Return the slippage at a time, and a mask of orders that can be filled."""
         if self._times is None:
             return self.costs[0], self.fills[0]
-        row = int(np.searchsorted(self._times, instant, side="right")) - 1
+        row = int(np.searchsorted(self._times, timestamp, side="right")) - 1
         if row < 0:
             return np.full(self.costs.shape[1:], np.nan), np.zeros(self.fills.shape[1:], dtype=np.bool_)
         return self.costs[row], self.fills[row]

@@ -333,16 +333,16 @@ class PerpetualPrices:
             raise ValueError(f"prices does not have a price of {symbol} on {venue}")
         self._age = float(max_age / pd.Timedelta(1, "us"))
 
-    def at(self, instant: float) -> float:
+    def at(self, timestamp: float) -> float:
         """Return the newest price at a time [µs]; NaN if it is too old."""
-        place = int(np.searchsorted(self._times, instant, side="right")) - 1
-        if place < 0 or instant - self._times[place] > self._age:
+        place = int(np.searchsorted(self._times, timestamp, side="right")) - 1
+        if place < 0 or timestamp - self._times[place] > self._age:
             return float("nan")
         return float(self._values[place])
 
-    def newest(self, instant: float) -> float:
+    def newest(self, timestamp: float) -> float:
         """Return the newest price at or before a time [µs], of any age; NaN before the first."""
-        place = int(np.searchsorted(self._times, instant, side="right")) - 1
+        place = int(np.searchsorted(self._times, timestamp, side="right")) - 1
         return float("nan") if place < 0 else float(self._values[place])
 
 

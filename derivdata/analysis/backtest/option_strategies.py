@@ -216,17 +216,17 @@ class _Run:
         due = [contract.expiry for contract in held if 0 < contract.expiry <= until]
         return min(due, default=None)
 
-    def _work(self, instant: int, row: int | None) -> None:
+    def _work(self, timestamp: int, row: int | None) -> None:
         """Process one time: a chain, or a delivery between two chains."""
         # 1. Book settlements, gains and deliveries up to now.
         tally = Tally()
         place = len(self.rows)
-        day = str(np.datetime64(instant, "us").astype("datetime64[D]"))
+        day = str(np.datetime64(timestamp, "us").astype("datetime64[D]"))
         if row is not None:
             self.spot = float(self.market.spot[row])
-        self._pay(float(instant), tally)
-        self._move_others(instant, row, tally)
-        changed = self._deliver(instant, place, day, tally)
+        self._pay(float(timestamp), tally)
+        self._move_others(timestamp, row, tally)
+        changed = self._deliver(timestamp, place, day, tally)
 
         # 2. At a chain, mark the options and call the rule; the last chain is only marked.
         if row is not None:
@@ -236,44 +236,44 @@ class _Run:
 
         # 3. Hedge the changed position.
         sensitivities = self.book.sensitivities(self.spot)
-        sensitivities = self._hedge(instant, day, changed, sensitivities, tally)
-        self.rows.append(self._recorded(instant, row, sensitivities, tally))
-        self.last = float(instant)
+        sensitivities = self._hedge(timestamp, day, changed, sensitivities, tally)
+        self.rows.append(self._recorded(timestamp, row, sensitivities, tally))
+        self.last = float(timestamp)
 
-    def _pay(self, instant: float, tally: Tally) -> None:
+    def _pay(self, timestamp: float, tally: Tally) -> None:
         """Pay the settlements since the last time to open perpetuals."""
         linear = self._linear()
         held = [own for own in linear if own.contract.side == "perpetual" and own.quantity != 0.0]
         if not held or not np.isfinite(self.last):
             return
-        for time, share in self.payments.within(self.last, instant):
+        for time, share in self.payments.within(self.last, timestamp):
             price = self.prices.newest(time)
             for perpetual in held:
                 usd = perpetual.quantity if perpetual.inverse else perpetual.quantity * price
                 paid = -share * usd * self.account.of_usd(self.spot)
                 tally.funding += paid
                 self.book.cash += paid
-        tally.missing_funding_hours += self.payments.missing_hours(self.last, instant)
+        tally.missing_funding_hours += self.payments.missing_hours(self.last, timestamp)
 
     def _linear(self) -> list[Linear]:
         """Return futures, perpetuals and spot of the rule, and the hedge."""
         hedge = [] if self.book.hedge is None else [self.book.hedge]
         return [*self.book.others.values(), *hedge]
 
-    def _price_of(self, contract: Contract, instant: int, row: int | None) -> float:
+    def _price_of(self, contract: Contract, timestamp: int, row: int | None) -> float:
         """Return the price of a future, a perpetual or spot [USD], NaN if unknown."""
         if contract.side == "perpetual":
-            return self.prices.at(float(instant))
+            return self.prices.at(float(timestamp))
         if row is None:
             return float("nan")
         return self.spot if contract.side == "spot" else self.market.forward(row, contract.expiry)
 
-    def _move_others(self, instant: int, row: int | None, tally: Tally) -> None:
+    def _move_others(self, timestamp: int, row: int | None, tally: Tally) -> None:
         """Book the gains of futures, perpetuals, spot and the hedge."""
         for (contract, _), held in self.book.others.items():
-            if contract.side == "future" and contract.expiry <= instant:
+            if contract.side == "future" and contract.expiry <= timestamp:
                 continue  # settled at the delivery price
-            price = self._price_of(contract, instant, row)
+            price = self._price_of(contract, timestamp, row)
             if np.isfinite(price):
                 gain = held.gain(price, self.spot, self.account)
                 tally.underlying_pnl += gain
@@ -283,19 +283,19 @@ class _Run:
             elif row is not None:
                 tally.unmarked += 1
         hedge = self.book.hedge
-        price = self.prices.at(float(instant))
+        price = self.prices.at(float(timestamp))
         if hedge is not None and np.isfinite(price):
             gain = hedge.gain(price, self.spot, self.account)
             tally.hedge_pnl += gain
             hedge.price = price
             self.book.cash += gain
 
-    def _deliver(self, instant: int, place: int, day: str, tally: Tally) -> bool:
+    def _deliver(self, timestamp: int, place: int, day: str, tally: Tally) -> bool:
         """Settle the expiring legs."""
-        options = [held for key, held in self.book.options.items() if key.expiry == instant]
-        futures = [key for key in self.book.others if 0 < key[0].expiry <= instant]
+        options = [held for key, held in self.book.options.items() if key.expiry == timestamp]
+        futures = [key for key in self.book.others if 0 < key[0].expiry <= timestamp]
         for held in options:
-            price = self._delivery_price(instant, "option")
+            price = self._delivery_price(timestamp, "option")
             after = payoff(held.contract, price, self.account)
             self.book.move_option(held, after, place, tally)
             underlying = price * self.account.of_usd(price)
@@ -305,7 +305,7 @@ class _Run:
             del self.book.options[held.contract]
             self._fill(place, held.contract, -held.quantity, after.value, after.value, fee, DELIVERED)
         for key in futures:
-            price = self._delivery_price(instant, "future")
+            price = self._delivery_price(timestamp, "future")
             future = self.book.others[key]
             gain = future.gain(price, price, self.account)
             tally.underlying_pnl += gain
@@ -315,8 +315,8 @@ class _Run:
         self.expired += len(options) + len(futures)
         return bool(options or futures)
 
-    def _delivery_price(self, instant: int, kind: str) -> float:
-        stamp = pd.Timestamp(instant, unit="us")
+    def _delivery_price(self, timestamp: int, kind: str) -> float:
+        stamp = pd.Timestamp(timestamp, unit="us")
         if self.delivery is None:
             raise ValueError(
                 f"a leg that expires at {stamp:%Y-%m-%d %H:%M} UTC is still open: pass delivery=, the table "
@@ -455,18 +455,18 @@ class _Run:
         return fee
 
     def _hedge(
-        self, instant: int, day: str, changed: bool, now: dict[str, float], tally: Tally
+        self, timestamp: int, day: str, changed: bool, now: dict[str, float], tally: Tally
     ) -> dict[str, float]:
         """Trade the perpetual if a hedge is due; return the sensitivities afterwards."""
         rule = self.hedge
         if rule is None:
             return now
-        price = self.prices.at(float(instant))
+        price = self.prices.at(float(timestamp))
         inverse = rule.contract == "inverse"
         # An older price may show that a hedge is due, but the trade needs a current price.
-        level = price if np.isfinite(price) else self.prices.newest(float(instant))
+        level = price if np.isfinite(price) else self.prices.newest(float(timestamp))
         net = now["slope"] / unit_slope(level, self.spot, self.account, inverse=False)
-        hours = (instant - self.hedged_at) / _HOUR_US
+        hours = (timestamp - self.hedged_at) / _HOUR_US
         if not (changed or self.hedge_waits or rule.is_due(hours, net)):
             return now
         if not self.book.options and not self.book.others and self.book.hedge is None:
@@ -480,7 +480,7 @@ class _Run:
         unit = unit_slope(price, self.spot, self.account, inverse)
         change = -now["slope"] / unit
         self.book.hedge.quantity += change
-        self.hedged_at = float(instant)
+        self.hedged_at = float(timestamp)
         if abs(change) > _NOTHING:
             self._pay_trade(change, price, inverse, day, tally)
         return now | {"slope": now["slope"] + change * unit}
@@ -512,7 +512,7 @@ class _Run:
                 notional += abs(own.quantity) * unit_slope(own.price, self.spot, self.account, own.inverse)
         return usd * unit + _FUTURES_MARGIN * notional
 
-    def _recorded(self, instant: int, row: int | None, now: dict[str, float], tally: Tally) -> OptionRow:
+    def _recorded(self, timestamp: int, row: int | None, now: dict[str, float], tally: Tally) -> OptionRow:
         level = unit_slope(self.spot, self.spot, self.account, inverse=False)
         own = now["slope"]
         hedged = 0.0
@@ -520,7 +520,7 @@ class _Run:
             own -= self.book.hedge.slope(self.spot, self.account)
             hedged = self.book.hedge.quantity
         return OptionRow(
-            time=instant,
+            time=timestamp,
             is_chain=row is not None,
             equity=self.book.equity(),
             tally=tally,

@@ -21,7 +21,7 @@ import xarray as xr
 from derivdata.analysis.backtest.market import Knowledge, Past, Target, target_of
 from derivdata.analysis.panels import hours_at, hours_of, labels_of, require, require_times
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.support.times import Instant, instant, naive_utc
+from derivdata.support.times import TimeLike, naive_utc, timestamp
 
 _HOUR_US = 3_600_000_000
 _EPOCH = np.datetime64(0, "us")
@@ -213,8 +213,8 @@ class HoldPair:
     symbol: str
     long: str
     short: str
-    start: Instant | None = None
-    end: Instant | None = None
+    start: TimeLike | None = None
+    end: TimeLike | None = None
 
     def __call__(self, past: Past) -> dict[str, tuple[str, str]]:
         """Return the target pairs."""
@@ -226,9 +226,9 @@ class HoldPair:
         first = np.datetime64(-(2**62), "us")
         last = np.datetime64(2**62, "us")
         if self.start is not None:
-            first = naive_utc(instant(self.start, "start")).to_datetime64()
+            first = naive_utc(timestamp(self.start, "start")).to_datetime64()
         if self.end is not None:
-            last = naive_utc(instant(self.end, "end")).to_datetime64()
+            last = naive_utc(timestamp(self.end, "end")).to_datetime64()
         return first, last
 
 

@@ -307,8 +307,8 @@ def _far_out(chain: PreparedChain, mad: float) -> Any:
 
 def flags(chain: PreparedChain, min_time: str | pd.Timedelta | None = None) -> Any:
     """Return the status of each option from its time to expiry and its quotes."""
-    least = times.length("1h" if min_time is None else min_time, "min_time")
-    near = chain.rows["year_fraction"] < least / pd.Timedelta(365, "D")
+    minimum = times.length("1h" if min_time is None else min_time, "min_time")
+    near = chain.rows["year_fraction"] < minimum / pd.Timedelta(365, "D")
     status = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
     prices = chain.prices
     one_sided = (prices.ask > 0) & ~(prices.bid > 0)

@@ -18,9 +18,9 @@ from derivdata.analysis.chain.prepared import (
     PreparedChain,
     Quoted,
     black,
-    instants,
     prepare,
     require_price_units,
+    timestamps,
 )
 from derivdata.analysis.labelling import by_label, elementwise, keys_of, previous
 from derivdata.analysis.panels import require_beside, require_numbers, require_variables
@@ -29,7 +29,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.tables.contracts import expiries
 
-_AT_LEAST = 3
+_AT_MIN = 3
 _SPREAD = 0.005
 _PARITY_STRIKES = 5
 ForwardMethod = Literal["given", "parity", "underlying", "delta", "spot"]
@@ -92,7 +92,7 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
         )
     labels = series.rename("value").reset_index()
     if "time" in names:
-        labels["time"] = instants(labels["time"], f"{argument}: its time")
+        labels["time"] = timestamps(labels["time"], f"{argument}: its time")
     if "expiry" in names:
         labels["expiry"], _ = expiries(labels["expiry"], f"{argument}: its expiry")
         _require_listed(labels["expiry"], table["expiry"], argument)
@@ -199,7 +199,7 @@ def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
     groups = forward.groupby(place)
     median = groups.median()
     spread = (groups.quantile(0.75) - groups.quantile(0.25)) / median
-    return median.where((spread < _SPREAD) & (groups.count() >= _AT_LEAST))
+    return median.where((spread < _SPREAD) & (groups.count() >= _AT_MIN))
 
 
 def _parity(evidence: Evidence) -> pd.DataFrame:

@@ -36,7 +36,7 @@ _VENUE = ("symbol", "exchange")
 # other unit.
 _FAR = np.log(3.0)
 _NEAR = np.log(1.5)
-_LEAST_PRICES = 3
+_MIN_PRICES = 3
 _IN_THE_MONEY = 0.01  # minimum intrinsic value relative to the forward at which a price determines its unit
 _FAR_LIMIT = 2.0
 _NEAR_LIMIT = 1.1
@@ -246,10 +246,10 @@ def _of_venues_in_percent(iv: pd.Series, frame: pd.DataFrame, units: Mapping[str
 
 def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
     if at is not None:
-        frame["time"] = times.instant(at, "at")
+        frame["time"] = times.timestamp(at, "at")
     if "time" not in frame:
         raise ValueError("chain does not have a time: pass at=, the time of the quotes")
-    frame["time"] = instants(frame["time"], "the column 'time' of chain")
+    frame["time"] = timestamps(frame["time"], "the column 'time' of chain")
     frame["expiry"], dated = expiries(frame["expiry"], "the column 'expiry' of chain", dates=dates)
     frame = snapshots(frame)
     dated = dated[frame.index]
@@ -258,7 +258,7 @@ def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
     return frame
 
 
-def instants(column: pd.Series, called: str) -> pd.Series:
+def timestamps(column: pd.Series, called: str) -> pd.Series:
     """Parse a column of times as UTC; each text is parsed separately."""
     form = "mixed" if column.dtype.kind == "O" else None
     try:
@@ -412,10 +412,10 @@ def require_price_units(chain: PreparedChain) -> None:
         rows = np.flatnonzero((venue == number) & (prices.inverse == inverse))
         priced = rows[has_model[rows]]
         deep = rows[in_the_money[rows]]
-        if len(priced) >= _LEAST_PRICES:
+        if len(priced) >= _MIN_PRICES:
             off = np.median(off_by_model[priced]) > _FAR and np.median(off_in_other[priced]) < _NEAR
         else:
-            off = len(deep) >= _LEAST_PRICES and np.mean(is_swapped[deep]) > 0.5
+            off = len(deep) >= _MIN_PRICES and np.mean(is_swapped[deep]) > 0.5
         if off:
             unit, right = ("coin", "usd") if inverse else ("usd", "coin")
             raise ValueError(

@@ -20,7 +20,7 @@ from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import BPS
 
-_LEAST_PROFIT = 1e-7  # minimum profit as a fraction of the forward, above rounding errors
+_MIN_PROFIT = 1e-7  # minimum profit as a fraction of the forward, above rounding errors
 _NOTHING = 1e-9  # coins of a leg
 
 
@@ -319,7 +319,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     quantity = np.where(solved.x[:-1] > _NOTHING, solved.x[:-1], 0.0)
     payoff = matrix[:, :-1] @ quantity
     profit = _riskless(payoff, matrix[:, -1]) - float(np.dot(programme.costs, quantity))
-    if not profit > _LEAST_PROFIT:
+    if not profit > _MIN_PROFIT:
         return None
 
     # 4. Scale the trades so that the largest is 1 coin.
@@ -385,7 +385,7 @@ def _violations(
         future = _future_of(futures, quotes)
         rows = [_row(kind, trades, fees) for kind, trades in (*verticals(quotes), *butterflies(quotes))]
         rows += _forwards(quotes, future, fees)
-        rows = [row for row in rows if row["gross_usd"] > _LEAST_PROFIT * quotes.forward]
+        rows = [row for row in rows if row["gross_usd"] > _MIN_PROFIT * quotes.forward]
         yield from rows
         # The programme finds every arbitrage but does not classify it, so it runs only if the simpler kinds
         # find none.

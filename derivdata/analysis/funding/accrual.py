@@ -291,7 +291,7 @@ _SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
 _MEMORY_HOURS = 365.0 * 24.0
 OWN_HOURS = 14.0 * 24.0
 """Half-life of the weight of a pair's own errors in the size of its next error."""
-_LEAST = 30  # minimum number of periods of history
+_MIN = 30  # minimum number of periods of history
 
 
 class History(NamedTuple):
@@ -339,7 +339,7 @@ def summed_history(
     stride = max(1, count // 7)
     memory = _MEMORY_HOURS / length
     recent = OWN_HOURS / length
-    plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
+    plan = Plan(count, spans, stride, -first % stride, memory, _MIN, recent)
     history = History(amounts, first, plan, length)
     if prices is None:
         return history

@@ -294,7 +294,7 @@ def _without(values: Floats, place: NDArray[Any], filler: float) -> Floats:
     return others
 
 
-_LEAST_DECISIONS = 10  # with fewer decisions, too few blocks are drawn and the interval is far too narrow
+_MIN_DECISIONS = 10  # with fewer decisions, too few blocks are drawn and the interval is far too narrow
 _FIGURES = {
     "predicted_net_bps": "mean outcome after cost, as forecast at the decision",
     "predicted_low_bps": "low end of the outcome after cost, as forecast",
@@ -363,7 +363,12 @@ def pick_record(
     if rule != "forecast":
         span = 1 if rule == "last" else plan.spans[3]
         means = figures_of(
-            trailing_mean, history.amounts, units={"bps": BPS_UNIT}, into={"time": None}, span=span, least=1.0
+            trailing_mean,
+            history.amounts,
+            units={"bps": BPS_UNIT},
+            into={"time": None},
+            span=span,
+            minimum=1.0,
         )
         of = means["bps"].isel(time=decisions)
         long = of.sel(exchange=forecasts["long"]).drop_vars("exchange")
@@ -489,7 +494,7 @@ def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: in
     `sums` and `number` are per quantity and decision.
     """
     size = number.shape[1]
-    if size < _LEAST_DECISIONS:
+    if size < _MIN_DECISIONS:
         return np.full((2, len(sums)), np.nan)
     block = int(np.ceil(size ** (1.0 / 3.0)))
     begins = np.random.default_rng(seed).integers(0, size, (resamples, -(-size // block), 1))

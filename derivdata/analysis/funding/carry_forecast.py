@@ -79,17 +79,17 @@ def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
     stated = panel["interval_hours"]
     if stated.chunks is not None:
         return {}
-    least = stated.min([dim for dim in stated.dims if dim != "exchange"])
+    minimum = stated.min([dim for dim in stated.dims if dim != "exchange"])
     names = labels_of(panel, "exchange").tolist()
-    return dict(zip(names, np.broadcast_to(least.to_numpy(), len(names)).tolist(), strict=True))
+    return dict(zip(names, np.broadcast_to(minimum.to_numpy(), len(names)).tolist(), strict=True))
 
 
 def widened(amounts: Floats, floor: Floats, cap: Floats) -> tuple[Floats, Floats]:
     """Return bounds (venue, period) that contain all past payments, because the facts may be outdated."""
     finite = np.isfinite(amounts)
-    least = np.minimum.accumulate(np.where(finite, amounts, np.inf), axis=-1)
+    minimum = np.minimum.accumulate(np.where(finite, amounts, np.inf), axis=-1)
     most = np.maximum.accumulate(np.where(finite, amounts, -np.inf), axis=-1)
-    return np.minimum(floor, least), np.maximum(cap, most)
+    return np.minimum(floor, minimum), np.maximum(cap, most)
 
 
 def pair_bounds(
@@ -209,7 +209,7 @@ def _of_pairs(
     low, middle, high, above = ends[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
     worth = np.full(realised.shape, walks[0].worth[at])
-    short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
+    short_history = np.minimum(known[long], known[short]) < walks[0].plan.minimum
     unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
     status = np.where(has_few[0] | short_history, FundingStatus.TOO_FEW, unsure)
     is_gap = np.isnan(total.expected[long, short]) & ~short_history
@@ -224,10 +224,10 @@ def _of_pairs(
 
 def _within(bounds: tuple[Floats, Floats], paid: Any, *figures: Floats) -> tuple[Floats, ...]:
     """Clip low end, median and high end of outcomes after cost, and the probability to be above 0."""
-    least, most = (bound - paid for bound in bounds)
+    minimum, most = (bound - paid for bound in bounds)
     *ends, above = figures
-    above = np.where(most <= 0.0, 0.0 * above, np.where(least > 0.0, 1.0 + 0.0 * above, above))
-    return *(np.clip(end, least, most) for end in ends), above
+    above = np.where(most <= 0.0, 0.0 * above, np.where(minimum > 0.0, 1.0 + 0.0 * above, above))
+    return *(np.clip(end, minimum, most) for end in ends), above
 
 
 @typed

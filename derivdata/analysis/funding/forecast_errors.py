@@ -44,7 +44,7 @@ ones, and intervals bounded by it contain too few outcomes.
 """
 _PINNED = 1e-12  # fraction of the mean square below which a variance is rounding error
 _RARE = 0.005
-_LEAST_FREEDOM = 2.0
+_MIN_FREEDOM = 2.0
 _FREEDOM = 0.25
 """Chosen on pairs of two venues of 2020–2022, where each horizon and history then covers 89 to 93 %."""
 
@@ -135,7 +135,7 @@ def pair_distribution(walk: Walk, at: int) -> PairDistribution:
     if decisions:
         low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
         venues = np.isfinite(np.diag(expected)).sum()
-        freedom = _LEAST_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * venues * (venues - 1)
+        freedom = _MIN_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * venues * (venues - 1)
         scale = scale * stdtrit(freedom, 0.95) / ndtri(0.95)
         deviation = np.minimum(walk.usual[at], _both_directions(walk.own[:, column], walk, np.inf))
         # Past outcomes bound the interval. Without a direction, errors count in both.
@@ -457,8 +457,8 @@ def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
     latest = np.searchsorted(columns, columns - plan.hold, side="right")
     ends = []
     for sign in (1.0, -1.0):
-        least = np.nanmin(np.append(sign * logs, np.full((len(logs), 1, logs.shape[2]), np.inf), 1), axis=1)
-        running = np.minimum.accumulate(least, axis=1)
+        minimum = np.nanmin(np.append(sign * logs, np.full((len(logs), 1, logs.shape[2]), np.inf), 1), axis=1)
+        running = np.minimum.accumulate(minimum, axis=1)
         ends.append(sign * np.append(np.full((len(logs), 1), -np.inf), running, axis=1)[:, latest].T)
     return np.where(np.isfinite(ends[0]), ends[0], -np.inf), np.where(np.isfinite(ends[1]), ends[1], np.inf)
 
@@ -488,5 +488,5 @@ def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indice
     # 3. Apply the floor: half of the pair's geometric mean error.
     sizes = np.where(finite, np.log(np.abs(np.where(finite, missed, 1.0)) + TINY), 0.0)
     own = remembered(np.stack([ratios[..., 0], sizes.T], axis=-1), columns, plan)
-    least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)
-    return np.asarray(np.maximum(moved, _OWN_SHARE * least.T))
+    minimum = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)
+    return np.asarray(np.maximum(moved, _OWN_SHARE * minimum.T))

@@ -20,7 +20,7 @@ from derivdata.analysis.panels import Panel, figures_of, hours, hours_of, kind_o
 from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.support.times import Instant, instant, naive_utc
+from derivdata.support.times import TimeLike, naive_utc, timestamp
 from derivdata.tables.frames import require_columns
 from derivdata.tables.payments import intervals_of_gaps, missing_before
 from derivdata.tables.venue_facts import fact_value
@@ -149,9 +149,9 @@ class _Place(NamedTuple):
     """Missing hours up to the next settlement."""
 
 
-def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
+def _place(ledger: Ledger, since: Floats, timestamps: Floats) -> _Place:
     # 1. Find the settlements before and after each time.
-    index = np.searchsorted(since, instants, side="right")
+    index = np.searchsorted(since, timestamps, side="right")
     size = since.size
     paid = ledger.covered > 0.0
     missing = _running(ledger.missing)
@@ -165,7 +165,7 @@ def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
     at = np.minimum(after, size - 1)
     opens = since[at] - np.take_along_axis(ledger.covered, at, axis=-1)
     reached = np.take_along_axis(missing, np.minimum(after + 1, size), axis=-1)
-    past = (after < size) & (instants >= opens - _ROUNDING)
+    past = (after < size) & (timestamps >= opens - _ROUNDING)
     return _Place(before, after, np.where(past, reached, missing[..., index]), reached)
 
 
@@ -356,7 +356,7 @@ def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
 @typed
 def next_settlements(
     settlements: pd.DataFrame,
-    at: Instant,
+    at: TimeLike,
     *,
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
@@ -403,7 +403,7 @@ def next_settlements(
     require_columns(settlements, "settlements", ("interval_hours",), others=("symbol", "exchange", "time"))
 
     # 1. Find the last payment of each pair, and compute the next one from its interval.
-    now = instant(at, "at")
+    now = timestamp(at, "at")
     due = pd.DatetimeIndex(scheduled(naive_utc(settlements["time"]).to_numpy())).tz_localize("UTC")
     rows = settlements.assign(time=due.as_unit("us"), row=np.arange(len(settlements)))
     rows = rows[rows["time"] <= now].sort_values("time", kind="stable")

@@ -38,7 +38,7 @@ from derivdata.analysis.panels import (
 from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
-from derivdata.support.times import Instant, instant, naive_utc
+from derivdata.support.times import TimeLike, naive_utc, timestamp
 from derivdata.units import BPS, BPS_UNIT, REFERENCE_HOURS, USD_UNIT
 
 _LINEAR = "linear"
@@ -215,8 +215,8 @@ def realised_carry(
     panel: Panel,
     long: str,
     short: str,
-    start: Instant,
-    end: Instant,
+    start: TimeLike,
+    end: TimeLike,
     *,
     fee_bps: float | Mapping[str, float],
     min_cover: float = 0.9,
@@ -270,8 +270,8 @@ def realised_carry(
         raise ValueError(
             "panel must have payments, got sampled rates: pass settlements (dd.funding.settlements)"
         )
-    opened = instant(start, "start")
-    closed = instant(end, "end")
+    opened = timestamp(start, "start")
+    closed = timestamp(end, "end")
     if opened >= closed:
         raise ValueError(f"start must be before end, got start {opened} and end {closed}")
     require_venues(panel, long=long, short=short)

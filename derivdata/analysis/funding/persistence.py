@@ -236,7 +236,7 @@ def _crossing(lives: Floats, apart: Floats) -> float:
     return float(lives[last] * (lives[last + 1] / lives[last]) ** share)
 
 
-_LEAST = 30
+_MIN = 30
 _USUAL_LEVEL = 0.9
 _TOLERANCE = 0.05  # fraction of a step
 _MINUTE = 1 / 60
@@ -332,7 +332,7 @@ def half_life(
     panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if level is not None:
         require_level(level)
-    require_draws(resamples, least=99)
+    require_draws(resamples, minimum=99)
     since = hours(panel)
     settled = kind_of(panel) == "settled"
     step = np.nan if settled else 8.0  # settlements use the most frequent gap of each series
@@ -350,7 +350,7 @@ def half_life(
 def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
     regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, plan)
     fit = _fit_squares(regular)
-    few = fit.pairs < _LEAST
+    few = fit.pairs < _MIN
     level = not np.isfinite(fit.phi)
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT

@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     """Periods from the first one to the first such decision."""
     memory: float
     """Half-life of the weight of a past decision."""
-    least: int
+    minimum: int
     """Minimum number of known periods in the longest mean."""
     recent: float
     """Half-life of the weight of a pair's own errors in the size of its next error."""
@@ -107,8 +107,8 @@ def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
     """
     level = relative_levels(levels)
     last = level - np.pad(level, [(0, 0), (1, 0)], constant_values=np.nan)[:, :-1]
-    least = (*(2.0 / 3.0 * span for span in plan.spans[1:-1]), plan.least)
-    means = [trailing_mean(level, *pair) for pair in zip(plan.spans[1:], least, strict=True)]
+    minimum = (*(2.0 / 3.0 * span for span in plan.spans[1:-1]), plan.minimum)
+    means = [trailing_mean(level, *pair) for pair in zip(plan.spans[1:], minimum, strict=True)]
     features = np.stack([last, *(mean - level for mean in means)])
     features[:, ~np.isfinite(features).all(axis=0)] = np.nan
     outcomes = np.full(levels.shape, np.nan)
@@ -191,14 +191,14 @@ def direction_of(expected: Floats) -> Floats:
     return np.asarray(np.where(np.abs(expected) > TINY, np.sign(expected), 0.0))
 
 
-def trailing_mean(values: Floats, span: int, least: float) -> Floats:
+def trailing_mean(values: Floats, span: int, minimum: float) -> Floats:
     """Return trailing means of `span` values on the last axis; NaN with fewer than `least` known values."""
     finite = np.isfinite(values)
     before = [(0, 0)] * (values.ndim - 1) + [(span - 1, 0)]
     total = sliding(np.add, np.pad(np.where(finite, values, 0.0), before), span)
     count = np.cumsum(finite, axis=-1, dtype=np.float64)  # integers, so that differences are exact
     count[..., span:] -= count[..., :-span].copy()
-    return np.where(count >= least, total / np.maximum(count, 1.0), np.nan)
+    return np.where(count >= minimum, total / np.maximum(count, 1.0), np.nan)
 
 
 def future_sums(amounts: Floats, hold: int) -> Floats:
@@ -219,7 +219,7 @@ def _features(amounts: Floats, plan: Plan) -> Floats:
         earlier = np.pad(amounts, [(0, 0), (back, 0)], constant_values=np.nan)[:, : amounts.shape[1]]
         latest = np.where(np.isfinite(latest), latest, earlier)
     middle = [trailing_mean(amounts, span, 2.0 / 3.0 * span) for span in plan.spans[1:-1]]
-    features = np.stack([latest, *middle, trailing_mean(amounts, plan.spans[-1], plan.least)])
+    features = np.stack([latest, *middle, trailing_mean(amounts, plan.spans[-1], plan.minimum)])
     features[:, ~np.isfinite(features).all(axis=0)] = np.nan
     return features
 
@@ -322,9 +322,9 @@ def _falling(above: Floats, below: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where((last > first) & (forecast > 0.0), came / forecast, -np.inf)  # (row, first, end)
     to_any_end = np.maximum.accumulate(mean[..., ::-1], axis=2)[..., ::-1]
-    least = np.minimum.accumulate(np.where(np.isfinite(to_any_end), to_any_end, np.inf), axis=1)
+    minimum = np.minimum.accumulate(np.where(np.isfinite(to_any_end), to_any_end, np.inf), axis=1)
     places = np.arange(size)
-    return np.asarray(np.where(np.isfinite(least[:, places, places]), least[:, places, places], 1.0))
+    return np.asarray(np.where(np.isfinite(minimum[:, places, places]), minimum[:, places, places], 1.0))
 
 
 def _grid_place(size: Floats) -> Floats:

@@ -33,7 +33,7 @@ from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats, Indices
 from derivdata.support.text import warn_caller
-from derivdata.support.times import Instant, instant, naive_utc
+from derivdata.support.times import TimeLike, naive_utc, timestamp
 from derivdata.tables.venue_facts import MaintenanceTiers
 from derivdata.units import BPS, USD_UNIT
 
@@ -56,7 +56,7 @@ def portfolio(
     max_leverage: float = 10.0,
     max_leg_usd: float | None = None,
     risk_aversion: float = 1.0,
-    start: Instant | None = None,
+    start: TimeLike | None = None,
     apart: Apart = "raise",
 ) -> xr.Dataset:
     """Compute risk-adjusted sizes of pairs from forecasts, with the collateral on each venue.
@@ -162,7 +162,7 @@ def portfolio(
     # 2. Compute sizes at each time, starting from the previous ones.
     first = pairs.times.size - 1
     if start is not None:
-        stamp = naive_utc(instant(start, "start")).to_datetime64()
+        stamp = naive_utc(timestamp(start, "start")).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
         if first == pairs.times.size:
             raise ValueError(f"start must not be after the last forecast, {pairs.times[-1]}, got {start!r}")
@@ -364,7 +364,7 @@ def _labelled(
 
 _TINY = 1e-12
 _ROUNDS = 300
-_LEAST = 1e-4  # fraction of the capital below which a size is rounding error
+_MIN = 1e-4  # fraction of the capital below which a size is rounding error
 
 
 class Limits(NamedTuple):
@@ -483,7 +483,7 @@ def solve(problem: Problem) -> Floats:
 
     # 4. Scale down a solution that exceeds a limit by rounding.
     sizes: Floats = both @ solution.x[: 2 * pairs]
-    sizes[sizes < _LEAST] = 0.0
+    sizes[sizes < _MIN] = 0.0
     needs = problem.collateral(sizes)
     needed = float(np.max(needs, initial=0.0))
     largest = float(np.max(sizes, initial=0.0))
@@ -519,7 +519,7 @@ def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> 
 
 
 _HALF_LIFE_HOURS = 14.0 * 24.0  # half-life of the weight of past moves in volatility and correlation
-_LEAST_SPANS = 30.0  # minimum number of spans of history
+_MIN_SPANS = 30.0  # minimum number of spans of history
 _TAIL = 0.1  # fraction of the largest moves to which the tail is fitted
 _INDEX = 3.0
 _INDEX_WEIGHT = 10.0
@@ -573,7 +573,7 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
     for place, row in enumerate(map(int, at)):
         past = standard[..., : max(row - rows + 1, 0)]  # completed spans
         past = past[np.isfinite(past)]
-        if row + 1 < _LEAST_SPANS * rows or not past.size:
+        if row + 1 < _MIN_SPANS * rows or not past.size:
             continue
         threshold[place] = np.quantile(past, 1.0 - _TAIL)
         tail = past[past > threshold[place]]

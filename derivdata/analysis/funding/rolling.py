@@ -54,7 +54,7 @@ def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any
     return total[..., : values.shape[-1] - window + 1]
 
 
-def mean_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
+def mean_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Floats, Floats]:
     """Return the mean and standard deviation (n − 1) of every run of `window` values along each row.
 
     NaN is ignored; fewer than `least` values give NaN. The relative error of the deviation is about 1e-10,
@@ -72,7 +72,7 @@ def mean_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats,
     sums = sliding(np.add, about, window)
     squares = sliding(np.add, about**2, window)
     count = sliding(np.add, finite.astype(np.int16 if window < 2**15 else np.int32), window)
-    number = np.where(count < least, np.nan, count)  # results divided by it are then NaN
+    number = np.where(count < minimum, np.nan, count)  # results divided by it are then NaN
     mean = sums / number
     left = squares - sums * mean
     lost = left < _CANCELLED * squares
@@ -106,7 +106,7 @@ _RANKS = 1_048_576  # maximum number of ranks in these windows
 _Ranks = NDArray[np.unsignedinteger[Any]]
 
 
-def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
+def median_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Floats, Floats]:
     """Return median and 1.4826 × median absolute deviation of every run of `window` values along each row.
 
     NaN is ignored; fewer than `least` values give NaN.
@@ -124,12 +124,12 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
     centre, spread = np.empty((2, steps, len(runs)))
     for first in range(0, len(runs), lanes):
         some = slice(first, first + lanes)
-        _follow(runs[some], window, least, centre[:, some], spread[:, some])
+        _follow(runs[some], window, minimum, centre[:, some], spread[:, some])
     shape = (rows, blocks * steps)
     return centre.T.reshape(shape)[:, :count], spread.T.reshape(shape)[:, :count]
 
 
-def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Floats) -> None:
+def _follow(values: Floats, window: int, minimum: int, centre: Floats, spread: Floats) -> None:
     """Move one window along each row of `values`, and write a row of results at every step."""
     lanes, length = values.shape
     finite = np.isfinite(values).T.copy()
@@ -151,7 +151,7 @@ def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Flo
             _slide(ranked[:-1], ranks[old], ranks[new], scratch)
             count = count + finite[new] - finite[old]
         median, deviation = _figures(ranked, ordered, count)
-        few = count < least
+        few = count < minimum
         centre[step] = np.where(few, np.nan, median)
         spread[step] = np.where(few, np.nan, _MAD_TO_STD * deviation)
 
@@ -245,17 +245,17 @@ def zscore(
         `min_rows` are out of range.
     """
     panel = at_common_stamps(require(panel, "time"))
-    rows, least = window_rows(panel, window, rows, min_rows)
+    rows, minimum = window_rows(panel, window, rows, min_rows)
     if lag_rows < 0:
         raise ValueError(
             "lag_rows must be 0 or more, because a value must not be scored against later ones, got "
             f"{lag_rows!r}"
         )
-    kernel = partial(_zscore, window=rows, lag=lag_rows, least=least, robust=robust)
+    kernel = partial(_zscore, window=rows, lag=lag_rows, minimum=minimum, robust=robust)
     return figures_of(kernel, panel, units={"zscore": "1"}, into={"time": None})["zscore"]
 
 
-def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
+def _zscore(values: Floats, *, window: int, lag: int, minimum: int, robust: bool) -> Floats:
     """Compute scores block by block, so that the data stays in the processor's cache."""
     if not values.size:
         return np.empty(values.shape)
@@ -269,7 +269,7 @@ def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) 
         for row, start in itertools.product(range(0, len(rows), tall), range(0, length, wide)):
             some = rows[row : row + tall]
             stop = min(start + wide, length)
-            centre, spread = figures(_rows(some, start - lag - window + 1, stop - lag), window, least)
+            centre, spread = figures(_rows(some, start - lag - window + 1, stop - lag), window, minimum)
             away = some[:, start:stop] - centre
             score[row : row + tall, start:stop] = away / np.where(spread < _LEVEL, np.nan, spread)
     return score.reshape(values.shape)

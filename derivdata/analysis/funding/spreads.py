@@ -211,7 +211,7 @@ def comovement(
     names = labels_of(panel, "exchange")
     lags = np.arange(-max_lag, max_lag + 1)
     figures = applied(
-        partial(_matrices, lags=lags, least=min_periods, method=method),
+        partial(_matrices, lags=lags, minimum=min_periods, method=method),
         whole(amounts, "exchange", "time"),
         core=[["exchange", "time"]],
         out=[["first", "second", "lag"], ["first", "second", "lag"], []],
@@ -226,7 +226,7 @@ def comovement(
     return result.assign_coords(first=names, second=names, lag=lags)
 
 
-def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any, ...]:
+def _matrices(sums: Floats, *, lags: Any, minimum: int, method: str) -> tuple[Any, ...]:
     venues = sums.shape[-2]
     correlation = np.full((*sums.shape[:-2], venues, venues, lags.size), np.nan)
     periods = np.zeros(correlation.shape, dtype=np.int32)
@@ -238,7 +238,7 @@ def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any,
             first = sums[market][:, max(-lag, 0) :][:, :shared]
             second = sums[market][:, max(lag, 0) :][:, :shared]
             sides = [first, second] if lag else [first]
-            correlations = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=least)
+            correlations = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=minimum)
             correlation[(*market, ..., place)] = correlations.to_numpy()[:venues, -venues:]
             known = np.isfinite(first).astype(np.float64)
             known_later = np.isfinite(second).astype(np.float64)

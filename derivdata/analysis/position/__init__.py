@@ -444,11 +444,11 @@ def settlement_prices(
         return None
     # Options and futures of one expiry may have different delivery prices.
     price = np.full(held.strike.size, np.nan)
-    instant = np.asarray(origin_us(after, "after"))
-    if instant.ndim:
+    timestamp = np.asarray(origin_us(after, "after"))
+    if timestamp.ndim:
         raise ValueError("after must have one timestamp with delivery=, got several")
     expiry = held.expiry.to_numpy()
-    over = expiry.astype(np.int64) <= instant + 1.0
+    over = expiry.astype(np.int64) <= timestamp + 1.0
     labels = {}
     for name in ("symbol", "exchange"):
         if name in before.coords:

@@ -41,8 +41,8 @@ __all__ = ["quality"]
 __dir__ = __all__.copy
 
 _NO_BUCKETS = ("raw", "unstated")
-_LEAST_VENUES = 3
-_LEAST_SHARED = 10  # minimum number of common steps to compare the prices of two venues
+_MIN_VENUES = 3
+_MIN_SHARED = 10  # minimum number of common steps to compare the prices of two venues
 _NEVER = np.iinfo(np.int64).min  # NaT
 _LATE = 60_000_000  # maximum delay of a row's timestamp after its step [µs]
 _COUNTS = (
@@ -66,8 +66,8 @@ def quality(
     table: pd.DataFrame,
     *,
     column: str | None = None,
-    start: times.Instant | None = None,
-    end: times.Instant | None = None,
+    start: times.TimeLike | None = None,
+    end: times.TimeLike | None = None,
     outlier: float = 12.0,
     requests: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
@@ -225,7 +225,7 @@ class _RequestedWindow(NamedTuple):
 
 
 def _requested_window(
-    table: pd.DataFrame, start: times.Instant | None, end: times.Instant | None
+    table: pd.DataFrame, start: times.TimeLike | None, end: times.TimeLike | None
 ) -> _RequestedWindow:
     origin = table.attrs.get("provenance", {})
     queries = [request.get("query", {}) for request in origin.get("requests", [])]
@@ -234,15 +234,15 @@ def _requested_window(
     ends = [query["end"] for query in queries if "end" in query]
     given_start = starts if start is None else [start]
     given_end = ends if end is None else [end]
-    first = min((times.us(times.instant(stamp, "start")) for stamp in given_start), default=None)
-    last = max((times.us(times.instant(stamp, "end")) for stamp in given_end), default=None)
+    first = min((times.us(times.timestamp(stamp, "start")) for stamp in given_start), default=None)
+    last = max((times.us(times.timestamp(stamp, "end")) for stamp in given_end), default=None)
 
     # 2. Use a given end, otherwise the time of the response.
     as_of = None
     if end is not None:
         as_of = last
     elif origin.get("as_of") is not None:
-        as_of = times.us(times.instant(origin["as_of"], "as_of"))
+        as_of = times.us(times.timestamp(origin["as_of"], "as_of"))
 
     # 3. Read the step, if the table has only one.
     step = None
@@ -354,7 +354,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
     bucket = np.full(len(report), np.nan)
     waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
     for rows in _markets(report):
-        if len(rows) < _LEAST_VENUES:
+        if len(rows) < _MIN_VENUES:
             continue
         bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
         if bucket[rows[0]] > 0.0:
@@ -406,7 +406,7 @@ def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) 
     _, values = points.side_by_side(rows, int(bucket))
     positive = np.where(values > 0.0, values, np.nan)
     ratio = np.log(positive[0] / positive[1])
-    if np.isfinite(ratio).sum() < _LEAST_SHARED:
+    if np.isfinite(ratio).sum() < _MIN_SHARED:
         return
     middle = float(row_quantile(ratio[None], 0.5)[0])
     apart = middle if abs(middle) > PRICES_AGREE else 0.0

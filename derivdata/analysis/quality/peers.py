@@ -20,7 +20,7 @@ from derivdata.analysis.panels import row_quantiles
 from derivdata.analysis.quality.points import Columns, row_quantile
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
-_LEAST = 20
+_MIN = 20
 """Minimum number of common steps on each side of a change."""
 _PEERS = 2
 _SIZE = np.log(5.0)
@@ -28,7 +28,7 @@ _CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.5)}
 """Minimum change of a rate's size (log ratio) by number of days."""
 _PRICE = np.log(1.05)
 _BLOCKS = 16
-_LEAST_NOISE = 1e-3
+_MIN_NOISE = 1e-3
 _IN_BLOCK = 3  # minimum number of known steps for the median of a block
 # Minimum correlation of moves, and minimum number of steps, to find the lag of two venues.
 _TWINS, _TOGETHER = 0.6, 100
@@ -77,11 +77,13 @@ def compare(
     prices = kind == "price"
     changes = _PRICE if prices else _SIZE
     if kind == "rate":  # within a few days, rates may differ for long enough to look like another unit
-        changes = np.select([np.asarray(days) >= least for least in _CHANGES], list(_CHANGES.values()), _SIZE)
+        changes = np.select(
+            [np.asarray(days) >= minimum for minimum in _CHANGES], list(_CHANGES.values()), _SIZE
+        )
     both_known = np.isfinite(values) & np.isfinite(peers)
     values = np.where(both_known, values, np.nan)
     peers = np.where(both_known, peers, np.nan)
-    enough = both_known.sum(axis=1) >= 2 * _LEAST
+    enough = both_known.sum(axis=1) >= 2 * _MIN
 
     # 2. Take logarithms of sizes, with a floor, so that a rate that crosses zero is not a change of size.
     share = 0.0 if prices else 0.02
@@ -93,8 +95,8 @@ def compare(
     change, at = _change(ratio)
     change = np.where(np.abs(change) >= changes, change, 0.0)
     low, middle, high = row_quantiles(ratio, 0.25, 0.5, 0.75)
-    least = _PRICE if prices else np.maximum(_APART * (high - low) / 1.349, _SIZE)
-    size = np.where(np.abs(middle) >= least, middle, 0.0)
+    minimum = _PRICE if prices else np.maximum(_APART * (high - low) / 1.349, _SIZE)
+    size = np.where(np.abs(middle) >= minimum, middle, 0.0)
 
     # 4. Rates that are pinned to their interest rate have an exact ratio, which noise does not hide.
     if kind == "rate":
@@ -258,7 +260,7 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
             (is_finite[:, side] * (level[:, side] - mean[:, None]) ** 2).sum(axis=1)
             for side, mean in zip(sides, means, strict=True)
         )
-        spread = np.sqrt(squares / np.maximum(counts[0] + counts[1] - 2, 1)) + _LEAST_NOISE
+        spread = np.sqrt(squares / np.maximum(counts[0] + counts[1] - 2, 1)) + _MIN_NOISE
         error = spread * np.sqrt(1.0 / np.maximum(counts[0], 1) + 1.0 / np.maximum(counts[1], 1))
         change = means[1] - means[0]
         better = (np.minimum(*counts) >= 2) & (np.abs(change) > sure * error)
@@ -311,7 +313,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     At the time with the largest difference of the sides, if it exceeds the series' own noise: their
     difference over its standard error, which accounts for autocorrelation.
     """
-    if agreement.shape[1] < 2 * _LEAST:  # there are no steps if no series has a value
+    if agreement.shape[1] < 2 * _MIN:  # there are no steps if no series has a value
         return np.zeros(len(agreement), dtype=np.bool_)
     is_finite = np.isfinite(agreement)
     total = np.nancumsum(agreement, axis=1)
@@ -320,8 +322,8 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
         share = np.sqrt(1.0 / number + 1.0 / (number[:, -1:] - number))
-        least = np.maximum(_LEAST, _DAYS * number[:, -1] / days)[:, None]
-    enough = (number >= least) & (number[:, -1:] - number >= least)
+        minimum = np.maximum(_MIN, _DAYS * number[:, -1] / days)[:, None]
+    enough = (number >= minimum) & (number[:, -1:] - number >= minimum)
     opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))
     apart = np.where(enough & opposite, np.abs(before - after) / share, 0.0)
     at = apart.argmax(axis=1)
@@ -352,11 +354,11 @@ def _spikes(values: Floats, apart: Floats) -> Array:
     for series in (values, apart):
         up = series[:, 1:-1] - series[:, :-2]
         down = series[:, 1:-1] - series[:, 2:]
-        least = np.where(np.sign(up) == np.sign(down), np.minimum(np.abs(up), np.abs(down)), 0.0)
+        minimum = np.where(np.sign(up) == np.sign(down), np.minimum(np.abs(up), np.abs(down)), 0.0)
         moves = np.abs(np.diff(series, axis=1))
         half, most = row_quantiles(moves, 0.5, 0.9)
         usual = np.maximum(half, most / 2.0)[:, None]
-        lonely &= np.nan_to_num(least) > _SPIKE * usual
+        lonely &= np.nan_to_num(minimum) > _SPIKE * usual
     return np.asarray(lonely.sum(axis=1))
 
 

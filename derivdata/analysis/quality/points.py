@@ -548,10 +548,10 @@ def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Seq
         holes = np.flatnonzero(lacking)
         number = np.concatenate([np.arange(1, lacking[hole] + 1) for hole in holes] or [np.zeros(0)])
         hole = np.repeat(holes, lacking[holes])
-        instants = stamps[row][hole] + steps[row][hole] * number
-        before = np.searchsorted(answered[:, 0], instants, side="right") - 1
+        timestamps = stamps[row][hole] + steps[row][hole] * number
+        before = np.searchsorted(answered[:, 0], timestamps, side="right") - 1
         inside = before >= 0
-        inside[inside] = instants[inside] < answered[before[inside], 1]
+        inside[inside] = timestamps[inside] < answered[before[inside], 1]
         counts[row] = (~inside).sum()
     return counts
 

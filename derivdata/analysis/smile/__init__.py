@@ -167,9 +167,9 @@ def fit_between(
     sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
 
     # 2. Fit to the points of the ranges that are nearest to the last fit, until the fit is within all ranges.
-    target, least = _nearest(fitted.raw, quotes, weight, low, high)
+    target, minimum = _nearest(fitted.raw, quotes, weight, low, high)
     begin = Raw(*(values.copy() for values in fitted.raw))
-    rows = np.flatnonzero(sided & (least > 0.0))
+    rows = np.flatnonzero(sided & (minimum > 0.0))
     for _ in range(_ROUNDS):
         if not rows.size:
             break
@@ -180,8 +180,8 @@ def fit_between(
         for values, new in zip(begin, again.raw, strict=True):
             values[rows] = new
         target[rows], loss = _nearest(again.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
-        better = loss < least[rows]
-        least[rows[better]] = loss[better]
+        better = loss < minimum[rows]
+        minimum[rows[better]] = loss[better]
         results = zip((*fitted.raw, *fitted[1:3]), (*again.raw, *again[1:3]), strict=True)
         for values, new in results:
             values[rows[better]] = new[better]

@@ -35,7 +35,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _TINY = 1e-300
-_LEAST = 1e-12  # minimum increment, so that every inequality is strict
+_MIN = 1e-12  # minimum increment, so that every inequality is strict
 _FLATTEST = 1e-10  # minimum wing of the first expiry, because a wing of zero would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 # Minimum increment of a start relative to the coordinate, because a start on a bound cannot move.
@@ -80,8 +80,8 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     # A concave smile starts with a small curvature, from which the search can go both ways. A flat smile
     # starts flat, because its ψ is 0, which is far from other starts.
     shape = np.maximum(np.abs(4.0 * bend), tilt * tilt)
-    least = np.clip(shape, 1e-16 * theta, 1e-3 * theta)
-    psi = np.sqrt(np.maximum(4.0 * bend, least) + tilt * tilt)
+    minimum = np.clip(shape, 1e-16 * theta, 1e-3 * theta)
+    psi = np.sqrt(np.maximum(4.0 * bend, minimum) + tilt * tilt)
     return np.stack([theta, (psi + tilt) / 2.0, (psi - tilt) / 2.0], axis=-1)
 
 
@@ -142,7 +142,7 @@ def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
 
 def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
     """Fit ``(θ, R, L)`` of all expiries of every surface, from a start that may violate conditions."""
-    low = np.full((3, guess.shape[1]), _LEAST)
+    low = np.full((3, guess.shape[1]), _MIN)
     low[:2, 0] = _FLATTEST
     start = _increments(guess).T
     low = np.broadcast_to(low.reshape(-1, 1), start.shape)
@@ -257,10 +257,10 @@ def _theta(steps: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Float
     d_tau = np.zeros_like(d_bound[:, 0])
     for i in range(expiries):
         binds = bound[:, i] > tau
-        least = np.where(binds, bound[:, i], tau)
-        d_least = np.where(binds[:, None], d_bound[:, i], d_tau)
-        theta[:, i] = psi[:, i] * least + steps[:, i]
-        d_theta[:, i] = psi[:, i, None] * d_least + least[:, None] * d_psi[:, i]
+        minimum = np.where(binds, bound[:, i], tau)
+        d_min = np.where(binds[:, None], d_bound[:, i], d_tau)
+        theta[:, i] = psi[:, i] * minimum + steps[:, i]
+        d_theta[:, i] = psi[:, i, None] * d_min + minimum[:, None] * d_psi[:, i]
         d_theta[:, i, 2 * expiries + i] += 1.0
         tau = theta[:, i] / psi[:, i]
         d_tau = (d_theta[:, i] - tau[:, None] * d_psi[:, i]) / psi[:, i, None]

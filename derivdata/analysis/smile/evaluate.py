@@ -283,9 +283,9 @@ def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
         block = slice_of([p[rows, None] for p in raw])
         low[rows], where[rows] = _lowest_raw(block, reach[rows, None])
     left, right = (0.25 - np.square(raw.b * (1.0 + side * raw.rho)) / 16.0 for side in (-1.0, 1.0))
-    least = raw.a + raw.b * raw.sigma * np.sqrt(1.0 - np.square(raw.rho))
+    minimum = raw.a + raw.b * raw.sigma * np.sqrt(1.0 - np.square(raw.rho))
     steep = raw.b * (1.0 + np.abs(raw.rho)) >= 2.0
-    ok = (low >= -TOLERANCE) & (left >= 0.0) & (right >= 0.0) & (least > 0.0) & ~steep
+    ok = (low >= -TOLERANCE) & (left >= 0.0) & (right >= 0.0) & (minimum > 0.0) & ~steep
     return Butterfly(low, where, left, right, ok)
 
 
@@ -379,9 +379,9 @@ def _positive(polynomial: Floats) -> Bools:
         to_unit @ (polynomial[::-1] * (1.0 / _CUTS[-1]) ** powers[:, None]),
         *(to_next @ (polynomial * cut ** powers[:, None]) for cut in _CUTS[:-1]),
     ]
-    least = np.min(pieces, axis=1)
+    minimum = np.min(pieces, axis=1)
     greatest = np.max(pieces, axis=1)
-    return np.asarray((least >= _ROUNDING * greatest).all(axis=0))
+    return np.asarray((minimum >= _ROUNDING * greatest).all(axis=0))
 
 
 def _basis(*, shifted: bool) -> Floats:

@@ -189,7 +189,7 @@ class JointProblem(NamedTuple):
         """Return the problem with conditions only at the points nearest to their margins."""
         g = np.argpartition(values.g - self.at_least.g, _NEAR_G, axis=-1)[..., :_NEAR_G]
         gap = np.argpartition(values.gap - self.at_least.gap, _NEAR_GAP, axis=-1)[..., :_NEAR_GAP]
-        least = Constraints(
+        minimum = Constraints(
             np.take_along_axis(self.at_least.g, g, -1),
             np.take_along_axis(self.at_least.gap, gap, -1),
             self.at_least.wings,
@@ -198,16 +198,16 @@ class JointProblem(NamedTuple):
             places_g=np.take_along_axis(self.places_g, g, -1),
             places_gap=np.take_along_axis(self.places_gap, gap, -1),
             gap_unit=np.take_along_axis(self.gap_unit, gap, -1),
-            at_least=least,
+            at_least=minimum,
         )
 
     def lacks(self, values: Constraints) -> Constraints:
         """Return the shortfall of each condition from its moved margin, 0 if it is satisfied."""
-        least = self.at_least
+        minimum = self.at_least
         return Constraints(
-            np.maximum(least.g - values.g, 0.0),
-            np.maximum(least.gap - values.gap, 0.0),
-            np.maximum(least.wings - values.wings, 0.0),
+            np.maximum(minimum.g - values.g, 0.0),
+            np.maximum(minimum.gap - values.gap, 0.0),
+            np.maximum(minimum.wings - values.wings, 0.0),
         )
 
     def holds(self, values: Constraints) -> Bools:
@@ -343,8 +343,8 @@ def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constrain
     pairs = live[:, 1:, None]
     masks = (live[..., None], pairs, pairs)
     moved = [
-        np.where(mask, least * margin[:, None, None] + shift, -np.inf)
-        for least, shift, mask in zip(_MARGINS, multiplier, masks, strict=True)
+        np.where(mask, minimum * margin[:, None, None] + shift, -np.inf)
+        for minimum, shift, mask in zip(_MARGINS, multiplier, masks, strict=True)
     ]
     return Constraints(*moved)
 

@@ -400,7 +400,7 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
         return np.asarray((together > limit * limit) & (together > _SYSTEMATIC * square))
 
 
-_LEAST_DELTA = 1e-3
+_MIN_DELTA = 1e-3
 _NODES, _WEIGHTS = (part / 2.0 for part in np.polynomial.legendre.leggauss(6))
 _NODES = _NODES + 0.5  # integration nodes within an interval between two strikes
 
@@ -455,7 +455,7 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
         s = iv * np.sqrt(t)
         x, s = np.broadcast_arrays(k, np.where(s > 0.0, s, np.nan))
         delta = special.ndtr(-np.abs(x) / s + np.sign(x) * s / 2.0)
-    used = np.isfinite(x) & (delta >= _LEAST_DELTA) & (x >= low) & (x <= high)
+    used = np.isfinite(x) & (delta >= _MIN_DELTA) & (x >= low) & (x <= high)
     x = np.where(used, x, np.nan)
     s = np.where(used, s, np.nan)
 

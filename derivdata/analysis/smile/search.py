@@ -97,9 +97,9 @@ class Dense(NamedTuple):
         right = right.copy()
         # A pivot that is 0 up to rounding is set to infinity, so that its variable is fixed and does not
         # affect the others.
-        least = _SINGULAR * diagonal(matrix)
+        minimum = _SINGULAR * diagonal(matrix)
         for j in range(len(right)):
-            matrix[j, j, matrix[j, j] <= least[j]] = np.inf
+            matrix[j, j, matrix[j, j] <= minimum[j]] = np.inf
             factor = matrix[j + 1 :, j] / matrix[j, j]
             matrix[j + 1 :, j + 1 :] -= factor[:, None] * matrix[j, None, j + 1 :]
             right[j + 1 :] -= factor * right[j]

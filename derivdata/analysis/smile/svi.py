@@ -100,7 +100,7 @@ def bump_variance(k: Any, slices: Bumped, *, derivative: int = 0) -> Floats:
 
 
 # Minimum of v − v_min relative to v; below it, rounding leaves fewer than 6 digits of sigma.
-_LEAST_RISE = 2e-10
+_MIN_RISE = 2e-10
 
 _MET = 1e-6
 
@@ -240,8 +240,8 @@ def _jump_wings(a: Floats, b: Floats, rho: Floats, m: Floats, sigma: Floats, t: 
         variance = a + b * (radius - rho * m)
         scale = np.sqrt(variance)
         psi = b / (2.0 * scale) * (rho - m / radius)
-        least = a + b * sigma * np.sqrt(1.0 - np.square(rho))
-        return variance / t, psi, b * (1.0 - rho) / scale, b * (1.0 + rho) / scale, least / t
+        minimum = a + b * sigma * np.sqrt(1.0 - np.square(rho))
+        return variance / t, psi, b * (1.0 - rho) / scale, b * (1.0 + rho) / scale, minimum / t
 
 
 def _raw_of_jump_wings(
@@ -255,7 +255,7 @@ def _raw_of_jump_wings(
         )
     v, psi, p, c, v_min, t = np.broadcast_arrays(v, psi, p, c, v_min, t)
     with np.errstate(divide="ignore", invalid="ignore"):
-        level = np.abs(v - v_min) <= _LEAST_RISE * np.abs(v)
+        level = np.abs(v - v_min) <= _MIN_RISE * np.abs(v)
         straight = (p == 0.0) & (c == 0.0) & level  # a flat slice does not depend on its vertex
         scale = np.sqrt(np.multiply(v, t))
         b = scale * np.add(c, p) / 2.0

@@ -208,11 +208,11 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
     cells = rows["expiry"].nunique() * rows["strike"].nunique()
     size = int(np.clip(_CELLS // max(cells, 1), _INSTANTS, _MOST_INSTANTS))
     times = rows["time"].to_numpy("datetime64[us]")
-    instants = np.unique(times[~np.isnat(times)])
-    if len(instants) <= size + 1:
+    timestamps = np.unique(times[~np.isnat(times)])
+    if len(timestamps) <= size + 1:
         return [options]
     # A pass with a single time would lack the dim time, so the last pass takes one more.
-    cuts = instants[size : len(instants) - 1 : size]
+    cuts = timestamps[size : len(timestamps) - 1 : size]
     number = np.searchsorted(cuts, times, side="right")
     return [options.select(number == i) for i in range(len(cuts) + 1)]
 

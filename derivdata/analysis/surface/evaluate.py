@@ -223,7 +223,7 @@ def at(
     }  # fmt: skip
     result = xr.Dataset({name: variable.drop_attrs() for name, variable in variables.items()})
     if "instant" in result.dims:
-        result = result.transpose(*vol.dims).rename(instant="expiry")
+        result = result.transpose(*vol.dims).rename(timestamp="expiry")
     return with_units(result.assign_attrs(origin_attrs(surface)), _UNITS)
 
 
@@ -265,15 +265,15 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
     for place, stamp in enumerate(labels):
         if not (pd.api.types.is_scalar(stamp) and pd.isna(stamp)):
             label[place] = naive_utc(stamp_of(stamp, "expiry"))
-    instants = xr.DataArray(label, {"instant": label}, ["instant"])
-    return years_until(surface, instants if several else instants[0].drop_vars("instant"))
+    timestamps = xr.DataArray(label, {"instant": label}, ["instant"])
+    return years_until(surface, timestamps if several else timestamps[0].drop_vars("instant"))
 
 
-def years_until(surface: xr.Dataset, instants: xr.DataArray, argument: str = "surface") -> xr.DataArray:
+def years_until(surface: xr.Dataset, timestamps: xr.DataArray, argument: str = "surface") -> xr.DataArray:
     """Return the time from a surface's time to others [years]; negative rounding errors become 0."""
-    at_us = instants.astype("datetime64[us]").astype(np.int64).astype(np.float64)
+    at_us = timestamps.astype("datetime64[us]").astype(np.int64).astype(np.float64)
     years = (at_us - origin_us(surface, argument)).reset_coords(drop=True) / YEAR_US
-    return years.where(abs(years) > 1e-12, 0.0).where(instants.notnull())
+    return years.where(abs(years) > 1e-12, 0.0).where(timestamps.notnull())
 
 
 _JUST_BEFORE = 1.0 - 1e-9

@@ -115,9 +115,9 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     crossed = bid > ask
     has_bid = here & np.isfinite(bid) & ~crossed
     has_ask = here & np.isfinite(ask) & ~crossed
-    least = np.where(has_bid, bid, 0.0)
-    middle = np.where(has_ask, (least + ask) / 2.0, np.where(has_bid, bid, iv))
-    room = np.where(has_ask, _EDGE * (ask - least), 0.0)
+    minimum = np.where(has_bid, bid, 0.0)
+    middle = np.where(has_ask, (minimum + ask) / 2.0, np.where(has_bid, bid, iv))
+    room = np.where(has_ask, _EDGE * (ask - minimum), 0.0)
     floor = np.where(has_bid, bid + room, 0.0)
     ceiling = ask - room
 

@@ -68,9 +68,9 @@ class Rules(NamedTuple):
     variance: xr.DataArray
     averaging: float
 
-    def pace(self, instant: xr.DataArray) -> xr.DataArray:
+    def pace(self, timestamp: xr.DataArray) -> xr.DataArray:
         """Return the speed of business time just after a time [µs], per calendar year."""
-        weekend = weekend_us(instant + 1e6) - weekend_us(instant) > 5e5
+        weekend = weekend_us(timestamp + 1e6) - weekend_us(timestamp) > 5e5
         paced: xr.DataArray = (1.0 + (self.weekend_weight - 1.0) * weekend) * self._unit
         return paced
 
@@ -142,7 +142,7 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
         events: Any = clock.get("events", {})
         weight = xr.DataArray(clock.get("weekend_weight", 1.0))
         averaging = clock.get("averaging", "0h")
-        stamps = [times.us(times.instant(event, "events of clock")) for event in events]
+        stamps = [times.us(times.timestamp(event, "events of clock")) for event in events]
         when = xr.DataArray(np.asarray(stamps, dtype=np.float64), dims="event")
         variance = xr.DataArray(np.asarray([*dict(events).values()], dtype=np.float64), dims="event")
     else:

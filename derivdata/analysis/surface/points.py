@@ -356,7 +356,7 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
     def check(block: xr.Dataset) -> xr.Dataset:
         names = parameter_names(block)
         gap, place, ok = applied(
-            _least_gaps,
+            _min_gaps,
             *(block["year_fraction"].reset_coords(drop=True), block["method"] > 0),
             *(block[name] for name in names),
             core=[["expiry"]] * (2 + len(names)),
@@ -372,7 +372,7 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
     return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
 
 
-def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
+def _min_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
     """Return the log-moneyness of the minimum rise of each slice over the previous expiry."""
     # 1. Pair each slice with the previous one.
     t, usable, *parameters = np.broadcast_arrays(t, usable, *raw)

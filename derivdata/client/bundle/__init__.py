@@ -145,7 +145,7 @@ def response_of(entry: Entry, body: bytes) -> Response:
         status=entry.status,
         headers=dict(entry.headers),
         body=body,
-        as_of=pd.NaT if entry.date is None else times.instant(entry.date, "date"),
+        as_of=pd.NaT if entry.date is None else times.timestamp(entry.date, "date"),
         source=entry.source,
         synthetic=entry.synthetic,
         attribution=entry.attribution,

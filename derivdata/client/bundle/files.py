@@ -524,7 +524,7 @@ class Bundle:
         """Raise on dates that are not in a recording's format."""
         for date in set(dates) - {None}:
             with suppress(ValueError):
-                if times.iso(times.instant(str(date))) == date:
+                if times.iso(times.timestamp(str(date))) == date:
                     continue
             raise unusable(self.path, f"{name} cannot be read: {str(date)[:40]!r} is not a time")
 

@@ -239,7 +239,7 @@ class Replay:
     def __init__(self, bundle: Bundle) -> None:
         manifest = bundle.manifest
         self.path = bundle.path
-        self.asof = None if manifest.asof is None else times.instant(manifest.asof, "asof")
+        self.asof = None if manifest.asof is None else times.timestamp(manifest.asof, "asof")
         self.source = manifest.source
         self.synthetic = manifest.synthetic
         self.about = manifest.about

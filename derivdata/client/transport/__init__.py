@@ -18,7 +18,15 @@ import pandas as pd
 from derivdata.client.transport.cache import cache_clear, cache_folder, cache_info
 from derivdata.client.transport.connection import Connection, local_scope
 from derivdata.client.transport.response import Response, notify, progress
-from derivdata.client.transport.session import SESSION, Answer, get, get_each, provenance, raw, unreadable
+from derivdata.client.transport.session import (
+    SESSION,
+    DecodedResponse,
+    get,
+    get_each,
+    provenance,
+    raw,
+    unreadable,
+)
 from derivdata.client.transport.settings import (
     IN_PROCESS,
     ConnectionSettings,
@@ -37,8 +45,8 @@ from derivdata.support.times import asof
 
 __all__ = [
     "SESSION",
-    "Answer",
     "Connection",
+    "DecodedResponse",
     "Response",
     "asof",
     "cache_clear",
@@ -76,7 +84,7 @@ def connect(
     cache: str | Mapping[str, Any] = "on",
     offline: bool = False,
     session: requests.Session | None = None,
-    now: times.Instant | None = None,
+    now: times.TimeLike | None = None,
     attribution_url: str | None = None,
     archive: str | os.PathLike[str] | None = None,
     venues: Sequence[str] | None = None,
@@ -163,7 +171,7 @@ def connect(
                 f"{source!r} is a local source and takes no api_key; omit it, or pass the address of a "
                 "service, which starts with https://"
             )
-        clock = None if now is None else times.instant(now, "now")
+        clock = None if now is None else times.timestamp(now, "now")
         options = _venue_options(source, archive, venues)
         connection = _local(
             source, clock, attribution_url, cache=mode, offline=offline, rules=rules, options=options

@@ -160,7 +160,7 @@ def _files(folder: Path) -> Iterator[Path]:
     return (Path(place, name) for place, _, names in os.walk(folder) for name in names)
 
 
-class AnswerFiles:
+class ResponseFiles:
     """The cached responses of one source, each under its cache key."""
 
     def __init__(self, root: Path, scope: str) -> None:

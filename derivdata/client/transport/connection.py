@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlencode
 
 import pandas as pd
 
-from derivdata.client.transport.cache import AnswerFiles, Checks, Record
+from derivdata.client.transport.cache import Checks, Record, ResponseFiles
 from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, notify, plain_text
 from derivdata.client.transport.settings import ConnectionSettings, LocalSource, Pace, Secret, Site
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
@@ -96,7 +96,7 @@ class Connection:
         self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
         # All states of a local source share a folder: their records differ by key, which contains the scope.
         folder_scope = self._scope if local is None else f"local {self.source}"
-        self._files = AnswerFiles(settings.folder / "answers", _digest(folder_scope)[:32])
+        self._files = ResponseFiles(settings.folder / "answers", _digest(folder_scope)[:32])
         self._network: Network | None = None
         self._last_date: tuple[float, pd.Timestamp] | None = None
         self._last_marks: tuple[float, _Marks] | None = None

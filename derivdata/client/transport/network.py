@@ -24,7 +24,7 @@ from requests_cache.models.response import CachedResponse
 from requests_cache.policy import NEVER_EXPIRE, get_url_expiration
 
 from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, keep_anonymous, renewed
-from derivdata.client.transport.cache import AnswerFiles, Head
+from derivdata.client.transport.cache import Head, ResponseFiles
 from derivdata.client.transport.response import http_date, network_error, notices_in
 from derivdata.client.transport.settings import ConnectionSettings, Secret, Site
 from derivdata.tables.endpoints import Endpoint
@@ -64,7 +64,7 @@ _CLOSED = pd.Timedelta(1, "h")
 class SealedStorage(BaseStorage[str, CachedResponse]):
     """Responses of one source by cache key. `is_secret` returns whether bytes contain the API key."""
 
-    def __init__(self, files: AnswerFiles, base: str, is_secret: Callable[[bytes], bool]) -> None:
+    def __init__(self, files: ResponseFiles, base: str, is_secret: Callable[[bytes], bool]) -> None:
         super().__init__()
         self._files = files
         self._base = base
@@ -179,7 +179,7 @@ class Network:
         site: Site,
         secret: Secret | None,
         settings: ConnectionSettings,
-        files: AnswerFiles,
+        files: ResponseFiles,
         *,
         key: Callable[[str], str],
         turn: Callable[[str], None],

@@ -46,7 +46,7 @@ _NOTICES = 20
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class DecodedResponse(Generic[T]):
     """A decoded response and its metadata."""
 
     body: T
@@ -128,10 +128,10 @@ class Session:
         if self.responder is None:
             self.current()._forget(request)
 
-    def keep_passed(self, answer: Answer[Any], reader: str, rules: Sequence[str]) -> None:
+    def keep_passed(self, decoded: DecodedResponse[Any], reader: str, rules: Sequence[str]) -> None:
         """Store in the cached record that a response passed the checks, and which rules run again."""
         if self.responder is None and self.connection is not None:
-            self.connection._keep_passed(answer.request, answer.sha256, answer.as_of, {reader: [*rules]})
+            self.connection._keep_passed(decoded.request, decoded.sha256, decoded.as_of, {reader: [*rules]})
 
     def install(self, **replacements: Unpack[Replacements]) -> Callable[[], None]:
         """Replace responder, observer or clock. Return a function that restores them."""
@@ -170,13 +170,13 @@ def get(
     into: type[T],
     until: pd.Timestamp | None = None,
     quiet: bool = False,
-) -> Answer[T]:
+) -> DecodedResponse[T]:
     """Send one request and decode the response."""
     request = request_of(endpoint, params)
     return _answer(SESSION.serve(request, endpoint, until), into, quiet)
 
 
-def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
+def _answer(response: Response, into: type[T], quiet: bool) -> DecodedResponse[T]:
     """Decode a response; warn of its notices unless `quiet`."""
     request = response.request
     body = decode_body(response, into)
@@ -190,7 +190,7 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
         warn_deprecated(response)
     corrected = unquote(response.headers.get("X-Derivdata-Corrections", "")).split("\n")
     age = response.headers.get("Age", "")
-    return Answer(
+    return DecodedResponse(
         body=body,
         as_of=response.as_of,
         request=request,
@@ -227,7 +227,7 @@ def get_each(
     into: type[T],
     until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
     quiet: bool = False,
-) -> Iterator[Answer[T]]:
+) -> Iterator[DecodedResponse[T]]:
     """Yield one response for each set of parameters, in order, with a progress bar.
 
     Requests are sent as the iterator advances; without a rate limit up to seven are sent ahead. The first
@@ -250,26 +250,26 @@ def decode_body(response: Response, into: Any) -> Any:
         raise unreadable(response.request, str(error)) from None
 
 
-def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
+def provenance(responses: Sequence[DecodedResponse[Any]]) -> dict[str, Any]:
     """Return the metadata of responses, ready for JSON and independent of the time of the call."""
     requests = []
     # The keys of these dicts are distinct texts in the order of their first response.
     sources: dict[str, None] = {}
     notices: dict[str, None] = {}
     attributions: dict[str, None] = {}
-    for answer in answers:
-        request = answer.request
-        facts = {"sha256": answer.sha256, "as_of": times.iso(answer.as_of)}
+    for decoded in responses:
+        request = decoded.request
+        facts = {"sha256": decoded.sha256, "as_of": times.iso(decoded.as_of)}
         requests.append({"path": request.path, "query": dict(request.query), **facts})
-        sources[answer.source] = None
-        notices |= dict.fromkeys((*answer.notices, *answer.corrections))
-        if answer.attribution:
-            attributions[answer.attribution] = None
+        sources[decoded.source] = None
+        notices |= dict.fromkeys((*decoded.notices, *decoded.corrections))
+        if decoded.attribution:
+            attributions[decoded.attribution] = None
     return Provenance(
         {
             "source": ", ".join(sources),
-            "synthetic": any(answer.synthetic for answer in answers),
-            "as_of": times.iso(max(answer.as_of for answer in answers)) if answers else None,
+            "synthetic": any(decoded.synthetic for decoded in responses),
+            "as_of": times.iso(max(decoded.as_of for decoded in responses)) if responses else None,
             "requests": requests,
             "notices": list(notices),
             "attribution": "; ".join(attributions),
@@ -359,9 +359,9 @@ def _integer(name: str, value: Any) -> str:
     return str(int(value))
 
 
-def _instant(name: str, value: Any) -> str:
+def _timestamp(name: str, value: Any) -> str:
     ready = isinstance(value, pd.Timestamp) and value.tz is not None and value.unit == "us"
-    return times.iso(value if ready else times.instant(value, name))
+    return times.iso(value if ready else times.timestamp(value, name))
 
 
 def _days(name: str, value: Any) -> str:
@@ -376,8 +376,8 @@ _WRITERS = {
     ParamKind.LIST: _list,
     ParamKind.INTEGER: _integer,
     ParamKind.NUMBER: _number,
-    ParamKind.INSTANT: _instant,
-    ParamKind.MILLIS: lambda name, value: str(times.us(times.instant(value, name)) // 1000),
+    ParamKind.TICK: _timestamp,
+    ParamKind.MILLIS: lambda name, value: str(times.us(times.timestamp(value, name)) // 1000),
     ParamKind.DAYS: _days,
 }
 
@@ -446,4 +446,4 @@ def _query_text(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, list | tuple):
         return ",".join(_query_text(name, item) for item in value)
-    return times.iso(times.instant(value, name))
+    return times.iso(times.timestamp(value, name))

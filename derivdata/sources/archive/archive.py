@@ -264,8 +264,8 @@ class Archive(ArchiveReader):
         frame: pd.DataFrame,
         where: Mapping[str, str | Sequence[str]] | None = None,
         *,
-        start: times.Instant | None = None,
-        end: times.Instant | None = None,
+        start: times.TimeLike | None = None,
+        end: times.TimeLike | None = None,
         reason: str = "",
     ) -> Corrected:
         """Replace some rows of a table by others, to correct wrong data.
@@ -306,8 +306,8 @@ class Archive(ArchiveReader):
         table: str,
         where: Mapping[str, str | Sequence[str]] | None = None,
         *,
-        start: times.Instant | None = None,
-        end: times.Instant | None = None,
+        start: times.TimeLike | None = None,
+        end: times.TimeLike | None = None,
         reason: str = "",
     ) -> Corrected:
         """Delete some rows of a table; parameters, result and errors are as in `replace`."""
@@ -328,7 +328,7 @@ class Archive(ArchiveReader):
         """
         return undo(self._storage, archive_table, number, timeout=self._lock_timeout)
 
-    def drop_before(self, instant: times.Instant) -> Dropped:
+    def drop_before(self, timestamp: times.TimeLike) -> Dropped:
         """Remove the months and days of all tables that end at or before a time, permanently.
 
         Only whole partitions are removed, so some older rows in the month or day of that time remain. The
@@ -346,7 +346,7 @@ class Archive(ArchiveReader):
             Another writer holds the lock for too long, or a disk operation fails. Nothing is removed in these
             cases.
         """
-        before = times.instant(instant, "instant")
+        before = times.timestamp(timestamp, "timestamp")
         return drop_old_partitions(self._storage, archive_table, before, timeout=self._lock_timeout)
 
     def _correct(

@@ -35,7 +35,7 @@ AUDITS = ("unit", "interval", "schedule", "venues", "future")
 
 _PAID = ("rate_bps_8h", "interval_hours")
 _SERIES_ROWS = 100
-_LEAST_ROWS = 30
+_MIN_ROWS = 30
 _TINY_BPS_8H = 0.01
 _HUGE_BPS_8H = 50.0
 _HUGE_BPS_8H_OF_ONE = 300.0
@@ -51,7 +51,7 @@ _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000
 _NEAR_FACTOR = 1.15
 _SAME_GAP_HOURS = 1 / 60
 _WHOLE = 0.05  # of an interval
-_LEAST_SYMBOLS = 3
+_MIN_SYMBOLS = 3
 _NEAR_POWER = 0.06  # tolerance in log10, about 15 %
 # Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
 # 04:00, 12:00 and 20:00.
@@ -247,7 +247,7 @@ def _are_unchanged(words: Iterable[Any], change: Callable[[str], Any]) -> bool:
 
 
 def _ask_about_schedules(payments: pd.DataFrame) -> None:
-    if len(payments) >= _LEAST_ROWS:
+    if len(payments) >= _MIN_ROWS:
         _refuse_schedules(payments)
 
 
@@ -256,7 +256,7 @@ def _ask_about_rates(
 ) -> None:
     if "unit" in questions:
         _refuse_unit_of_rates(some, named=unit is not None)
-    if len(some) < _LEAST_ROWS:
+    if len(some) < _MIN_ROWS:
         return
     if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
         _refuse_factors(some, read)
@@ -355,7 +355,7 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     if not rate.size:
         return
     at_floor = float(np.mean(np.abs(rate - _FLOOR_PERCENT) < 1e-8))
-    at_percent_floor = rate.size >= _LEAST_ROWS and at_floor > 0.05 and np.mean(rate < 0.1) > 0.5
+    at_percent_floor = rate.size >= _MIN_ROWS and at_floor > 0.05 and np.mean(rate < 0.1) > 0.5
     if not named and (np.mean(rate < _TINY_BPS_8H) > 0.5 or at_percent_floor):
         kind = "a fraction, not bps per 8 hours"
         if at_floor > 0.05:
@@ -368,9 +368,9 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     # A coin may pay as much for days; a major one, or several at once, do not.
     huge = _HUGE_BPS_8H_OF_ONE
     symbols = set(some["symbol"].unique())
-    if len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS):
+    if len(symbols) >= _MIN_SYMBOLS or symbols & set(_LARGE_COINS):
         huge = _HUGE_BPS_8H
-    if rate.size >= _LEAST_ROWS and np.mean(rate > huge) >= 0.5:
+    if rate.size >= _MIN_ROWS and np.mean(rate > huge) >= 0.5:
         raise Question(
             f"rate_bps_8h: half of the rates are over {np.median(rate):.0f} bps per 8 hours",
             "pass the unit with --unit, or --accept unit (accept=['unit']) if it is right",
@@ -394,7 +394,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
     wrong |= contradicted(series, stamps, stated).rows
     if not wrong.any():
         multiples = pd.Series(ratio).groupby(series).agg(["size", lambda values: values.quantile(0.25)])
-        thinned = multiples.index[(multiples.iloc[:, 0] >= _LEAST_ROWS) & (multiples.iloc[:, 1] > 1.7)]
+        thinned = multiples.index[(multiples.iloc[:, 0] >= _MIN_ROWS) & (multiples.iloc[:, 1] > 1.7)]
         wrong = np.isin(series, thinned) & (ratio > 1.7)
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
@@ -437,7 +437,7 @@ def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
 
 _FLOOR_BPS_8H = 1.0
 """Rate of quiet times on most venues; as a fraction of the interval it is the same for each interval."""
-_LEAST_AT_FLOOR = 5
+_MIN_AT_FLOOR = 5
 _SHARE_AT_FLOOR = 0.3
 _NEAR_FLOOR = 10.0
 
@@ -459,7 +459,7 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
         is_moved = np.isclose(rates, factor * _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
         for code, count in zip(*np.unique(series[is_moved], return_counts=True), strict=True):
             own = rows_of[int(code)]
-            is_rule = count >= max(_LEAST_AT_FLOOR, _SHARE_AT_FLOOR * own.size)
+            is_rule = count >= max(_MIN_AT_FLOOR, _SHARE_AT_FLOOR * own.size)
             is_rule = is_rule and _are_others_near(rates[own], factor * _FLOOR_BPS_8H)
             if is_rule or _has_run(rates[own], factor * _FLOOR_BPS_8H):
                 first = rows.iloc[own[np.argmax(is_moved[own])]]
@@ -478,14 +478,14 @@ def _has_run(rates: npt.NDArray[np.float64], moved_floor: float) -> bool:
     """
     is_moved = np.isclose(rates, moved_floor, rtol=1e-9, atol=0.0)
     is_floor = np.isclose(rates, _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
-    if is_floor.sum() < _LEAST_AT_FLOOR:
+    if is_floor.sum() < _MIN_AT_FLOOR:
         return False
     places = np.flatnonzero(is_moved | is_floor)
     kinds = is_moved[places]
     starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
     ends = np.append(starts[1:], kinds.size)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if not kinds[start] or end - start < _LEAST_AT_FLOOR:
+        if not kinds[start] or end - start < _MIN_AT_FLOOR:
             continue
         sizes = np.abs(rates[places[start] : places[end - 1] + 1])
         if bool(_is_near(np.nanmedian(sizes), moved_floor)):
@@ -519,7 +519,7 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
         offset=np.round(hours) % interval[is_counted], step=interval[is_counted]
     )
     grouped = schedules.groupby(["symbol", "exchange"], observed=True)
-    medians = grouped.median()[grouped.size() >= _LEAST_ROWS]
+    medians = grouped.median()[grouped.size() >= _MIN_ROWS]
     is_off = (medians["offset"] != 0.0) & (medians["offset"] != medians["step"] / 2.0)
     for (symbol, exchange), (apart, step) in medians[is_off].iterrows():
         offsets = grouped.get_group((symbol, exchange))["offset"]
@@ -537,7 +537,7 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
 def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     """Raise for a venue whose rates are those of other venues times the factor of a typical mistake."""
     series = _series_codes(some["symbol"].array, some["exchange"].array)
-    some = some[(np.bincount(series) >= _LEAST_ROWS)[series]]
+    some = some[(np.bincount(series) >= _MIN_ROWS)[series]]
     if some.empty:
         return
     # 1. The median size of each series, new and stored rows together, by symbol and venue.
@@ -547,7 +547,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     rates = np.abs(np.append(some["rate_bps_8h"].to_numpy(), others["rate_bps_8h"].to_numpy()))
     series = _series_codes(symbols, venues)[rates > 0]
     sizes = pd.Series(rates[rates > 0]).groupby(series).agg(["median", "size"])
-    medians_of_size = sizes["median"][sizes["size"] >= _LEAST_ROWS]
+    medians_of_size = sizes["median"][sizes["size"] >= _MIN_ROWS]
     symbol, venue = np.divmod(medians_of_size.index.to_numpy(), len(venues.categories))
     names = [symbols.categories[symbol], venues.categories[venue]]
     medians = pd.Series(medians_of_size.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
@@ -567,7 +567,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
             near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
             # Markets differ, so a single symbol is evidence only for the two large factors.
-            enough = factor >= 100 or len(ratios) >= _LEAST_SYMBOLS
+            enough = factor >= 100 or len(ratios) >= _MIN_SYMBOLS
             if enough and near.mean() > 0.5:
                 size = f"{ratio:.3g} times"
                 if ratio <= 1:
@@ -579,20 +579,20 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
                 )
 
 
-_LEAST_PRICES = {"BTC": 100.0, "ETH": 1.0}
+_MIN_PRICES = {"BTC": 100.0, "ETH": 1.0}
 """Prices [USD] under which no perpetual or dated future of a coin has ever traded."""
 
 
 def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
     """Raise for BTC and ETH prices that are another quantity: a rate, a volatility, another unit."""
-    for symbol, least in _LEAST_PRICES.items():
+    for symbol, minimum in _MIN_PRICES.items():
         prices = rows["price_usd"][(rows["symbol"] == symbol).to_numpy()]
         median = prices.median()
-        if 0 < median < least:
+        if 0 < median < minimum:
             raise Question(
                 (
                     f"{table.name}.price_usd: prices of {symbol} have the median {median:.6g} USD, but were "
-                    f"never below {least:g} USD"
+                    f"never below {minimum:g} USD"
                 ),
                 (
                     "pass the table and the column of these values, or --accept unit (accept=['unit']) if "
@@ -609,7 +609,7 @@ def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray
 
 def _refuse_coins(some: pd.DataFrame) -> None:
     sizes = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
-    medians = sizes["median"][sizes["size"] >= _LEAST_ROWS]
+    medians = sizes["median"][sizes["size"] >= _MIN_ROWS]
     for (symbol, exchange), median in medians.items():
         guess = ""
         if symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD:

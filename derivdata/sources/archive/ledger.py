@@ -56,15 +56,15 @@ class LedgerEntry(NamedTuple):
 
     exchange: str
     symbol: str | None
-    start: times.Instant
-    end: times.Instant
+    start: times.TimeLike
+    end: times.TimeLike
     error: str = ""
     file: LedgerFile | None = None
-    incomplete_at: times.Instant | None = None
+    incomplete_at: times.TimeLike | None = None
     is_open: bool = False
 
 
-Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.Instant, times.Instant]
+Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.TimeLike, times.TimeLike]
 """An entry, or its first four fields as a plain tuple."""
 
 

@@ -508,7 +508,7 @@ def correction_selection(
     return Selection(chosen, window)
 
 
-def time_range(start: times.Instant | None, end: times.Instant | None) -> TimeRange:
+def time_range(start: times.TimeLike | None, end: times.TimeLike | None) -> TimeRange:
     """Return the window in microseconds; None leaves an end open."""
     window = EVER
     if start is not None:
@@ -518,9 +518,9 @@ def time_range(start: times.Instant | None, end: times.Instant | None) -> TimeRa
     return window
 
 
-def micros(value: times.Instant) -> int:
+def micros(value: times.TimeLike) -> int:
     """Return a time as microseconds since 1970."""
-    return times.us(times.instant(value))
+    return times.us(times.timestamp(value))
 
 
 def stamp(value: int) -> pd.Timestamp:
@@ -537,7 +537,7 @@ _SUMS = pa.schema(
     [
         ("exchange", _TEXT),
         ("resolution", _TEXT),
-        ("time", schemas.INSTANT),
+        ("time", schemas.TICK),
         ("value", pa.float64()),
         ("symbols", pa.int64()),
         ("symbol_hash", pa.uint64()),

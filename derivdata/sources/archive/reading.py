@@ -144,10 +144,10 @@ class ArchiveContents:
         table: str,
         venue: str,
         symbol: str | None,
-        start: times.Instant,
-        end: times.Instant,
+        start: times.TimeLike,
+        end: times.TimeLike,
         *,
-        now: times.Instant | None = None,
+        now: times.TimeLike | None = None,
     ) -> list[times.Window]:
         """Return the parts of ``[start, end)`` without a successful request to a venue in the ledger.
 
@@ -156,8 +156,8 @@ class ArchiveContents:
         """
         at = None
         if now is not None:
-            at = times.instant(now, "now")
-        window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
+            at = times.timestamp(now, "now")
+        window = times.Window(times.timestamp(start, "start"), times.timestamp(end, "end"))
         table = archive_table(table).name
         return self._with_manifest(
             lambda state: unanswered_windows(self._storage, state.ledger, table, venue, symbol, window, at)
@@ -419,8 +419,8 @@ class ArchiveReader(ArchiveContents):
     def read(
         self,
         table: str,
-        start: times.Instant | None = None,
-        end: times.Instant | None = None,
+        start: times.TimeLike | None = None,
+        end: times.TimeLike | None = None,
         *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
@@ -451,10 +451,10 @@ class ArchiveReader(ArchiveContents):
         first = times.FIRST
         last = times.LAST
         if start is not None:
-            first = times.instant(start, "start")
+            first = times.timestamp(start, "start")
             arguments["start"] = times.iso(first)
         if end is not None:
-            last = times.instant(end, "end")
+            last = times.timestamp(end, "end")
             arguments["end"] = times.iso(last)
         query = Query(table, first, last, symbols, venues, columns)
         for name in ("symbols", "venues", "columns"):
@@ -491,7 +491,7 @@ class ArchiveReader(ArchiveContents):
         For ``options_snapshot`` these are the newest chains of each symbol and venue, as
         `derivdata.tables.snapshots` makes them.
         """
-        last = times.instant(at, "at")
+        last = times.timestamp(at, "at")
         return self.newest(Query(table, last - within, last + pd.Timedelta(1, "us"), symbols, venues))
 
     def newest(self, query: Query) -> pd.DataFrame:
@@ -634,8 +634,8 @@ class ArchiveReader(ArchiveContents):
         table: str,
         column: str,
         *,
-        start: times.Instant,
-        end: times.Instant,
+        start: times.TimeLike,
+        end: times.TimeLike,
         step: str | pd.Timedelta,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,

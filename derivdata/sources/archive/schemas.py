@@ -23,7 +23,7 @@ from derivdata.tables.schema import Kind, Table
 LABEL = b"derivdata.table"
 """Key of a file's metadata that names its table."""
 
-INSTANT = pa.timestamp("us", "UTC")
+TICK = pa.timestamp("us", "UTC")
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 _TYPES = {
     Kind.TEXT: (pa.dictionary(pa.int32(), pa.string()), "VARCHAR"),
@@ -32,7 +32,7 @@ _TYPES = {
     Kind.COUNT: (pa.int64(), "BIGINT"),
     Kind.RANK: (pa.int64(), "BIGINT"),
     Kind.FLAG: (pa.bool_(), "BOOLEAN"),
-    Kind.TIME: (INSTANT, "TIMESTAMPTZ"),
+    Kind.TIME: (TICK, "TIMESTAMPTZ"),
 }
 """Types of a column in Arrow and in SQL."""
 
@@ -91,7 +91,7 @@ def plain_frame(rows: pa.Table) -> pd.DataFrame:
     fields = []
     for field in rows.schema:  # a list, because a query may name two columns alike
         if pa.types.is_timestamp(field.type) and field.type.tz:
-            field = pa.field(field.name, INSTANT)
+            field = pa.field(field.name, TICK)
         fields.append(field)
     frame: pd.DataFrame = rows.cast(pa.schema(fields)).to_pandas(types_mapper=_NULLABLE.get)
     return frame

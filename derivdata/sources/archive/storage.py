@@ -673,8 +673,8 @@ def _as_os_errors() -> Iterator[None]:
 
 def _is_conflict(problem: BaseException) -> bool:
     """Return whether a conditional put failed because its condition is false."""
-    answer = getattr(problem.__cause__, "response", None) or {}
-    return isinstance(problem, FileExistsError) or answer.get("Error", {}).get("Code") in _CONFLICTS
+    response = getattr(problem.__cause__, "response", None) or {}
+    return isinstance(problem, FileExistsError) or response.get("Error", {}).get("Code") in _CONFLICTS
 
 
 Storage: TypeAlias = LocalFolder | ObjectStore

@@ -741,5 +741,5 @@ def _end(file: DataFile) -> pd.Timestamp:
     return start + pd.offsets.MonthBegin()
 
 
-def _month(instant: pd.Timestamp) -> pd.Timestamp:
-    return instant.normalize().replace(day=1)
+def _month(timestamp: pd.Timestamp) -> pd.Timestamp:
+    return timestamp.normalize().replace(day=1)

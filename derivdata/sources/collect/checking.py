@@ -142,7 +142,7 @@ _PATIENCE_SECONDS = 20.0
 _Key = tuple[str, str, str]
 
 
-class _Answer(NamedTuple):
+class _VenueResponse(NamedTuple):
     """Response to a request: records, or an error, which is final if it is about the request itself."""
 
     endpoint: VenueEndpoint
@@ -181,60 +181,64 @@ def check_venues(
     report = progress or (lambda _: None)
     with ThreadPoolExecutor(max(len(sessions), 1)) as threads:
         by_venue = list(threads.map(lambda session: _answers(session, symbol, report), sessions))
-    answers = list(itertools.chain.from_iterable(by_venue))
-    troubles = {**_between_venues(answers, symbol), **_within_venues(answers), **_predicted(answers)}
-    rows = [_row(answer, troubles.get(answer.key, "")) for answer in answers]
+    responses = list(itertools.chain.from_iterable(by_venue))
+    troubles = {**_between_venues(responses, symbol), **_within_venues(responses), **_predicted(responses)}
+    rows = [_row(response, troubles.get(response.key, "")) for response in responses]
     if bodies is not None:
-        write_bodies(bodies, answers, rows)
+        write_bodies(bodies, responses, rows)
     return pd.DataFrame(rows)
 
 
-def write_bodies(folder: Path, answers: Sequence[_Answer], rows: Sequence[Mapping[str, object]]) -> None:
+def write_bodies(
+    folder: Path, responses: Sequence[_VenueResponse], rows: Sequence[Mapping[str, object]]
+) -> None:
     """Write each response with its request and the verdict, ready for a bug report."""
     folder.mkdir(parents=True, exist_ok=True)
-    for answer, row in zip(answers, rows, strict=True):
-        if not answer.body:
+    for response, row in zip(responses, rows, strict=True):
+        if not response.body:
             continue
-        body, removed = redacted(answer.body)
+        body, removed = redacted(response.body)
         error, _ = redacted(str(row["error"]).encode())
         report = {
             "exchange": row["exchange"],
-            "request": answer.endpoint.path,
-            "method": answer.endpoint.method,
-            "params": dict(answer.params),
-            "at": answer.at,
+            "request": response.endpoint.path,
+            "method": response.endpoint.method,
+            "params": dict(response.params),
+            "at": response.at,
             "version": version("derivdata"),
             "verdict": row["verdict"],
             "error": error,
             "removed": removed,
             "body": body,
         }
-        name = re.sub(r"[^a-z0-9]+", "-", answer.endpoint.label.lower()).strip("-")
-        path = folder / f"{row['exchange']}-{answer.endpoint.what}-{name[:80]}.json"
+        name = re.sub(r"[^a-z0-9]+", "-", response.endpoint.label.lower()).strip("-")
+        path = folder / f"{row['exchange']}-{response.endpoint.what}-{name[:80]}.json"
         path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) -> list[_Answer]:
+def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) -> list[_VenueResponse]:
     """Send all requests of a venue about a symbol."""
     session.patience = _PATIENCE_SECONDS
-    answers: list[_Answer] = []
+    responses: list[_VenueResponse] = []
     try:
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
         endpoint = session.venue.endpoints[0]
         at = f"{session.clock.utc():%Y-%m-%dT%H:%M:%SZ}"
-        failed = _Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)
+        failed = _VenueResponse(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)
         report(failed.line)
         return [failed]
     for endpoint in dict.fromkeys(session.venue.endpoints):
         if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
-            answer = _answer(session, endpoint, item, symbol)
-            answers.append(answer)
-            report(answer.line)
-    return answers
+            response = _answer(session, endpoint, item, symbol)
+            responses.append(response)
+            report(response.line)
+    return responses
 
 
-def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str) -> _Answer:
+def _answer(
+    session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str
+) -> _VenueResponse:
     """Send a request once; for a history, about the last day or as much of it as one request may cover."""
     name = value = symbol
     if item is not None:
@@ -256,8 +260,8 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
     try:
         records, _, body = session.request(endpoint, params, context={"instrument": name})
     except DerivdataError as problem:
-        return _Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, params, at)
-    return _Answer(endpoint, records, "", True, body, params, at)
+        return _VenueResponse(endpoint, None, str(problem), _is_final(problem), session.last_body, params, at)
+    return _VenueResponse(endpoint, records, "", True, body, params, at)
 
 
 def _is_final(problem: DerivdataError) -> bool:
@@ -283,26 +287,26 @@ def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
     return frame.drop_duplicates(["exchange", "table"]).sort_values(columns[:2], ignore_index=True)
 
 
-def _row(answer: _Answer, trouble: str) -> dict[str, object]:
+def _row(response: _VenueResponse, trouble: str) -> dict[str, object]:
     count = 0
-    if answer.records is not None:
-        for name, rows in vars(answer.records).items():
+    if response.records is not None:
+        for name, rows in vars(response.records).items():
             if isinstance(rows, list) and name != "times":
                 count += len(rows)
     verdict = "confirms"
-    if answer.records is None and not answer.is_final:
+    if response.records is None and not response.is_final:
         verdict = "no answer"
-    elif answer.records is None or trouble:
+    elif response.records is None or trouble:
         verdict = "contradicts"
     elif not count:
         verdict = "no rows"
     return {
-        "exchange": answer.endpoint.exchange,
-        "path_or_channel": answer.endpoint.path,
+        "exchange": response.endpoint.exchange,
+        "path_or_channel": response.endpoint.path,
         "rows": count,
-        "mark": "confirmed" if answer.endpoint.confirmed else "unconfirmed",
+        "mark": "confirmed" if response.endpoint.confirmed else "unconfirmed",
         "verdict": verdict,
-        "error": answer.error or trouble,
+        "error": response.error or trouble,
     }
 
 
@@ -319,12 +323,14 @@ _QUANTITIES: tuple[tuple[str, Callable[[State], float | None], float], ...] = (
 )
 
 
-def _figures(answer: _Answer, of: Callable[[State], float | None], *, by_symbol: bool) -> dict[str, float]:
+def _figures(
+    response: _VenueResponse, of: Callable[[State], float | None], *, by_symbol: bool
+) -> dict[str, float]:
     """Return a figure of the contracts in a response, by name or symbol, without missing values."""
     figures: dict[str, float] = {}
-    if answer.records is None:
+    if response.records is None:
         return figures
-    for state in answer.records.states:
+    for state in response.records.states:
         value = of(state)
         if value:
             name = state.instrument.symbol if by_symbol else state.instrument.name
@@ -344,38 +350,38 @@ def _is_off(ratio: float | None, factor: float) -> bool:
     return ratio is not None and not 1 / factor < ratio < factor
 
 
-def _within_venues(answers: Sequence[_Answer]) -> dict[_Key, str]:
+def _within_venues(responses: Sequence[_VenueResponse]) -> dict[_Key, str]:
     """Compare the figures of the same contracts in two responses of a venue."""
     troubles: dict[_Key, str] = {}
     for quantity, of, factor in _QUANTITIES:
-        first: dict[str, tuple[_Answer, dict[str, float]]] = {}
-        for answer in answers:
-            mine = _figures(answer, of, by_symbol=False)
-            before, theirs = first.setdefault(answer.endpoint.exchange, (answer, mine))
+        first: dict[str, tuple[_VenueResponse, dict[str, float]]] = {}
+        for response in responses:
+            mine = _figures(response, of, by_symbol=False)
+            before, theirs = first.setdefault(response.endpoint.exchange, (response, mine))
             ratio = _ratio(mine, theirs)
             if _is_off(ratio, factor):
-                troubles[answer.key] = f"{quantity} is {ratio:.3g} times that of {before.endpoint.path}"
+                troubles[response.key] = f"{quantity} is {ratio:.3g} times that of {before.endpoint.path}"
             if not theirs:
-                first[answer.endpoint.exchange] = answer, mine
+                first[response.endpoint.exchange] = response, mine
     return troubles
 
 
-def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
+def _between_venues(responses: Sequence[_VenueResponse], symbol: str) -> dict[_Key, str]:
     """Compare each venue's median rate and its mark of the symbol with other venues."""
     rates: dict[_Key, float] = {}
     marks: dict[_Key, float] = {}
-    for answer in answers:
-        if rates_of := _figures(answer, _bps, by_symbol=True):
-            rates[answer.key] = median(map(abs, rates_of.values()))
-        if mark := _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol):
-            marks[answer.key] = mark
+    for response in responses:
+        if rates_of := _figures(response, _bps, by_symbol=True):
+            rates[response.key] = median(map(abs, rates_of.values()))
+        if mark := _figures(response, lambda state: state.mark, by_symbol=True).get(symbol):
+            marks[response.key] = mark
     far_rates = _far_from_others("the median rate", rates, 0.0, _MEDIAN_FACTOR)
     far_marks = _far_from_others(f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR)
     return far_rates | far_marks
 
 
 def _far_from_others(
-    quantity: str, figures: Mapping[_Key, float], least: float, most: float
+    quantity: str, figures: Mapping[_Key, float], minimum: float, most: float
 ) -> dict[_Key, str]:
     """Return texts about figures whose ratio to the median of other venues is out of bounds."""
     troubles = {}
@@ -384,14 +390,14 @@ def _far_from_others(
         if len(others) < 2:
             continue
         ratio = value / median(others)
-        if not least <= ratio <= most:
+        if not minimum <= ratio <= most:
             troubles[key] = f"{quantity} is {ratio:.3g} times that of the other venues"
     return troubles
 
 
-def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
+def _predicted(responses: Sequence[_VenueResponse]) -> dict[_Key, str]:
     """Compare running rates with Hyperliquid's predictions for itself and two other venues."""
-    source = next((a for a in answers if a.endpoint.path == "/info predictedFundings" and a.body), None)
+    source = next((a for a in responses if a.endpoint.path == "/info predictedFundings" and a.body), None)
     if source is None:
         return {}
     predictions: dict[str, dict[str, float]] = {}  # bps of 8 hours by venue and coin
@@ -404,8 +410,10 @@ def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
                 bps = float(units.convert(float(row["fundingRate"]), "native", "bps_8h", hours=float(hours)))
                 predictions.setdefault(_PREDICTED[name], {})[coin] = bps
     troubles = {}
-    for answer in answers:
-        ratio = _ratio(_figures(answer, _bps, by_symbol=True), predictions.get(answer.endpoint.exchange, {}))
+    for response in responses:
+        ratio = _ratio(
+            _figures(response, _bps, by_symbol=True), predictions.get(response.endpoint.exchange, {})
+        )
         if _is_off(ratio, _RATE_FACTOR):
-            troubles[answer.key] = f"the rate is {ratio:.3g} times the prediction of hyperliquid"
+            troubles[response.key] = f"the rate is {ratio:.3g} times the prediction of hyperliquid"
     return troubles

@@ -446,8 +446,8 @@ class _Unread(DerivdataError):
 def backfill_files(
     archive: Archive,
     symbols: Iterable[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: Sequence[str] | None = None,
     names: Sequence[str] = ("funding_settlements", "oi_history", "positioning_history"),

@@ -103,8 +103,8 @@ def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> 
 def requested_window(
     names: Sequence[str],
     available: Collection[str],
-    start: times.Instant,
-    end: times.Instant | None,
+    start: times.TimeLike,
+    end: times.TimeLike | None,
     clock: Clock,
 ) -> times.Window:
     """Return the window of a backfill, by default until now; raise `ValueError` for unavailable tables."""
@@ -113,15 +113,15 @@ def requested_window(
             raise ValueError(f"tables must be among {', '.join(available)}, got {name!r}")
     until = clock.utc()
     if end is not None:
-        until = times.instant(end, "end")
+        until = times.timestamp(end, "end")
     return times.window(start, until)
 
 
 def backfill(
     archive: Archive,
     symbols: Iterable[str],
-    start: times.Instant,
-    end: times.Instant | None = None,
+    start: times.TimeLike,
+    end: times.TimeLike | None = None,
     *,
     venues: Sequence[str] | None = None,
     names: Sequence[str] = ("funding_settlements", "oi_history"),

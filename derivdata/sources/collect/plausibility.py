@@ -356,10 +356,10 @@ _RATE = "rate_bps_8h"
 _COMPARED_ROWS = 12
 _LASTING_FACTOR = 6.0
 _ROW_FACTOR = 5.0
-_LEAST_BPS = 0.3
+_MIN_BPS = 0.3
 _LARGE_BPS = 2.0
-_LEAST_ROWS = 6
-_LEAST_SHARE = 0.1
+_MIN_ROWS = 6
+_MIN_SHARE = 0.1
 _OPPOSITE_SHARE = 0.95
 
 
@@ -400,7 +400,7 @@ def _unlike_stored(archive: Archive, exchange: str, table: str, rows: pd.DataFra
     before = float(stored.sort_values("time")[name].tail(_STORED_ROWS).median())
     now = float(rows[name].head(_STORED_ROWS).median())
     factor = _STORED_FACTOR[table]
-    if len(stored) < _LEAST_ROWS or not (before > 0 and now > 0) or before / factor <= now <= before * factor:
+    if len(stored) < _MIN_ROWS or not (before > 0 and now > 0) or before / factor <= now <= before * factor:
         return []
     return [
         f"{name} is {now:.4g} from {_shown(rows, 0)} on and was {before:.4g} in the stored rows before: "
@@ -431,17 +431,17 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     size = of_runs["larger"].to_numpy()
     # 1. Another size over a dozen rows, as of another unit or interval.
     with np.errstate(invalid="ignore"):
-        is_off = ((lasting >= _LASTING_FACTOR) | (lasting <= 1 / _LASTING_FACTOR)) & (size >= _LEAST_BPS)
+        is_off = ((lasting >= _LASTING_FACTOR) | (lasting <= 1 / _LASTING_FACTOR)) & (size >= _MIN_BPS)
     if is_off.any():
         place = int(np.argmax(is_off))
         return [_sentence(both, place - _COMPARED_ROWS + 1, f"{lasting[place]:.3g} times")]
     # 2. Another size in a tenth of the rows.
     is_other = ((ratio >= _ROW_FACTOR) | (ratio <= 1 / _ROW_FACTOR)) & (larger >= _LARGE_BPS)
-    if is_other.sum() >= max(_LEAST_ROWS, _LEAST_SHARE * len(both)):
+    if is_other.sum() >= max(_MIN_ROWS, _MIN_SHARE * len(both)):
         place = int(np.argmax(is_other))
         return [_sentence(both, place, f"in {int(is_other.sum())} rows {ratio[place]:.3g} times")]
     # 3. The other sign in most of a dozen rows.
-    is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _LEAST_BPS) & is_judged)
+    is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _MIN_BPS) & is_judged)
     share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()
     if (share[_COMPARED_ROWS - 1 :] >= _OPPOSITE_SHARE - 0.35).any() and is_opposite.sum() >= _COMPARED_ROWS:
         place = int(np.flatnonzero(is_opposite)[0])

@@ -11,7 +11,7 @@ import pandas as pd
 
 from derivdata.sources.sample import market, option_model, option_quotes, perpetuals, store, universe
 from derivdata.sources.sample import perpetuals as process
-from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, timestamps
 from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing
 from derivdata.sources.sample.universe import (
     FOREVER,
@@ -34,8 +34,8 @@ def truth(
     *,
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
-    start: times.Instant | None = None,
-    end: times.Instant | None = None,
+    start: times.TimeLike | None = None,
+    end: times.TimeLike | None = None,
 ) -> pd.DataFrame:
     """Return the parameters of the sample.
 
@@ -148,8 +148,8 @@ def _funding(selection: Pairs) -> pd.DataFrame:
             "deviation_bps_8h": scale * venue_values("deviation")[selection.exchange],
             "half_life_hours": venue_values("half_life")[selection.exchange],
             "band_bps_8h": np.where(style == "free", np.nan, venue_values("band")[selection.exchange]),
-            "start": instants(selection.since * DAY_US),
-            "end": instants(until),
+            "start": timestamps(selection.since * DAY_US),
+            "end": timestamps(until),
         }
     )
 
@@ -203,7 +203,7 @@ def _intervals(selection: Pairs) -> pd.DataFrame:
 
 def _intervals_from(selection: Pairs, day: Ints, hours: Ints) -> pd.DataFrame:
     """Return the intervals of pairs that are valid from a day on."""
-    columns = {"time": instants(day * DAY_US), "interval_hours": hours.astype(float)}
+    columns = {"time": timestamps(day * DAY_US), "interval_hours": hours.astype(float)}
     return pd.DataFrame(_named(selection) | columns)
 
 
@@ -273,8 +273,8 @@ def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFr
     return pd.DataFrame(
         {
             "symbol": _symbols(table["own"]),
-            "time": instants(table["time"]),
-            "end": instants(table["end"]),
+            "time": timestamps(table["time"]),
+            "end": timestamps(table["end"]),
             "cluster": table["cluster"].map("{:016x}".format),
             "order_count": table["order_count"],
             "value_usd": table["value_usd"],
@@ -311,7 +311,7 @@ def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
         value = perpetuals.premium(selection, day, 1)
         row, step = np.indices(value.shape).reshape(2, -1)
         time = day * DAY_US + step * STEP_US
-        columns = {"time": instants(time), "premium_bps": value.ravel()}
+        columns = {"time": timestamps(time), "premium_bps": value.ravel()}
         table = pd.DataFrame(_named(selection.take(row)) | columns)
         by_day.append(table[(time >= first) & (time < last)])
     return pd.concat(by_day).sort_values(["symbol", "exchange", "time"], ignore_index=True)
@@ -388,8 +388,8 @@ def _frame(symbol: str, exchange: str, columns: dict[str, Any]) -> pd.DataFrame:
     """Return columns by contract and time, which are broadcast against each other, as a table."""
     arrays = np.broadcast_arrays(*columns.values())
     table = pd.DataFrame(dict(zip(columns, map(np.ravel, arrays), strict=True)))
-    table["time"] = instants(table["time"])
-    table["expiry"] = instants(table["expiry"])
+    table["time"] = timestamps(table["time"])
+    table["expiry"] = timestamps(table["expiry"])
     table.insert(0, "symbol", symbol)
     table.insert(1, "exchange", exchange)
     return table

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise, perpetuals, universe
-from derivdata.sources.sample.noise import DAY_US, START_DAY, STEP_US, STEPS, instants
+from derivdata.sources.sample.noise import DAY_US, START_DAY, STEP_US, STEPS, timestamps
 from derivdata.sources.sample.universe import (
     Pairs,
     exchange_names,
@@ -358,7 +358,7 @@ def history_sums(table: str, value: str, first: int, last: int, selection: Pairs
     columns = joined([_sums(table, value, *block, selection) for block in itertools.pairwise(edges)])
     constant = text(np.zeros(len(columns["time"]), np.int8), (HISTORIES[table].constants["resolution"],))
     named = {"exchange": text(columns.pop("exchange"), exchange_names()), "resolution": constant}
-    return pd.DataFrame(named | {"time": instants(columns.pop("time"))} | columns, copy=False)
+    return pd.DataFrame(named | {"time": timestamps(columns.pop("time"))} | columns, copy=False)
 
 
 def _sums(table: str, value: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
@@ -502,7 +502,7 @@ def hip3_traders(first: int, last: int, *_: object) -> dict[str, Any]:
     liquidated = noise.uniform(streams, activity.actor + activity.time) < 0.02
     return _HIP3.labels(activity.market) | {
         "address": text(activity.actor, people),
-        "time": instants(activity.time),
+        "time": timestamps(activity.time),
         "volume_usd": activity.volume,
         "trade_count": activity.number,
         "fees_usd": fees,
@@ -535,7 +535,7 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     values = {name: np.round(v[:, keep], 6).ravel() for name, v in candles.items()}
     contracts = np.round(oi[:, keep], 4).ravel()
     return _HIP3.labels(market) | {
-        "time": instants(time[keep][place]),
+        "time": timestamps(time[keep][place]),
         **values,
         "open_interest": contracts,
         "oi_usd": np.round(contracts * values["close_usd"], 2),
@@ -549,7 +549,7 @@ def hip4_traders(first: int, last: int, *_: object) -> dict[str, Any]:
     activity = _trades(people, _HIP4.names, _VENUE_SCALE * (0.2 + 2.0 * np.array(drawn)), first, last)
     return _HIP4.labels(activity.market) | {
         "address": text(activity.actor, people),
-        "time": instants(activity.time),
+        "time": timestamps(activity.time),
         "volume_usd": activity.volume,
         "trade_count": activity.number,
         "fill_count": activity.number + activity.number // 3,
@@ -568,7 +568,7 @@ def hip4_oi(first: int, last: int, *_: object) -> dict[str, Any]:
     chance = np.tile(1.0 / (1.0 + np.exp(-price)), (len(_QUESTIONS) // len(OUTCOMES), 1))
     market, place = np.indices(contracts.shape).reshape(2, -1)
     return _HIP4.labels(market) | {
-        "time": instants(days[place] * DAY_US),
+        "time": timestamps(days[place] * DAY_US),
         "open_interest": contracts.ravel(),
         "oi_usd": np.round(contracts * chance, 2).ravel(),
     }
@@ -581,7 +581,7 @@ def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
     fee = 2e-4 + 5e-4 * noise.uniform(noise.keys("builder fee", BUILDERS), 0)
     return _ROUTED.labels(activity.market) | {
         "builder": text(activity.actor, BUILDERS),
-        "time": instants(activity.time),
+        "time": timestamps(activity.time),
         "volume_usd": activity.volume,
         "trade_count": activity.number * 40,
         "fees_usd": np.round(activity.volume * fee[activity.actor], 2),

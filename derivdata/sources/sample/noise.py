@@ -99,7 +99,7 @@ def day(stamp: pd.Timestamp | str) -> int:
     return times.us(stamp) // DAY_US
 
 
-def instants(microseconds: Any) -> pd.DatetimeIndex:
+def timestamps(microseconds: Any) -> pd.DatetimeIndex:
     """Return UTC times from microseconds since 1970."""
     values = np.ascontiguousarray(microseconds, dtype=np.int64).view("datetime64[us]")
     return pd.DatetimeIndex(values).tz_localize("UTC")

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.black76.kernels import deviation, time_value
 from derivdata.sources.sample import noise, universe
-from derivdata.sources.sample.noise import ANCHOR_DAY, DAY_US, HOUR_US, STEP_US, STEPS, Keys, instants
+from derivdata.sources.sample.noise import ANCHOR_DAY, DAY_US, HOUR_US, STEP_US, STEPS, Keys, timestamps
 from derivdata.sources.sample.universe import symbols
 from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR
@@ -157,7 +157,7 @@ def instrument_names(symbol: str, exchange: str, listed: Listing) -> NDArray[np.
 
 @lru_cache(maxsize=4096)
 def _kind(day: int) -> str:
-    date = instants([day * DAY_US])[0]
+    date = timestamps([day * DAY_US])[0]
     if date.weekday() != 4:
         return "daily"
     if (date + pd.Timedelta(7, "D")).month == date.month:
@@ -207,7 +207,7 @@ def _names(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np
 
 def dated_name(template: str, symbol: str, expiry: int) -> str:
     """Return a venue's name of a contract on a symbol that expires on a day since 1970."""
-    date = instants([expiry * DAY_US])[0]
+    date = timestamps([expiry * DAY_US])[0]
     month = _MONTHS[date.month - 1]
     return template.format(symbol=symbol, day=date.day, month=month, number=date.month, year=date.year % 100)
 
@@ -300,7 +300,7 @@ PUBLISHED = Bates(
 )
 """Estimate of Bakshi, Cao and Chen, with the mean relative jump used for the log jump, and v at its mean."""
 
-LEAST_PRICE = 1e-9
+MIN_PRICE = 1e-9
 """Minimum price out of the money, in units of the forward. Cheaper options get the volatility of this
 price."""
 
@@ -381,7 +381,7 @@ def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Flo
     """Return total implied variance at ``k = ln(K/F)``, shapes as in `out_of_the_money`, `time` in µs."""
     price = out_of_the_money(_model(symbol, exchange, time), years, k, place)
     x = np.abs(k).ravel()
-    value = np.maximum(price, LEAST_PRICE).ravel() * np.exp(-0.5 * k.ravel())
+    value = np.maximum(price, MIN_PRICE).ravel() * np.exp(-0.5 * k.ravel())
     return np.asarray(deviation(x, value).s.reshape(k.shape) ** 2)
 
 

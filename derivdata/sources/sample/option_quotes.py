@@ -23,7 +23,7 @@ from scipy.special import ndtr
 from derivdata.analysis.black76 import kernels as black
 from derivdata.analysis.black76.kernels import implied_volatility
 from derivdata.sources.sample import noise, option_model
-from derivdata.sources.sample.noise import DAY_US, HOUR_US, STEP_US, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, STEP_US, timestamps
 from derivdata.sources.sample.option_model import (
     EXPIRY_US,
     Forwards,
@@ -157,8 +157,8 @@ def _joined(
         "symbol": text(values["symbol"], SYMBOLS),
         "exchange": text(values["exchange"], EXCHANGES),
         "side": text(values["side"], ("call", "put")),
-        "time": instants(values["time"]),
-        "expiry": instants(values["expiry"]),
+        "time": timestamps(values["time"]),
+        "expiry": timestamps(values["expiry"]),
     }
 
 
@@ -343,8 +343,8 @@ def trades(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
         "side": text(values["side"], ("call", "put")),
         "taker_side": text(values["taker_side"], ("buy", "sell")),
         "execution": text(values["execution"], ("block", "book")),
-        "time": instants(values["time"]),
-        "expiry": instants(values["expiry"]),
+        "time": timestamps(values["time"]),
+        "expiry": timestamps(values["expiry"]),
     }
 
 
@@ -459,6 +459,6 @@ def _by_market(markets: Sequence[tuple[str, str]], time: Ints, values: Any) -> d
     return {
         "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in markets], count), SYMBOLS),
         "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in markets], count), EXCHANGES),
-        "time": instants(np.tile(time, len(markets))),
+        "time": timestamps(np.tile(time, len(markets))),
         **columns,
     }

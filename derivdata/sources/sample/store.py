@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import feather
 
-from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
+from derivdata.client.transport.cache import Head, ResponseFiles, cache_folder
 from derivdata.sources import Query
 from derivdata.sources.sample import market, option_quotes, perpetuals, universe
-from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, SEED, START, START_DAY, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, SEED, START, START_DAY, timestamps
 from derivdata.sources.sample.option_model import (
     EXPIRY_US,
     Expiry,
@@ -126,8 +126,8 @@ def future_rows(
     return rows | {
         "symbol": text(rows["symbol"], SYMBOLS),
         "exchange": text(rows["exchange"], EXCHANGES),
-        "time": instants(rows["time"]),
-        "expiry": instants(rows["expiry"]),
+        "time": timestamps(rows["time"]),
+        "expiry": timestamps(rows["expiry"]),
         "resolution": text(np.zeros(len(rows["time"]), dtype=np.int8), ("1h",)),
     }
 
@@ -153,16 +153,16 @@ def listed_contracts(
         return {}
     perpetual = frame["perpetual"]
     gone = frame["time"] == frame["until"]
-    until = pd.Series(instants(frame["until"].where(frame["until"] < FOREVER * DAY_US, 0)))
+    until = pd.Series(timestamps(frame["until"].where(frame["until"] < FOREVER * DAY_US, 0)))
     return dict(frame[columns[:3]]) | {
-        "time": instants(frame["time"]),
+        "time": timestamps(frame["time"]),
         "quote": np.where(perpetual, "USDT", "USD"),
         "multiplier": [float(base(symbol)[1]) for symbol in frame["symbol"]],
         "is_inverse": np.zeros(len(frame), dtype=bool),
         "is_perpetual": perpetual,
         "is_active": ~gone,
         "expiry": until.where(~perpetual),
-        "listed": instants(frame["since"]),
+        "listed": timestamps(frame["since"]),
         "delisted": until.where(perpetual & gone),
     }
 
@@ -322,7 +322,7 @@ class Sample:
             first_pairs = order[place]
             symbols = sorted({every_symbol().name[n] for n in pairs.symbol[first_pairs]})
             listed["exchange"] = [exchange_names()[n] for n in venue]
-            listed["first"] = instants(np.maximum(pairs.since[first_pairs] * DAY_US, times.us(START)))
+            listed["first"] = timestamps(np.maximum(pairs.since[first_pairs] * DAY_US, times.us(START)))
         start = max(until - pd.Timedelta(1, "D"), START)
         rows = self.rows(Query(table, start, until, symbols, columns=("time", *names)))
         rows = rows.astype(dict.fromkeys(names, "object")).reindex(columns=["exchange", "symbol", "time"])
@@ -356,7 +356,7 @@ class Sample:
 def _cached(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """Return a frame from the cache on disk, or make it; slow results are stored for all processes."""
     name = hashlib.blake2b(repr(key).encode()).hexdigest()
-    files = AnswerFiles(cache_folder() / "sample", _version())
+    files = ResponseFiles(cache_folder() / "sample", _version())
     if (record := files.record(name)) is not None:
         return _read(record.body)
     start = time.thread_time()

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.noise import START_DAY, STEPS, Keys, day, instants
+from derivdata.sources.sample.noise import START_DAY, STEPS, Keys, day, timestamps
 from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.tables import VENUES
 
@@ -220,7 +220,7 @@ def labelled(columns: Mapping[str, Any]) -> dict[str, Any]:
     return dict(columns) | {
         "symbol": text(columns["symbol"], symbols().name),
         "exchange": text(columns["exchange"], exchange_names()),
-        "time": instants(columns["time"]),
+        "time": timestamps(columns["time"]),
     }
 
 
@@ -332,7 +332,7 @@ _EXCHANGES = [_Exchange(name, **facts) for name, facts in MARKET["exchanges"].it
 
 def newest(first: int, last: int, *_: object) -> dict[str, Any]:
     """Return the calendar at `last` [µs]: sessions and holidays of the days before and after it."""
-    now = instants([last])[0]
+    now = timestamps([last])[0]
     frame = pd.concat([_calendar(exchange, now) for exchange in _EXCHANGES], ignore_index=True)
     return {str(name): frame[name] for name in frame.columns}
 

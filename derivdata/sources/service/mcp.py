@@ -414,7 +414,7 @@ _HINT = (
 )
 
 
-def serve_mcp(source: str, *, now: times.Instant | None = None, live: bool = False) -> None:
+def serve_mcp(source: str, *, now: times.TimeLike | None = None, live: bool = False) -> None:
     """Serve the program that started this process until it closes standard input.
 
     Raises `ImportError` without the extra ``mcp``, else as `start`.

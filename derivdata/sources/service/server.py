@@ -296,7 +296,7 @@ class RunningService:
 def start(
     source: str | Store,
     *,
-    now: times.Instant | None = None,
+    now: times.TimeLike | None = None,
     live: bool = False,
     limits: bool = False,
     keys: Mapping[str, str] | None = None,
@@ -350,7 +350,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
-    now: times.Instant | None = None,
+    now: times.TimeLike | None = None,
     live: bool = False,
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,

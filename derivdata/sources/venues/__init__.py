@@ -66,7 +66,7 @@ def endpoints() -> pd.DataFrame:
 
 
 @typed
-def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
+def margin_tiers(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = None) -> pd.DataFrame:
     """Return the maintenance margin that venues require by position size, as they stated it on a day.
 
     Parameters
@@ -104,13 +104,13 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | No
     [[1.0, 200000.0, 0.004], [2.0, 1000000.0, 0.005]]
     """
     slugs = if_stated(_slugs, venues)
-    last = "9999-12-31" if day is None else f"{times.instant(day, 'day'):%Y-%m-%d}"
+    last = "9999-12-31" if day is None else f"{times.timestamp(day, 'day'):%Y-%m-%d}"
     rows = stated_tiers(slugs, last)
     return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
 
 
 @typed
-def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
+def facts(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = None) -> pd.DataFrame:
     """Return facts of the venues: funding intervals, caps, floors, fees and contracts, with sources.
 
     Parameters
@@ -160,7 +160,7 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
             )
         rows = rows[rows["exchange"].isin(venues)]
     if day is not None:
-        until = f"{times.instant(day, 'day'):%Y-%m-%d}"
+        until = f"{times.timestamp(day, 'day'):%Y-%m-%d}"
         rows = rows[rows["as_of"] <= until].sort_values("as_of", kind="stable")
         rows = rows.drop_duplicates(["exchange", "symbol", "fact"], keep="last").sort_index()
     rows = rows.reset_index(drop=True)
@@ -179,7 +179,7 @@ def read(
     request: str,
     body: bytes | str,
     *,
-    at: times.Instant | None = None,
+    at: times.TimeLike | None = None,
     context: Mapping[str, Any] | None = None,
     by: Literal["symbol", "coin"] = "symbol",
 ) -> dict[str, pd.DataFrame]:
@@ -298,7 +298,7 @@ def records(
     request: str,
     body: bytes | str,
     *,
-    at: times.Instant | None = None,
+    at: times.TimeLike | None = None,
     context: Mapping[str, Any] | Context | None = None,
 ) -> Records:
     """Read a body as records of all of its contracts; `context` may be a `Context`."""
@@ -374,7 +374,7 @@ def _opened(
     request: str,
     body: bytes | str,
     *,
-    at: times.Instant | None = None,
+    at: times.TimeLike | None = None,
     context: Mapping[str, Any] | Context | None = None,
 ) -> tuple[VenueEndpoint | None, Reading]:
     """Return the endpoint of a body, and the body ready to be read; raise for an error response."""
@@ -390,7 +390,7 @@ def _opened(
         params,
         # A lone surrogate is not valid UTF-8: the JSON reader rejects it with its place.
         body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
-        at=None if at is None else times.us(times.instant(at, "at")),
+        at=None if at is None else times.us(times.timestamp(at, "at")),
         context=context if isinstance(context, Context) else Context(context, venue),
         path_params=values,
     )

@@ -138,7 +138,7 @@ def ticker(reading: Reading) -> Records:
 
 
 _HOUR_MS = 3_600_000
-_LEAST_SUMS = 12
+_MIN_SUMS = 12
 _MOST_SUMS = 48
 _SUM_FACTOR = 4.0
 
@@ -154,7 +154,7 @@ def funding_history(reading: Reading) -> Records:
     """Read the payment of each hour, and the index price at its end."""
     item = reading.instrument(reading.requested("instrument_name"), _named)
     rows = reading.rows(_Paid, "result")
-    stamps = reading.instants([row.timestamp for row in rows], "ms")
+    stamps = reading.timestamps([row.timestamp for row in rows], "ms")
     rates = [row.interest_1h for row in rows]
     indices = [row.index_price for row in rows]
     payments = from_columns(Payment, repeat(item), stamps, rates, repeat(1.0), repeat(None))
@@ -175,7 +175,7 @@ def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
         for place in range(7, len(some))
         if stamps[place] - stamps[place - 7] == 7 * _HOUR_MS
     ]
-    if len(sizes) < _LEAST_SUMS:
+    if len(sizes) < _MIN_SUMS:
         return
     added, stated = (statistics.median(column) for column in zip(*sizes, strict=True))
     if added > 0 and stated > 0 and not 1 / _SUM_FACTOR < added / stated < _SUM_FACTOR:

@@ -178,7 +178,7 @@ class Stream:
     connections: Callable[[Sequence[str], int], list[Socket]]
     marker: bytes  # content of every frame with data; other frames reply to subscriptions or pings
     # Returns the required reply to a frame without data
-    answer: Callable[[bytes], str | None] = lambda _: None
+    response: Callable[[bytes], str | None] = lambda _: None
     # Whether the venue is collected by this stream. Only one path is used, because stream and requests
     # identify rows differently.
     is_default: bool = True
@@ -320,16 +320,16 @@ def _params(paging: Paging, start: int, end: int) -> dict[str, str]:
     params = {}
     if paging.limit_name and paging.limit:
         params[paging.limit_name] = str(paging.limit)
-    for name, instant in ((paging.start, start), (paging.end, end)):
+    for name, timestamp in ((paging.start, start), (paging.end, end)):
         if name:
-            params[name] = _written(paging, instant)
+            params[name] = _written(paging, timestamp)
     return params
 
 
-def _written(paging: Paging, instant: int) -> str:
+def _written(paging: Paging, timestamp: int) -> str:
     if paging.unit == "iso":
-        stamp = pd.Timestamp(instant, unit="us", tz="UTC")
-        return f"{stamp:%Y-%m-%dT%H:%M:%S}.{instant // 1000 % 1000:03}Z"
+        stamp = pd.Timestamp(timestamp, unit="us", tz="UTC")
+        return f"{stamp:%Y-%m-%dT%H:%M:%S}.{timestamp // 1000 % 1000:03}Z"
     if paging.unit == "ns":
-        return str(instant * 1000)
-    return str(instant // _UNITS_US[paging.unit])
+        return str(timestamp * 1000)
+    return str(timestamp // _UNITS_US[paging.unit])

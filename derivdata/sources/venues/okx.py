@@ -440,7 +440,7 @@ def exercise_prices(reading: Reading) -> Records:
                 price = reading.required(row.px)
                 gain = price - option.strike if option.side == "call" else option.strike - price
                 is_contradicted = gain < 0 if _EXERCISED[row.type] else gain > 0
-                if is_contradicted or price < _LEAST_OF_STRIKE * option.strike:
+                if is_contradicted or price < _MIN_OF_STRIKE * option.strike:
                     reading.fail(f"{row.insId} is {row.type} at {price:g}: px is not the price of its index")
                 quote = row.insId.split("-")[1]
                 delivery = Delivery(option.symbol, option.expiry, price, f"option:{quote}")
@@ -448,7 +448,7 @@ def exercise_prices(reading: Reading) -> Records:
     return records
 
 
-_LEAST_OF_STRIKE = 0.01
+_MIN_OF_STRIKE = 0.01
 
 
 _endpoint = partial(VenueEndpoint, "okx")

@@ -398,12 +398,12 @@ class Reading(wire.Body):
             self.fail(f"expected one row for each contract, got several for {twice}")
         records.omitted += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
         if not is_pushed:
-            self._require_one_row_an_instant(records)
+            self._require_one_row_per_time(records)
         for kind in _RELATED:
             self._omit_contradictions(records, kind)
         return records
 
-    def _require_one_row_an_instant(self, records: Records) -> None:
+    def _require_one_row_per_time(self, records: Records) -> None:
         """Raise for a history with two rows of one series and time with different values."""
         for kind, key_of in _SERIES_KEYS.items():
             rows: list[Any] = getattr(records, kind)
@@ -628,7 +628,7 @@ class Reading(wire.Body):
         Histories are long, and columns take half the time of rows.
         """
         try:
-            times = self.instants(stamps, unit)
+            times = self.timestamps(stamps, unit)
             rates = self.numbers(figures)
             items = {name: self.instrument(name, parse) for name in dict.fromkeys(names)}
             hours = {step: self._stated_hours(step, per_hour) for step in dict.fromkeys(steps)}
@@ -704,9 +704,9 @@ class Reading(wire.Body):
         """Return the open of a candle; raise if it is outside the candle's low and high."""
         price = self.required(opened)
         most = self.required(high)
-        least = self.required(low)
-        if not least / _CANDLE_TOLERANCE <= price <= most * _CANDLE_TOLERANCE:
-            self.fail(f"a candle opens at {price:g}, expected from its low {least:g} to its high {most:g}")
+        minimum = self.required(low)
+        if not minimum / _CANDLE_TOLERANCE <= price <= most * _CANDLE_TOLERANCE:
+            self.fail(f"a candle opens at {price:g}, expected from its low {minimum:g} to its high {most:g}")
         return price
 
     def state(

@@ -544,19 +544,19 @@ _BY_KIND = {
     kind: [(names.split(), is_broken) for names, is_broken in relations.items()]
     for kind, relations in _RELATIONS.items()
 }
-_LEAST_LARGE_PRICE = min(_LARGEST_PRICES.values())
+_MIN_LARGE_PRICE = min(_LARGEST_PRICES.values())
 
 
 def _are_usual_prices(rows: Sequence[Any]) -> bool:
     """Return whether no price of a history can break a relation, because histories are long."""
     prices: list[float] = [row.price for row in rows]
-    return min(prices) >= 0.0 and max(prices) <= _LEAST_LARGE_PRICE
+    return min(prices) >= 0.0 and max(prices) <= _MIN_LARGE_PRICE
 
 
 def _are_usual_amounts(rows: Sequence[Any]) -> bool:
     """Return whether no open interest of a history can break a relation."""
     pairs: list[tuple[float, float]] = [(row.oi_usd or 0.0, row.oi_coins or 0.0) for row in rows]
-    return all(usd >= 0.0 and coins >= 0.0 and usd <= _LEAST_LARGE_PRICE * coins for usd, coins in pairs)
+    return all(usd >= 0.0 and coins >= 0.0 and usd <= _MIN_LARGE_PRICE * coins for usd, coins in pairs)
 
 
 _USUAL: dict[type, Callable[[Sequence[Any]], bool]] = {Price: _are_usual_prices, OiPoint: _are_usual_amounts}

@@ -56,15 +56,15 @@ FACTOR = 20.0
 """Maximum ratio of a value to the values before and after it."""
 
 _RATE = "rate_bps_8h"
-_LEAST_OF_SIZE = 3
+_MIN_OF_SIZE = 3
 _SIZES = 4.0
 """Minimum ratio of two groups of levels without values in between."""
 _UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _NEAR_FACTOR = np.log(1.25)
 _NO_MARKET = np.log(1000.0)
 """Logarithm of an impossible move from row to row."""
-_LEAST_ROWS = 6
-_LEAST_DISTINCT = 6
+_MIN_ROWS = 6
+_MIN_DISTINCT = 6
 _STILL_ROWS = 12
 _ZERO_ROWS = 6
 _STILL_SPAN = pd.Timedelta(1, "D")
@@ -72,14 +72,14 @@ _ZERO_IS_USUAL = ("deribit",)
 """Venues whose formula gives a rate of 0 as long as the premium is small."""
 _LARGE_COINS = ("BTC", "ETH")
 _INTERVALS = (2.0, 4.0, 8.0)
-_LEAST_PRICES = {"BTC": 3000.0, "ETH": 80.0}
+_MIN_PRICES = {"BTC": 3000.0, "ETH": 80.0}
 """Prices [USD] that the coins always exceeded in the years with open interest."""
 _MOST_OI_USD = 1e11
 _LASTING_ROWS = 12
 _SORTED_ROWS = 48
 _SORTED = ("prices_history", "prices_spot", "volume_taker")
 """Tables whose values for BTC and ETH rise and fall; open interest, ratios and rates may rise for days."""
-_LEAST_COINS = 0.01
+_MIN_COINS = 0.01
 _LASTING_BPS = 45.0
 """Median [bps/8h] of twelve payments of BTC or ETH that no venue has reached: on seven venues from 2020 to
 2023 it was 40 at most, on the day of Ethereum's merge."""
@@ -94,26 +94,26 @@ def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
     """Yield sentences about open interest whose values in USD and in coins imply an impossible price."""
     series: dict[str, list[OiPoint]] = {}
     # Tiny positions in other coins may be worth less than a cent.
-    zeros = [point for point in points if point.oi_usd == 0.0 and (point.oi_coins or 0.0) >= _LEAST_COINS]
+    zeros = [point for point in points if point.oi_usd == 0.0 and (point.oi_coins or 0.0) >= _MIN_COINS]
     zeros = [point for point in zeros if point.instrument.symbol in _LARGE_COINS]
-    if len(zeros) >= _LEAST_ROWS:
+    if len(zeros) >= _MIN_ROWS:
         name = zeros[0].instrument.name
         yield f"open interest of {name} is 0 USD and not 0 coins in {len(zeros)} rows: values may be missing"
     for point in points:
         if point.oi_usd and point.oi_coins:
             series.setdefault(point.instrument.name, []).append(point)
     for name, rows in series.items():
-        if len(rows) < _LEAST_ROWS:
+        if len(rows) < _MIN_ROWS:
             continue
         ordered = sorted(rows, key=lambda point: point.time)
         prices = np.array([(point.oi_usd or 0.0) / (point.oi_coins or 1.0) for point in ordered])
         item = ordered[0].instrument
-        least = _LEAST_PRICES.get(item.symbol, 0.0) if item.quote in QUOTES else 0.0
+        minimum = _MIN_PRICES.get(item.symbol, 0.0) if item.quote in QUOTES else 0.0
         middle = float(np.median(prices))
-        if middle < least:
+        if middle < minimum:
             yield (
                 f"open interest of {name} in USD is {middle:.4g} times that in coins, by the median row, and "
-                f"{item.symbol} was never under {least:g} USD: one of the two is in another unit"
+                f"{item.symbol} was never under {minimum:g} USD: one of the two is in another unit"
             )
             continue
         for change in level_changes(np.zeros(len(prices), dtype=np.int64), prices)[:1]:
@@ -193,7 +193,7 @@ def _parameter(text: str, unit: str) -> int | None:
     """Return the time [µs] of a parameter, or None if the text is not a time."""
     if unit == "iso":
         try:
-            return times.us(times.instant(text))
+            return times.us(times.timestamp(text))
         except ValueError:
             return None
     # A single digit, such as 0, is a placeholder and not a time.
@@ -217,7 +217,7 @@ def body_doubts(
     if table != PAYMENTS and table not in LEVELS:
         return
     keys = [key for key in tables.TABLES[table].key if key != "time"]
-    rows = rows[rows.groupby(keys, observed=True)["time"].transform("size") >= _LEAST_ROWS]
+    rows = rows[rows.groupby(keys, observed=True)["time"].transform("size") >= _MIN_ROWS]
     yield from row_faults(table, rows)
     yield from series_doubts(exchange, table, rows, usual_hours)
     name = LEVELS.get(table, _RATE)
@@ -321,7 +321,7 @@ def _off_phase(rows: pd.DataFrame) -> Iterator[str]:
         is_off = phases != usual
         has_moved = np.count_nonzero(np.diff(phases)) < 2
         is_run = is_off[:-2] & is_off[1:-1] & is_off[2:]
-        if is_run.any() and places.size >= 2 * _LEAST_ROWS and not has_moved:
+        if is_run.any() and places.size >= 2 * _MIN_ROWS and not has_moved:
             first = int(places[np.argmax(is_off)])
             yield (
                 f"{int(is_off.sum())} of {places.size} payments of {rows['symbol'].iloc[0]} each "
@@ -364,7 +364,7 @@ def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> I
     """
     places = np.flatnonzero(values > 0)
     logs = np.log(values[places])
-    if logs.size < 2 * _LEAST_OF_SIZE:
+    if logs.size < 2 * _MIN_OF_SIZE:
         return
     ranked = np.sort(logs)
     gaps = np.diff(ranked)
@@ -372,7 +372,7 @@ def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> I
     low = ranked[:split]
     high = ranked[split:]
     spread = max(low[-1] - low[0], high[-1] - high[0])
-    if min(low.size, high.size) < _LEAST_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
+    if min(low.size, high.size) < _MIN_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
         return
     is_high = logs >= high[0]
     switches = np.flatnonzero(is_high[1:] != is_high[:-1]) + 1
@@ -432,7 +432,7 @@ def _still(
         if count == values.size:
             is_long = count >= _STILL_ROWS and rows["time"].iloc[-1] - rows["time"].iloc[0] >= _STILL_SPAN
         else:
-            is_long = np.unique(others[np.isfinite(others)]).size >= _LEAST_DISTINCT
+            is_long = np.unique(others[np.isfinite(others)]).size >= _MIN_DISTINCT
         is_floor = table == PAYMENTS and is_interest(value)
         is_zero = value == 0 and exchange not in _ZERO_IS_USUAL
         if is_long and (is_zero or (count >= _STILL_ROWS and not is_floor)):
@@ -572,7 +572,7 @@ def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | No
         return
     hours = _numbers(rows, "interval_hours")
     is_longer = hours > usual_hours
-    if is_longer.sum() < _LEAST_ROWS:
+    if is_longer.sum() < _MIN_ROWS:
         return
     first = int(np.argmax(is_longer))
     if hours[first] != _stated_hours(exchange, rows["time"].iloc[first]):
@@ -595,7 +595,7 @@ def _stated_hours(exchange: str, time: pd.Timestamp) -> float | None:
 def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a last payment before the end of the interval of the others."""
     hours = _numbers(rows, "interval_hours")
-    if len(hours) < _LEAST_ROWS or not np.isnan(hours[-1]) or np.isnan(hours[:-1]).any():
+    if len(hours) < _MIN_ROWS or not np.isnan(hours[-1]) or np.isnan(hours[:-1]).any():
         return
     apart = (rows["time"].iloc[-1] - rows["time"].iloc[-2]) / pd.Timedelta(1, "h")
     yield (

@@ -133,7 +133,7 @@ class Body:
                 return result
         return list(map(self.required, values))
 
-    def instants(self, values: Sequence[Stamp], unit: str) -> list[int]:
+    def timestamps(self, values: Sequence[Stamp], unit: str) -> list[int]:
         """Return microseconds from many times, in the format of the method `unit`.
 
         Histories are long, so times of one type are converted together. Mixed types and other formats are
@@ -150,7 +150,7 @@ class Body:
         elif unit == "ms" and (kinds == {int} or (kinds == {str} and _are_digits(values))):  # type: ignore[arg-type]
             us = [1000 * int(value) for value in values]
         elif unit == "iso" and kinds == {str}:
-            us = _iso_instants(values)  # type: ignore[arg-type]
+            us = _iso_timestamps(values)  # type: ignore[arg-type]
         if us and min(us) >= _FIRST_US and max(us) < _LAST_US:
             return us
         return list(map(getattr(self, unit), values))
@@ -274,7 +274,7 @@ def _are_digits(values: Sequence[str]) -> bool:
     return _are_plain(values) and all(map(str.isdecimal, values))
 
 
-def _iso_instants(values: Sequence[str]) -> list[int]:
+def _iso_timestamps(values: Sequence[str]) -> list[int]:
     """Return microseconds from ISO 8601 text with a zone; empty if some text has another format."""
     texts = [value[:-1] for value in values if value[-1:] == "Z"]
     try:

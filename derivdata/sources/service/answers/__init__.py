@@ -8,8 +8,8 @@ from derivdata.sources.service.answers.encoding import Answers, RequestContext
 __all__ = ["ANSWERS", "RequestContext"]
 
 ANSWERS: Answers = {
-    path: answer
+    path: response
     for family in (perpetuals, markets, onchain, options)
-    for path, answer in family.ANSWERS.items()
+    for path, response in family.ANSWERS.items()
 }
 """Path of an endpoint to the function that makes the body of its response."""

@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from derivdata.sources.service.data.store import Refusal, bad_request
 from derivdata.sources.service.data.view import View, never_requested
-from derivdata.sources.service.data.windows import AnswerWindow, adaptive
+from derivdata.sources.service.data.windows import ResponseWindow, adaptive
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -36,9 +36,9 @@ class RequestContext:
     view: View
     tier: str
     params: Mapping[str, Any]
-    only: AnswerWindow | None = None
+    only: ResponseWindow | None = None
 
-    def window(self, params: Mapping[str, Any] | None = None) -> AnswerWindow:
+    def window(self, params: Mapping[str, Any] | None = None) -> ResponseWindow:
         """Return the window of the request's parameters, or of other `params`: see `View.window`."""
         if self.only is not None:
             return self.only
@@ -46,11 +46,11 @@ class RequestContext:
             params = self.params
         return self.view.window(params, self.tier)
 
-    def narrowed(self, window: AnswerWindow) -> RequestContext:
+    def narrowed(self, window: ResponseWindow) -> RequestContext:
         """Return the request for a shorter window, at the resolution of the full window."""
         return replace(self, only=window)
 
-    def missing(self, frame: pd.DataFrame, window: AnswerWindow, table: str) -> list[str]:
+    def missing(self, frame: pd.DataFrame, window: ResponseWindow, table: str) -> list[str]:
         """Return a notice if a symbol's rows are missing because they were never requested from a venue."""
         if len(frame):
             return []
@@ -72,9 +72,9 @@ def encode(body: Any) -> bytes:
     return _ENCODER.encode(body)
 
 
-def stamp(instant: pd.Timestamp) -> str:
+def stamp(timestamp: pd.Timestamp) -> str:
     """Format a time as in snapshots: ``YYYY-MM-DD HH:MM:SS``."""
-    return str(instant.strftime("%Y-%m-%d %H:%M:%S"))
+    return str(timestamp.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
@@ -171,7 +171,7 @@ _SHORT_DAYS = 4.0
 Answer = Callable[[RequestContext], Mapping[str, Any]]
 
 
-def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answer) -> bytes:
+def encoded(endpoint: endpoints.Endpoint, context: RequestContext, response: Answer) -> bytes:
     """Return a response as JSON; raise `Refusal` above `LARGEST`, with the longest window that fits."""
     window = None
     names = {p.name for p in endpoint.params}
@@ -180,11 +180,11 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answe
     if window is not None and _may_be_large(endpoint, context, window):
         per_day = 0.0
         for day in _probes(window):
-            size = len(encode(answer(context.narrowed(day))))
+            size = len(encode(response(context.narrowed(day))))
             per_day = max(per_day, size / _days(day))
         if per_day * _days(window) > LARGEST:
             raise _refusal(window, per_day)
-    body = encode(answer(context))
+    body = encode(response(context))
     if len(body) > LARGEST:
         if window is None:
             raise bad_request(
@@ -194,7 +194,7 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answe
     return body
 
 
-def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: AnswerWindow) -> bool:
+def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: ResponseWindow) -> bool:
     """Return whether one row per venue and step may be too large; without a step, if the window is long."""
     if not any(p.name == "resolution" for p in endpoint.params):
         return _days(window) > 7 * _SHORT_DAYS
@@ -205,7 +205,7 @@ def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window:
     return len(context.view.exchanges) * _ROW * steps > LARGEST
 
 
-def _probes(window: AnswerWindow) -> list[AnswerWindow]:
+def _probes(window: ResponseWindow) -> list[ResponseWindow]:
     """Return single days of the window: the first, the middle and the last."""
     first = window.start
     last = window.end - _DAY
@@ -219,11 +219,11 @@ def _probes(window: AnswerWindow) -> list[AnswerWindow]:
     return days
 
 
-def _days(window: AnswerWindow) -> float:
+def _days(window: ResponseWindow) -> float:
     return float((window.end - window.start) / _DAY)
 
 
-def _refusal(window: AnswerWindow, per_day: float) -> Refusal:
+def _refusal(window: ResponseWindow, per_day: float) -> Refusal:
     """Return the error for a response above `LARGEST`, with the longest window that fits."""
     size = per_day * _days(window) / (1 << 20)
     fits = _MARGIN * LARGEST / per_day * _DAY

@@ -29,7 +29,7 @@ from derivdata.sources.service.data.store import (
     unknown_symbol,
 )
 from derivdata.sources.service.data.view import Series, StoredColumn, View
-from derivdata.sources.service.data.windows import AnswerWindow, length, require_dev_range
+from derivdata.sources.service.data.windows import ResponseWindow, length, require_dev_range
 from derivdata.support import times
 from derivdata.tables import TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint
@@ -252,7 +252,7 @@ def _bare(value: Any) -> Any:
 
 
 def _at_same_resolution(
-    context: RequestContext, measures: Sequence[Measure], window: AnswerWindow
+    context: RequestContext, measures: Sequence[Measure], window: ResponseWindow
 ) -> tuple[dict[str, Series], str]:
     """Return a venue's totals at the coarsest resolution that a measure needs, and this resolution."""
     venue = [context.params["exchange"]]

@@ -18,7 +18,7 @@ from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data.store import not_found
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
+from derivdata.sources.service.data.windows import TICK, ResponseWindow
 from derivdata.support import times
 
 _QUARTER = pd.Timedelta(15, "min")
@@ -66,7 +66,7 @@ class _Selected(NamedTuple):
     """Selected rows of the base table, with the request and its window."""
 
     context: RequestContext
-    window: AnswerWindow
+    window: ResponseWindow
     frame: pd.DataFrame
 
 
@@ -250,10 +250,10 @@ def _body(context: RequestContext, path: str) -> dict[str, Any]:
     return {"success": True, "period": name, "range": name, **body, "notices": window.notices}
 
 
-def _past(view: View, table: str, window: AnswerWindow) -> pd.DataFrame:
+def _past(view: View, table: str, window: ResponseWindow) -> pd.DataFrame:
     """Read the rows of a base table whose quarter of an hour is in the window and has ended."""
     view.need(table)
-    return view.rows(Query(table, window.start, min(window.end, view.now - _QUARTER + INSTANT)))
+    return view.rows(Query(table, window.start, min(window.end, view.now - _QUARTER + TICK)))
 
 
 def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.store import DOCS, Refusal, bad_request
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
+from derivdata.sources.service.data.windows import TICK, ResponseWindow
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
@@ -249,7 +249,7 @@ def _days(context: RequestContext) -> int:
     return int(context.params["range"][:-1])
 
 
-def _window(context: RequestContext) -> AnswerWindow:
+def _window(context: RequestContext) -> ResponseWindow:
     if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
         why = f"a range over {_CAP_DAYS}d requires Pro or higher, got {context.params['range']}"
         raise Refusal(403, why, required_tier="pro", docs=DOCS)
@@ -285,7 +285,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     view = context.view
     params = context.params
     # Steps are half-open, and the clock hides later rows.
-    last = min(start + length - INSTANT, view.now)
+    last = min(start + length - TICK, view.now)
     if last < view.store.start:
         return view.rows(Query("options_snapshot", start, start))
     symbols = [params["symbol"]]
@@ -298,14 +298,14 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     return chain[chain["expiry"] > chain["time"]]
 
 
-def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
+def _atm_by_hour(context: RequestContext, window: ResponseWindow) -> pd.DataFrame:
     """Return the at-the-money volatility at the full hours of the window."""
     view = context.view
     symbol = context.params["symbol"]
     exchange = context.params["exchange"]
     _require_pair(view, symbol, exchange)
 
-    def made(block: AnswerWindow) -> tuple[pd.DataFrame, int]:
+    def made(block: ResponseWindow) -> tuple[pd.DataFrame, int]:
         start = block.start - windows.HOLD
         columns = (*_ATM, "side")
         query = Query("options_snapshot", start, block.end, [symbol], [exchange], columns, near_money=True)

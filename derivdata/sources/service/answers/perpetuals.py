@@ -17,7 +17,7 @@ from derivdata.sources.service.data import market
 from derivdata.sources.service.data.market import totals
 from derivdata.sources.service.data.store import DOCS, Refusal, bad_request, unknown_symbol
 from derivdata.sources.service.data.view import StoredColumn, View, notices_of, on_wire, requested_spans
-from derivdata.sources.service.data.windows import DEV_DAYS, INSTANT, AnswerWindow
+from derivdata.sources.service.data.windows import DEV_DAYS, TICK, ResponseWindow
 from derivdata.support import times
 
 _UNRANKED = "500+"
@@ -125,7 +125,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     }
 
 
-def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: pd.DataFrame) -> list[str]:
+def _no_data(context: RequestContext, window: ResponseWindow, table: str, frame: pd.DataFrame) -> list[str]:
     """Return notices with the reason for an empty response."""
     if len(frame):
         return []
@@ -287,7 +287,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     }
 
 
-def notices(window: AnswerWindow, rows: Any, omissions: list[str]) -> list[str]:
+def notices(window: ResponseWindow, rows: Any, omissions: list[str]) -> list[str]:
     """Return notices about the window, about omitted rows, and about an empty response."""
     texts = window.notices + omissions
     if not len(rows):
@@ -406,7 +406,7 @@ def events(context: RequestContext) -> dict[str, Any]:
             orders = orders[orders["value_usd"] >= params["min_usd"]]
         orders = orders.iloc[::-1].head(limit)
     else:
-        start = params["since"] + INSTANT
+        start = params["since"] + TICK
         floor = view.now - pd.Timedelta(DEV_DAYS, "D")
         if context.tier == "dev" and start < floor:
             notices = [
@@ -541,11 +541,11 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
     return dict(frame[order.split()].rename(columns=tables.TABLES["liquidations_events"].wire))
 
 
-def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
+def _history(view: View, window: ResponseWindow, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
     """Return value by bucket, venue and side, of buckets that start in the window."""
     length = times.RESOLUTIONS[step]
 
-    def made(block: AnswerWindow) -> tuple[pd.DataFrame, int]:
+    def made(block: ResponseWindow) -> tuple[pd.DataFrame, int]:
         orders = market.order_values(view, block.start.ceil(length), block.end.ceil(length), symbols)
         return _summed(orders, length), len(orders)
 
@@ -556,7 +556,7 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
     return pd.concat(filled, ignore_index=True)
 
 
-def _stored_sums(view: View, window: AnswerWindow, symbols: Sequence[str] | None) -> pd.DataFrame:
+def _stored_sums(view: View, window: ResponseWindow, symbols: Sequence[str] | None) -> pd.DataFrame:
     """Return the stored sums of venues without stored orders."""
     if not view.has(_SUMS):
         return tables.TABLES[_SUMS].empty()
@@ -580,7 +580,7 @@ def _step_of(sums: pd.DataFrame) -> str:
     return "1d"
 
 
-def _summed_again(sums: pd.DataFrame, window: AnswerWindow, step: str) -> pd.DataFrame:
+def _summed_again(sums: pd.DataFrame, window: ResponseWindow, step: str) -> pd.DataFrame:
     """Add up stored sums by bucket and venue, of buckets that start in the window."""
     length = times.RESOLUTIONS[step]
     start = sums["time"].dt.floor(length)

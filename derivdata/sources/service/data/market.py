@@ -32,7 +32,7 @@ from derivdata.sources.service.data.view import (
     stated,
     without_long_rows,
 )
-from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive
+from derivdata.sources.service.data.windows import TICK, ResponseWindow, adaptive
 from derivdata.support import times
 from derivdata.support.arrays import Array
 
@@ -329,7 +329,7 @@ def by_sums(
 
     The value of an unsure total is NaN or its number of symbols; only its time and venue are used.
     """
-    series = _instants(sums[sums["symbols"] > 0])
+    series = _timestamps(sums[sums["symbols"] > 0])
     time = series["time"].array.asi8
     venue = series["exchange"].cat
     symbols = series["symbols"].to_numpy()
@@ -387,7 +387,7 @@ class _Cells:
         return np.asarray(codes.astype(np.intp) * self.count + (bucket - self.first))
 
 
-def _instants(sums: pd.DataFrame) -> pd.DataFrame:
+def _timestamps(sums: pd.DataFrame) -> pd.DataFrame:
     """Return one row per venue and time as a series, with NaN if rows have several resolutions."""
     venue = pd.Categorical(sums["exchange"])
     time = sums["time"].array.asi8
@@ -412,7 +412,7 @@ _BLOCK_ROWS = 1_000_000
 def totals(
     view: View,
     column: StoredColumn,
-    window: AnswerWindow,
+    window: ResponseWindow,
     resolution: str | None,
     *,
     venues: Sequence[str] | None = None,
@@ -435,7 +435,7 @@ class _TotalsRequest:
 
     view: View
     column: StoredColumn
-    window: AnswerWindow
+    window: ResponseWindow
     step: str
     venues: tuple[str, ...] | None
 
@@ -476,7 +476,7 @@ class _TotalsRequest:
         if not column.added and width is not None:
             validity = pd.Timedelta(int(np.max(windows.holds(sums["resolution"]))), "us")
         start = sums["time"].min()
-        end = sums["time"].max() + INSTANT
+        end = sums["time"].max() + TICK
         days = int(_BLOCK_ROWS * ((end - start) / _DAY) / sums["symbols"].sum())
         block = (cells.time - cells.time[0]) // (max(days, 1) * times.us(_DAY))
         for number in np.unique(block):
@@ -484,7 +484,7 @@ class _TotalsRequest:
             wanted = cells.take(block == number)
             first = pd.Timestamp(int(wanted.time[0]), unit="us", tz="UTC")
             last = pd.Timestamp(int(wanted.time[-1]), unit="us", tz="UTC")
-            span = (max(first - validity, start), min(last + (width or INSTANT), end))
+            span = (max(first - validity, start), min(last + (width or TICK), end))
             names = ("symbol", "exchange", "resolution", "time", column.value)
             venues = sorted(set(wanted.exchange))
             rows = stated(self.view.rows(Query(column.table, *span, venues=venues, columns=names)))

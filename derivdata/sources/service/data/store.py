@@ -138,7 +138,7 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
     return open_archive(source, create=False)
 
 
-def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
+def clock_of(store: Store, now: times.TimeLike | None, *, live: bool) -> Callable[[], pd.Timestamp]:
     """Return the service's clock: fixed at `now` or the store's time, the machine's, or a live store's."""
     if now is None and isinstance(store, LiveStore):
         return lambda: store.now
@@ -149,7 +149,7 @@ def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable
         return lambda: machine.utc().floor("s")
     fixed = store.now
     if now is not None:
-        fixed = times.instant(now, "now")
+        fixed = times.timestamp(now, "now")
     return lambda: fixed
 
 

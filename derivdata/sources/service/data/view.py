@@ -25,7 +25,7 @@ from derivdata import tables
 from derivdata.sources import Query
 from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.store import LedgerStore, Store, check, not_found, note, note_read, noted
-from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive, resolve
+from derivdata.sources.service.data.windows import TICK, ResponseWindow, adaptive, resolve
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -136,7 +136,7 @@ class View:
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
         self.store = store
         self.now = now
-        self.horizon = now + INSTANT
+        self.horizon = now + TICK
         self._memo = BoundedCache[_SharedResult](
             _CACHED_BYTES, lambda _, shared: _SMALL + _bytes_of(shared.value)
         )
@@ -191,7 +191,7 @@ class View:
                 self._memo.put(key, shared)  # stored again, because its size has changed
         return made
 
-    def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
+    def window(self, params: Mapping[str, Any], tier: str) -> ResponseWindow:
         """Return the requested window, cut to the range of the tier and of the store.
 
         Raises `Refusal`: see `derivdata.sources.service.data.windows.resolve`.
@@ -246,13 +246,13 @@ class View:
         venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest row at or before `at`, no older than `within`, of each series: `Store.newest`."""
-        query = Query(table, at - within, at + INSTANT, symbols, venues)
+        query = Query(table, at - within, at + TICK, symbols, venues)
         return note_read(self.store.newest(query))
 
     def series(
         self,
         column: StoredColumn,
-        window: AnswerWindow,
+        window: ResponseWindow,
         resolution: str | None,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
@@ -261,7 +261,7 @@ class View:
         requested = resolution or adaptive(window.requested)
         query = Query(column.table, window.start, window.end, symbols, venues)
 
-        def made(block: AnswerWindow) -> tuple[tuple[AnswerWindow, Series], int]:
+        def made(block: ResponseWindow) -> tuple[tuple[ResponseWindow, Series], int]:
             series, rows = self._block(column, query, block, requested)
             return (block, series), max(rows, len(series.frame))
 
@@ -281,7 +281,7 @@ class View:
             notices |= dict.fromkeys(series.notices)
         return Series(_joined(frames), finest, list(notices))
 
-    def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
+    def blocks(self, window: ResponseWindow, make: Callable[[ResponseWindow], tuple[T, int]]) -> list[T]:
         """Return the results for blocks of a window; the rows of a block set the length of the next one."""
         results: list[T] = []
         start = window.start
@@ -299,7 +299,7 @@ class View:
         self,
         column: StoredColumn,
         query: Query,
-        window: AnswerWindow,
+        window: ResponseWindow,
         requested: str,
         used: str | None = None,
     ) -> tuple[Series, int]:
@@ -322,7 +322,7 @@ class View:
     def around(
         self,
         column: StoredColumn,
-        window: AnswerWindow,
+        window: ResponseWindow,
         resolution: str | None,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
@@ -341,7 +341,7 @@ class View:
         return frame, finest_step(frame, used)
 
     def combined(
-        self, frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, used: str
+        self, frame: pd.DataFrame, column: StoredColumn, window: ResponseWindow, used: str
     ) -> pd.DataFrame:
         """Return a column of the rows of `around`, in the window, at a resolution and without NaN."""
         step = times.resolution(used)
@@ -372,7 +372,7 @@ def _bytes_of(value: Any) -> int:
 
 def read_around(
     read: Callable[[pd.Timestamp, pd.Timestamp], pd.DataFrame],
-    window: AnswerWindow,
+    window: ResponseWindow,
     step: pd.Timedelta | None,
 ) -> pd.DataFrame:
     """Read the complete buckets of a window, and the earlier rows that are valid in the first bucket."""
@@ -398,7 +398,7 @@ def finest_step(frame: pd.DataFrame, requested: str) -> str:
 
 
 def without_long_rows(
-    frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, step: str
+    frame: pd.DataFrame, column: StoredColumn, window: ResponseWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows to be added up that are longer than a bucket, and return notices about them."""
     if not column.added:

@@ -158,7 +158,7 @@ def _labelled(frame: pd.DataFrame, rows: Ints, starts: Ints, value: str, values:
 
 
 DEV_DAYS = 30
-INSTANT = pd.Timedelta(1, "us")
+TICK = pd.Timedelta(1, "us")
 """Smallest difference of times: added to the clock so that a row exactly at the clock counts as past."""
 
 _WEEK = pd.Timedelta(7, "D")
@@ -166,7 +166,7 @@ _DAY = pd.Timedelta(1, "D")
 _DEV = pd.Timedelta(DEV_DAYS, "D")
 
 
-class AnswerWindow(NamedTuple):
+class ResponseWindow(NamedTuple):
     """A half-open window, the length of the requested window, and notices about changes to it."""
 
     start: pd.Timestamp
@@ -175,13 +175,13 @@ class AnswerWindow(NamedTuple):
     notices: list[str]
 
 
-def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> AnswerWindow:
+def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> ResponseWindow:
     """Return the window of `range`, or of `start` and `end` (default 7 days); check it against the tier."""
     length = _WEEK
     if params.get("range"):
         length = times.lookback(params["range"])
     last = now
-    reach = now + INSTANT  # a row exactly at the clock is visible
+    reach = now + TICK  # a row exactly at the clock is visible
     end = params.get("end")
     if end is not None:
         last = reach = end
@@ -198,7 +198,7 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Answe
     notices: list[str] = []
     if tier == "dev":
         first, last, notices = _clamped(first, last, now)
-    return AnswerWindow(first, min(reach, now + INSTANT), requested, notices)
+    return ResponseWindow(first, min(reach, now + TICK), requested, notices)
 
 
 def adaptive(length: pd.Timedelta) -> str:

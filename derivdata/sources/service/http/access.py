@@ -410,11 +410,11 @@ def _number(name: str, text: str) -> float:
     return float(text)
 
 
-def _instant(name: str, text: str) -> pd.Timestamp:
+def _timestamp(name: str, text: str) -> pd.Timestamp:
     if not _ISO.fullmatch(text):
         raise bad_request(f"{name} must be an ISO 8601 time such as 2026-01-31T08:00:00Z, got {text!r}")
     try:
-        return times.instant(text.replace(",", "."), name)
+        return times.timestamp(text.replace(",", "."), name)
     except ValueError as problem:
         raise bad_request(str(problem)) from None
 
@@ -436,7 +436,7 @@ _READERS: dict[endpoints.ParamKind, Callable[[str, str], Any]] = {
     endpoints.ParamKind.LIST: _list,
     endpoints.ParamKind.INTEGER: _integer,
     endpoints.ParamKind.NUMBER: _number,
-    endpoints.ParamKind.INSTANT: _instant,
+    endpoints.ParamKind.TICK: _timestamp,
     endpoints.ParamKind.MILLIS: _millis,
     endpoints.ParamKind.DAYS: _days,
 }

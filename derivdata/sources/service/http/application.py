@@ -161,21 +161,21 @@ class _Service:
     def endpoint(self, endpoint: endpoints.Endpoint) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of one endpoint."""
 
-        async def answer(request: Request) -> Response:
+        async def response(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
             pairs = request.query_params.multi_items()
             requested = access.given(endpoint, pairs, self._view.now)
             headers |= access.legacy_headers(requested.legacy)
             texts = requested.texts | request.path_params
-            return await self._endpoint_answer(request, endpoint, caller, texts, headers)
+            return await self._endpoint_response(request, endpoint, caller, texts, headers)
 
-        return answer
+        return response
 
     def legacy(self, path: str, endpoint: endpoints.Endpoint) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a legacy path: its successor's response, or 410 after its retirement."""
 
-        async def answer(request: Request) -> Response:
+        async def response(request: Request) -> Response:
             if self._view.now >= access.LEGACY_UNTIL:
                 raise Refusal(410, f"{path} was retired: use {endpoint.path}")
             headers, caller = self._admitted(request, endpoint)
@@ -188,11 +188,11 @@ class _Service:
             successor = quote(endpoint.path.replace("{symbol}", symbols[0]), safe="/")
             headers |= access.legacy_headers(requested.legacy) | access.legacy_path_headers(successor)
             texts = requested.texts | {"symbol": symbols[0]}
-            return await self._endpoint_answer(request, endpoint, caller, texts, headers)
+            return await self._endpoint_response(request, endpoint, caller, texts, headers)
 
-        return answer
+        return response
 
-    async def _endpoint_answer(
+    async def _endpoint_response(
         self,
         request: Request,
         endpoint: endpoints.Endpoint,

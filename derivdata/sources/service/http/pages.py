@@ -295,7 +295,7 @@ _KINDS: dict[endpoints.ParamKind, Schema] = {
     },
     endpoints.ParamKind.INTEGER: _INTEGERS,
     endpoints.ParamKind.NUMBER: {"type": "number"},
-    endpoints.ParamKind.INSTANT: {"type": "string", "format": "date-time"},
+    endpoints.ParamKind.TICK: {"type": "string", "format": "date-time"},
     endpoints.ParamKind.MILLIS: {"type": "integer", "minimum": 0, "maximum": 9_999_999_999_999},
     endpoints.ParamKind.DAYS: {"type": "string", "pattern": "^[1-9][0-9]{0,3}d$"},
 }
