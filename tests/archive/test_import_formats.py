@@ -15,7 +15,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Imported, Unclear
 from derivdata.sources.archive.importing.cells import Rejections
-from derivdata.sources.archive.importing.guessing import unit_of_rates
+from derivdata.sources.archive.importing.guessed_units import unit_of_rates
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.source_files import Source
 from derivdata.sources.archive.importing.timestamps import instants, zone_in_name

@@ -20,12 +20,9 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.adjustments import ADJUST
 from derivdata.sources.archive.importing.cells import encoded
-from derivdata.sources.archive.importing.guessing import (
-    guessed_plans,
-    quantity_of,
-    unit_of_interest,
-    unit_of_rates,
-)
+from derivdata.sources.archive.importing.column_meanings import quantity_of
+from derivdata.sources.archive.importing.guessed_units import unit_of_interest, unit_of_rates
+from derivdata.sources.archive.importing.guessing import guessed_plans
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
     meaning_of,

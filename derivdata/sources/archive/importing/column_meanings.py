@@ -1,0 +1,462 @@
+"""Meanings of columns, by their names and values: times, rates, open interest, prices, markets."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
+from derivdata.sources.archive.importing.guessed_tables import (
+    OF_RECEIPT,
+)
+from derivdata.sources.archive.importing.market_names import (
+    meaning_of,
+    names_by_meaning,
+    plain_name,
+    scale_in_name,
+)
+from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
+from derivdata.sources.archive.importing.source_files import Source
+from derivdata.sources.archive.importing.timestamps import instants, zone, zone_in_name
+from derivdata.sources.archive.importing.wide_tables import METRIC_NAMES
+from derivdata.support.arrays import Array
+
+
+def columns_by_meaning(head: Chunk) -> dict[str, str]:
+    """Return the file's column of each meaning of ``names.toml`` that it has."""
+    plain = plain_columns(head)
+    by_meaning: dict[str, str] = {}
+    for meaning, names in names_by_meaning().items():
+        candidates = [plain[name] for name in names if name in plain]
+        candidates = [column for column in candidates if _can_be(meaning, head.columns[column])]
+        if meaning == "time":
+            candidates = _times_first(candidates, head)
+        if candidates:
+            by_meaning[meaning] = candidates[0]
+    if [*head.columns] == ["0", "1"] and has_times(head.columns["0"]):
+        by_meaning |= {"time": "0", "value": "1"}
+    _take_short_candles(plain, by_meaning)
+    _take_numbers_of_candles(head, plain, by_meaning)
+    _take_near_names(head, by_meaning)
+    _take_stated_rate(head, by_meaning)
+    if by_meaning.get("last", "").lower() in OPENS:
+        by_meaning.pop("price_usd", None)  # the close of a candle, which is known at its end
+        if _OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
+            _take_closes(plain, by_meaning)
+    return by_meaning
+
+
+_FIXED_PERIODS = ("8h", "hour")
+_ONLY_PERIOD = re.compile(r"(rate)?(pct|percent|bps?)?(per)?(8h(ours?)?|1h|h(our(ly)?)?)(pct|percent|bps?)?")
+"""What may follow the name of a rate in that of the same rate of a fixed period; not ``avg_8h``."""
+
+
+def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
+    """Take the rate of 8 hours or of an hour in place of one of an interval that the file does not state."""
+    column = by_meaning.get("rate")
+    if column is None or "interval_hours" in by_meaning or any(scale_and_period(column)):
+        return
+    for name in head.columns:
+        rest = plain_name(name.replace("%", "pct")).removeprefix(plain_name(column))
+        is_same = _ONLY_PERIOD.fullmatch(rest) is not None
+        if is_same and scale_and_period(name)[1] in _FIXED_PERIODS and _can_be("rate", head.columns[name]):
+            by_meaning["rate"] = name
+            return
+
+
+def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
+    """Take the one column with the words of a rate, a time or open interest, where no name means it."""
+    nearest = {
+        "rate": _near_rate(head),
+        "time": _near_time(head),
+        "interval_hours": _near(head, _NEAR_INTERVAL, _OF_OTHER_INTERVALS),
+    }
+    for meaning, name in _scaled_amounts(head).items():
+        by_meaning.setdefault(meaning, name)
+    for meaning, near in nearest.items():
+        if meaning not in by_meaning and near is not None:
+            by_meaning[meaning] = near
+    if not {"oi_usd", "oi_coins"} & by_meaning.keys():
+        by_meaning |= _near_interest(head)
+
+
+_OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
+CLOSES = ("close", "closeprice", "c")
+
+
+def _take_closes(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
+    """Use the close of candles whose times are their ends."""
+    close = next((plain[name] for name in CLOSES if name in plain), None)
+    if close is None:
+        del by_meaning["last"]
+    else:
+        by_meaning["last"] = close
+
+
+def plain_columns(head: Chunk) -> dict[str, str]:
+    """Return the columns by their normalised names, and by the last part of names such as ``delta.coin``."""
+    plain = {column: column for column in head.columns if plain_name(column) == column}  # t before T
+    for column in head.columns:
+        plain.setdefault(plain_name(column), column)
+    for column in head.columns:
+        plain.setdefault(plain_name(column.rsplit(".", 1)[-1]), column)
+        plain.setdefault(plain_name(column.replace("%", "pct")), column)
+    return plain
+
+
+OPENS = ("open", "openprice", "open_price", "o")
+_NAMELESS = (UNNAMED, "dt")
+"""Names of columns that may be numbers of rows."""
+
+
+def _times_first(columns: list[str], head: Chunk) -> list[str]:
+    """Return columns of times, those with valid times first; row numbers are excluded."""
+    times = [column for column in columns if _share_of_times(head.columns[column]) >= _MOST_TIMES]
+    times = _with_time_of_day(times, head)
+    times = _without_bookkeeping(times, head)
+    return times + [column for column in columns if column not in times and column not in _NAMELESS]
+
+
+_OF_BOOKKEEPING = frozenset("createdat createtime createdtime updatedat updatetime insertedat".split())
+"""Plain names of times that databases keep of their rows."""
+
+
+def _without_bookkeeping(columns: list[str], head: Chunk) -> list[str]:
+    """Return columns of times with those last that a database has of its rows, and that say less.
+
+    Rows that were inserted at once have one time of creation.
+    """
+    counts = {name: len(encoded(head.columns[name]).texts) for name in columns}
+    most = max(counts.values(), default=0)
+    kept = [name for name in columns if plain_name(name) in _OF_BOOKKEEPING and 2 * counts[name] <= most]
+    return [name for name in columns if name not in kept] + kept
+
+
+_NOT_OF_QUOTES = re.compile(
+    r"updat|creat|fetch|collect|retriev|scrap|captur|log|sampl|record|receiv|close|end"
+)
+"""Words of times at which something else happened than what a row is of."""
+
+
+def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
+    """Return columns of times with one of date and time before one of the same dates only.
+
+    Candles are of their first time.
+    """
+    names = {plain_name(name) for name in head.columns}
+    if len(columns) < 2 or {"open", "close"} <= names or "date" not in plain_name(columns[0]):
+        return columns
+    first, *others = columns
+    rejections = Rejections(len(head))
+    days = instants(head.columns[first], "time", rejections, tz=dt.UTC)
+    if not (days == days.floor("D"))[~days.isna()].all():
+        return columns
+    for column in others:
+        stamps = instants(head.columns[column], "time", rejections, tz=dt.UTC)
+        is_of_days = bool((stamps.floor("D") == days)[~stamps.isna() & ~days.isna()].all())
+        has_clock = bool((stamps != stamps.floor("D"))[~stamps.isna()].any())
+        if is_of_days and has_clock and not _NOT_OF_QUOTES.search(plain_name(column)):
+            return [column, *(name for name in columns if name != column)]
+    return columns
+
+
+_CANDLE = ("o", "h", "l", "c")
+
+
+def _take_numbers_of_candles(head: Chunk, plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
+    """Use the ids of candles as their times if they are times, as in HTX's files."""
+    is_candle = by_meaning.get("last", "").lower() in OPENS
+    if "time" not in by_meaning and is_candle and "id" in plain and has_times(head.columns[plain["id"]]):
+        by_meaning["time"] = plain["id"]
+
+
+def _take_short_candles(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
+    """Use the open of candles whose prices have names of one letter."""
+    if "last" not in by_meaning and all(name in plain for name in _CANDLE):
+        by_meaning["last"] = plain["o"]
+        if "s" in plain:
+            by_meaning.setdefault("symbol", plain["s"])
+
+
+_NEAR_INTERVAL = re.compile(r"interval.*hour|hour.*interval|funding.*(interval|period)", re.I)
+_OF_OTHER_INTERVALS = re.compile(r"expected|source|elapsed|until|next|change", re.I)
+
+
+def _near(head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str]) -> str | None:
+    """Return the only column whose name has some words, and no others."""
+    near = [name for name in head.columns if words.search(name) and not other_words.search(name)]
+    return near[0] if len(near) == 1 else None
+
+
+OF_USD = frozenset("oi_usd long_usd short_usd buy_usd sell_usd volume_usd value_usd".split())
+
+
+def _scaled_amounts(head: Chunk) -> dict[str, str]:
+    """Return the columns of amounts in thousands, millions or billions, as their names say."""
+    scaled: dict[str, str] = {}
+    for name in head.columns:
+        rest, scale = scale_in_name(name)
+        if scale == 1.0:
+            continue
+        meaning = meaning_of(rest)
+        if meaning is None and rest.endswith(" usd"):
+            meaning = meaning_of(rest.removesuffix(" usd"))
+            if meaning == "oi_coins":
+                meaning = "oi_usd"
+        if meaning in OF_USD or meaning == "oi_coins":
+            scaled.setdefault(meaning, name)
+    return scaled
+
+
+def _near_rate(head: Chunk) -> str | None:
+    """Return the only column whose name has the words of a funding rate.
+
+    Of several that are one rate in the units that their names state, it is that of the shortest period.
+    """
+    near = [name for name in head.columns if _NEAR_RATE.search(name) and not _NOT_A_RATE.search(name)]
+    if len(near) > 1 and _are_one_rate(near, head):
+        return min(near, key=lambda name: HOURS[scale_and_period(name)[1]])
+    return near[0] if len(near) == 1 else None
+
+
+def _are_one_rate(names: list[str], head: Chunk) -> bool:
+    """Return whether columns have the same rates in the units that their names state."""
+    stated = [_rates_per_hour(head, name) for name in names]
+    rates = [values for values in stated if values is not None]
+    first = rates[0] if rates else np.empty(0)
+    return len(rates) == len(names) and all(
+        np.allclose(first, other, rtol=1e-3, atol=1e-9, equal_nan=True) for other in rates
+    )
+
+
+def _rates_per_hour(head: Chunk, name: str) -> Array | None:
+    """Return rates as fractions of an hour if their name states the scale and period, else None."""
+    scale, period = scale_and_period(name)
+    if not scale or not period:
+        return None
+    per = 1e4 if scale == "bps" else 100.0
+    rates = numbers(head.columns[name], name, Rejections(len(head)), suffix="%")
+    return np.asarray(rates / per / HOURS[period])
+
+
+def _near_interest(head: Chunk) -> dict[str, str]:
+    """Return the one column whose name has the words of open interest, in USD where it says so."""
+    near = [name for name in head.columns if _NEAR_INTEREST.search(name) and not _NOT_INTEREST.search(name)]
+    meanings = ["oi_usd" if IN_USD.search(name) else "oi_coins" for name in near]
+    if len(near) != 1 or not _can_be(meanings[0], head.columns[near[0]]):
+        return {}
+    return {meanings[0]: near[0]}
+
+
+def _near_time(head: Chunk) -> str | None:
+    """Return the only column of timestamps, or else of times whose name has the word time.
+
+    Of several that have the same instants, in other formats and zones, it is one in UTC.
+    """
+    near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
+    if len(near) > 1:
+        near = [name for name in near if not _OTHER_TIME.search(name)]
+    if not near:
+        named = [name for name in head.columns if _NEAR_TIME.search(name) and not _OTHER_TIME.search(name)]
+        near = [name for name in named if has_times(head.columns[name])]
+        near = [name for name in near if not _are_of_listings(name, head.columns[name])]
+    if not near:
+        near = _times_of_receipt(head)
+    if len(near) > 1 and _are_equal_times(near, head):
+        return next((name for name in near if "utc" in plain_name(name)), near[0])
+    return near[0] if len(near) == 1 else None
+
+
+def _times_of_receipt(head: Chunk) -> list[str]:
+    """Return the columns of times at which a collector had its rows, for files without another time."""
+    named = [name for name in head.columns if OF_RECEIPT.search(name) and _NEAR_TIME.search(name)]
+    return [name for name in named if has_times(head.columns[name])]
+
+
+def _are_equal_times(names: list[str], head: Chunk) -> bool:
+    """Return whether columns of times have the same instants; a name may state the zone."""
+    stamps = []
+    for name in names:
+        try:
+            tz = zone(zone_in_name(name) or "UTC")
+        except ValueError:
+            return False
+        stamps.append(instants(head.columns[name], "time", Rejections(len(head)), tz=tz).floor("s"))
+    return all(stamps[0].equals(other) for other in stamps[1:])
+
+
+_LONGEST_SNAPSHOT = pd.Timedelta(1, "h")
+
+
+def _are_of_listings(name: str, values: pa.ChunkedArray) -> bool:
+    """Return whether times are listing times of contracts, not times of quotes.
+
+    Deribit's ``creation_timestamp`` is the former in lists of instruments, and the latter in summaries of
+    books.
+    """
+    if not plain_name(name).startswith("creation"):
+        return False
+    stamps = instants(values, "time", Rejections(len(values)), tz=dt.UTC)
+    return bool(stamps.max() - stamps.min() > _LONGEST_SNAPSHOT)
+
+
+def has_times(values: pa.ChunkedArray) -> bool:
+    """Return whether all values of a column are times."""
+    return _share_of_times(values) == 1.0
+
+
+_MOST_TIMES = 0.5
+"""Share of the values of a column of times that are times; the last line of a file may be a remark."""
+
+
+def _share_of_times(values: pa.ChunkedArray) -> float:
+    """Return the share of times among the non-missing values of a column."""
+    rejections = Rejections(len(values))
+    is_time = ~instants(values, "time", rejections, tz=dt.UTC).isna()
+    count = int(is_time.sum()) + int(rejections.bad.sum())
+    return int(is_time.sum()) / count if count else 0.0
+
+
+_NEAR_RATE = re.compile(
+    r"funding.*(rate|bps|(?<![a-z])bp(?![a-z])|pct|percent|apr|apy|annual|8h|1h)|(rate|bps|apr).*funding",
+    re.I,
+)
+_NEAR_INTEREST = re.compile(r"open[ _]?interest|(?<![a-z])oi(?![a-z])", re.I)
+_NOT_INTEREST = re.compile(
+    r"change|delta|diff|pct|percent|%|ratio|z.?score|std|rank|count|lag|prev|ema|sma|ma\d|roc|high|low|close|"
+    r"(?<![a-z])(k|m|mm|mn|mln|bn|thousands?|millions?|billions?)(?![a-z])|interval|time|date|all|total|sum",
+    re.I,
+)
+"""Words of columns that are not open interest, or in thousands or of all venues."""
+_NEAR_TIME = re.compile(r"time|date|(?<![a-z])ts(?![a-z])|_(ms|us|ns)$", re.I)
+_OTHER_TIME = re.compile(
+    r"expir|matur|deliver|next|first|settle|listing|launch|onboard|ingest|receiv|recv|local|arriv", re.I
+)
+"""Words of times that are not those of a row, or those at which a collector had it."""
+_NOT_A_RATE = re.compile(
+    r"total|count|updates|time|interval|sum|cumul|pred|theor|expected|next|estimat|forecast|indicative|prev|lag|"
+    r"change|delta|diff|spread|z.?score|std",
+    re.I,
+)
+WORDS = ("symbol", "instrument_name", "exchange", "side")
+_AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "index", "last")
+
+
+def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
+    """Return whether values may be of a meaning: names are text, amounts numbers that are not all missing.
+
+    Open interest is not 0 in all rows either: feeds of backtrader fill their column of it with zeros.
+    """
+    if meaning == "rate":
+        return values.null_count < len(values) or not len(values)
+    if meaning not in (*WORDS, *_AMOUNTS):
+        return True
+    rejections = Rejections(len(values))
+    sizes = numbers(values, meaning, rejections, suffix="%")
+    is_text = bool(rejections.bad.any())
+    if meaning in WORDS:
+        return is_text or meaning not in ("symbol", "side") or not np.isfinite(sizes).any()
+    finite = sizes[np.isfinite(sizes)]
+    has_amounts = (finite != 0).any() if meaning in ("oi_usd", "oi_coins") else finite.size
+    return not is_text and bool(has_amounts)
+
+
+QUANTITIES = frozenset({"rate", "oi_usd", "oi_coins", "price_usd", "mark", "index", "last", "iv"})
+_QUANTITY_OF_TABLE = {
+    "oi_exchange_totals": "total_oi_usd",
+    "volume_exchange_totals": "total_volume_usd",
+    "volume_history": "volume_usd",
+    "funding_settlements": "rate",
+    "funding_history": "rate",
+    "oi_history": "oi_coins",
+    "prices_history": "price_usd",
+    "volatility_index_published": "index_pct",
+}
+_QUANTITY_OF_NAME = (
+    (re.compile(r"funding", re.I), "rate"),
+    (
+        re.compile(r"(open.?interest|(?<![a-z])oi(?![a-z])).*(usd(?![tc])|dollar|notional|value)", re.I),
+        "oi_usd",
+    ),
+    (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_coins"),
+    (re.compile(r"dvol|volatility.?index", re.I), "index_pct"),
+    (re.compile(r"mark.?price|(?<![a-z])mark(?![a-z])", re.I), "mark"),
+    (re.compile(r"(?<![a-z])index(?![a-z])", re.I), "index"),
+    (re.compile(r"price|(?<![a-z])close", re.I), "last"),
+)
+"""Words in the file name that identify its only column of numbers."""
+
+
+def quantity_of(source: Source, table: str | None) -> str | None:
+    """Return the quantity of a column named ``value``, by the table or the file name."""
+    if table is not None:
+        return _QUANTITY_OF_TABLE.get(table)
+    name = source.name.rsplit("/", 1)[-1]
+    return next((quantity for pattern, quantity in _QUANTITY_OF_NAME if pattern.search(name)), None)
+
+
+def quantity_in_rows(source: Source, head: Chunk) -> str | None:
+    """Return the quantity of a table with a metric in each row; raise for several metrics."""
+    for column, values in head.columns.items():
+        if plain_name(column) not in METRIC_NAMES:
+            continue
+        words = encoded(values).texts
+        if len(words) > 1:
+            raise ArchiveError(
+                f"{source}: its column {column!r} names {len(words)} quantities ({', '.join(words[:5])}), "
+                "whose values are in one column: write a file for each of them, or a column for each"
+            )
+        meaning = meaning_of(words[0]) if words else None
+        if meaning in QUANTITIES:
+            return meaning
+    return None
+
+
+def column_of_words(head: Chunk, words: frozenset[str]) -> str:
+    """Return the column that has some words only; empty without one."""
+    for column, values in head.columns.items():
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            texts = {text.lower() for text in encoded(values).texts}
+            if texts and texts <= words:
+                return column
+    return ""
+
+
+_SCALE = re.compile(r"pct|percentage|percent|bps?(?=8h|1h|h|$)|bps")
+_PERIODS = (
+    (re.compile(r"(apr|apy|annual(ized|ised)?|peryear|yearly)$|^(annual(ized|ised)?|yearly)"), "year"),
+    (re.compile(r"(daily|perday|1d|24h)$|^daily"), "day"),
+    (re.compile(r"8h$"), "8h"),
+    (re.compile(r"(1h|hourly|perhour)$|^hourly"), "hour"),
+)
+"""Prefixes and suffixes of a rate's name with its period."""
+HOURS = {"year": 8_760.0, "day": 24.0, "8h": 8.0, "hour": 1.0}
+
+
+def scale_and_period(name: str) -> tuple[str, str]:
+    """Return ``percent`` or ``bps``, and the period, from a name; each is empty if missing."""
+    word = plain_name(name.replace("%", "pct"))
+    stated = _SCALE.search(word)
+    scale = "" if stated is None else "bps" if stated[0].startswith("bp") else "percent"
+    base = _SCALE.sub("", word)
+    return scale, next((period for pattern, period in _PERIODS if pattern.search(base)), "")
+
+
+IN_USD = re.compile(
+    r"(interest|(?<![a-z])(oi|in|value|notional|history))[-_ (\[]*usd(?![a-z])|^usd(?![a-z])|notional|"
+    r"dollars?(?![a-z])",
+    re.I,
+)
+"""``oi_usd``, ``Open Interest (USD)``; the USD of a market's name, ``BTC-USD``, is not a unit."""
+PRICES = ("mark", "index", "last", "price_usd")
+
+
+def first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """Return the file's column of the first of some plain names that it has."""
+    return next((plain[name] for name in names if name in plain), None)
