@@ -14,7 +14,7 @@ __all__ = ["medians"]
 _ENOUGH_SECONDS = 0.02
 _SIDE_SECONDS = 0.5
 _MIN_ROUNDS = 5
-_MOST_ROUNDS = 100
+_MAX_ROUNDS = 100
 
 
 def _children() -> float:
@@ -43,7 +43,7 @@ def medians(row: Row, made: Made) -> dict[str, float]:
         first = {side: min(once, _taken(clock, made.sides[side], 1)) for side, once in first.items()}
         loops = {side: max(1, round(_ENOUGH_SECONDS / max(once, 1e-6))) for side, once in first.items()}
         longest = max(first[side] * loops[side] for side in row.sides)
-        rounds = min(_MOST_ROUNDS, max(_MIN_ROUNDS, round(_SIDE_SECONDS / longest)))
+        rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_SIDE_SECONDS / longest)))
     taken: dict[str, list[float]] = {side: [] for side in row.sides}
     for place in range(rounds * len(row.sides)):
         # One side after another; if a side has its own setup, all of its rounds run first.

@@ -74,7 +74,7 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
         for outputs_ in (outputs, stored)
     )
     assert len(images) == 1
-    assert apart(drawn[0], images[0]) < MOST_APART, "stored before the figure changed: record.py --outputs"
+    assert apart(drawn[0], images[0]) < MAX_APART, "stored before the figure changed: record.py --outputs"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_card_of_a_notebook_is_run_again_from_its_bundle(notebook: Path, rec
     assert again["recorded"].notna().any()
 
 
-MOST_APART = 0.04
+MAX_APART = 0.04
 """Root of the mean squared difference of two pictures, of 1 for black against white."""
 
 
@@ -128,7 +128,7 @@ def test_changed_figure_differs_from_the_stored_one(recorder: ModuleType) -> Non
     plain, other = (recorder.run([draw.format(levels=levels)])[0][0] for levels in ("[0, 1]", "[1, 0]"))
     pictures = [shown["data"]["image/png"] for shown in (plain, other)]
     assert apart(pictures[0], pictures[0]) == 0.0
-    assert apart(*pictures) > MOST_APART
+    assert apart(*pictures) > MAX_APART
 
 
 def test_a_verdict_on_synthetic_data_says_so(recorder: ModuleType) -> None:

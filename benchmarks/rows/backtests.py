@@ -17,7 +17,7 @@ __all__ = ["ROWS", "market"]
 
 _COPY = "limit: one copy of the rates and the prices"
 _ONE_RULE = "backtest.carry of one rule"
-_MOST_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 
 
 def market(symbols: int, hours: int) -> tuple[xr.DataArray, xr.DataArray]:
@@ -65,7 +65,7 @@ def _carry(_: Path) -> Made:
         result = ours()
         spent = time.process_time() - start
         assert result.sizes["trade"] > 1000
-        return [Check("processor seconds", f"{spent:.1f}", f"≤ {_MOST_SECONDS:g}", spent <= _MOST_SECONDS)]
+        return [Check("processor seconds", f"{spent:.1f}", f"≤ {_MAX_SECONDS:g}", spent <= _MAX_SECONDS)]
 
     return Made(
         {OURS: ours, _COPY: lambda: (rates.values.copy(), prices.values.copy())},

@@ -37,7 +37,7 @@ __all__ = ["align", "asof_join"]
 __dir__ = __all__.copy
 
 _HOUR_US = 3_600_000_000
-_MOST = 10_000_000
+_MAX_TIMESTAMPS = 10_000_000
 
 
 @typed
@@ -205,10 +205,10 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
         return stamps
     first = stamps[0].ceil(step)
     last = (stamps[-1] + wait).floor(step)
-    if not last - first < _MOST * step:
+    if not last - first < _MAX_TIMESTAMPS * step:
         raise ValueError(
-            f"grid={grid!r} is too fine: it gives this panel more than {_MOST:,} timestamps; pass a longer "
-            "grid"
+            f"grid={grid!r} is too fine: it gives this panel more than {_MAX_TIMESTAMPS:,} timestamps; pass "
+            "a longer grid"
         )
     return pd.date_range(first, last, freq=step)
 

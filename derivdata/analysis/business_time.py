@@ -36,8 +36,8 @@ from derivdata.support.arrays import Floats
 __all__ = ["fit", "years"]
 __dir__ = __all__.copy
 
-_MOST_WEIGHT = 2.0
-_WEIGHTS = np.linspace(0.0, _MOST_WEIGHT, 81)
+_MAX_WEIGHT = 2.0
+_WEIGHTS = np.linspace(0.0, _MAX_WEIGHT, 81)
 _REVERSIONS = np.geomspace(0.5, 200.0, 40)
 _ZOOMS = 4
 _ZOOM = 9
@@ -229,7 +229,7 @@ def _fitted(
     bound = minimum * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
-    loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
+    loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MAX_WEIGHT
 
     # 4. Return the curve and its errors.
     theta = parameters[0]
@@ -312,7 +312,7 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
     near = np.array([weight])
     for _ in range(_ZOOMS):
         if not fixed:
-            near = np.clip(weight + wide * np.linspace(-1.0, 1.0, _ZOOM), 0.0, _MOST_WEIGHT)
+            near = np.clip(weight + wide * np.linspace(-1.0, 1.0, _ZOOM), 0.0, _MAX_WEIGHT)
         rates = reversion * ratio ** np.linspace(-1.0, 1.0, _ZOOM)
         squares = curve.squares(near[:, None], rates[None, :])
         i, j = np.unravel_index(np.argmin(squares), squares.shape)

@@ -23,7 +23,7 @@ where: Any = xr.where
 
 KEYS = ("symbol", "exchange", "time")
 _ABSENT = {"f": np.nan, "i": 0, "U": ""}
-MOST_CELLS = 4_000_000
+MAX_CELLS = 4_000_000
 CHUNK_CELLS = 1_000_000
 _FEW_INSTANTS = 8
 _OF_A_SURFACE = ("year_fraction", "method", "status", "k_min", "k_max", "a", "b", "rho", "m", "sigma")
@@ -185,7 +185,7 @@ def by_label(
     for name, depends in variables.items():
         dims = [*varying, *depends]
         shape = [len(labels[dim]) for dim in dims]
-        long = "time" in varying and len(labels["time"]) > _FEW_INSTANTS and math.prod(shape) > MOST_CELLS
+        long = "time" in varying and len(labels["time"]) > _FEW_INSTANTS and math.prod(shape) > MAX_CELLS
         scatter = functools.partial(_lazily, axis=varying.index("time")) if long else _scattered
         values = scatter(plain(table[name]), [codes[dim] for dim in dims], shape)
         attrs: dict[str, Any] = {"units": units[name]} if name in units else {}

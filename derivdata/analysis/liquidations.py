@@ -29,7 +29,7 @@ __dir__ = __all__.copy
 # Counts vary more than those of independent events if events trigger others, but also if the rate follows the
 # time of day or drifts. Bursts longer than a bucket are split, which hides some excitation. The status
 # reports both.
-_MIN = 30  # buckets
+_MIN_BUCKETS = 30  # buckets
 _DAYS = 3
 _BLOCKS = 6  # of a day, four hours each
 _LAGS = 8
@@ -118,7 +118,7 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     n = int(finite.sum())
     level = np.asarray(counts, dtype=np.float64)
     status = BranchingStatus(0)
-    if n < _MIN:
+    if n < _MIN_BUCKETS:
         status = BranchingStatus.TOO_FEW
     if not n:
         return np.nan, int(status | BranchingStatus.NO_EXCESS)
@@ -127,7 +127,7 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     if not power / max(n, 1) > mean:
         return np.nan, int(status | BranchingStatus.NO_EXCESS)
     ratio = _ratio(power / n, mean)
-    if n < _MIN:
+    if n < _MIN_BUCKETS:
         return ratio, int(status | BranchingStatus.CANNOT_TELL)
 
     # 2. Test for a daily or weekly cycle, and for correlation that remains without it.
@@ -202,7 +202,7 @@ def _correlated(residuals: Floats, finite: Bools, mean: float) -> BranchingStatu
     return BranchingStatus.CORRELATED
 
 
-_MOST_BUCKETS = 10_000_000
+_MAX_BUCKETS = 10_000_000
 
 
 @typed
@@ -305,9 +305,9 @@ def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> 
         raise ValueError(
             f"start must be before end, got start {first} and end {last}: buckets cover [start, end)"
         )
-    if not (last - first) < _MOST_BUCKETS * width:
+    if not (last - first) < _MAX_BUCKETS * width:
         raise ValueError(
-            f"freq={width} is too fine: start {first} to end {last} has more than {_MOST_BUCKETS:,} buckets"
+            f"freq={width} is too fine: start {first} to end {last} has more than {_MAX_BUCKETS:,} buckets"
         )
     return pd.date_range(first.floor(width), last.floor(width), freq=width)
 

@@ -423,7 +423,7 @@ def _squares(block: Array) -> Array:
 #   first two are significant, that ratio φ gives 1 + 2 ρ[1] / (1 − φ), as for an ARMA(1, 1).
 _PAIRS = 1_000_000
 _DAY_US = 86_400_000_000
-_MIN = 3
+_MIN_VALUES = 3
 _ENOUGH = 8.0
 """Minimum number of independent values for an interval. With 6, one random walk in twelve would be reported
 as a trend, with 8 one in twenty (table in docs/market-structure.md)."""
@@ -509,7 +509,7 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
     x = x[finite]
     y = y[finite]
     n = y.size
-    slopes = np.sort(_pair_slopes(x, y)) if n >= _MIN else np.empty(0)
+    slopes = np.sort(_pair_slopes(x, y)) if n >= _MIN_VALUES else np.empty(0)
     if not slopes.size:  # too few values, or all at the same time
         return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
     slope = float(np.median(slopes))

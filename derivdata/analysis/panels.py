@@ -30,7 +30,7 @@ from derivdata.tables.frames import require_columns as require_columns
 from derivdata.tables.frames import require_decimal_volatility as require_decimal_volatility
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
-_MOST_DRAWS = 100_000
+_MAX_DRAWS = 100_000
 
 
 def require_numbers(data: Any, argument: str) -> None:
@@ -51,9 +51,9 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
 
 def require_draws(resamples: int, *, minimum: int = 1) -> None:
     """Raise for an invalid number of simulated series."""
-    if not minimum <= resamples <= _MOST_DRAWS:
+    if not minimum <= resamples <= _MAX_DRAWS:
         raise ValueError(
-            f"resamples must be from {minimum} to {_MOST_DRAWS:,} to find the ends of an interval, got "
+            f"resamples must be from {minimum} to {_MAX_DRAWS:,} to find the ends of an interval, got "
             f"{resamples!r}"
         )
 
@@ -220,7 +220,7 @@ Panel: TypeAlias = xr.DataArray | pd.DataFrame
 KINDS = ("sampled", "settled")
 QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
 """Units of open interest and volume; amounts in different ones are never added."""
-_MOST = 10_000_000  # rows of a window
+_MAX_WINDOW_ROWS = 10_000_000  # rows of a window
 _SUFFIXES = {
     "_bps_8h": RATE_UNIT,
     "_bps": BPS_UNIT,
@@ -435,10 +435,11 @@ def window_rows(
         rows = int(np.rint(steps))
     assert rows is not None
     minimum = max(2, rows // 2) if min_rows is None else min_rows
-    if not 2 <= minimum <= rows <= _MOST:
+    if not 2 <= minimum <= rows <= _MAX_WINDOW_ROWS:
         given = "" if window is None else f"window={window!r} has "
         raise ValueError(
-            f"{given}rows={rows!r}, min_rows={minimum}: expected 2 <= min_rows <= rows <= {_MOST:,}"
+            f"{given}rows={rows!r}, min_rows={minimum}: expected 2 <= min_rows <= rows <= "
+            f"{_MAX_WINDOW_ROWS:,}"
         )
     return rows, minimum
 

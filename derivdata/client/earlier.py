@@ -33,10 +33,10 @@ _OPEN_KEY = (
 """Columns that identify a row of an open table, if present."""
 _ROLLING = frozenset({"timestamp", "t", "date", "day"})
 """Keys of open tables whose window ends now."""
-_MOST_QUERIES = 64
-_MOST_WINDOWS = 7
-_MOST_ROWS = 200_000
-_MOST_STORED_ROWS = 1_000_000
+_MAX_QUERIES = 64
+_MAX_WINDOWS = 7
+_MAX_ROWS = 200_000
+_MAX_STORED_ROWS = 1_000_000
 """Rows of all stored responses, about 100 MB."""
 _SETTLED_US = HOUR_US
 """Time after its timestamp during which a row may change."""
@@ -92,7 +92,7 @@ class _Responses:
                 self._source = weakref.ref(source, self.clear)
             before = self._by_query.pop(query, ())
             others = [response for response in before if response.window_us != latest.window_us]
-            self._by_query[query] = (*others[-_MOST_WINDOWS:], latest)
+            self._by_query[query] = (*others[-_MAX_WINDOWS:], latest)
             self._by_query = _within_limits(self._by_query)
         return before
 
@@ -109,11 +109,11 @@ def _within_limits(by_query: dict[Any, tuple[_Earlier, ...]]) -> dict[Any, tuple
     """Return the newest queries and windows within the limits, at least the newest one."""
     rows = 0
     newest: dict[Any, tuple[_Earlier, ...]] = {}
-    for query in [*by_query][: -_MOST_QUERIES - 1 : -1]:
+    for query in [*by_query][: -_MAX_QUERIES - 1 : -1]:
         windows: list[_Earlier] = []
         for response in reversed(by_query[query]):
             rows += response.size
-            if rows <= _MOST_STORED_ROWS or not (newest or windows):
+            if rows <= _MAX_STORED_ROWS or not (newest or windows):
                 windows.append(response)
         if windows:
             newest[query] = tuple(reversed(windows))
@@ -132,7 +132,7 @@ def unlike_earlier(e: CheckedResponse, *, is_whole: bool) -> list[str]:
     Responses of local sources are neither compared nor stored.
     """
     source = SESSION.origin()
-    if source is None or e.as_of_us is None or not 0 < e.size <= _MOST_ROWS:
+    if source is None or e.as_of_us is None or not 0 < e.size <= _MAX_ROWS:
         return []
     fixed = tuple(sorted(pair for pair in e.requested.items() if pair[0] not in _WINDOW))
     query = e.response.request.path, "" if e.table is None else e.table.name, fixed, e.step_us

@@ -34,7 +34,7 @@ _MIN_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
 """Open interest and hourly volume [USD] of all contracts of one of `LARGE_VENUES`, likewise."""
 _MIN_TOTAL_OI_USD = 2e8
 """Open interest of BTC or ETH on all venues, which was above 1e9 since 2021."""
-_MOST_OF_LEVEL_USD = 2e9
+_MAX_OF_LEVEL_USD = 2e9
 _CUMULATED_LEVELS = 12
 _MIN_ONE_SIDED = 20
 _MIN_SYMBOLS = 50
@@ -44,22 +44,22 @@ _MIN_LARGEST = {
 }  # fmt: skip
 """Minimum of the largest value over many symbols. In a wrong unit (fraction, percent) it is a hundredth or
 less."""
-_MOST_OI_CHANGE_PCT = 40.0
+_MAX_OI_CHANGE_PCT = 40.0
 _MIN_VENUES = 10
 _MIN_ORDERS = 50
 _MIN_ORDER_USD = 10.0
 _MIN_INDEX_PCT = 5.0
 _STEPS_OF_STOCK = 5.0
 _MIN_STEPS = 24
-_MOST_OF_DEPTH = 10.0
+_MAX_OF_DEPTH = 10.0
 """Maximum ratio of the sides of a large book over a day. Large single orders give ratios of 4 for hours."""
 _MIN_ZEROS = 3
 _MIN_SHARE_OF_ZEROS = 0.05
 _ROLLING_US = 22 * HOUR_US
 _MIN_ALIKE = 0.2
-_MOST_LIQUIDATED_USD = 2e10
+_MAX_LIQUIDATED_USD = 2e10
 """Maximum liquidations in a row of one venue. On 2025-10-10 those of all venues were 19 billion USD."""
-_MOST_OF_SIDE = 1.6
+_MAX_OF_SIDE = 1.6
 """Maximum ratio of taker buys to sells over two days or more."""
 
 
@@ -229,7 +229,7 @@ def _books(e: CheckedResponse) -> Iterator[str]:
     if prices is None or sizes is None:
         return
     values = prices * sizes
-    if (values > _MOST_OF_LEVEL_USD).any():
+    if (values > _MAX_OF_LEVEL_USD).any():
         row = int(np.nanargmax(values))
         yield (
             f"a level of the book is worth {values[row]:.3g} USD, {sizes[row]:g} at {prices[row]:g}: the "
@@ -260,14 +260,14 @@ def _depths(e: CheckedResponse) -> Iterator[str]:
     order = np.lexsort((e.time_us, e.series("time")))
     series = e.series("time")[order]
     for word, larger, smaller in (("bids", bids[order], asks[order]), ("asks", asks[order], bids[order])):
-        is_far = np.append(larger > _MOST_OF_DEPTH * smaller, False)
+        is_far = np.append(larger > _MAX_OF_DEPTH * smaller, False)
         starts = np.flatnonzero(np.append(True, (is_far[1:-1] != is_far[:-2]) | (np.diff(series) != 0)))
         lengths = np.diff(np.append(starts, series.size))
         long = np.flatnonzero(is_far[starts] & (lengths >= _MIN_STEPS))
         if long.size:
             row = order[starts[long[0]]]
             yield (
-                f"{word} at {e.columns['depth_bps'][row]:g} bps are over {_MOST_OF_DEPTH:g} times as deep as "
+                f"{word} at {e.columns['depth_bps'][row]:g} bps are over {_MAX_OF_DEPTH:g} times as deep as "
                 f"the other side in {lengths[long[0]]} rows in a row: one side may be in another unit"
             )
             return
@@ -301,7 +301,7 @@ def _changes(e: CheckedResponse) -> Iterator[str]:
             if largest is not None and largest < minimum:
                 yield f"{name} is at most {largest:.3g} in {e.size} rows: it may be a fraction"
     middle = _quantile(e, "change_24h", 0.5)
-    if middle is not None and e.size >= _MIN_VENUES and middle > _MOST_OI_CHANGE_PCT:
+    if middle is not None and e.size >= _MIN_VENUES and middle > _MAX_OI_CHANGE_PCT:
         yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
     index = _quantile(e, "index_pct", 0.5)
     if index is not None and index < _MIN_INDEX_PCT:
@@ -382,7 +382,7 @@ def _buys_and_sells(e: CheckedResponse) -> Iterator[str]:
                 f"{alike:.2f} in {int(own.sum())} rows): rows may be in another order"
             )
             return
-        if not 1.0 / _MOST_OF_SIDE <= bought / max(sold, 1e-9) <= _MOST_OF_SIDE:
+        if not 1.0 / _MAX_OF_SIDE <= bought / max(sold, 1e-9) <= _MAX_OF_SIDE:
             row = int(np.argmax(own))
             names = " ".join(
                 str(e.columns[name][row]) for name in ("symbol", "exchange") if name in e.columns
@@ -402,7 +402,7 @@ def _liquidations(e: CheckedResponse) -> Iterator[str]:
     if name == "liquidations_history":
         for side in ("long_usd", "short_usd"):
             values = e.numbers(side)
-            if values is not None and (values > _MOST_LIQUIDATED_USD).any():
+            if values is not None and (values > _MAX_LIQUIDATED_USD).any():
                 yield f"{side} is {np.nanmax(values):.3g}: no venue had as many liquidations"
     if name == "liquidations_aggregates":
         yield from _mean_liquidation(e)

@@ -526,7 +526,7 @@ def _unlike_peers(e: CheckedResponse) -> Iterator[str]:
             )
 
 
-_MOST_OF_A_VENUE_USD = 1e11
+_MAX_OF_A_VENUE_USD = 1e11
 
 
 def _odd_series(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
@@ -610,7 +610,7 @@ def _still_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[
 
 def _beyond_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find prices and open interest that no market has had, and two units of a payment that repeats."""
-    if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
+    if name in _EXCHANGED and (rows.values > _MAX_OF_A_VENUE_USD).any():
         place = int(np.nanargmax(rows.values))
         yield (
             f"{name} of {described(e, rows.order[place])} is {rows.values[place]:.4g} on "

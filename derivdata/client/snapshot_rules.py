@@ -84,9 +84,9 @@ _EQUAL_SHARE = 0.95
 _MIN_DISTINCT = 5
 _MIN_OF_SNAPSHOT = 8
 _MIN_WITHOUT_ANY = 20
-_MOST_AT_MONEY = 50
+_MAX_AT_MONEY = 50
 _COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_count")
-_MOST_OF_FEES = 0.1
+_MAX_OF_FEES = 0.1
 _MIN_FAR = 3
 _OTHER_SUM = 3.0
 """Maximum ratio of a summary to the sum of its rows, whose first and last bucket may exceed the window."""
@@ -153,7 +153,7 @@ def _equal_columns(kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
     for (first, (kind, values)), (second, (other, others)) in combinations(kinds.items(), 2):
         if kind == other or first in _COUNTS or second in _COUNTS or values.size < _MIN_EQUAL:
             continue
-        if {kind, other} == {"price", "strike"} and values.size < _MOST_AT_MONEY:
+        if {kind, other} == {"price", "strike"} and values.size < _MAX_AT_MONEY:
             continue  # an exact strike at the money
         is_compared = np.isfinite(values) & np.isfinite(others) & (values != 0.0) & (others != 0.0)
         count = int(is_compared.sum())
@@ -201,7 +201,7 @@ def _lists(e: CheckedResponse) -> Iterator[str]:
                 yield f"{column} is 0 and {name} {volumes[row]:g} in {int(without.sum())} rows"
         for column in ("fees_usd", "builder_fees_usd", "total_fees"):
             fees = e.numbers(column) if column in e.columns else None
-            is_far = np.zeros(0) if fees is None else fees > _MOST_OF_FEES * volumes
+            is_far = np.zeros(0) if fees is None else fees > _MAX_OF_FEES * volumes
             if fees is not None and is_far.sum() >= _MIN_FAR:
                 row = int(np.argmax(is_far))
                 yield (

@@ -31,7 +31,7 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 
 _NUMERIC = ("i", "u", "f")
 _WITH_LABELS = ("numpy", "pandas", "xarray")
-_MOST_LISTED = 6  # names of arguments in a message
+_MAX_LISTED = 6  # names of arguments in a message
 _NOT_TABLES = frozenset({"builtins", "datetime", "derivdata", *_WITH_LABELS})
 """Packages whose objects are not tables of another library, so they are not examined."""
 _WHOLE = 2**53  # a larger float does not represent every integer
@@ -208,7 +208,7 @@ def _unknown_argument(function: Callable[..., Any], count: int, by_keyword: Mapp
     message = f"{function.__name__}: expected at most {len(positional)} positional arguments, got {count}"
     if not by_name:
         return message
-    if len(by_name) > _MOST_LISTED:
+    if len(by_name) > _MAX_LISTED:
         return f"{message}; pass the others by name"
     return f"{message}; pass {', '.join(by_name)} by name"
 

@@ -29,8 +29,8 @@ _LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
 _BLOCK = 1 << 16
 _TEXTS = "OUST"
 """Kinds of dtypes whose items are hashed and listed as text."""
-_MOST_NAMES = 2_000
-_MOST_NUMBERS = 16
+_MAX_NAMES = 2_000
+_MAX_NUMBERS = 16
 """Maximum number of numeric labels of a coordinate that are listed, so that a selection can be repeated."""
 
 
@@ -178,7 +178,7 @@ def _labels(coord: Any) -> Any:
         return _label(values[0])
     if coord.ndim > 1 or not values.size:
         return {"shape": list(coord.shape)}
-    most = _MOST_NAMES if values.dtype.kind in _TEXTS else _MOST_NUMBERS
+    most = _MAX_NAMES if values.dtype.kind in _TEXTS else _MAX_NUMBERS
     if values.size <= most:
         return list(map(_label, values))
     return {"first": _label(values[0]), "last": _label(values[-1]), "size": values.size}

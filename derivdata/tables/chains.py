@@ -30,7 +30,7 @@ _LINK = pd.Timedelta(30, "s")  # maximum distance between pages and tickers of o
 # Maximum share of the previous snapshot's live instruments that may be missing without a notice.
 _ABSENT = 0.1
 # Maximum number of live instruments that may be missing, because some options temporarily lack quotes.
-_MOST_ABSENT = 4
+_MAX_ABSENT = 4
 _SERIES = ("symbol", "exchange")
 _PLACE = ("expiry", "strike", "side")
 
@@ -209,7 +209,7 @@ class _Grouping:
         is_expected = (number + 1 < size) & follows[later] & is_live
         expected = np.bincount(later[is_expected], minlength=size)
         absent = np.bincount(later[is_expected & ~again], minlength=size)
-        lacking = np.flatnonzero((absent > _MOST_ABSENT) & (absent > _ABSENT * expected))
+        lacking = np.flatnonzero((absent > _MAX_ABSENT) & (absent > _ABSENT * expected))
         if not lacking.size:
             return ""
         last = lacking[-1]

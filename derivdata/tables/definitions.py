@@ -19,19 +19,19 @@ _text = partial(Column, Kind.TEXT, "")
 _label = partial(Column, Kind.LABEL, "")
 _amount = partial(Column, Kind.NUMBER, minimum=0.0)
 _count = partial(Column, Kind.COUNT, "", minimum=0.0)
-_MOST_PRICE_USD = 1e8
-_MOST_USD = 1e13
-_MOST_COINS = 1e17
-_price = partial(Column, Kind.NUMBER, "USD", minimum=0.0, maximum=_MOST_PRICE_USD)
-_usd = partial(Column, Kind.NUMBER, "USD", minimum=0.0, maximum=_MOST_USD)
-_coins = partial(Column, Kind.NUMBER, minimum=0.0, maximum=_MOST_COINS)
+_MAX_PRICE_USD = 1e8
+_MAX_USD = 1e13
+_MAX_COINS = 1e17
+_price = partial(Column, Kind.NUMBER, "USD", minimum=0.0, maximum=_MAX_PRICE_USD)
+_usd = partial(Column, Kind.NUMBER, "USD", minimum=0.0, maximum=_MAX_USD)
+_coins = partial(Column, Kind.NUMBER, minimum=0.0, maximum=_MAX_COINS)
 _share = partial(Column, Kind.NUMBER, minimum=0.0, maximum=1.02)  # shares may be rounded up
 _iv = partial(Column, Kind.NUMBER, "1/√year", minimum=0.0, maximum=30.0)
-MOST_PAID = 0.3
+MAX_PAID = 0.3
 """The largest payment, as a fraction of notional."""
 # The same payment at the shortest interval, one hour.
-_MOST_RATE_BPS = MOST_PAID * 8 * 1e4
-_rate = partial(Column, Kind.NUMBER, "bps/8h", minimum=-_MOST_RATE_BPS, maximum=_MOST_RATE_BPS)
+_MAX_RATE_BPS = MAX_PAID * 8 * 1e4
+_rate = partial(Column, Kind.NUMBER, "bps/8h", minimum=-_MAX_RATE_BPS, maximum=_MAX_RATE_BPS)
 
 COLUMNS: dict[str, Column] = {
     "symbol": _text("Asset in the API's spelling, without the quote currency, e.g. BTC."),
@@ -47,8 +47,8 @@ COLUMNS: dict[str, Column] = {
         _NUMBER,
         "fraction per interval",
         "Funding rate per funding interval of the venue.",
-        minimum=-MOST_PAID,
-        maximum=MOST_PAID,
+        minimum=-MAX_PAID,
+        maximum=MAX_PAID,
     ),
     "payment_count": _count("Number of payments in the row: 1, or more if the venue caught up after a halt."),
     "interval_source": _text(
@@ -80,7 +80,7 @@ COLUMNS: dict[str, Column] = {
         "Price in the currency `quote`.",
         minimum=0.0,
         positive=True,
-        maximum=_MOST_PRICE_USD,
+        maximum=_MAX_PRICE_USD,
     ),
     "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours.", minimum=-100.0),
     "volume_usd": _usd("Volume traded in the bucket that starts at `time`."),

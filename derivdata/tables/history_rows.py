@@ -48,7 +48,7 @@ SPARSE = ("liquidations_history",)
 """Tables without rows for steps without events: all series together are compared with the window."""
 _SAMPLED_OUTAGE_US = {"funding_history": 6 * HOUR_US}
 """Usual outages of single series of a sampled rate [µs]; shorter ones alone do not give a notice."""
-_MOST_SHORT_OUTAGES = 0.1  # share of a series' rows above which short outages give a notice
+_MAX_SHORT_OUTAGES = 0.1  # share of a series' rows above which short outages give a notice
 _EDGE_STEPS = 2  # the first and last steps may belong to the adjacent window, or not be over yet
 _QUIET_STEPS = 24
 _NAMED = 3  # number of series named in a notice
@@ -251,7 +251,7 @@ def _without_outages(runs: MissingRuns, usual: int) -> MissingRuns:
     is_long = runs.end - runs.start > usual
     missing = np.bincount(runs.series, runs.rows, runs.expected.size)
     length = np.bincount(runs.series, runs.end - runs.start, runs.expected.size)
-    is_much = (missing > _MOST_SHORT_OUTAGES * runs.expected) & (length > usual)
+    is_much = (missing > _MAX_SHORT_OUTAGES * runs.expected) & (length > usual)
     return runs.of(is_long | is_much[runs.series])
 
 

@@ -58,7 +58,7 @@ _MIN_SPAN_US = 23 * 3_600_000_000
 _RUN_SHARE = 0.2
 _OUTSIDE_SHARE = 0.01
 _MIN_JUMP = np.log(1.2)
-_MOST_JUMPS = 200
+_MAX_JUMPS = 200
 _USUAL_STEPS = 10.0
 _MOVING_SHARE = 0.2
 _STILL_ROWS = 12
@@ -68,7 +68,7 @@ _DIGITS_OF_FLOOR = 3
 _STEP_OF_YEAR = 0.005
 """Step of an interest per year, of which a rate that repeats may be a part."""
 _ROUNDED_BPS = 6e-5  # half a step of the fourth decimal, in which rates are written
-_MOST_PRICE_RATIO = 2.0
+_MAX_PRICE_RATIO = 2.0
 _PRICE_APART = np.log(1.06)
 _PRICE_SPREADS = 10.0
 """Spreads of the other venues by which a price is another one, if they agree."""
@@ -382,7 +382,7 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
         logs = np.log(np.where(values > 0.0, values, np.nan))
     steps = np.append(np.nan, np.where(series[1:] == series[:-1], np.diff(logs), np.nan))
     jumps = np.flatnonzero(np.abs(steps) > _MIN_JUMP)
-    if not 2 <= jumps.size <= _MOST_JUMPS:
+    if not 2 <= jumps.size <= _MAX_JUMPS:
         return []
     exchanges = []
     for place, row in enumerate(jumps.tolist()):
@@ -589,7 +589,7 @@ def scaled_series(
     for name in np.unique(market[starts]).tolist():
         own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
         # Only the lowest and the highest can be apart from all others: between them the spread is larger.
-        most = np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO)
+        most = np.log(_PEER_SPREAD if kind == "rate" else _MAX_PRICE_RATIO)
         extremes = own[[np.argmin(sizes[own]), np.argmax(sizes[own])]] if own.size > _PEERS else own[:0]
         for place in np.unique(extremes).tolist():
             peers = own[own != place]

@@ -35,13 +35,13 @@ __all__ = [
 
 _Array = NDArray[Any]
 
-_MOST_ROWS = 50_000
+_MAX_ROWS = 50_000
 """Rows above which pages are not searched for copies, which takes a sort of all rows."""
 _BLOCK = 8
 _MIN_DISTINCT = 6
 _FINE = 0.5
 _SAMPLED = 4
-_MOST_COMPARED_WHOLE = 5_000
+_MAX_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
 _ALTERNATING_ROWS = 36
@@ -59,9 +59,9 @@ _MIN_STEP = 3
 _ON_PHASE = 0.95
 _PEERS = 2
 _MIN_COMPARED = 48
-_MOST_COMPARED = 1001
+_MAX_COMPARED = 1001
 _LARGEST_SCORE = 3.0
-_MOST_OUTSIDERS = 2
+_MAX_OUTSIDERS = 2
 _LAGS = range(1, 13)
 _MIN_AGREEMENT = 0.4
 _LATE = 0.8
@@ -98,7 +98,7 @@ _RATE_DECIMALS = 7
 _MIN_REPEATED = 4
 _REPEATED_SHARE = 0.1
 _SAME_MULTIPLE = 1e-4
-_MOST_OF_INTEREST = 10.0
+_MAX_OF_INTEREST = 10.0
 """How many times the interest large rates of a series are at most: else it has small rates by rounding."""
 
 
@@ -132,7 +132,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
     Responses of more than 50,000 rows are not compared.
     """
     block, min_distinct = _BLOCK, _MIN_DISTINCT
-    if not 2 * block <= values.size <= _MOST_ROWS:
+    if not 2 * block <= values.size <= _MAX_ROWS:
         return []
     # 1. A number for the values of each block of one series.
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
@@ -147,7 +147,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
     is_compared = (series[:count] == series[block - 1 :]) & (changes >= min_distinct - 1)
     is_compared &= _is_fine(series, values)[:count]
     # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
-    if values.size > _MOST_COMPARED_WHOLE:
+    if values.size > _MAX_COMPARED_WHOLE:
         is_compared &= number % np.uint64(_SAMPLED) == 0
     rows = np.flatnonzero(is_compared)
     # 2. Equal numbers, which are next to each other in their order.
@@ -260,7 +260,7 @@ def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[Seri
     faults = []
     for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
         sizes = np.abs(values[first:end])
-        if not _ALTERNATING_ROWS <= sizes.size <= _MOST_ROWS or not (sizes > 0.0).all():
+        if not _ALTERNATING_ROWS <= sizes.size <= _MAX_ROWS or not (sizes > 0.0).all():
             continue
         logs = np.log(sizes)
         # Two of seven steps are large at least, which one quantile shows without all phases.
@@ -311,7 +311,7 @@ def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> It
 
 def _scores(table: _Array) -> _Array:
     """Return the changes of logarithms over their usual size, at most 3; 0 where one is missing."""
-    table = table[:, -_MOST_COMPARED:]
+    table = table[:, -_MAX_COMPARED:]
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = np.diff(np.log(np.where(table > 0.0, table, np.nan)), axis=1)
     sizes = np.abs(changes)
@@ -350,7 +350,7 @@ def _outsiders(
         total = scores.sum(axis=0)
         at_once = np.array([_correlation(own, total - own) for own in scores])
         # Only the series that agree least can be apart from others that agree.
-        for place in np.argsort(at_once, kind="stable")[:_MOST_OUTSIDERS].tolist():
+        for place in np.argsort(at_once, kind="stable")[:_MAX_OUTSIDERS].tolist():
             own = scores[place]
             if not own.any():
                 continue
@@ -470,7 +470,7 @@ def other_interest(rates: _Array, factors: _Array) -> float | None:
     if not usual.size or np.isclose(usual, 1.0, rtol=1e-6, atol=0.0).any():
         return None
     for factor in factors.tolist():
-        is_small = factor < 1.0 and np.quantile(np.abs(values), 0.9) > _MOST_OF_INTEREST * factor
+        is_small = factor < 1.0 and np.quantile(np.abs(values), 0.9) > _MAX_OF_INTEREST * factor
         if not np.isclose(usual, factor, rtol=1e-6, atol=0.0).any() or is_small:
             continue
         multiples = np.abs(distinct) / factor

@@ -65,7 +65,7 @@ def test_sweep_accepts_portfolios_and_many_rules(monkeypatch: pytest.MonkeyPatch
     assert whole["rule"].tolist() == ["sized", "1", "2", "3"]
     assert whole["net_usd"][0] == alone["net_usd"].item()
     assert whole["trades"][0] == alone.sizes["trade"] > 0
-    monkeypatch.setattr(engine, "_MOST_RULES", 2)
+    monkeypatch.setattr(engine, "_MAX_RULES", 2)
     pd.testing.assert_frame_equal(backtest.sweep(panel(rates), rules, costs, **options), whole)
 
 

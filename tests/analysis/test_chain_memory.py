@@ -16,7 +16,7 @@ def test_lazy_smiles_equal_eager_ones(monkeypatch):
     violations = chain.arbitrage(
         filled.assign(iv=filled["iv"].where(filled["strike"] != 9e4, filled["iv"] * 1.5))
     )
-    monkeypatch.setattr(labelling, "MOST_CELLS", 10_000)
+    monkeypatch.setattr(labelling, "MAX_CELLS", 10_000)
     monkeypatch.setattr(labelling, "CHUNK_CELLS", 20_000)
     lazy = chain.smiles(options.sample(frac=1.0, random_state=1))
     assert len(lazy.chunksizes["time"]) > 2
@@ -33,7 +33,7 @@ def test_lazy_smiles_equal_eager_ones(monkeypatch):
 
 
 def test_too_long_history_without_dask_raises_with_advice(monkeypatch):
-    monkeypatch.setattr(labelling, "MOST_CELLS", 10_000)
+    monkeypatch.setattr(labelling, "MAX_CELLS", 10_000)
     monkeypatch.setitem(sys.modules, "dask", None)
     monkeypatch.setitem(sys.modules, "dask.array", None)
     options = chain.clean(daily_chains(12))

@@ -282,7 +282,7 @@ def test_marks_with_slightly_late_times_belong_to_the_hour() -> None:
 
 def test_past_errors_do_not_depend_on_requested_periods_or_empty_venues(monkeypatch) -> None:
     """The last 60 decisions of 3 pairs are used, with any other periods and venues present."""
-    monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", 180)
+    monkeypatch.setattr(forecast_errors, "_MAX_ERRORS", 180)
     panel = _decaying(3, 400, 6)
     plan = summed_history(panel, WEEK, "8h").plan
     empty = np.pad(panel.values[0], [(0, 1), (0, 0)], constant_values=np.nan)

@@ -56,7 +56,7 @@ def _by_sorting(missed, scale, direction, sizes, columns, at, most):
 
 @pytest.mark.parametrize("most", [1000, 15])
 def test_incremental_error_quantiles_equal_sorting_at_each_decision(monkeypatch, most: int) -> None:
-    monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", most * PAIRS)
+    monkeypatch.setattr(forecast_errors, "_MAX_ERRORS", most * PAIRS)
     inputs = _inputs()
     carried = PastErrors(*inputs, PLAN)
     for at in [3, 8, 9, 30, 31, 60, 100, 160, 40, 41, 160]:  # also back in time

@@ -46,9 +46,9 @@ def test_the_report_does_not_depend_on_the_blocks(
     assert whole["other_symbol"].max() >= 20
     for module in (points, peers):
         monkeypatch.setattr(module, "_BLOCK_ROWS", 100)
-        monkeypatch.setattr(module, "_MOST_BLOCKS", 1_000)
+        monkeypatch.setattr(module, "_MAX_BLOCKS", 1_000)
     monkeypatch.setattr(points, "_CHUNK", 77)
-    monkeypatch.setattr(peers, "_MOST_COUNTED", 10)
+    monkeypatch.setattr(peers, "_MAX_COUNTED", 10)
     pd.testing.assert_frame_equal(quality(table), whole)
 
 
@@ -73,7 +73,7 @@ def test_many_combinations_of_keys_are_numbered_too(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(3)
     table = pd.DataFrame({"symbol": rng.choice(list("abc"), 400), "exchange": rng.choice(["v", None], 400)})
     expected = table.groupby(["symbol", "exchange"]).ngroup().fillna(-1).astype(int)
-    monkeypatch.setattr(points, "_MOST_COMBINATIONS", 2)
+    monkeypatch.setattr(points, "_MAX_COMBINATIONS", 2)
     assert points.numbered_series(table, ["symbol", "exchange"])[0].tolist() == expected.tolist()
 
 

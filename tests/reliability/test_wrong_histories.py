@@ -407,7 +407,7 @@ def test_liquidations_that_fall_within_a_minute_have_no_notice(liar: Liar) -> No
 
 def test_earlier_responses_are_limited_in_rows(liar: Liar, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit the oldest query is no longer compared, the newest still is."""
-    monkeypatch.setattr(earlier, "_MOST_STORED_ROWS", 1450)
+    monkeypatch.setattr(earlier, "_MAX_STORED_ROWS", 1450)
     earlier.clear()
     try:
         with warnings.catch_warnings():
@@ -444,7 +444,7 @@ def test_earlier_responses_are_stored_by_many_threads_and_for_one_source() -> No
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store, range(8)))
-    assert len(responses._by_query) == earlier._MOST_QUERIES
+    assert len(responses._by_query) == earlier._MAX_QUERIES
     responses.add(sources[0], "last", row)
     assert responses.add(sources[0], "last", row) == (row,)
     assert responses.add(sources[1], "last", row) == ()
@@ -454,7 +454,7 @@ def test_earlier_responses_are_stored_by_many_threads_and_for_one_source() -> No
 
 
 def test_a_query_over_the_limit_of_rows_keeps_its_newest_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(earlier, "_MOST_STORED_ROWS", 25)
+    monkeypatch.setattr(earlier, "_MAX_STORED_ROWS", 25)
     responses = earlier._Responses()
     source = type("Source", (), {})()
     for day in range(5):

@@ -497,7 +497,7 @@ def _enter(journal: Journal, at: Indices, trade: tuple[Floats, Any, Any]) -> Non
         journal.add(total, at, amount)
 
 
-_MOST_RULES = 128
+_MAX_RULES = 128
 """Maximum number of rules in one loop, so that their positions fit into the processor's cache."""
 
 
@@ -587,7 +587,7 @@ def _together(rules: Mapping[str, Any]) -> list[list[str]]:
     for name, rule in rules.items():
         if isinstance(rule, Portfolio):
             alone.append([name])
-        elif blocks and len(blocks[-1]) < _MOST_RULES:
+        elif blocks and len(blocks[-1]) < _MAX_RULES:
             blocks[-1].append(name)
         else:
             blocks.append([name])

@@ -39,7 +39,7 @@ from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT, USD_UNIT
 
 _MICROSECONDS = 3_600_000_000
-_MOST = 10_000_000
+_MAX_PERIODS = 10_000_000
 
 
 class PreparedPanel(NamedTuple):
@@ -279,9 +279,10 @@ def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.dat
     highest = np.floor(stop / period_hours)
     if highest < lowest:
         raise ValueError(f"panel must cover at least one period of {period_hours:g} h")
-    if not highest - lowest < _MOST:
+    if not highest - lowest < _MAX_PERIODS:
         raise ValueError(
-            f"period={period_hours:g} h is too short: it splits this panel into more than {_MOST:,} periods"
+            f"period={period_hours:g} h is too short: it splits this panel into more than {_MAX_PERIODS:,} "
+            "periods"
         )
     ends: Any = np.rint(np.arange(lowest, highest + 1) * (period_hours * _MICROSECONDS))
     return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
@@ -291,7 +292,7 @@ _SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
 _MEMORY_HOURS = 365.0 * 24.0
 OWN_HOURS = 14.0 * 24.0
 """Half-life of the weight of a pair's own errors in the size of its next error."""
-_MIN = 30  # minimum number of periods of history
+_MIN_PERIODS = 30  # minimum number of periods of history
 
 
 class History(NamedTuple):
@@ -339,7 +340,7 @@ def summed_history(
     stride = max(1, count // 7)
     memory = _MEMORY_HOURS / length
     recent = OWN_HOURS / length
-    plan = Plan(count, spans, stride, -first % stride, memory, _MIN, recent)
+    plan = Plan(count, spans, stride, -first % stride, memory, _MIN_PERIODS, recent)
     history = History(amounts, first, plan, length)
     if prices is None:
         return history

@@ -34,7 +34,7 @@ _RESTLESS_WEIGHT = 10.0  # weight of the pair's variability, in decisions
 _OWN_WEIGHT = 5.0  # weight of the pooled size relative to the pair's own recent errors, in decisions
 _LARGEST = 10.0  # limit of an error in units of its size: a larger one would move the quantiles of all pairs
 _FLOOR = 0.05  # fraction of the market's variability that keeps the logarithm of a pinned spread finite
-_MOST_ERRORS = 200_000
+_MAX_ERRORS = 200_000
 _WIDEST = 20.0  # maximum width of an interval, in standard deviations of past outcomes
 _OWN_OUTCOMES = 1.0
 """Effective number of own decisions that a pair needs for an interval.
@@ -273,7 +273,7 @@ class PastErrors:
         self._sizes = sizes
         self._columns = columns
         self._plan = plan
-        self._most = max(1, _MOST_ERRORS // max(1, missed.shape[0]))
+        self._most = max(1, _MAX_ERRORS // max(1, missed.shape[0]))
         self._start_again()
 
     def _start_again(self) -> None:

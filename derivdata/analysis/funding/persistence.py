@@ -236,11 +236,11 @@ def _crossing(lives: Floats, apart: Floats) -> float:
     return float(lives[last] * (lives[last + 1] / lives[last]) ** share)
 
 
-_MIN = 30
+_MIN_PAIRS = 30
 _USUAL_LEVEL = 0.9
 _TOLERANCE = 0.05  # fraction of a step
 _MINUTE = 1 / 60
-_MOST = 10_000_000  # maximum number of steps of one series
+_MAX_STEPS = 10_000_000  # maximum number of steps of one series
 
 _UNITS = {
     "half_life_hours": HOUR_UNIT,
@@ -350,7 +350,7 @@ def half_life(
 def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
     regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, plan)
     fit = _fit_squares(regular)
-    few = fit.pairs < _MIN
+    few = fit.pairs < _MIN_PAIRS
     level = not np.isfinite(fit.phi)
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
@@ -444,8 +444,10 @@ def _settlements(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
     if np.isnan(step):
         gaps, counts = np.unique(np.rint(np.diff(since) / _MINUTE), return_counts=True)
         step = float(gaps[np.argmax(counts)]) * _MINUTE
-    if not since[-1] <= _MOST * step:
-        raise ValueError(f"step={step:g} h is too short: it splits the panel into more than {_MOST:,} steps")
+    if not since[-1] <= _MAX_STEPS * step:
+        raise ValueError(
+            f"step={step:g} h is too short: it splits the panel into more than {_MAX_STEPS:,} steps"
+        )
     place = np.rint(since / step).astype(np.intp)
     on_grid = np.abs(since - place * step) <= _TOLERANCE * step
     regular = np.full(place[-1] + 1, np.nan)

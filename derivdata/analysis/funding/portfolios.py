@@ -364,7 +364,7 @@ def _labelled(
 
 _TINY = 1e-12
 _ROUNDS = 300
-_MIN = 1e-4  # fraction of the capital below which a size is rounding error
+_MIN_SIZE = 1e-4  # fraction of the capital below which a size is rounding error
 
 
 class Limits(NamedTuple):
@@ -483,7 +483,7 @@ def solve(problem: Problem) -> Floats:
 
     # 4. Scale down a solution that exceeds a limit by rounding.
     sizes: Floats = both @ solution.x[: 2 * pairs]
-    sizes[sizes < _MIN] = 0.0
+    sizes[sizes < _MIN_SIZE] = 0.0
     needs = problem.collateral(sizes)
     needed = float(np.max(needs, initial=0.0))
     largest = float(np.max(sizes, initial=0.0))

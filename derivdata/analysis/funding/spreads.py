@@ -134,7 +134,7 @@ def _dispersion(rates: Floats) -> tuple[Any, ...]:
     return std, middle, width, half, count.astype(np.int16)
 
 
-_MOST_LAGS = 10_000
+_MAX_LAGS = 10_000
 
 
 @typed
@@ -187,9 +187,9 @@ def comovement(
         As `cumulative`; an option is out of range.
     """
     panel = require_rate(panel, "exchange", "time")
-    if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
+    if not 0 <= max_lag <= _MAX_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
         raise ValueError(
-            f"max_lag must be 0 to {_MOST_LAGS:,}, min_periods at least 3 and max_filled a share from 0 to "
+            f"max_lag must be 0 to {_MAX_LAGS:,}, min_periods at least 3 and max_filled a share from 0 to "
             f"1, got {max_lag!r}, {min_periods!r} and {max_filled!r}"
         )
 

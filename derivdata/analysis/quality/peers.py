@@ -20,7 +20,7 @@ from derivdata.analysis.panels import row_quantiles
 from derivdata.analysis.quality.points import Columns, row_quantile
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
-_MIN = 20
+_MIN_SHARED_ROWS = 20
 """Minimum number of common steps on each side of a change."""
 _PEERS = 2
 _SIZE = np.log(5.0)
@@ -38,7 +38,7 @@ _SURE = 6.0  # minimum size of a lasting change, in standard errors of block med
 _APART = 2.0  # minimum deviation of the median ratio from another size, in standard deviations
 _EXACT = 1e-6
 _OCTAVES = 3
-_MOST_OCTAVES = 4096.0  # more octaves than a double has
+_MAX_OCTAVES = 4096.0  # more octaves than a double has
 # Minimum number of steps on each side of a change at which both venues are at their interest rate.
 _PINNED = 6
 _KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
@@ -83,7 +83,7 @@ def compare(
     both_known = np.isfinite(values) & np.isfinite(peers)
     values = np.where(both_known, values, np.nan)
     peers = np.where(both_known, peers, np.nan)
-    enough = both_known.sum(axis=1) >= 2 * _MIN
+    enough = both_known.sum(axis=1) >= 2 * _MIN_SHARED_ROWS
 
     # 2. Take logarithms of sizes, with a floor, so that a rate that crosses zero is not a change of size.
     share = 0.0 if prices else 0.02
@@ -206,7 +206,7 @@ def octaves_to_others(values: Floats) -> Floats:
     whole = np.round(size)
     digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
     # Sort by digits, then by octave.
-    order = np.argsort(digits * _MOST_OCTAVES + whole, axis=0, kind="stable")
+    order = np.argsort(digits * _MAX_OCTAVES + whole, axis=0, kind="stable")
     exponent = np.take_along_axis(whole, order, axis=0)
     ordered = np.take_along_axis(digits, order, axis=0)
     same = np.zeros(values.shape, dtype=np.bool_)
@@ -313,7 +313,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     At the time with the largest difference of the sides, if it exceeds the series' own noise: their
     difference over its standard error, which accounts for autocorrelation.
     """
-    if agreement.shape[1] < 2 * _MIN:  # there are no steps if no series has a value
+    if agreement.shape[1] < 2 * _MIN_SHARED_ROWS:  # there are no steps if no series has a value
         return np.zeros(len(agreement), dtype=np.bool_)
     is_finite = np.isfinite(agreement)
     total = np.nancumsum(agreement, axis=1)
@@ -322,7 +322,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
         share = np.sqrt(1.0 / number + 1.0 / (number[:, -1:] - number))
-        minimum = np.maximum(_MIN, _DAYS * number[:, -1] / days)[:, None]
+        minimum = np.maximum(_MIN_SHARED_ROWS, _DAYS * number[:, -1] / days)[:, None]
     enough = (number >= minimum) & (number[:, -1:] - number >= minimum)
     opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))
     apart = np.where(enough & opposite, np.abs(before - after) / share, 0.0)
@@ -366,8 +366,8 @@ _RUN = 6  # minimum length of a run of another symbol's rows
 _OFTEN = 0.01  # maximum share of a series with one value for it to be informative
 _ALIKE = 8  # number of symbols with a common value from which it belongs to the whole venue
 _BLOCK_ROWS = 100_000
-_MOST_BLOCKS = 100
-_MOST_COUNTED = 300_000
+_MAX_BLOCKS = 100
+_MAX_COUNTED = 300_000
 _SAMPLE = 10_000
 _SLOTS = 1 << 20
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
@@ -449,7 +449,7 @@ def _same_rows(
         frame = frame[size > 1]
         size = size[size > 1]
         values.append(frame[["owner", "value"]].assign(rows=1))
-        if sum(len(counted) for counted in values) > _MOST_COUNTED:
+        if sum(len(counted) for counted in values) > _MAX_COUNTED:
             values = [_counted(values)]
         is_alike[frame["place"].to_numpy()[size > _ALIKE]] = True
         shared.append(frame[size <= _ALIKE])
@@ -482,7 +482,7 @@ def _likely_same(venue: Array, stamps: Array, value: Array) -> Bools:
 
 def _blocks_of_time(stamps: Array) -> Iterator[Indices]:
     """Yield the rows of blocks of time; rows of one time are in one block."""
-    most = max(_BLOCK_ROWS, stamps.size // _MOST_BLOCKS)
+    most = max(_BLOCK_ROWS, stamps.size // _MAX_BLOCKS)
     if (stamps[1:] >= stamps[:-1]).all():
         ends = np.append(np.searchsorted(stamps, stamps[most::most]), stamps.size)
         for begin, end in zip(np.append(0, ends[:-1]), ends, strict=True):

@@ -23,7 +23,7 @@ from derivdata.tables.payments import CONFIRMING_GAPS, confirmed_runs
 
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
-_THINNED_AT_MOST = 60  # maximum number of gaps in a stretch whose every second row counts as missing
+_MAX_THINNED = 60  # maximum number of gaps in a stretch whose every second row counts as missing
 _DAY = 86_400_000_000  # µs
 _CLOSES = 20 * 3_600_000_000
 _OPENS = 15 * 3_600_000_000
@@ -100,7 +100,7 @@ def _fill_thinned(steps: Floats, gaps: Floats) -> None:
         for i in range(1, edges.size - 1):
             single = own[edges[i - 1]]
             doubled = own[edges[i]]
-            short = ends[i] - edges[i] <= _THINNED_AT_MOST
+            short = ends[i] - edges[i] <= _MAX_THINNED
             if doubled == 2.0 * single and own[edges[i + 1]] == single and short:
                 steps[row, edges[i] : ends[i]] = single
                 own[edges[i] : ends[i]] = single
@@ -256,9 +256,9 @@ Numbers: TypeAlias = NDArray[np.int16] | NDArray[np.int32]
 """Series of each row: two bytes are enough for most tables."""
 
 _BLOCK_ROWS = 150_000
-_MOST_BLOCKS = 64  # maximum number of blocks, each of which is a pass over the series numbers
+_MAX_BLOCKS = 64  # maximum number of blocks, each of which is a pass over the series numbers
 _CHUNK = 1_000_000
-_MOST_COMBINATIONS = 1 << 22
+_MAX_COMBINATIONS = 1 << 22
 
 
 class Columns(NamedTuple):
@@ -339,7 +339,7 @@ def _places(values: pd.Series) -> tuple[Any, int]:
 
 def _renumbered(series: Any, combinations: int) -> tuple[Numbers, int]:
     """Replace each combination by its position among the existing ones, and negative ones by −1."""
-    if combinations > _MOST_COMBINATIONS:
+    if combinations > _MAX_COMBINATIONS:
         places, labels = pd.factorize(np.where(series < 0, -1, series), sort=True)
         lacking = bool(labels.size) and labels[0] == -1
         return (places - lacking).astype(np.int32), labels.size - lacking
@@ -369,7 +369,7 @@ def blocks(series: Numbers, groups: Indices) -> Iterator[Block]:
     for start in range(0, series.size, _CHUNK):
         chunk = series[start : start + _CHUNK]
         size += np.bincount(chunk[chunk >= 0], minlength=groups.size)
-    most = max(_BLOCK_ROWS, series.size // _MOST_BLOCKS)
+    most = max(_BLOCK_ROWS, series.size // _MAX_BLOCKS)
     begins = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), groups.size)
     first = 0
     while first < groups.size:
@@ -382,7 +382,7 @@ def blocks(series: Numbers, groups: Indices) -> Iterator[Block]:
 
 
 _BATCH = 300_000  # points per batch, padding included
-_MOST_CELLS = 50_000_000  # maximum number of cells of one symbol's venues over their common steps
+_MAX_CELLS = 50_000_000  # maximum number of cells of one symbol's venues over their common steps
 _LATE = 60e6  # maximum distance of two timestamps of one settlement [µs]
 _PAGE = 5  # minimum number of consecutive repeated rows that count as a duplicate page
 
@@ -431,7 +431,7 @@ class Points(NamedTuple):
         steps = self.stamps[points] // bucket
         first = int(steps.min())
         width = int(np.ptp(steps)) + 1
-        if width * len(rows) > _MOST_CELLS:
+        if width * len(rows) > _MAX_CELLS:
             return 0, np.full((len(rows), 0), np.nan)
         values = np.full((len(rows), width), np.nan)
         venue = np.searchsorted([begin for begin, _ in bounds], points, side="right") - 1

@@ -237,14 +237,17 @@ def fit(
         The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
         dim ``slice``, of more ``slice_0``, ``slice_1``, ….
     weights
-        Weights of squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half the
-        squared spread, which makes residuals half spreads (slices with neither use vega). ``"vega"``;
-        ``"price"``: vega squared, which makes them residuals of price; ``"equal"``: 1, so that the many far
-        strikes of a chain count like those at the money; ``"variance"``: makes them residuals of total
-        variance. Or an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+        Weights of the squared residuals of volatility, or an array such as ``1 / (ask_iv - bid_iv) ** 2``. A
+        weight of 0 or NaN drops a quote. None is ``"vega"``; for slices with bid and ask it is one over the
+        square of half the spread, so that residuals are measured in half spreads.
+
+        - ``"vega"``: vega.
+        - ``"price"``: vega squared, so that residuals are errors of price.
+        - ``"equal"``: 1, so that each far strike counts as much as one at the money.
+        - ``"variance"``: residuals are errors of total variance.
     iv_bid, iv_ask
-        Volatilities of bid and ask like `iv`, NaN if missing. With them only the distance outside counts: a
-        fit between all bids and asks has no loss.
+        Volatilities of bid and ask, shaped like `iv`; NaN if missing. Only the distance outside them counts:
+        a fit between all bids and asks has no loss.
     forward
         Forward of each slice, returned as a coordinate.
 

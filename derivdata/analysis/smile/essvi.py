@@ -35,7 +35,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _TINY = 1e-300
-_MIN = 1e-12  # minimum increment, so that every inequality is strict
+_MIN_INCREMENT = 1e-12  # minimum increment, so that every inequality is strict
 _FLATTEST = 1e-10  # minimum wing of the first expiry, because a wing of zero would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 # Minimum increment of a start relative to the coordinate, because a start on a bound cannot move.
@@ -142,7 +142,7 @@ def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
 
 def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
     """Fit ``(θ, R, L)`` of all expiries of every surface, from a start that may violate conditions."""
-    low = np.full((3, guess.shape[1]), _MIN)
+    low = np.full((3, guess.shape[1]), _MIN_INCREMENT)
     low[:2, 0] = _FLATTEST
     start = _increments(guess).T
     low = np.broadcast_to(low.reshape(-1, 1), start.shape)

@@ -259,15 +259,16 @@ def quote_weights(
     sides: tuple[xr.DataArray | None, xr.DataArray | None] = (None, None),
     dims: tuple[str, ...] = (),
 ) -> Any:
-    """Return the weight of squared residuals of volatility under a named weighting.
+    """Return the weight of the squared residuals of volatility under a named weighting.
 
-    None is ``"vega"``; with bid and ask, `sides`, one over half the squared spread, which makes residuals
-    half spreads. Without a bid the volatility may be 0. A quote with neither counts as the widest one over
-    `dims` (the quotes that are fitted together) that has them; if none has, as without `sides`.
+    None is ``"vega"``; with bid and ask in `sides` it is one over the square of half the spread, so that
+    residuals are measured in half spreads. A missing bid counts as a volatility of 0. A quote without both
+    gets the weight of the widest quote along `dims`, the quotes that are fitted together. If all quotes lack
+    both, the weight is vega.
 
-    Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
-    constant goes. A residual of price is one of volatility times vega, a residual of total variance
-    one of volatility times ``2 iv T``.
+    Vega divided by the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``. The constant is omitted, because only
+    ratios of weights matter. A residual of price is the residual of volatility times vega, and a residual of
+    total variance is that of volatility times ``2 iv T``.
     """
     bid, ask = sides
     if weights is None and bid is not None and ask is not None:

@@ -70,7 +70,7 @@ _WIDE = 0.1  # half spread in volatility at which a quote gets half the weight
 # Maximum number of times in one pass. The grid of a pass contains all strikes, and those of different days
 # differ.
 _INSTANTS = 32
-_MOST_INSTANTS = 128
+_MAX_INSTANTS = 128
 _CELLS = 400_000
 _COLUMNS = (
     *KEYS, "instrument_name", "expiry", "strike", "side", "iv", "delta", "open_interest", "underlying_price",
@@ -206,7 +206,7 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
     if "time" not in rows:
         return [options]
     cells = rows["expiry"].nunique() * rows["strike"].nunique()
-    size = int(np.clip(_CELLS // max(cells, 1), _INSTANTS, _MOST_INSTANTS))
+    size = int(np.clip(_CELLS // max(cells, 1), _INSTANTS, _MAX_INSTANTS))
     times = rows["time"].to_numpy("datetime64[us]")
     timestamps = np.unique(times[~np.isnat(times)])
     if len(timestamps) <= size + 1:

@@ -177,26 +177,33 @@ def fit(
     year_fraction
         Time to expiry [years], with dim ``expiry``, in any order.
     method
-        ``"svi"``: SVI slices of five parameters, all expiries together, without butterfly or calendar
-        arbitrage (proved for the result); ``"essvi"``: three parameters a slice, all expiries together, free
-        of both by construction, some twenty times faster; ``"slices"``: `derivdata.analysis.smile.fit` on
-        each expiry separately, with arbitrage only reported.
+        - ``"svi"``: five parameters per expiry. All expiries are fitted together, and the result is proved
+          free of butterfly and calendar arbitrage.
+        - ``"essvi"``: three parameters per expiry. All expiries are fitted together. The form itself excludes
+          both kinds of arbitrage, and the fit is some twenty times faster.
+        - ``"slices"``: `derivdata.analysis.smile.fit` on each expiry separately. Arbitrage is only reported.
     weights
-        Weights of squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half the
-        squared spread, which makes residuals half spreads. ``"vega"``; ``"price"``: vega squared, which makes
-        them residuals of price, so that the money dominates: recommended for eSSVI; ``"equal"``: 1, so that
-        the many far strikes of a chain count like those at the money; ``"variance"``: makes them residuals of
-        total variance. Or an array, for instance ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
+        Weights of the squared residuals of volatility, or an array such as ``1/(ask_iv − bid_iv)²``. A weight
+        of 0 or NaN drops a quote. None is ``"vega"``; for quotes with bid and ask it is one over the square
+        of half the spread, so that residuals are measured in half spreads.
+
+        - ``"vega"``: vega.
+        - ``"price"``: vega squared, so that residuals are errors of price and options at the money dominate.
+          Recommended for eSSVI.
+        - ``"equal"``: 1, so that each far strike counts as much as one at the money.
+        - ``"variance"``: residuals are errors of total variance.
     iv_bid, iv_ask
-        Volatilities of bid and ask like `iv`, NaN or not positive if missing. With them residuals are
-        distances to the nearer of the two, a tenth of the spread inside it, and between them a thousandth of
-        the distance to their middle (a millionth of its square), which only makes the minimum unique; `iv` is
-        used without either. ``"slices"`` as in `derivdata.analysis.smile.fit`.
+        Volatilities of bid and ask, shaped like `iv`; NaN or not positive if missing. A fit outside them has
+        the distance to the nearer one, measured from a tenth of the spread inside it, as its residual. A fit
+        between them has a thousandth of the distance to the mid, which only makes the minimum unique. A quote
+        without bid and ask uses `iv`. ``"slices"`` uses them as `derivdata.analysis.smile.fit` does.
     loss
-        Use of bid and ask. ``"bid_ask"``: residuals as described there. ``"quote"``: residuals are distances
-        to `iv`, or to the nearer of bid and ask if `iv` is outside them, and then seven bumps on each SVI
-        slice move the surface between bid and ask, as far as it stays free of butterfly and calendar
-        arbitrage; other methods ignore bid and ask.
+        Use of bid and ask.
+
+        - ``"bid_ask"``: residuals as described for `iv_bid`.
+        - ``"quote"``: the residual is the distance to `iv`, or to the nearer of bid and ask if `iv` is not
+          between them. Seven bumps on each SVI slice then move the surface between bid and ask, as far as it
+          stays free of butterfly and calendar arbitrage. Other methods ignore bid and ask.
     forward
         Forward of each expiry, returned as a coordinate.
     dim

@@ -25,7 +25,7 @@ from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
-from derivdata.tables.definitions import MOST_PAID
+from derivdata.tables.definitions import MAX_PAID
 from derivdata.tables.history_rows import level_changes, rate_changes
 from derivdata.tables.payments import HOUR_US, confirmed_runs, contradicted, payment_time
 from derivdata.tables.schema import Column, Kind, Table
@@ -292,12 +292,12 @@ def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
     bps = pd.to_numeric(rows["rate_bps_8h"]).to_numpy(float, na_value=np.nan)
     hours = pd.to_numeric(rows["interval_hours"]).to_numpy(float, na_value=np.nan)
     share = np.abs(bps) * hours / 8.0 / units.BPS
-    large = np.flatnonzero(share > MOST_PAID)
+    large = np.flatnonzero(share > MAX_PAID)
     if large.size:
         key = _key_text(table, rows.iloc[large[0]])
         raise Question(
             (
-                f"{table.name}: {large.size} rows pay more than {MOST_PAID:.0%} of notional, first "
+                f"{table.name}: {large.size} rows pay more than {MAX_PAID:.0%} of notional, first "
                 f"{share[large[0]]:.4g} ({key}: {bps[large[0]]:g} bps per 8 h for {hours[large[0]]:g} h)"
             ),
             "correct the rates or intervals, or omit the rows",

@@ -243,7 +243,7 @@ def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[st
 
 
 _MINUTE = pd.Timedelta(1, "min")
-_MOST_BAD = 5  # consecutive errors, after which the others are skipped
+_MAX_BAD = 5  # consecutive errors, after which the others are skipped
 _HOUR_US = 3_600_000_000
 
 
@@ -301,7 +301,7 @@ class ContractStates:
                 if point is not None:
                     share.points.append(point)
                 self._enter(share, endpoint, item, now, error)
-            if bad >= _MOST_BAD or endpoint not in self.endpoints:
+            if bad >= _MAX_BAD or endpoint not in self.endpoints:
                 break
         return share
 
@@ -319,9 +319,9 @@ class ContractStates:
             if problem.reason == "refused":
                 return None, str(problem), 1
             # If the venue is unreachable, busy or limiting, requests about other contracts would fail, too.
-            return None, str(problem), _MOST_BAD
+            return None, str(problem), _MAX_BAD
         except NetworkError as problem:
-            return None, str(problem), _MOST_BAD
+            return None, str(problem), _MAX_BAD
         except DerivdataError as problem:
             return None, str(problem), 1
 

@@ -36,7 +36,7 @@ from derivdata.support.files import replace_file
 
 _PACE_SECONDS = 0.05
 _TRIES = 5
-_MOST_PAGES = 1_000
+_MAX_PAGES = 1_000
 _ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 _FOLDER = re.compile(r"<CommonPrefixes>.*?<Prefix>(.*?)</Prefix>", re.DOTALL)
 _CHECKSUM = re.compile(r"\s*([0-9a-fA-F]{64}|[0-9a-fA-F]{32})\s+\*?(\S+)")
@@ -333,7 +333,7 @@ class FileHost:
     ) -> Iterator[str]:
         """Yield every page of a list; each has at most 1,000 files."""
         query = dict(params)
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             reply = self._get(kind.listing, "", query)
             body = ""
             if reply is not None:

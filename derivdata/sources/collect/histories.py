@@ -54,7 +54,7 @@ from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """Time after an event or step within which a venue lists it; a window counts as complete only later."""
-_LISTED_AT_MOST = pd.Timedelta(366, "D")  # dated futures
+_MAX_LISTED = pd.Timedelta(366, "D")  # dated futures
 _NAMED = 3  # number of contracts named in a notice
 _LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", "delivery_prices")
 
@@ -484,7 +484,7 @@ def life(item: Instrument, window: times.Window) -> times.Window | None:
     if not item.is_dated:
         return window
     expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")
-    first = max(window.start, expiry - _LISTED_AT_MOST)
+    first = max(window.start, expiry - _MAX_LISTED)
     last = min(window.end, expiry)
     if first >= last:
         return None

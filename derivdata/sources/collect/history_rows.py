@@ -78,7 +78,7 @@ _BEFORE = {
     "volume_taker": pd.Timedelta(1, "h"),
     "volatility_index_published": pd.Timedelta(2, "h"),
 }
-_MOST_PAGES = 20_000
+_MAX_PAGES = 20_000
 _BESIDE = pd.Timedelta(1, "h")
 _PROGRESS_EVERY = 5  # requests of a walk between progress lines
 _ASIDE_US = times.us(pd.Timedelta(1, "D"))
@@ -106,7 +106,7 @@ def pages(
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
     is_sure = endpoint.paging is None
-    for number in range(1, _MOST_PAGES + 1):
+    for number in range(1, _MAX_PAGES + 1):
         page, _, _ = session.request(endpoint, {**params, **given}, context=context)
         if not page.times and not is_sure:
             page, _, _ = session.request(endpoint, {**params, **given}, context=context)
@@ -126,7 +126,7 @@ def pages(
             return
         except SchemaError as problem:
             raise SchemaError(f"{endpoint.where}: {problem}") from None
-    raise SchemaError(f"{endpoint.where}: {_MOST_PAGES:,} pages do not reach the end of the window")
+    raise SchemaError(f"{endpoint.where}: {_MAX_PAGES:,} pages do not reach the end of the window")
 
 
 def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: int) -> None:

@@ -53,7 +53,7 @@ _USUAL_BPS = 1.0
 """Smaller rates count as this rate, because rates cross 0."""
 _NEAR_USD = 1.25
 """Tolerance of coins × price relative to USD, since the price may be of another second."""
-_MOST_USD = 1e11
+_MAX_USD = 1e11
 _UNLISTED = "it is not in a list of contracts"
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
 _SERIES = pd.Timedelta(7, "D")
@@ -189,7 +189,7 @@ class LastPolls:
         doubtful: dict[str, Any] = {}
         if row.oi_usd and row.oi_coins and price:
             ratio = row.oi_coins * price / row.oi_usd
-            if not 1 / _NEAR_USD < ratio < _NEAR_USD or row.oi_usd > _MOST_USD:
+            if not 1 / _NEAR_USD < ratio < _NEAR_USD or row.oi_usd > _MAX_USD:
                 valued = f"{row.oi_coins:g} coins at {price:g} USD"
                 omissions.append(f"{name}: open interest of {valued} is not {row.oi_usd:g} USD")
                 doubtful |= {"oi_usd": None, "oi_coins": None}

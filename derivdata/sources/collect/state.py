@@ -48,7 +48,7 @@ _SOONER = 0.95
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
 _MINUTE = pd.Timedelta(1, "min")
 _DEX_CADENCE = pd.Timedelta(5, "min")
-_MOST_FAILED = 5
+_MAX_FAILED = 5
 """Consecutive failed requests of a poll after which the remaining ones are skipped."""
 
 
@@ -205,7 +205,7 @@ class BulkRequests:
     ) -> tuple[Records, list[dict[str, str]], str]:
         """Return the records of some requests, the failed requests, and the first error.
 
-        A list that this poll has requested already is used again. After `_MOST_FAILED` consecutive failures
+        A list that this poll has requested already is used again. After `_MAX_FAILED` consecutive failures
         the remaining requests count as failed.
         """
         records = Records()
@@ -226,7 +226,7 @@ class BulkRequests:
                 why = why or str(problem)
                 consecutive += 1
                 unanswered.append(params)
-                if consecutive == _MOST_FAILED:
+                if consecutive == _MAX_FAILED:
                     return records, [*unanswered, *queries[place + 1 :]], why
                 continue
             consecutive = 0

@@ -323,7 +323,7 @@ INDEX_DAYS = 30.0
 INDICES = {"binance": ("BTC", "ETH"), "deribit": ("BTC", "ETH")}
 """Venues that publish an index, and its symbols."""
 
-_MOST_VOLATILITY = 5.0  # higher implied volatilities are missing
+_MAX_VOLATILITY = 5.0  # higher implied volatilities are missing
 _AVERAGED = np.arange(-6, 1) * STEP_US
 _COLUMNS = ("open_interest", "bid_coin", "bid_usd", "instrument_name")
 _DRAWS = {name: noise.key("option trades", name) for name in ("traded", "second", "size", "side", "block")}
@@ -410,7 +410,7 @@ def _volatility(value: Floats, rows: dict[str, Any]) -> Floats:
     iv, _ = implied_volatility(
         value, rows["underlying_price"], rows["strike"], years, sign, rate, inverse=False
     )
-    return np.where(iv < _MOST_VOLATILITY, np.round(iv, 4), np.nan)
+    return np.where(iv < _MAX_VOLATILITY, np.round(iv, 4), np.nan)
 
 
 def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:

@@ -405,7 +405,7 @@ def _row_times(value: Any, *, in_list: bool) -> Iterator[str]:
             yield from _row_times(item, in_list=True)
 
 
-_MOST_ARGUMENTS = 16_384
+_MAX_ARGUMENTS = 16_384
 """Maximum bytes of a tool's name and arguments: servers reject a longer request line."""
 _HINT = (
     "Read-only data on crypto derivatives, documented under each tool. Rates are basis points of notional "
@@ -574,8 +574,8 @@ def _unreadable(name: str, given: Mapping[str, Any]) -> str | None:
         size = len(json.dumps([name, given], ensure_ascii=False).encode())
     except UnicodeEncodeError:
         return "the arguments must be valid Unicode, got a lone surrogate"
-    if size > _MOST_ARGUMENTS:
-        limit = f"at most {_MOST_ARGUMENTS:,} bytes"
+    if size > _MAX_ARGUMENTS:
+        limit = f"at most {_MAX_ARGUMENTS:,} bytes"
         return f"the arguments must have {limit}, got {size:,}; request fewer names at once"
     return None
 

@@ -147,7 +147,7 @@ def config(app: ASGIApp, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn
 
 
 _SHORT_SECONDS = 5.0
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 _WORKER_PATIENCE = 10.0
 
 
@@ -202,7 +202,7 @@ def _keep_running(
                 failures += 1
             else:
                 failures = 0
-            if failures >= _MOST_FAILURES:
+            if failures >= _MAX_FAILURES:
                 code = worker.exitcode
                 raise OSError(f"{failures} workers of the service ended at their start (exit code {code})")
 

@@ -139,7 +139,7 @@ def ticker(reading: Reading) -> Records:
 
 _HOUR_MS = 3_600_000
 _MIN_SUMS = 12
-_MOST_SUMS = 48
+_MAX_SUMS = 48
 _SUM_FACTOR = 4.0
 
 
@@ -167,7 +167,7 @@ def funding_history(reading: Reading) -> Records:
 
 def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
     """Raise for hourly payments that do not add up to the 8-hour ones next to them."""
-    some = sorted(rows[:_MOST_SUMS], key=lambda row: row.timestamp)
+    some = sorted(rows[:_MAX_SUMS], key=lambda row: row.timestamp)
     stamps = [int(row.timestamp) for row in some]
     until = [0.0, *accumulate(row.interest_1h for row in some)]
     sizes = [

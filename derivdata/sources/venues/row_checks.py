@@ -74,7 +74,7 @@ _LARGE_COINS = ("BTC", "ETH")
 _INTERVALS = (2.0, 4.0, 8.0)
 _MIN_PRICES = {"BTC": 3000.0, "ETH": 80.0}
 """Prices [USD] that the coins always exceeded in the years with open interest."""
-_MOST_OI_USD = 1e11
+_MAX_OI_USD = 1e11
 _LASTING_ROWS = 12
 _SORTED_ROWS = 48
 _SORTED = ("prices_history", "prices_spot", "volume_taker")
@@ -156,7 +156,7 @@ def series_doubts(
         values = _numbers(series, name)
         yield from _still(label, exchange, table, series, values)
         yield from _disorder(label, exchange, table, series, values)
-        if table == "oi_history" and (middle := float(series[name].median())) > _MOST_OI_USD:
+        if table == "oi_history" and (middle := float(series[name].median())) > _MAX_OI_USD:
             yield f"{label} is {middle:.4g}, by the median row: no venue has had as much"
         if table == PAYMENTS:
             yield from _large_rates(label, exchange, series, values)

@@ -464,10 +464,10 @@ def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _LEAST_UNDERLYING = 1_000.0
-_MOST_COINS = 20.0
+_MAX_COINS = 20.0
 """Price of an option in coins of which none is above: a put at 20 times the underlying price."""
 _LEAST_SHARE_IN_USD = 0.1
-"""Share of the quotes of a chain above `_MOST_COINS` from which on the chain is in USD."""
+"""Share of the quotes of a chain above `_MAX_COINS` from which on the chain is in USD."""
 
 
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
@@ -487,12 +487,12 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     level = next(frame[n] for n in ("underlying_price", "index_price_usd", "strike") if n in frame)
     keys = [venue, frame["symbol"].astype(object)]
     largest = quotes.max(axis=1)
-    is_above = (largest >= _MOST_COINS).astype(float).where(largest > 0.0)
+    is_above = (largest >= _MAX_COINS).astype(float).where(largest > 0.0)
     is_large = is_above.groupby(keys).transform("mean") >= _LEAST_SHARE_IN_USD
     underlying = level.groupby(keys).transform("median")
     is_large |= _are_usd_by_model(frame, quotes, keys)
     in_coin = is_quoted_in_coins & ~is_large
-    quotes = quotes.mask(in_coin & (largest >= _MOST_COINS))
+    quotes = quotes.mask(in_coin & (largest >= _MAX_COINS))
     is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin | is_large)
     columns: dict[str, Any] = {}
     for raw in quotes:
@@ -589,14 +589,14 @@ def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _FIXED_POINT = 1e9
-_MOST_USD = 1e8
+_MAX_USD = 1e8
 
 
 def _unscaled(prices: pd.Series) -> pd.Series:
     """Return prices of DBN in USD: fixed-point numbers in 1e-9, with the largest one undefined."""
     finite = prices.where(prices < 9.2e18)
-    scaled = finite.where(finite <= _MOST_USD, finite / _FIXED_POINT)
-    return scaled.where(scaled <= _MOST_USD)
+    scaled = finite.where(finite <= _MAX_USD, finite / _FIXED_POINT)
+    return scaled.where(scaled <= _MAX_USD)
 
 
 def _fixed_point(frame: pd.DataFrame) -> pd.DataFrame:
@@ -610,7 +610,7 @@ _CME_COINS = {"BTC": 5.0, "MBT": 0.1, "BFF": 0.02, "ETH": 50.0, "MET": 0.1}
 Page "Micro cryptocurrency futures and options" of cmegroup.com (MBT, MET, BFF), its specifications of bitcoin
 options (BTC), and CoinDesk of 2023-10-30 (all but BFF), as stored in 2026.
 """
-_MOST_CONTRACTS = 1e9
+_MAX_CONTRACTS = 1e9
 
 
 def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
@@ -629,7 +629,7 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
     day = ["instrument_name", "day"]
     names = frame["instrument_name"].astype(object)
     keys = frame.assign(instrument_name=names)[day]
-    stated = keys.assign(contracts=frame["quantity"])[is_interest & (frame["quantity"] < _MOST_CONTRACTS)]
+    stated = keys.assign(contracts=frame["quantity"])[is_interest & (frame["quantity"] < _MAX_CONTRACTS)]
     stated = stated.drop_duplicates(day, keep="last")  # a corrected figure comes later
     contracts = keys.merge(stated, how="left", on=day)["contracts"].to_numpy()
     coins = names.str[:3].map(_CME_COINS).to_numpy(dtype=float)

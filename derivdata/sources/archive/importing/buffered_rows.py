@@ -21,7 +21,7 @@ from derivdata.tables.history_rows import MissingRuns, grid_runs, payment_runs, 
 from derivdata.tables.payments import HOUR_US, MINUTE_US, assign_intervals, payment_time
 from derivdata.tables.schema import Table
 
-_MOST_CODES = 1 << 20
+_MAX_CODES = 1 << 20
 
 
 class Series(NamedTuple):
@@ -49,7 +49,7 @@ def series_of(frame: pd.DataFrame, names: Sequence[str]) -> Series:
 def _without_gaps(codes: Array) -> Array:
     """Return consecutive numbers from 0 for codes; without a hash table for small codes."""
     most = int(codes.max(initial=0))
-    if most > _MOST_CODES:
+    if most > _MAX_CODES:
         return np.asarray(pd.factorize(codes)[0])
     is_used = np.zeros(most + 1, dtype=bool)
     is_used[codes] = True
@@ -60,7 +60,7 @@ _SERIES_COLUMNS = ("symbol", "exchange", "kind", "quote", "resolution")
 _PAYMENTS = "funding_settlements"
 _SAMPLE_ROWS = 100_000
 _SHARE_OF_STEP = 0.9
-_MOST_CELLS = 1 << 26
+_MAX_CELLS = 1 << 26
 _SHOWN = 3
 
 
@@ -114,7 +114,7 @@ class MissingRows:
         """Return the missing steps of some series. Complete series are recognised without a sort."""
         first = min(int(stamps.min()) for stamps in self._stamps) // step
         width = max(int(stamps.max()) for stamps in self._stamps) // step - first + 1
-        if width * has_step.size <= _MOST_CELLS:
+        if width * has_step.size <= _MAX_CELLS:
             has_row = np.zeros((has_step.size, width), dtype=bool)
             for series, stamps in zip(self._series, self._stamps, strict=True):
                 has_row[series, stamps // step - first] = True

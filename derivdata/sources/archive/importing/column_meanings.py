@@ -117,7 +117,7 @@ _NAMELESS = (UNNAMED, "dt")
 
 def _times_first(columns: list[str], head: Chunk) -> list[str]:
     """Return columns of times, those with valid times first; row numbers are excluded."""
-    times = [column for column in columns if _share_of_times(head.columns[column]) >= _MOST_TIMES]
+    times = [column for column in columns if _share_of_times(head.columns[column]) >= _MAX_TIMES]
     times = _with_time_of_day(times, head)
     times = _without_bookkeeping(times, head)
     return times + [column for column in columns if column not in times and column not in _NAMELESS]
@@ -311,7 +311,7 @@ def has_times(values: pa.ChunkedArray) -> bool:
     return _share_of_times(values) == 1.0
 
 
-_MOST_TIMES = 0.5
+_MAX_TIMES = 0.5
 """Share of the values of a column of times that are times; the last line of a file may be a remark."""
 
 

@@ -39,7 +39,7 @@ from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.timestamps import instants
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.tables.definitions import MOST_PAID
+from derivdata.tables.definitions import MAX_PAID
 from derivdata.tables.schema import Column, Kind
 
 RANK = "quote_rank"
@@ -347,10 +347,10 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
     if "rate_bps_8h" in columns and "interval_hours" in columns:
         paid = np.abs(columns["rate_bps_8h"]) / 8 * columns["interval_hours"]
         rejections.reject(
-            paid > MOST_PAID_BPS,
+            paid > MAX_PAID_BPS,
             lambda row: (
                 f"rate_bps_8h is a payment of {paid[row] / 100:g} % of the position: at most "
-                f"{MOST_PAID_BPS / 100:g} % are possible"
+                f"{MAX_PAID_BPS / 100:g} % are possible"
             ),
         )
     if "time" in columns and "future" not in plan.accept:
@@ -361,7 +361,7 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         )
 
 
-MOST_PAID_BPS = MOST_PAID * units.BPS
+MAX_PAID_BPS = MAX_PAID * units.BPS
 """The largest payment [bps of the position]."""
 
 

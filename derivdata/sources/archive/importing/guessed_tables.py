@@ -612,7 +612,7 @@ def _are_samples_by_facts(
 
 _OF_SUMS = re.compile(r"sum|total|cumul|(?<!\d)8h", re.I)
 _FLOOR_OF_HOUR = 0.0000125
-_MOST_AT_FLOOR = 0.2
+_MAX_AT_FLOOR = 0.2
 
 
 def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
@@ -625,7 +625,7 @@ def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
     sizes = np.abs(numbers(head.columns[rate], rate, Rejections(len(head)), suffix="%"))
     sizes = sizes[np.isfinite(sizes)]
     floors = np.round(_FLOOR_OF_HOUR * apart * np.array([1.0, 100.0]), 9)  # as fractions, and in percent
-    return bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), floors))) > _MOST_AT_FLOOR
+    return bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), floors))) > _MAX_AT_FLOOR
 
 
 _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
@@ -684,7 +684,7 @@ def _is_each_paid(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> b
 
 def _kind_by_spacing(source: Source, apart: float, *, is_paid: bool) -> str:
     """Return whether rates are samples or payments by the hours between them; empty if that is not clear."""
-    if apart > _MOST_HOURS:
+    if apart > _MAX_HOURS:
         raise Unclear(
             f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: pass "
             "--table funding_settlements if each was paid at once, or --table funding_history",
@@ -720,7 +720,7 @@ def _series(head: Chunk, by_meaning: Mapping[str, str]) -> Array:
     return series
 
 
-_MOST_HOURS = 12.5
+_MAX_HOURS = 12.5
 """Hours between rates from which they are rarely single payments."""
 
 

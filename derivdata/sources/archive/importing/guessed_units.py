@@ -57,12 +57,12 @@ from derivdata.sources.archive.importing.wide_tables import PRICE_OF_COIN
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 
-_MOST_PER_YEAR = (0.5, 1.5)
+_MAX_PER_YEAR = (0.5, 1.5)
 """Rates of a year from which few, or many, may be percent; fractions above are rare."""
 _FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
 """Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
 _LEAST = 10
-MOST_AT_FLOOR = 0.2
+MAX_AT_FLOOR = 0.2
 """Share of rates at the floors of fractions above which a name that says percent needs a second sign."""
 
 
@@ -82,7 +82,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     sizes = _sizes(head, column)
     unit = _stated_unit(scale, period) if scale else _sized_unit(sizes, period)
     at_floor = bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), _FLOORS)))
-    if scale == "percent" and not period and "%" in column and at_floor > MOST_AT_FLOOR:
+    if scale == "percent" and not period and "%" in column and at_floor > MAX_AT_FLOOR:
         unit = None  # the name says percent, and the sizes are those of fractions
     if unit is not None:
         return unit
@@ -107,7 +107,7 @@ def _sized_unit(sizes: Array, period: str) -> str | None:
     if not period:
         return _unit_by_size(sizes, float(np.median(sizes)) if sizes.size else 0.0)
     unit = _sized_unit(sizes * 8 / HOURS[period], "")
-    is_large = period == "year" and sizes.max(initial=0.0) > _MOST_PER_YEAR[sizes.size >= _LEAST]
+    is_large = period == "year" and sizes.max(initial=0.0) > _MAX_PER_YEAR[sizes.size >= _LEAST]
     if unit == "native" and is_large:
         return None
     return {"native": f"per_{period}", "percent": f"percent_{period}"}.get(unit or "")
@@ -397,7 +397,7 @@ def _interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str]
     readings = {"usd": (stated, stated), "coins": (stated * lowest, stated * highest)}
     if not np.array_equal(coins, stated, equal_nan=True):
         readings["contracts"] = (coins * lowest, coins * highest)
-    usual = [unit for unit, usd in readings.items() if _share_within(*usd, _USUAL_INTEREST) > _MOST_ROWS]
+    usual = [unit for unit, usd in readings.items() if _share_within(*usd, _USUAL_INTEREST) > _MAX_ROWS]
     possible = [unit for unit, usd in readings.items() if _share_within(*usd, _LIKELY_INTEREST) > 0.0]
     return usual[0] if usual == possible and len(usual) == 1 else None
 
@@ -406,7 +406,7 @@ _USUAL_INTEREST = (1e8, 3e10)
 """Open interest of BTC or ETH on a large venue since 2021 [USD]."""
 _PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
 """The lowest and highest prices [USD] by which amounts without a price are judged."""
-_MOST_ROWS = 0.9
+_MAX_ROWS = 0.9
 
 
 def _share_within(least: Array, most: Array, bounds: tuple[float, float]) -> float:

@@ -56,7 +56,7 @@ from derivdata.sources.archive.importing.guessed_tables import (
 )
 from derivdata.sources.archive.importing.guessed_units import (
     FIELDS_OF_BOTH_SIDES,
-    MOST_AT_FLOOR,
+    MAX_AT_FLOOR,
     both_sides,
     interest_of_inverse,
     refuse_small_interest,
@@ -619,10 +619,10 @@ def _has_predictions(values: pa.ChunkedArray) -> bool:
     if not pa.types.is_string(values.type):
         return False
     texts = encoded(values).texts
-    return len(texts) <= _MOST_KINDS and bool(_OF_PREDICTIONS & {text.lower() for text in texts})
+    return len(texts) <= _MAX_KINDS and bool(_OF_PREDICTIONS & {text.lower() for text in texts})
 
 
-_MOST_KINDS = 8
+_MAX_KINDS = 8
 
 
 def _is_end(name: str) -> bool:
@@ -686,7 +686,7 @@ def _has_floor_of_hours(head: Chunk, given: Given) -> bool:
         rates = rates[~words.is_in(hourly)]
     rates = rates[np.isfinite(rates) & (rates > 0)]
     at_floor = np.round(rates / scale, 9) == _FLOOR_OF_HOUR
-    return bool(rates.size) and float(np.mean(at_floor)) > MOST_AT_FLOOR
+    return bool(rates.size) and float(np.mean(at_floor)) > MAX_AT_FLOOR
 
 
 _OF_INTERVALS = [unit for unit, (_, hours) in RATE_UNITS.items() if hours is None]

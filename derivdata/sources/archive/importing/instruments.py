@@ -398,7 +398,7 @@ def _convert_ratio(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
 def _refuse_other_ratios(ratio: Array, long: Array, short: Array, rejections: Rejections) -> None:
     """Reject ratios that contradict the shares next to them."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        differs = np.abs(np.log(ratio / (long / short))) > _MOST_APART
+        differs = np.abs(np.log(ratio / (long / short))) > _MAX_APART
     rejections.reject(
         differs,
         lambda row: (
@@ -414,7 +414,7 @@ def _are_percent(long: Array, short: Array) -> bool:
     return bool(sums.size) and bool((np.abs(sums - 100) < _ROUNDING).all())
 
 
-_MOST_APART = 0.1
+_MAX_APART = 0.1
 """Logarithm of a ratio over that of the shares next to it, above which one of them is wrong."""
 _ROUNDING = 1.5
 """Percentage points by which two rounded shares may miss 100."""

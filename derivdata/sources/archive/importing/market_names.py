@@ -336,7 +336,7 @@ def made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _FOLDERS = 4
-_MOST_FOLDERS = 6
+_MAX_FOLDERS = 6
 """Folders that are looked up for a venue where those next to the file have none."""
 
 
@@ -346,7 +346,7 @@ def names_in_path(path: str) -> dict[str, str]:
     The folder nearest to the file counts for the contract where the name of the file has no contract.
     """
     folders = path.split("/")[-_FOLDERS:]
-    venues = _venues_in(folders) or _venues_in(path.split("/")[-_MOST_FOLDERS:-_FOLDERS])
+    venues = _venues_in(folders) or _venues_in(path.split("/")[-_MAX_FOLDERS:-_FOLDERS])
     stem = folders[-1].split(".")[0]
     if not venues and _BULK_FILE.fullmatch(stem):
         venues = {"binance"}

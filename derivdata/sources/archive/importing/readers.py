@@ -397,13 +397,13 @@ def _stated_in(remarks: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     return {name: word for name, word in stated.items() if name not in own}
 
 
-_MOST_TITLES = 8
+_MAX_TITLES = 8
 
 
 def _after_titles(raw: bytes, stream: _Ahead) -> tuple[bytes, int]:
     """Return the first line of a table below lines of words, ``Funding rates of BTC``, and their number."""
     ahead = [raw]
-    while _is_title(ahead[-1]) and len(ahead) <= _MOST_TITLES:
+    while _is_title(ahead[-1]) and len(ahead) <= _MAX_TITLES:
         ahead.append(stream.readline())
         if not ahead[-1]:
             break

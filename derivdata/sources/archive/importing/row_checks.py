@@ -20,7 +20,7 @@ from derivdata.tables.payments import HOUR_US, MINUTE_US
 from derivdata.tables.schema import Kind, Table
 
 _SAME_PAYMENT_US = HOUR_US // 2
-_MOST_MEDIAN_IV = 10.0
+_MAX_MEDIAN_IV = 10.0
 _HUNDRED_TIMES = (30.0, 300.0)
 """Ratios of volatilities of one chain of which one is percent; a smile alone has smaller ones."""
 _HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"
@@ -180,7 +180,7 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> dict[int, str]:
     keys = [name for name in ("symbol", "exchange", "time") if name in table.key]
     group = rows.groupby(keys, sort=False, observed=True)["iv"]
     median: Array = group.transform("median").to_numpy()
-    wrong = np.flatnonzero(median > _MOST_MEDIAN_IV)
+    wrong = np.flatnonzero(median > _MAX_MEDIAN_IV)
     reasons = {
         row: f"the median volatility of its chain is {median[row]:.4g}: percent, not decimal (--unit percent)"
         for row in wrong.tolist()
@@ -195,7 +195,7 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> dict[int, str]:
     }
 
 
-_MOST_FROM_UNDERLYING = 20.0
+_MAX_FROM_UNDERLYING = 20.0
 """Times by which the median strike of a chain is above or below the underlying price, and never more."""
 _LEAST_STRIKES = {"BTC": 100.0, "ETH": 10.0}
 """Strikes [USD] under which no option of a coin was ever listed."""
@@ -211,7 +211,7 @@ def _scaled_strikes(rows: pd.DataFrame) -> dict[int, str]:
     if "underlying_price" in rows.columns:
         price: Array = chains["underlying_price"].transform("median").to_numpy(dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            is_far = np.abs(np.log(strike / price)) > np.log(_MOST_FROM_UNDERLYING)
+            is_far = np.abs(np.log(strike / price)) > np.log(_MAX_FROM_UNDERLYING)
         wrong = np.where(price > 0, is_far, wrong)
     return {
         row: f"the median strike of its chain is {strike[row]:.4g}, far from the price: strikes are scaled, "

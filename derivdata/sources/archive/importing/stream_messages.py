@@ -16,7 +16,7 @@ _SUBSCRIPTIONS = (
     "subscribe", "subscribed", "SUBSCRIBE", "subscriptionResponse", "ping", "pong", "login", "auth"
 )  # fmt: skip
 """Words of replies to requests: Hyperliquid's (2026) is ``{"channel": "subscriptionResponse", ...}``."""
-_MOST_OF_REPLIES = 6
+_MAX_OF_REPLIES = 6
 """Fields of the largest reply without rows."""
 _OF_RPC = frozenset({"jsonrpc", "id", "result", "usIn", "usOut", "usDiff", "testnet"})
 """Fields of a reply by JSON-RPC (Deribit API v2, 2026), whose result is the list of channels."""
@@ -37,7 +37,7 @@ def is_reply(message: dict[str, Any]) -> bool:
     others = message.keys() - {*_FIELDS_OF_REPLIES}
     # A record may have an id, a type or an event next to its figures.
     is_record = any(meaning_of(field) not in (None, "time") for field in others)
-    return has_field and not has_rows and not is_record and len(message) <= _MOST_OF_REPLIES
+    return has_field and not has_rows and not is_record and len(message) <= _MAX_OF_REPLIES
 
 
 def unwrapped(message: dict[str, Any]) -> dict[str, Any]:

@@ -353,7 +353,7 @@ def _in_iso_order(texts: list[str]) -> list[str]:
 
 
 _LEAST_DATES = 2
-_MOST_DAYS_APART = 7
+_MAX_DAYS_APART = 7
 
 
 def _even_orders(dates: Sequence[re.Match[str]]) -> tuple[bool, bool]:
@@ -367,15 +367,15 @@ def _even_orders(dates: Sequence[re.Match[str]]) -> tuple[bool, bool]:
         gaps = [(later - earlier).days for earlier, later in itertools.pairwise(days)]
         is_daily = all(re.fullmatch(r"0?0:00(:00)?|12:00(:00)? ?AM", date[4] or "0:00") for date in dates)
         may_be_monthly = is_daily and {int(date[month]) for date in dates} == {1}
-        is_even = len(days) >= _LEAST_DATES and max(gaps) <= _MOST_DAYS_APART
+        is_even = len(days) >= _LEAST_DATES and max(gaps) <= _MAX_DAYS_APART
         results.append(is_even and not may_be_monthly)
     return results[0], results[1]
 
 
 _YEARS = range(11, 41)
 """Years of two digits."""
-_MOST_DAYS = 31
-_MOST_MONTHS = 12
+_MAX_DAYS = 31
+_MAX_MONTHS = 12
 _ORDERS = {"day": (2, 1, 0), "month": (2, 0, 1), "year": (0, 1, 2)}
 """Places of year, month and day in dates with slashes, by what comes first."""
 
@@ -405,7 +405,7 @@ def _with_whole_years(texts: list[str]) -> list[str]:
 
 def _is_date(date: tuple[int, int, int], places: tuple[int, int, int]) -> bool:
     year, month, day = (date[place] for place in places)
-    return year in _YEARS and 1 <= month <= _MOST_MONTHS and 1 <= day <= _MOST_DAYS
+    return year in _YEARS and 1 <= month <= _MAX_MONTHS and 1 <= day <= _MAX_DAYS
 
 
 _NAMED_DAY = re.compile(

@@ -29,7 +29,7 @@ from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables.venue_facts import fact_value
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 _INVERSE = re.compile(rb'"[A-Z0-9]+[-_]?USD(_PERP|_\d{6}|-SWAP)?"')
 _LINEAR = re.compile(rb'"[A-Z0-9]+[-_]?(USDT|USDC)')
 
@@ -46,8 +46,8 @@ class VenueResponse(NamedTuple):
 def read_response(source: Source, writer: str | None, given: Given) -> VenueResponse | None:
     """Return the tables of a file that is a venue's response, or of its pages; None for any other file."""
     with explained(source), opened(source) as (kind, stream):
-        body = stream.read(_MOST_BYTES + 1) if kind == "json" else b""
-    if not body or len(body) > _MOST_BYTES:
+        body = stream.read(_MAX_BYTES + 1) if kind == "json" else b""
+    if not body or len(body) > _MAX_BYTES:
         return None
     stated = given.set.get("exchange", writer)
     wanted = [stated] if stated in VENUES else [*VENUES] if stated is None else []
@@ -119,7 +119,7 @@ def _rows_of_line(line: bytes) -> list[Any]:
         return []
 
 
-_MOST_UNNAMED = 6
+_MAX_UNNAMED = 6
 """Values of a row without names that may be of several responses; rows of candles have more."""
 
 
@@ -129,7 +129,7 @@ def _is_unnamed(body: bytes) -> bool:
         rows = records_of(msgspec.json.decode(body)).rows
     except (msgspec.DecodeError, ArchiveError):
         return False
-    if not rows or not isinstance(rows[0], list) or len(rows[0]) > _MOST_UNNAMED:
+    if not rows or not isinstance(rows[0], list) or len(rows[0]) > _MAX_UNNAMED:
         return False
     return not any(isinstance(value, list | dict) for value in rows[0])
 
@@ -489,11 +489,11 @@ def _pages(body: bytes) -> Iterator[bytes]:
     except msgspec.DecodeError:
         return
     is_of_objects = bool(listed) and all(bytes(item).lstrip()[:1] == b"{" for item in listed[:3])
-    if is_of_objects and len(listed) < _MOST_PAGES:
+    if is_of_objects and len(listed) < _MAX_PAGES:
         yield from filter(None, (_message(bytes(item)) for item in listed))
 
 
-_MOST_PAGES = 10_000
+_MAX_PAGES = 10_000
 _MESSAGES = ("message", "msg", "raw", "payload", "data")
 """Names under which collectors keep a message next to the time at which they received it."""
 _OF_RECEIPT = re.compile(r"recv|receiv|local|arriv|ingest|collect|capture|^(ts|time|timestamp|stream|topic)$")

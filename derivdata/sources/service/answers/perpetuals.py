@@ -187,7 +187,7 @@ _TOP = 50
 _DAY = pd.Timedelta(1, "D")
 _WEEK_DAYS = 7
 _DEV_DAYS = 7
-_MOST_DAYS = 365
+_MAX_DAYS = 365
 
 
 class Measure(NamedTuple):
@@ -340,8 +340,8 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     days = context.params["window_days"]
     view.need(OI.column.table)
     view.need(VOLUME.column.table)
-    if days > _MOST_DAYS:
-        raise bad_request(f"window_days must be from 1 to {_MOST_DAYS}, got {days}")
+    if days > _MAX_DAYS:
+        raise bad_request(f"window_days must be from 1 to {_MAX_DAYS}, got {days}")
     if context.tier == "dev" and days > _DEV_DAYS:
         error = f"on the Dev tier window_days must be at most {_DEV_DAYS}, got {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)

@@ -156,10 +156,10 @@ def clock_of(store: Store, now: times.TimeLike | None, *, live: bool) -> Callabl
 HEADER = "X-Derivdata-Corrections"
 """Response header: percent-encoded corrections, one per line. Clients add them to the provenance."""
 
-_MOST = 20
-_MOST_BYTES = 2000
+_MAX_LINES = 20
+_MAX_BYTES = 2000
 """Maximum bytes of the header: proxies reject responses whose headers exceed 4 to 8 kB."""
-_MOST_BYTES_OF_ONE = 280
+_MAX_BYTES_OF_ONE = 280
 _NEWLINE = "%0A"
 _SAFE = " ,;:=()/.-_|"
 
@@ -214,8 +214,8 @@ def header_value(corrections: list[str]) -> str:
     # A correction starts with its number. Sorting by the number's length first puts 9 before 10.
     distinct = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
     lines = [_encoded(text) for text in distinct]
-    ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
-    fitting = bisect_right(list(ends), _MOST_BYTES)
+    ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MAX_LINES])
+    fitting = bisect_right(list(ends), _MAX_BYTES)
     shown = lines[:fitting]
     if fitting < len(lines):
         shown.append(f"and {len(lines) - fitting} more corrections")
@@ -225,7 +225,7 @@ def header_value(corrections: list[str]) -> str:
 def _encoded(text: str) -> str:
     """Percent-encode a text, cut after the last complete character that fits."""
     ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
-    fitting = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
+    fitting = bisect_right(list(ends), _MAX_BYTES_OF_ONE)
     shown = quote(text[:fitting], safe=_SAFE)
     if fitting < len(text):
         shown += "..."

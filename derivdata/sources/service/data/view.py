@@ -456,7 +456,7 @@ class RequestCoverage(NamedTuple):
 
 _TABLE = "liquidations_fills"
 _LATE = pd.Timedelta(8, "min")  # the ledger lags by up to 7 minutes for polled lists, and 3 for streams
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 _EMPTY = "(an empty result does not mean that there were none)"
 
 
@@ -559,9 +559,9 @@ def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
 
 def _listed(names: list[str]) -> str:
     """Join names, with the number of names beyond the first eight."""
-    listed = ", ".join(names[:_MOST_NAMES])
-    if len(names) > _MOST_NAMES:
-        listed += f" and {len(names) - _MOST_NAMES} others"
+    listed = ", ".join(names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
+        listed += f" and {len(names) - _MAX_NAMES} others"
     return listed
 
 

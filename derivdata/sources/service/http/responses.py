@@ -175,7 +175,7 @@ def is_current(request: Mapping[str, str], validators: Mapping[str, str]) -> boo
 
 
 _AT_ONCE = 4
-_MOST_WAITING = 256
+_MAX_WAITING = 256
 
 
 class Job:
@@ -208,7 +208,7 @@ class WorkQueue:
     each response may need hundreds of MiB. At most `most_waiting` jobs of one caller may wait.
     """
 
-    def __init__(self, *, at_once: int = _AT_ONCE, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(self, *, at_once: int = _AT_ONCE, most_waiting: int = _MAX_WAITING) -> None:
         self._at_once = at_once
         self._most_waiting = most_waiting
         self._jobs: dict[Hashable, Job] = {}
