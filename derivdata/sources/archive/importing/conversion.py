@@ -235,7 +235,7 @@ def _cells(raw: pa.ChunkedArray | str, size: int) -> pa.ChunkedArray:
     return raw
 
 
-def _names_of_numbers(plan: ImportPlan) -> list[str]:
+def names_of_numbers(plan: ImportPlan) -> list[str]:
     """Return the columns with numbers of a table, and those that only a conversion of units needs."""
     names = [name for name, kind in plan.kinds.items() if kind in _NUMBERS]
     if "rate_bps_8h" in names:
@@ -250,7 +250,7 @@ def _names_of_numbers(plan: ImportPlan) -> list[str]:
 def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
     kinds = plan.kinds
     columns: dict[str, Any] = {}
-    for name in _names_of_numbers(plan):
+    for name in names_of_numbers(plan):
         raw = plan.raw(name, chunk)
         if raw is None:
             continue

@@ -628,6 +628,7 @@ def understood(
         f"table     {plan.table.name}: {plan.table.doc}",
         f"files     {files}{sum(counts.values()):,} rows; layout: {', '.join(layouts[:_EXAMPLES])}",
         f"columns   {', '.join(_sources(tasks))}",
+        *_unread(tasks),
         f"units     {_units(plan)}",
         f"zone      {_zone(tasks)}",
     ]
@@ -678,6 +679,12 @@ def _sources(tasks: Sequence[Task]) -> list[str]:
         shown = ", ".join(values[:_EXAMPLES]) + (", …" if len(values) > _EXAMPLES else "")
         words.append(f"{name}: {shown}")
     return words or ["of the same names"]
+
+
+def _unread(tasks: Sequence[Task]) -> list[str]:
+    """Return the line with the columns of numbers that are not stored; none without any."""
+    names = list(dict.fromkeys(name for task in tasks for name in task.unread))
+    return [f"not read  {', '.join(names)}"] if names else []
 
 
 def _units(plan: ImportPlan) -> str:

@@ -34,6 +34,7 @@ from derivdata.sources.archive.importing.plan import Adjust, Given, ImportPlan, 
 from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
 from derivdata.sources.archive.importing.source_files import Source
 from derivdata.sources.archive.importing.timestamps import has_floating_times, zone, zone_in_name
+from derivdata.sources.archive.importing.unread_columns import unread_columns
 from derivdata.sources.archive.importing.venue_responses import read_response
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
@@ -317,6 +318,7 @@ class Task(NamedTuple):
     layout: str
     frame: pd.DataFrame | None = None  # rows that are read already, by an adapter
     notices: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()  # columns with numbers that no table of the file stores
 
 
 def recognise(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
@@ -324,10 +326,19 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
 
     `table` and `writer` (who wrote the file) come from the caller; without them the file must identify them.
     """
-    return [with_zone(task) for task in _recognised(source, table, writer, given)]
+    tasks = _recognised(source, table, writer, given)
+    if not tasks:
+        raise ArchiveError(f"{source}: it lacks columns of {table}: name them with --map NAME=COLUMN")
+    heads: dict[Header | None, Chunk] = {}
+    for task in tasks:
+        if task.frame is None and task.plan.header not in heads:
+            heads[task.plan.header] = head_of(source, task.plan.header)
+    first, *others = [with_zone(task, heads) for task in tasks]
+    unread = [unread_columns(head, [task.plan for task in tasks]) for head in heads.values()]
+    return [first._replace(unread=unread[0] if unread else ()), *others]
 
 
-def with_zone(task: Task) -> Task:
+def with_zone(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
     """Return a task with UTC times if neither the file nor the caller has a zone.
 
     Tools that write times without a zone write UTC: pandas (`to_datetime` with a `unit`, 3.0), freqtrade's
@@ -337,7 +348,7 @@ def with_zone(task: Task) -> Task:
     plan = task.plan
     if task.frame is not None or plan.tz is not None:
         return task
-    head = head_of(task.source, plan.header)
+    head = heads[plan.header]
     time = plan.raw("time", head) if "time" in plan.table.columns and len(head) else None
     if time is None or isinstance(time, str) or not has_floating_times(time):
         return task
