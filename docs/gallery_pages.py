@@ -57,7 +57,7 @@ FIGURES = (
     ("how-much-of-a-rise-is-due-to-the-price", "cookbook-6", "Open interest in USD and in coins"),
     ("the-same-on-several-venues", "cookbook-7", "Volatility of five venues"),
     ("smiles-with-their-fit", "cookbook-8", "Smiles with their fit"),
-    ("the-term-structure-and-the-30-day-index", "cookbook-9", "Term structure"),
+    ("the-term-structure", "cookbook-9", "Term structure"),
     ("max-pain-and-gamma", "cookbook-10", "Gamma by strike"),
     ("where-is-open-interest-by-strike", "cookbook-11", "Open options by strike"),
     ("is-implied-volatility-above-realised", "cookbook-12", "Implied and realised volatility"),

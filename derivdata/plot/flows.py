@@ -329,17 +329,24 @@ def option_flow(
     margin = 0.06 * (most - minimum)
     for strip in (upper, lower):
         strip.set_ylim(minimum - margin, most + margin)  # one scale, to compare calls and puts
-    moves: list[str] = []
-    for side, net in nets.items():
-        did = "bought" if net >= 0.0 else "sold"
-        if moves and moves[0].startswith(did):
-            did = ""
-        moves.append(f"{did} {abs(net):,.0f} {symbol} of {side}s".lstrip())
-    title = f"{symbol}: takers' net in {_written_span(trades['time'])}: {' and '.join(moves)}"
+    name = symbol
+    if trades["exchange"].nunique() == 1:
+        name += f" on {trades['exchange'].iloc[0]}"
+    title = f"{name}: takers {_net_words(nets, symbol)} in {_written_span(trades['time'])}"
     style.dress(upper, title=title)
     style.legend(upper, "above")
     lower.set_xlabel(f"strike [USD{binned}], 99.5 % shown")
     return finish(upper, table, trades, source=source, lowest=lower)
+
+
+def _net_words(nets: dict[str, float], symbol: str) -> str:
+    """Describe the net flow of calls and puts: ``bought 4 BTC of calls more than they sold, …``."""
+    words = {side: f"{abs(net):,.0f} {symbol} of {side}s" for side, net in nets.items()}
+    if nets["call"] * nets["put"] >= 0.0:
+        did, less = ("bought", "sold") if sum(nets.values()) >= 0.0 else ("sold", "bought")
+        return f"{did} {words['call']} and {words['put']} more than they {less}"
+    up, down = ("call", "put") if nets["call"] > 0.0 else ("put", "call")
+    return f"bought {words[up]} more than they sold, and sold {words[down]} more than they bought,"
 
 
 @figure_function

@@ -31,8 +31,8 @@ _DOT_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720)
 _SIZES = {1e4: "10 k USD", 1e5: "100 k USD", 1e6: "1 M USD", 1e7: "10 M USD"}
 """Values of the dots in the key [USD]."""
 _MAX_DISTANCES = 5
-_FLATTENS = 3.0
-"""A bar that is this many times as high as the next gives the bars a square-root scale."""
+_TALL = 3.0
+"""A bar that is this many times as high as the next has its value written next to it."""
 _STEPS = (
     (1, 1, "minute"),
     (3, 5, "5 minutes"),
@@ -60,7 +60,7 @@ def liquidations(
     figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw liquidations by venue and time under the price, their value per hour, and the feed's coverage.
+    """Draw liquidations by venue and time, their value per hour, the price, and the feed's coverage.
 
     Parameters
     ----------
@@ -85,11 +85,10 @@ def liquidations(
     Axes, or a plotly Figure
         The axes of the dots, whose area is in proportion to the order's value; from
         500 orders on cells, each the sum over about a 24th of the window, coloured on a logarithmic scale,
-        with the share of longs at the right. Above them is the price; below them the value of longs (down)
-        and shorts (up) per hour, or per longer step so that there are at most 72 bars (1 minute in windows
-        under an hour, 5 under three hours; the step of cells), and the coverage if it is partial, blank for
-        unobserved times.
-        With matplotlib, the bars have a square-root scale if one is over three times as high as the next.
+        with the share of longs at the right. Below them are the value of longs (down) and shorts (up) per
+        hour, or per longer step so that there are at most 72 bars (1 minute in windows under an hour, 5 under
+        three hours; the step of cells), the price, and the coverage if it is partial, blank for unobserved
+        times. A bar that is over three times as high as the next has its value next to it.
         Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
@@ -111,8 +110,8 @@ def liquidations(
     lines = []
     if price is not None:
         height = 7.2
-        heights = (1.3, 3.2, 2.2, 0.3)
-        lines.append(style.median_price(price).sel(time=slice(first, last)))
+        heights = (3.2, 2.0, 1.3, 0.3)
+        lines.append(_around(style.median_price(price), first, last))
     price_label = _price_label(price)
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
@@ -121,7 +120,7 @@ def liquidations(
         for line in lines:
             trace = frames.plotly_line(line["time"], line, "price", hover, 4, showlegend=False)
             drawn.append(frames.Strip([trace], price_label))
-        drawn += [_raster_of(names, dots, dot_step), _sums_of(*sums), _coverage_of(coverage, limits)]
+        drawn = [_raster_of(names, dots, dot_step), _sums_of(*sums), *drawn, _coverage_of(coverage, limits)]
         strips = [strip._replace(height=share) for strip, share in zip(drawn, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
@@ -129,11 +128,11 @@ def liquidations(
     if not is_partial:
         heights = heights[:-1]  # the title has the coverage
     axes = style.strips(ax, *heights, size=(8.0, height), gap=0.12 if _is_low(ax) else 0.08)
-    raster, bars = axes[len(lines) : len(lines) + 2]
+    raster, bars = axes[:2]
     if price is not None:
-        axes[0].plot(lines[0]["time"], lines[0], color=style.ink(), lw=1.3)
-        style.dress(axes[0], title=title, y=price_label, form="number")
-        title = ""  # the title is above the highest strip only
+        axes[2].plot(lines[0]["time"], lines[0], color=style.ink(), lw=1.3)
+        style.dress(axes[2], y=price_label, form="number")
+        axes[2].locator_params(axis="y", nbins=4)
     raster.set_xlim(limits)
     _venues_and_sums(raster, bars, names, dots, dot_step, sums, title)
     if coverage is not None and is_partial:
@@ -154,10 +153,10 @@ def _venues_and_sums(
     """Draw the rows of venues, as cells of a `step` or as a dot per order, and the sums per step."""
     if step:
         key = _cells(raster, dots, pd.Timedelta(step))
-        style.dress(raster, title=title, y="venue", grid="")
+        style.dress(raster, title=title, grid="")
     else:
         _raster(raster, dots, list(sums[0]))
-        style.dress(raster, title=title, y="venue")
+        style.dress(raster, title=title)
     raster.set_yticks(range(len(names)), names)
     # The first row needs space above it, as the dots of shorts are above the middle of a row.
     raster.set_ylim(len(names) - 0.4, -0.9)
@@ -181,6 +180,14 @@ def _covers(coverage: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> 
     return bool(until >= last)
 
 
+def _around(level: Any, first: pd.Timestamp, last: pd.Timestamp) -> Any:
+    """Return prices from the last before the window to the first after it, so that its line has no gaps."""
+    stamps = pd.DatetimeIndex(level["time"].to_numpy())
+    start = max(int(stamps.searchsorted(first, side="right")) - 1, 0)
+    end = int(stamps.searchsorted(last, side="left")) + 1
+    return level.isel(time=slice(start, end))
+
+
 def _price_label(price: Rates | None) -> str:
     """Return the label of the price's axis, with the symbol if the data states it."""
     if price is None:
@@ -193,16 +200,22 @@ def _price_label(price: Rates | None) -> str:
 def _liquidations_title(events: pd.DataFrame) -> str:
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     if len(assets) >= 40:
-        assets = "Many symbols"
+        assets = f"{events['symbol'].nunique()} symbols"
     value = float(events["value_usd"].sum())
     if not value:
         return f"{assets}: no liquidation"
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value
     by_venue = events.groupby("exchange", observed=True)["value_usd"].sum()
-    words = f"{assets}: {value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs"
+    side, share = ("longs", longs) if longs >= 0.5 else ("shorts", 1.0 - longs)
+    words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated"
     if len(by_venue) > 1:
-        words += f", most on {by_venue.idxmax()} ({style.share(by_venue.max() / value)})"
+        words += f", most of it on {by_venue.idxmax()} ({style.share(by_venue.max() / value)})"
     return words
+
+
+def _million(value: float) -> str:
+    """Format dollars in millions: ``25.5 million USD``."""
+    return f"{value / 1e6:,.1f} million USD"
 
 
 def _orders(events: pd.DataFrame) -> pd.DataFrame:
@@ -372,42 +385,19 @@ def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str
     for (_, color), value in zip(_SIDES, sums.values(), strict=True):
         style.bars(ax, value.index, value, step, centred=False, color=color)
     ax.axhline(0, color=GREY, lw=0.8)
-    is_root = _is_flattened(sums)
-    style.dress(ax, y=label + "\n√ scale" * is_root, form="size")
-    if is_root:
-        _root_scale(ax, sums)
-
-
-def _is_flattened(sums: dict[str, pd.Series]) -> bool:
-    """Return whether one bar is so high that others would not be seen on a linear axis."""
-    values = pd.concat(list(sums.values())).abs().nlargest(2)
-    return len(values) == 2 and float(values.iloc[0]) >= _FLATTENS * float(values.iloc[1])
-
-
-def _root_scale(ax: Axes, sums: dict[str, pd.Series]) -> None:
-    """Draw values over their signed square root, with round values at the ticks of both sides."""
+    style.dress(ax, y=label, form="size")
     values = pd.concat(list(sums.values()))
-    ax.set_yscale("function", functions=(_root, _square))
-    ticks = [0.0]
-    for sign in (-1.0, 1.0):
-        largest = float((sign * values).max())
-        power = 10.0 ** np.floor(np.log10(largest)) if largest > 0.0 else 0.0
-        fitting = [step * power for step in (0.1, 0.5, 1.0, 2.0, 5.0) if step * power <= largest]
-        # At least a seventh of the axis apart.
-        apart = float(np.sqrt(values.abs().max())) / 3.5
-        for value in fitting[::-1]:
-            if all(abs(_root(np.array(sign * value)) - _root(np.array(tick))) > apart for tick in ticks):
-                ticks.append(sign * value)
-    ax.set_yticks(sorted(ticks))
-    ax.minorticks_off()
-
-
-def _root(values: Array) -> Array:
-    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
-
-
-def _square(roots: Array) -> Array:
-    return np.asarray(np.sign(roots) * np.square(roots))
+    order = values.abs().to_numpy().argsort()[::-1]
+    if len(order) > 1 and abs(values.iloc[order[0]]) >= _TALL * abs(values.iloc[order[1]]):
+        tallest = int(order[0])
+        height = float(values.iloc[tallest])
+        # At the side of the bar with more space.
+        middle = (values.index.min() + (values.index.max() - values.index.min()) / 2).to_datetime64()
+        start = values.index[tallest].to_datetime64()
+        end, shift, side = (start + step, 4, "left") if start < middle else (start, -4, "right")
+        look: dict[str, Any] = {"fontsize": 8, "ha": side, "va": "top" if height > 0.0 else "bottom"}
+        written = f"{abs(height):,.1f} M USD"
+        ax.annotate(written, (end, height), (shift, 0), textcoords="offset points", **look)
 
 
 def _raster_of(names: list[str], dots: pd.DataFrame, step: str) -> frames.Strip:
@@ -426,7 +416,7 @@ def _raster_of(names: list[str], dots: pd.DataFrame, step: str) -> frames.Strip:
         traces.append(frames.plotly_trace("Scatter", side, hover, **where, **look))
     axis: Any = {"tickvals": list(range(len(names))), "range": (len(names) - 0.4, -0.6)}
     axis["ticktext"] = list(map(frames.plotly_text, names))
-    return frames.Strip(traces, "venue", axis=axis)
+    return frames.Strip(traces, "", axis=axis)
 
 
 def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> frames.Strip:
@@ -486,7 +476,7 @@ def orderbook_depth(
     -------
     Axes
         For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: a
-        strip for each of the five largest distances, with the depth of bids and asks within it over time.
+        strip for each of the five largest distances, with the depth of asks (up) and bids (down) over time.
 
     Raises
     ------
@@ -570,22 +560,30 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
     for strip, distance in zip(strips, shown, strict=True):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         ends = []
-        for side, color in (("bid", LONG), ("ask", SHORT)):
+        for side, sign, color in (("ask", 1.0, SHORT), ("bid", -1.0, LONG)):
             depth = rows[f"{side}_depth_usd"] / 1e6
-            strip.plot(_times(rows), depth, color=color, lw=1.4, label=f"{side}s")
-            ends.append((float(depth.iloc[-1]), f"{side}s {style.number(round(depth.iloc[-1], 2))}", color))
+            strip.fill_between(_times(rows), sign * depth, 0.0, color=color, alpha=0.45, lw=0)
+            strip.plot(_times(rows), sign * depth, color=color, lw=1.2, label=f"{side}s")
+            ends.append((sign * depth.iloc[-1], f"{side}s {depth.iloc[-1]:,.3g}", color))
+        strip.axhline(0.0, color=GREY, lw=0.8)
         largest = float(rows[["bid_depth_usd", "ask_depth_usd"]].to_numpy().max()) / 1e6
-        strip.set_ylim(0.0, 1.2 * largest)  # from zero, or noise looks like a change
-        style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="number")
-        strip.locator_params(axis="y", nbins=3)
+        strip.set_ylim(-1.15 * largest, 1.15 * largest)
+        style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="size")
+        strip.locator_params(axis="y", nbins=4)
         style.label_ends(strip, ends)
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
-    bids = wide["bid_depth_usd"] / 1e6
-    asks = wide["ask_depth_usd"] / 1e6
-    both = np.r_[bids, asks]
-    words = f"{bids.iloc[-1]:,.1f} M USD of bids and {asks.iloc[-1]:,.1f} of asks within {distances[0]:g} bps"
-    words += f"; in the window {np.min(both):,.1f} to {np.max(both):,.1f}"
-    style.dress(strips[0], title=f"{name}: {words}")
-    style.note(strips[0], "a strip for each distance from the mid price, all scales from zero")
+    style.dress(strips[0], title=f"{name}: {_range_of_depth(wide, distances[0])}")
+    style.note(strips[0], "a strip for each distance from the mid price; asks upwards, bids downwards")
     style.utc_axis(strips[-1])
     return strips, data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+
+
+def _range_of_depth(rows: pd.DataFrame, distance: float) -> str:
+    """Return a sentence about the range of the mean depth of both sides within a distance."""
+    mean = (rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2e6
+    low = float(mean.min())
+    high = float(mean.max())
+    words = f"depth within {distance:g} bps was between {low:,.1f} and {high:,.1f} million USD a side"
+    if len(rows) == 1:
+        return f"depth within {distance:g} bps was {low:,.1f} million USD a side"
+    return f"{words}, now {float(mean.iloc[-1]):,.1f}"

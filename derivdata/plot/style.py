@@ -131,6 +131,21 @@ def strips(
     return strip_axes
 
 
+def columns(ax: Axes | None, count: int, *, size: tuple[float, float], gap: float = 0.03) -> list[Axes]:
+    """Divide `ax` horizontally into `count` axes that share the y axis, as `strips` does vertically."""
+    host = axes(ax, size=size)
+    host.set_axis_off()
+    width = (1.0 - gap * (count - 1)) / count
+    drawn: list[Axes] = []
+    shared = None
+    for place in range(count):
+        shared = host.inset_axes((place * (width + gap), 0.0, width, 1.0), sharey=shared)
+        drawn.append(shared)
+    for right in drawn[1:]:
+        right.tick_params(labelleft=False)
+    return drawn
+
+
 def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
     """Draw an arrowhead at the edge of the axes for each value outside the y limits."""
     low, high = ax.get_ylim()
@@ -305,8 +320,12 @@ def _thin_ticks(ax: Axes) -> None:
 
 
 def title_lines(title: str, max_length: int) -> list[str]:
-    """Wrap a title into as few lines of at most `max_length` letters as possible, of similar length."""
-    joined = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # keep a number and its percent sign on one line
+    """Wrap a title into as few lines of at most `max_length` letters as possible, of similar length.
+
+    A number and its unit remain on one line.
+    """
+    joined = re.sub(r"(\d) ?%", "\\1\u00a0%", title)
+    joined = re.sub(r"(\d) (d|h|bps|days|hours|points|million)\b", "\\1\u00a0\\2", joined)
     lines = textwrap.wrap(joined, max_length)
     # Make the lines shorter as long as their number does not grow.
     while max_length > 1 and len(narrower := textwrap.wrap(joined, max_length - 1)) <= len(lines):

@@ -48,8 +48,9 @@ _WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
 """Moneyness of the written values, as fractions of the reach."""
 _NEAR_DAYS = 7.0
 _FARTHEST = 20.0
-_DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
+_DEVIATIONS = (-1.5, 0.0, 1.5)
 """Moneyness at which venues are compared."""
+_HEADINGS = ("puts, −1.5 σ", "at the forward", "calls, +1.5 σ")
 
 
 @figure_function
@@ -100,7 +101,7 @@ def surface(
     iv = np.asarray(smile_functions.iv(fit, k).transpose("deviation", "expiry"))
     expiries = pd.DatetimeIndex(fit["expiry"].to_numpy())
     tenors = days(fit)
-    title = f"{name_of(fit)}: {_levels(fit, tenors)}"
+    title = f"{name_of(fit)}: {_finding(fit, tenors)}"
     table = pd.DataFrame(
         {
             "expiry": np.tile(expiries, _ACROSS),
@@ -112,7 +113,7 @@ def surface(
     columns = np.arange(len(expiries))
     labels = list(map(expiry_label, expiries, tenors))
     x = "listed expiry [UTC], time to expiry [days]"
-    y = "moneyness [standard deviations]"
+    y = "distance from the forward\n[standard deviations]"
     unit = "implied volatility [% annualised]"
     if engine == "plotly":
         hover = "%{customdata}<br>%{y:+.2f} standard deviations<br>%{z:.2f} % annualised"
@@ -131,10 +132,12 @@ def surface(
     ax.set(xlim=(edges[0], edges[-1]), ylim=(-reach, reach))
     _write_values(ax, drawn, tenors, edges, spread.to_numpy(), 100 * iv)
     style.dress(ax, title=title, y=y, grid="")
+    ax.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
     if style.is_narrow(ax):
-        style.note(ax, unit)
+        style.note(ax, f"colour and numbers: {unit}")
     else:
-        style.colorbar(ax, drawn, unit)
+        scale = style.colorbar(ax, drawn, unit)
+        scale.locator_params(axis="y", nbins=6, steps=[1, 2, 5, 10])
     return finish(ax, table, data, source=source)
 
 
@@ -160,22 +163,23 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
                 ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
 
 
-def _levels(fit: xr.Dataset, tenors: Array) -> str:
-    """Return a description of ATM volatility and 25-delta risk reversals of a near and of the last expiry."""
+def _finding(fit: xr.Dataset, tenors: Array) -> str:
+    """Return a sentence about the 25-delta risk reversals of a near and of the last expiry, or about ATM."""
     points = points_at_expiries(fit, ("atm", "rr25"))
-    atm = 100.0 * np.asarray(points["atm"])
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
     places = sorted({near, len(tenors) - 1})
-    levels = [f"{atm[place]:.1f} % in {tenors[place]:.0f} days" for place in places]
-    words = f"ATM volatility {', '.join(levels)}"
+    spans = [f"{tenors[place]:.0f} days" for place in places]
     skews = 100.0 * np.asarray(points["rr25"])[places]
-    if np.isfinite(skews).all():
-        richer = "calls"
-        if np.mean(skews) <= 0.0:
-            richer = "puts"
-            skews = 0.0 - skews  # not -skews, which would write -0.0
-        words += f"; 25-delta {richer} {' and '.join(map('{:.1f}'.format, skews))} points richer"
-    return words
+    if not np.isfinite(skews).all():
+        atm = 100.0 * np.asarray(points["atm"])[places]
+        levels = [f"{level:.1f} % in {span}" for level, span in zip(atm, spans, strict=True)]
+        return f"volatility at the money is {' and '.join(levels)}"
+    dearer, cheaper = "calls", "puts"
+    if np.mean(skews) <= 0.0:
+        dearer, cheaper = "puts", "calls"
+        skews = 0.0 - skews  # not -skews, which would write -0.0
+    amounts = [f"{skew:.1f} points in {span}" for skew, span in zip(skews, spans, strict=True)]
+    return f"25-delta {dearer} are dearer than {cheaper}, by {' and '.join(amounts)}"
 
 
 @figure_function
@@ -205,10 +209,9 @@ def venue_difference(
     Returns
     -------
     Axes
-        One row per venue and tenor: a dot for the difference at the forward, with its value at the right. The
-        triangles are 1.5 at-the-money standard deviations of the reference away: the upper one above the
-        forward (calls), the lower one below it (puts). A line spans all moneyness. Without quotes of both
-        venues there is no mark.
+        The left one of three panels: 1.5 at-the-money standard deviations of the reference below the forward
+        (puts), at the forward, and as far above it (calls). Each has a bar per venue and tenor. Without
+        quotes of both venues there is no bar.
 
     Raises
     ------
@@ -221,57 +224,74 @@ def venue_difference(
     gap = _differences(fit, reference, [hours_of(tenor, "tenors") / 24.0 for tenor in tenors])
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
     cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
-    ax, place = style.rows(ax, [f"{venue}, {tenor:g} d" for venue, tenor in rows], 0.26)
-    _draw_differences(ax, place, cells)
-    for row in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a line between venues
-        ax.axhline(row - 0.5, color=style.GREY, lw=0.6)
+    place = np.arange(len(rows))
+    panels = style.columns(ax, len(_DEVIATIONS), size=style.row_size(len(rows), 0.26))
+    if np.isfinite(cells).any():
+        _draw_differences(panels, place, cells)
+    for panel in panels:
+        for row in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a line between venues
+            panel.axhline(row - 0.5, color=style.GREY, lw=0.6)
+    ax = panels[0]
+    ax.set_yticks(place, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
+    ax.set_ylim(len(rows) - 0.4, -0.6)
     symbol = "options"
     if "symbol" in fit.coords and fit["symbol"].ndim == 0:
         symbol = str(fit["symbol"].item())
-    title = f"{symbol}: {_largest(cells, rows, reference)}"
-    style.dress(ax, title=title, x=f"volatility minus that of {reference} [points]", grid="x")
-    ax.set_ylabel("venue and tenor")
-    style.legend(ax, "above")
+    title = f"{symbol}: {_largest(gap, reference)}"
+    for panel in panels[1:]:
+        style.dress(panel, grid="x")
+        panel.tick_params(axis="y", length=0)
+    style.dress(ax, title=title, y="venue and tenor", grid="x")
+    style.set_title(ax, ax.get_title(loc="left"), pad=22.0)
+    for panel in panels:
+        panel.locator_params(axis="x", nbins=4)
+    # The label of the last panel, as the footer is below it.
+    panels[-1].set_xlabel(f"volatility minus that of {reference} [points]", loc="right")
     table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
     named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
     table = pd.concat([named, table.drop(columns="row").astype(float)], axis=1)
-    return finish(ax, table, data, source=source)
+    return finish(ax, table, data, source=source, lowest=panels[-1])
 
 
-def _draw_differences(ax: Axes, place: Array, cells: Array) -> None:
-    """Draw the difference at the forward as a dot, and those at both wings as triangles, in each row."""
-    ax.axvline(0.0, color=style.GREY, lw=1.0)
-    low = np.nanmin(np.where(np.isfinite(cells), cells, np.inf), axis=1)
-    high = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
-    has_values = np.isfinite(low)
-    ax.hlines(place[has_values], low[has_values], high[has_values], color=style.GREY, lw=1.2)
-    middle = len(_DEVIATIONS) // 2
-    # Above and below the dots, which would cover them.
-    for column, marker, color, shift, label in (
-        (0, "^", style.SHORT, 0.27, "low strikes (puts)"),
-        (middle, "o", style.ink(), 0.0, "at the forward"),
-        (len(_DEVIATIONS) - 1, "v", style.LONG, -0.27, "high strikes (calls)"),
-    ):
-        ax.plot(cells[:, column], place + shift, marker, color=color, ms=4.5, label=label)
-    for row, value in zip(place, cells[:, middle], strict=True):
-        if np.isfinite(value):
-            where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
-            look: dict[str, Any] = {"va": "center", "fontsize": 8, "annotation_clip": False}
-            ax.annotate(f"{value:+.2f}", (1.0, row), (4, 0), **where, **look)
-    ax.margins(x=0.06)
+def _draw_differences(panels: list[Axes], place: Array, cells: Array) -> None:
+    """Draw a bar from zero for each row, in a panel for each moneyness, and write its value."""
+    has_values = not style.is_narrow(panels[0])
+    low = min(float(np.nanmin(cells)), 0.0)
+    high = max(float(np.nanmax(cells)), 0.0)
+    space = 0.3 if has_values else 0.06  # of the values next to the bars
+    margin = space * max(high - low, 0.1)
+    low -= margin
+    high += margin
+    where: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8.5}
+    for panel, values, heading in zip(panels, cells.T, _HEADINGS, strict=True):
+        color = np.where(values >= 0.0, style.LONG, style.SHORT)
+        style.bars(panel, place, np.nan_to_num(values), 0.66, horizontal=True, color=color)
+        panel.axvline(0.0, color=style.GREY, lw=1.0)
+        panel.annotate(heading, (0.5, 1.0), (0, 4), ha="center", annotation_clip=False, **where)
+        panel.set_xlim(low, high)
+        if has_values:
+            _write_values_of_bars(panel, place, values)
 
 
-def _largest(cells: Array, rows: list[tuple[str, float]], reference: str) -> str:
-    if not np.isfinite(cells).any():
+def _write_values_of_bars(ax: Axes, place: Array, values: Array) -> None:
+    """Write the value of each bar at its end."""
+    look: dict[str, Any] = {"fontsize": 8, "va": "center", "textcoords": "offset points"}
+    for row, value in zip(place, values, strict=True):
+        if value >= 0.0:
+            ax.annotate(f"{value:+.2f}", (value, row), (3, 0), ha="left", **look)
+        elif value < 0.0:
+            ax.annotate(f"{value:+.2f}", (value, row), (-3, 0), ha="right", **look)
+
+
+def _largest(gap: xr.DataArray, reference: str) -> str:
+    """Return a description of the venue with the largest median difference at the forward."""
+    level = gap.isel(deviation=len(_DEVIATIONS) // 2).median("days")
+    if not np.isfinite(level).any():
         return f"no quotes to compare with those of {reference}"
-    row, column = np.unravel_index(np.nanargmax(np.abs(cells)), cells.shape)
-    venue, days = rows[row]
-    away = "the forward"
-    if _DEVIATIONS[column]:
-        away = f"{_DEVIATIONS[column]:+.1f} deviations"
-    return (
-        f"{venue} differs most from {reference}, {cells[row, column]:+.2f} points in {days:g} days at {away}"
-    )
+    venue = str(abs(level).idxmax("exchange").item())
+    value = 100.0 * float(level.sel(exchange=venue))
+    side = "higher" if value >= 0.0 else "lower"
+    return f"{venue} differs most from {reference}: its volatility is {abs(value):.2f} points {side}"
 
 
 def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.DataArray:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import surface, variance
+from derivdata.analysis import surface
 from derivdata.analysis.panels import require_unit_if_stated, require_variables
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
@@ -23,6 +23,7 @@ from derivdata.plot.fits import (
     fitted,
     is_fit,
     name_of,
+    remaining,
     single,
     timestamp_of,
 )
@@ -349,14 +350,17 @@ def _finding(table: pd.DataFrame, index: str) -> str:
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_INDEX_DAYS = 30.0
 _NARROW = 300.0
 _FORWARD = "forward volatility"
-_BETWEEN = "between two expiries"
 _AT_FORWARD = "at the money"
-_MAX_BOUND = 0.5
-"""Bounds are drawn up to this multiple of the range of model-free volatility beyond it."""
-_MODEL_FREE = "model-free (all strikes)"
+_WIDE_SPREAD = 2.0
+"""Quoted bounds further away than this multiple of the range of volatilities are omitted."""
+_FLAT = 0.005
+"""A term structure with a smaller range is described as nearly flat [1/√year]."""
+_UNCHANGED = 0.05
+"""A smaller median change is not described [points]."""
+_MIN_RANGE = 0.02
+"""Minimum range of the axis, so that a flat line does not look steep [1/√year]."""
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
@@ -380,12 +384,11 @@ def term_structure(
         of ``dd.options.surface``, to which a surface is fitted first. For ``"basis"``: result of
         ``dd.analysis.chain.basis`` for one chain, with its spot.
     kind
-        ``"volatility"``: volatility at the forward, with steps for the forward volatility between expiries,
-        missing where total variance falls. Squares are model-free volatility, from the strip of quotes if the
-        fit has one; ``dd.plot.data(ax)`` has its bounds from prices beyond the last quotes. A diamond is the
-        30-day index, if there are expiries on both sides.
-        ``"basis"``: forward over spot as simple annual rate, with steps for the growth of the forward from
-        one expiry to the next.
+        ``"volatility"``: volatility at the forward with the quoted bid and ask, if the fit has them, and one
+        comparison: volatility of an earlier time (`before`), or else steps for the forward volatility between
+        expiries, missing where total variance falls. Bounds so far apart that they would flatten the line
+        are omitted.
+        ``"basis"``: forward over spot as simple annual rate.
     before
         At-the-money volatility of an earlier time, drawn at the same expiries: a fit, or rows of one time of
         the table ``options_atm_history``.
@@ -395,7 +398,7 @@ def term_structure(
     Returns
     -------
     Axes, or a plotly Figure
-        The title has the first, the highest and the last volatility at the money.
+        The title states the change since `before`, and the shape of the term structure.
 
     Raises
     ------
@@ -405,73 +408,122 @@ def term_structure(
     only_for(kind, ("volatility",), before=before)
     if kind == "basis":
         return _basis(data, source, ax, engine)
+    return _at_the_money(data, before, source, ax, engine)
+
+
+def _at_the_money(
+    data: Chain, before: Chain | None, source: Source | None, ax: Axes | None, engine: Engine
+) -> Axes | Any:
+    """Draw volatility at the forward with its quoted bounds, and one comparison."""
     fit = fitted(single(fit_of(data), "a term structure"))
     term = surface.term_structure(fit)
-    free = variance.model_free(fit)
     tenors = days(fit)
     dates = pd.DatetimeIndex(fit["expiry"].to_numpy())
     atm = np.asarray(term["atm"])
     vol = np.asarray(term["forward_vol"])
-    # Bounds of total variance, as volatility.
-    low = np.sqrt(np.asarray(free["lower"] / free["year_fraction"]))
-    high = np.sqrt(np.asarray(free["upper"] / free["year_fraction"]))
     table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": atm, "forward_vol": vol})
+    other = f"grey: {_FORWARD} between expiries"
+    compared = ["atm", "forward_vol"]
     if before is not None:
         past, when = _before(before, fit)
         earlier = f"{when.day} {when:%b %H:%M}"
         table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
-    model_free = np.asarray(free["vol"])
-    table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
-    title = f"{name_of(fit)}: {_levels(table)}"
-    index = _index(free)
-    y = ("implied volatility [% a year]", "model-free\n[% a year]")
-    levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
-    centre = (levels.max() + levels.min()) / 2
-    reach = 1.1 * (levels.max() - levels.min()) / 2
-    # At least two points of volatility, so that a flat line does not look steep.
-    limits = (centre - 0.01, centre + 0.01) if reach < 0.01 else None
-    if engine == "plotly":
-        lines = [_steps_of(tenors, vol), _line_of(table, "atm", _AT_FORWARD)]
-        if before is not None:
-            lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
-        bars = {"symmetric": False, "array": high - model_free, "arrayminus": model_free - low}
-        marks = [_line_of(table, "model_free", _MODEL_FREE, 1, mode="markers", error_y=bars)]
-        for name, level in index.items():
-            at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
-            marks.append(frames.plotly_line(*at_index, mode="markers"))
-        upper = frames.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
-        lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
-        return _interactive([upper, lower], title, table, data, source=source, height=6.2)
-    ax = style.axes(ax, size=(8.0, 5.0))
-    ax.plot(tenors, atm, "o-", ms=5, lw=2.0, color=PALETTE[0], label=_AT_FORWARD, zorder=3)
+        other = f"dashed: {earlier}"
+        compared = ["atm", "atm_before"]
+    levels = table[compared].to_numpy()
+    low = float(np.nanmin(levels))
+    high = float(np.nanmax(levels))
+    bounds = _bounds(fit, max(high - low, _MIN_RANGE))
+    if bounds is not None:
+        table["atm_half_spread"] = bounds
+    name = name_of(fit)
+    title = f"{name}: {_shape(table)}"
     if before is not None:
-        ax.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[3], label=earlier)
-    ax.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
-    _free(ax, tenors, model_free, index)
-    if limits is not None:
-        _include(ax, limits)
-    style.dress(ax, title=title, y=y[0], form="percent")
-    style.legend(ax, "above")
+        title = f"{name}: {_change(table, earlier)}{_shape(table)}"
+    y = "implied volatility [% a year]"
+    half = np.zeros(len(atm)) if bounds is None else np.nan_to_num(bounds)
+    low = min(low, float(np.nanmin(atm - half)))
+    high = max(high, float(np.nanmax(atm + half)))
+    middle = (low + high) / 2.0
+    reach = max(1.1 * (high - low), _MIN_RANGE) / 2.0
+    limits = (middle - reach, middle + reach)
+    if engine == "plotly":
+        lines = [_line_of(table, "atm", _AT_FORWARD, error_y={"array": bounds})]
+        if before is None:
+            lines.append(_steps_of(tenors, vol))
+        else:
+            lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
+        axis = _PERCENT | {"range": limits}
+        return _interactive([frames.Strip(lines, y, axis=axis)], title, table, data, source=source)
+    ax = style.axes(ax, size=(8.0, 4.6))
+    key = "dots: at the money"
+    if bounds is not None:
+        quoted = np.isfinite(bounds)
+        ends = (atm - bounds)[quoted], (atm + bounds)[quoted]
+        ax.vlines(tenors[quoted], *ends, color=PALETTE[5], lw=3.5, label="bid to ask")
+        key += ", bars: bid to ask"
+    if before is None:
+        ax.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.8, label=_FORWARD)
+    else:
+        ax.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.3, color=style.muted(), label=earlier)
+    ax.plot(tenors, atm, "o-", ms=5, lw=2.0, color=PALETTE[0], label=_AT_FORWARD, zorder=3)
+    ax.set_ylim(*limits)
+    style.dress(ax, title=title, y=y, form="percent")
+    style.note(ax, f"{key}; {other}")
     expiry_axis(ax, tenors, dates)
     return finish(ax, table, data, source=source)
 
 
-def _include(ax: Axes, limits: tuple[float, float]) -> None:
-    """Extend the limits of the y axis to include others."""
-    low, high = ax.get_ylim()
-    ax.set_ylim(min(low, limits[0]), max(high, limits[1]))
+def _bounds(fit: xr.Dataset, span: float) -> Array | None:
+    """Return half the quoted spread at the money by expiry; NaN if it is far wider than `span` or unknown."""
+    if "atm_half_spread_vol" not in fit:
+        return None
+    half = np.asarray(fit["atm_half_spread_vol"], dtype=np.float64)
+    half = np.where(half <= _WIDE_SPREAD * span, half, np.nan)
+    if not np.isfinite(half).any():
+        return None
+    return half
 
 
-def _levels(table: pd.DataFrame) -> str:
-    """Return the first, highest and last volatility at the money, and the change since `before` if drawn."""
-    rows = table[np.isfinite(table["atm"])]
-    ends = rows.iloc[[0, int(rows["atm"].argmax()), -1]].drop_duplicates("expiry").sort_values("days")
-    levels = [f"{100 * row.atm:.1f} % to {row.expiry.day} {row.expiry:%b}" for row in ends.itertuples()]
-    words = f"ATM volatility {', '.join(levels)}"
-    if "atm_before" in table:
-        moved = 100 * float((table["atm"] - table["atm_before"]).median())
-        words += f"; {moved:+.1f} points since the dashed line" if np.isfinite(moved) else ""
-    return words
+def _change(table: pd.DataFrame, earlier: str) -> str:
+    """Return a description of the median change since an earlier time."""
+    moved = 100.0 * float((table["atm"] - table["atm_before"]).median())
+    if not np.isfinite(moved):
+        return ""
+    if abs(moved) < _UNCHANGED:
+        return f"volatility is unchanged since {earlier}; it "
+    side = "above" if moved >= 0.0 else "below"
+    return f"volatility is {abs(moved):.1f} points {side} {earlier}; it "
+
+
+def _shape(table: pd.DataFrame) -> str:
+    """Return a sentence about the shape of the term structure at the money."""
+    rows = table[np.isfinite(table["atm"])].sort_values("days")
+    atm = rows["atm"].to_numpy()
+    spans = list(map(remaining, rows["days"]))
+    subject = ""
+    if "atm_before" not in table or not np.isfinite((table["atm"] - table["atm_before"]).median()):
+        subject = "at-the-money volatility "
+    if len(atm) == 1:
+        return f"{subject}is {atm[0]:.1%} in {spans[0]}".replace("%", " %")
+    if np.ptp(atm) < _FLAT:
+        return f"{subject}is nearly flat at {np.mean(atm):.1%}".replace("%", " %")
+    ends = atm[[0, -1]]
+    top = int(np.argmax(atm))
+    bottom = int(np.argmin(atm))
+    hump = atm[top] - np.max(ends)
+    trough = np.min(ends) - atm[bottom]
+    first = f"{atm[0]:.1%} in {spans[0]}"
+    last = f"{atm[-1]:.1%} in {spans[-1]}"
+    if max(hump, trough) > _FLAT / 2.0 and hump >= trough:
+        words = f"peaks at {atm[top]:.1%} in {spans[top]} and falls to {last}"
+    elif max(hump, trough) > _FLAT / 2.0:
+        words = f"dips to {atm[bottom]:.1%} in {spans[bottom]} and rises to {last}"
+    elif atm[-1] > atm[0]:
+        words = f"rises from {first} to {last}"
+    else:
+        words = f"falls from {first} to {last}"
+    return f"{subject}{words}".replace("%", " %")
 
 
 def _starts(tenors: Any) -> Any:
@@ -479,11 +531,11 @@ def _starts(tenors: Any) -> Any:
     return np.r_[tenors[0] / 1.3, tenors[:-1]]
 
 
-def _steps_of(tenors: Any, levels: Any, name: str = _FORWARD) -> Any:
+def _steps_of(tenors: Any, levels: Any) -> Any:
     """Return the steps up to each expiry as a plotly line with a gap after each step."""
     x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
     stroke = {"color": GREY, "width": 2}
-    return frames.plotly_line(x, np.repeat(levels, 3), name, "%{y:.2%} a year", line=stroke)
+    return frames.plotly_line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
 
 
 def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **options: Any) -> Any:
@@ -511,36 +563,48 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
         raise ValueError("no expiry has a basis: pass spot= to dd.analysis.chain.basis")
     tenors = days(curve)
     apr = np.asarray(curve["basis_apr"])
-    growth = np.asarray(curve["forward_carry"])
     dates = pd.DatetimeIndex(curve["expiry"].to_numpy())
-    shape = "contango" if apr[-1] > 0 else "backwardation"
-    to = f"{dates[-1].day} {dates[-1]:%b %Y}"
-    title = f"{name_of(curve)}: forward to {to} {100 * apr[-1]:+.2f} % a year over spot, {shape}"
+    title = f"{name_of(curve)}: {_carry_of(apr, tenors)}"
     y = "basis [% per year, simple]"
     name = "forward over spot"
-    low = float(np.nanmin([apr, growth]))
-    high = float(np.nanmax([apr, growth]))
+    low = float(np.min(apr))
+    high = float(np.max(apr))
     # On an axis with 0 a level curve would look flat.
     is_cut = low * high > 0.0 and high - low < 0.5 * max(high, -low)
     if is_cut:
         y += "\naxis does not begin at 0"
-    table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
+    table = pd.DataFrame(
+        {
+            "expiry": dates,
+            "days": tenors,
+            "basis_apr": apr,
+            "forward_carry": np.asarray(curve["forward_carry"]),
+        }
+    )
     if engine == "plotly":
-        lines = [_steps_of(tenors, growth, _BETWEEN), _line_of(table, "basis_apr", name)]
-        strip = frames.Strip(lines, y, axis=_PERCENT)
+        strip = frames.Strip([_line_of(table, "basis_apr", name)], y, axis=_PERCENT)
         return _interactive([strip], title, table, data, source=source)
     ax = style.axes(ax)
-    ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_BETWEEN)
-    ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
+    ax.plot(tenors, apr, "o-", ms=5, lw=2.0, color=PALETTE[0], label=name)
     if is_cut:
         margin = max(0.3 * (high - low), 0.002)
         ax.set_ylim(low - margin, high + margin)
     else:
         ax.axhline(0, color=GREY, lw=0.8)
     style.dress(ax, title=title, y=y, form="percent")
-    style.legend(ax, "above")
     expiry_axis(ax, tenors, dates)
     return finish(ax, table, data, source=source)
+
+
+def _carry_of(apr: Array, tenors: Array) -> str:
+    """Return a sentence about the rates of forwards over spot."""
+    low, high = sorted(100.0 * np.abs([np.min(apr), np.max(apr)]))
+    if np.min(apr) > 0.0:
+        return f"all forwards are above spot, by {low:.1f} to {high:.1f} % a year (contango)"
+    if np.max(apr) < 0.0:
+        return f"all forwards are below spot, by {low:.1f} to {high:.1f} % a year (backwardation)"
+    first = f"{100.0 * apr[0]:+.1f} % a year in {remaining(tenors[0])}"
+    return f"forwards over spot are {first} and {100.0 * apr[-1]:+.1f} % in {remaining(tenors[-1])}"
 
 
 def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]:
@@ -564,32 +628,3 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
     left = pd.Series(days(fit), fit["expiry"].to_numpy())
     frame["days"] = frame["expiry"].map(left)
     return frame.dropna(subset="days").sort_values("days", ignore_index=True), time
-
-
-def _index(free: xr.Dataset) -> dict[str, float]:
-    """Return the index by its label; empty without expiries on both sides of its horizon."""
-    if free.sizes["expiry"] < 2:
-        return {}
-    level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
-    kind = "strip index" if free.attrs["method"] == "strip" else "index"
-    return {f"{_INDEX_DAYS:g}-day {kind}: {100 * level:.2f} %": level} if np.isfinite(level) else {}
-
-
-def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
-    """Return limits that include all volatilities, and bounds up to half their range beyond them."""
-    if not np.isfinite(vol).any():
-        return None
-    reach = max(_MAX_BOUND * float(np.nanmax(vol) - np.nanmin(vol)), 0.01)
-    top = min(np.nanmax(np.r_[vol, high]), np.nanmax(vol) + reach)
-    bottom = max(np.nanmin(np.r_[vol, low]), np.nanmin(vol) - reach)
-    margin = max(0.08 * (top - bottom), 0.005)
-    return bottom - margin, top + margin
-
-
-def _free(ax: Axes, tenors: Any, vol: Any, index: dict[str, float]) -> None:
-    """Draw model-free volatility and the index."""
-    if not np.isfinite(vol).any():
-        return
-    ax.plot(tenors, vol, "s", ms=5, color=PALETTE[1], label=_MODEL_FREE)
-    for label, level in index.items():
-        ax.plot(_INDEX_DAYS, level, "D", ms=9, mfc="none", mec=PALETTE[2], mew=1.8, label=label)

@@ -321,9 +321,9 @@ _READINGS = {
         "likely at every expiry."
     ),
     "term": (
-        "Rising: calm now, more expected later; falling: stress now. The steps are the volatility between "
-        "two expiries; dashed is a day earlier. Squares are the volatility from all strikes, which also "
-        "counts far ones; the diamond is their 30-day index."
+        "Rising: calm now, more expected later; falling: stress now. Dots are the volatility at the money, "
+        "bars its bid and ask. Dashed is a day earlier; without it, grey steps are the volatility between "
+        "two expiries."
     ),
     "history": (
         "On top the strip index and 30-day ATM volatility, labelled with the latest values. Below the "

@@ -341,7 +341,7 @@ def liquidations_section(data: Data) -> Section:
         prices = data.prices(largest)
     if prices is not None:
         height = 5.0
-        reading += f" On top the price of {largest}."
+        reading += f" At the bottom is the price of {largest}."
     drawn = section.panel(
         plot.liquidations,
         events,

@@ -88,15 +88,49 @@ def test_the_title_of_a_smile_says_whether_puts_or_calls_cost_more() -> None:
     assert " ".join(ax.get_title(loc="left").split()) == words
 
 
-def test_expiries_without_a_strip_have_no_model_free_volatility() -> None:
-    """As if all quotes of each expiry were on one side of the forward."""
-    fit = surface.from_chain(made.chain())
-    empty = fit.assign(strip_variance=fit["strip_variance"] * np.nan)
-    ax = plot.term_structure(empty)
-    assert not [line for line in ax.lines if line.get_marker() == "s"]
-    assert {t.get_text() for t in ax.get_legend().get_texts()} == {"at the money", "forward volatility"}
-    [middle] = [line for line in ax.lines if line.get_label() == "at the money"]
-    assert np.isfinite(middle.get_ydata()).all()
+def test_term_structure_has_quoted_bounds_within_its_axes() -> None:
+    """Half spreads of 1, 2 and 1 points; one of 30 points would flatten the line, and is omitted."""
+    half = ("expiry", [0.01, 0.02, 0.30, 0.01])
+    ax = plot.term_structure(made.fit().assign(atm_half_spread_vol=half))
+    [bars] = [drawn for drawn in ax.collections if drawn.get_label() == "bid to ask"]
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    np.testing.assert_allclose(ends, [[0.49, 0.51], [0.48, 0.52], [0.49, 0.51]], atol=1e-6)
+    low, high = ax.get_ylim()
+    assert low < 0.48 < 0.52 < high < 0.53
+    bare = plot.term_structure(made.fit())
+    assert not [drawn for drawn in bare.collections if drawn.get_label() == "bid to ask"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [
+        ([0.50, 0.50, 0.50, 0.50], "at-the-money volatility is nearly flat at 50.0 %"),
+        ([0.44, 0.45, 0.46, 0.47], "at-the-money volatility rises from 44.0 % in 7.0 d to 47.0 % in 182 d"),
+        ([0.47, 0.46, 0.45, 0.44], "at-the-money volatility falls from 47.0 % in 7.0 d to 44.0 % in 182 d"),
+        ([0.44, 0.48, 0.46, 0.45], "at-the-money volatility peaks at 48.0 % in 30 d and falls to 45.0 % in"),
+        ([0.48, 0.44, 0.46, 0.49], "at-the-money volatility dips to 44.0 % in 30 d and rises to 49.0 % in"),
+    ],
+)
+def test_title_of_a_term_structure_states_its_shape(levels: list[float], words: str) -> None:
+    """All made expiries have 50 % at the forward; total variance is proportional to a and b."""
+    fit = made.fit()
+    ratio = np.square(np.array(levels) / 0.5)
+    ax = plot.term_structure(fit.assign(a=fit["a"] * ratio, b=fit["b"] * ratio))
+    assert " ".join(ax.get_title(loc="left").split()).startswith(f"BTC on alpha: {words}")
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([0.04, 0.05, 0.06, 0.05], "all forwards are above spot, by 4.0 to 6.0 % a year (contango)"),
+        ([-0.04, -0.05, -0.06, -0.05], "all forwards are below spot, by 4.0 to 6.0 % a year (backwardation)"),
+        ([-0.04, 0.0, 0.01, 0.02], "forwards over spot are -4.0 % a year in 7.0 d and +2.0 % in 182 d"),
+    ],
+)
+def test_title_of_a_basis_states_its_sign(rates: list[float], words: str) -> None:
+    curve = made.basis()
+    ax = basis(curve.assign(basis_apr=("expiry", rates)))
+    assert " ".join(ax.get_title(loc="left").split()).endswith(f": {words}")
 
 
 def test_expiry_labels_that_do_not_fit_become_minor_ticks() -> None:
@@ -117,7 +151,8 @@ def test_narrow_surface_has_no_colour_bar() -> None:
         at_forward = [t.get_text() for t in ax.texts if t.get_position()[1] == 0.0 and t.get_text() == "50"]
         assert len(at_forward) == 4
         assert len(ax.child_axes) == scales
-        assert any(t.get_text().startswith("implied volatility") for t in ax.texts) is not bool(scales)
+        notes = " ".join(" ".join(t.get_text() for t in ax.texts).split())
+        assert ("implied volatility" in notes) is not bool(scales)
 
 
 def test_labels_at_line_ends_do_not_overlap() -> None:
@@ -172,6 +207,8 @@ def test_earlier_term_structure_is_drawn_at_the_same_expiries() -> None:
     [line] = [line for line in ax.lines if line.get_label() == "4 Jan 08:00"]
     assert line.get_xdata() == pytest.approx([7.0, 30.0])
     assert line.get_ydata() == pytest.approx([0.48, 0.52])
+    words = "BTC on alpha: volatility is unchanged since 4 Jan 08:00; it is nearly flat at 50.0 %"
+    assert " ".join(ax.get_title(loc="left").split()) == words
     with pytest.raises(
         ValueError, match="before must have each expiry once: select one symbol and one venue"
     ):
@@ -189,11 +226,15 @@ def test_a_density_states_its_forwards() -> None:
 
 def test_volatility_difference_is_interpolated_within_expiries_only() -> None:
     reverse = plot.venue_difference(made.chains(), reference="beta", tenors=["30d"])
-    assert "-2.00" in [t.get_text() for t in reverse.texts]
+    middle = reverse.get_figure(root=True).axes[0].child_axes[1]
+    assert "-2.00" in [t.get_text() for t in middle.texts]
+    words = "BTC: alpha differs most from beta: its volatility is 2.00 points lower"
+    assert " ".join(reverse.get_title(loc="left").split()) == words
     ax = plot.venue_difference(made.chains(), reference="alpha", tenors=["30d", "365d"])
-    assert [t.get_text() for t in ax.texts if t.get_text()[0] in "+-"] == ["+2.00"], "30 days, not 365"
-    [dots] = [line for line in ax.lines if line.get_marker() == "o"]
-    assert dots.get_xdata() == pytest.approx([2.0, np.nan], nan_ok=True, abs=1e-6)
+    table = plot.data(ax)
+    assert table["days"].unique().tolist() == [30.0]
+    assert table["deviations"].tolist() == [-1.5, 0.0, 1.5], "30 days, not 365"
+    assert table["difference_points"].iloc[1] == pytest.approx(2.0, abs=1e-3)
     with pytest.raises(ValueError, match="data must have the venue 'deribit' and at least one other"):
         plot.venue_difference(made.chains())
     with pytest.raises(ValueError, match="got one venue"):
