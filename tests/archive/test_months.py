@@ -55,11 +55,22 @@ def test_closed_month_is_one_file_sorted_by_symbol_venue_and_time(archive: Archi
 
 
 @pytest.mark.parametrize("merged", [True, False])
-def test_a_large_month_is_sorted_week_by_week(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: bool
+@pytest.mark.parametrize(
+    ("slice_rows", "periods"),
+    [
+        (700, [(672, 1, 7), (672, 8, 14), (672, 15, 21), (960, 22, 31)]),
+        (1_000, [(1_344, 1, 14), (1_632, 15, 31)]),
+    ],
+)
+def test_a_large_month_is_sorted_by_weeks_or_halves(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    slice_rows: int,
+    periods: list[tuple[int, int, int]],
+    merged: bool,
 ) -> None:
-    """Its days are in row groups by week, whether it was merged or written at once."""
-    monkeypatch.setattr(writing, "SLICE_ROWS", 1_000)
+    """Its days are in row groups by week or half, whether it was merged or written at once."""
+    monkeypatch.setattr(writing, "SLICE_ROWS", slice_rows)
     monkeypatch.setattr(appending, "MONTH_ROWS", 10)
     archive, rows = open_archive(tmp_path), rates(["ETH", "BTC"], hours=31 * 24, start=MARCH)
     for part in (rows[rows["symbol"] == "ETH"], rows[rows["symbol"] != "ETH"]) if merged else ():
@@ -67,12 +78,12 @@ def test_a_large_month_is_sorted_week_by_week(
     april = rates(["BTC"], ["okx"], hours=1, start=MARCH + pd.Timedelta("31D"))
     archive.append(FUNDING, april if merged else pd.concat([rows, april]), accept=["unit"])
     (path,) = archive.path.glob("*/2026-03/*.parquet")
-    weeks = []
+    written = []
     for place in range(pq.read_metadata(path).num_row_groups):
         group = pq.ParquetFile(path).read_row_group(place).to_pandas()
         assert group.equals(group.sort_values(["symbol", "exchange", "time"], ignore_index=True))
-        weeks.append((len(group), group["time"].min().day, group["time"].max().day))
-    assert weeks == [(672, 1, 7), (672, 8, 14), (672, 15, 21), (960, 22, 31)]
+        written.append((len(group), group["time"].min().day, group["time"].max().day))
+    assert written == periods
     pd.testing.assert_frame_equal(archive.read(FUNDING, MARCH, "2026-04-01"), conformed(rows))
 
 

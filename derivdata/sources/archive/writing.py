@@ -2,7 +2,8 @@
 
 A month is open until the table has a row of a later one. Rows of an open month are in files by day, once
 there are many. A closed month is one file sorted by symbol, venue and time, in which a series is a few
-adjacent pages. A large month is sorted week by week, so all series of a day are in a quarter of it.
+adjacent pages. A large month is sorted week by week, so all series of a day are in a quarter of it; one of
+fewer rows by halves, so that a series is in fewer row groups.
 
 A correction is numbered, logged and can be undone; a drop cannot. It rewrites the affected files. Removed and
 added rows are stored in separate files, which the correction's manifest entry names; `undo` swaps the two and
@@ -136,11 +137,9 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     group = queries.known_files(storage, table, group)
     if len(group) < 2:
         return
-    cuts = [EVER.start, EVER.end]
-    if row_count(group) > SLICE_ROWS:
-        cuts[1:1] = week_cuts(month)
-    weeks = [_sorted(storage, table, group, TimeRange(*span)) for span in pairwise(cuts)]
-    whole = schemas.write(storage, f"{table.name}/{month}", table, *weeks, level=_CLOSED_LEVEL)
+    cuts = [EVER.start, *month_cuts(month, row_count(group)), EVER.end]
+    periods = [_sorted(storage, table, group, TimeRange(*span)) for span in pairwise(cuts)]
+    whole = schemas.write(storage, f"{table.name}/{month}", table, *periods, level=_CLOSED_LEVEL)
     offered = False
 
     def change(manifest: Manifest) -> Change[bool]:
@@ -167,9 +166,14 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
             storage.remove(whole.path)
 
 
-def week_cuts(month: str) -> list[int]:
-    """Return the times [µs] that divide a large month: its days 8, 15 and 22."""
-    return [micros(month) + week * _WEEK for week in (1, 2, 3)]
+def month_cuts(month: str, rows: int) -> list[int]:
+    """Return the times [µs] that divide a month: day 15, of a larger month days 8, 15 and 22, or none."""
+    weeks: tuple[int, ...] = ()
+    if rows > 4 * SLICE_ROWS:
+        weeks = (1, 2, 3)
+    elif rows > SLICE_ROWS:
+        weeks = (2,)
+    return [micros(month) + week * _WEEK for week in weeks]
 
 
 def _sorted(
@@ -291,10 +295,11 @@ def write_new_rows(
             for name, chunk in periods:
                 if len(waiting) >= _WRITERS:  # bounds the number of months in memory
                     waiting[-_WRITERS].result()
-                weekly = [[chunk]]
-                if name == month and len(chunk) > SLICE_ROWS:  # written week by week, like a merged month
-                    weekly = [[week] for _, week in _divided(chunk, np.array(week_cuts(month)))]
-                waiting.append(pool.submit(schemas.write, storage, f"{table.name}/{name}", table, *weekly))
+                periods_of_file = [[chunk]]
+                if name == month and (cuts := month_cuts(month, len(chunk))):  # like a merged month
+                    periods_of_file = [[rows] for _, rows in _divided(chunk, np.array(cuts))]
+                folder = f"{table.name}/{name}"
+                waiting.append(pool.submit(schemas.write, storage, folder, table, *periods_of_file))
         added = [future.result() for future in waiting]
     written = row_count(added)
     return added, Appended(written, len(frame) - written - differing, differing)
