@@ -11,6 +11,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
 from tests.archive.rates import EVER
 
 _START = 1_772_323_200  # 2026-03-01T00:00Z
@@ -46,3 +47,33 @@ def test_prices_of_a_book_of_gate_without_sizes_are_rejected(tmp_path: Path, fie
     }
     with pytest.raises(ArchiveError, match=r"levels of an order book .+ without sizes"):
         _import(tmp_path, "book.json", json.dumps(body), set={"exchange": "gateio"})
+
+
+def _rates(header: str, hours: int = 1) -> str:
+    rates = ["0.0000135", "0.0000213", "-0.0000071", "0.0000160"]
+    lines = [f"{_START + 3600 * hours * number},{rate}" for number, rate in enumerate(rates * 3)]
+    return "\n".join([header, *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "hours"),
+    [
+        ("hyperliquid_BTC.csv", "timestamp,avg_funding_rate", 1),
+        ("hyperliquid_BTC.csv", "timestamp,funding_rate_mean", 1),
+        ("hyperliquid_BTC_hourly_avg.csv", "timestamp,funding_rate", 1),
+        ("hyperliquid_BTC.csv", "time_bucket,funding_rate", 1),
+        ("binance_BTC.csv", "timestamp,avg_funding_rate", 8),
+    ],
+)
+def test_averages_of_rates_are_not_taken_for_payments(
+    tmp_path: Path, name: str, header: str, hours: int
+) -> None:
+    with pytest.raises(Unclear, match="may be an average") as caught:
+        _import(tmp_path, name, _rates(header, hours))
+    assert caught.value.choices == ["funding_history", "funding_settlements"]
+
+
+def test_hourly_averages_of_rates_of_eight_hours_are_samples(tmp_path: Path) -> None:
+    """Binance pays BTC every 8 hours: an hourly average of 0.0000135 is 0.135 bps per 8 hours."""
+    _import(tmp_path, "binance_BTC.csv", _rates("timestamp,avg_funding_rate"))
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].iloc[0] == pytest.approx(0.135)

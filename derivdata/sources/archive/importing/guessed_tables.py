@@ -522,6 +522,38 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
 
 
 def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
+    """Return whether rates are payments or samples; raise a question for averages that may be either."""
+    kind = _kind_by_times(source, head, by_meaning, given)
+    if kind == "funding_settlements":
+        _refuse_averages(source, by_meaning)
+    return kind
+
+
+_OF_AVERAGES = re.compile(r"avg|average|mean|median|weighted|twap", re.I)
+_OF_BUCKETS = re.compile(r"bucket", re.I)
+
+
+def _refuse_averages(source: Source, by_meaning: Mapping[str, str]) -> None:
+    """Ask for the table of rates that words say are averages of a period, which may be that of payments.
+
+    The words are in the name of the rate, of the time, or of the file.
+    """
+    rate = by_meaning["rate"]
+    time = by_meaning.get("time", "")
+    named = [rate] if _OF_AVERAGES.search(rate) else []
+    named += [time] if _OF_BUCKETS.search(time) else []
+    named += _OF_AVERAGES.findall(source.name.rsplit("/", 1)[-1])
+    if named:
+        raise Unclear(
+            f"{source}: {rate} may be an average of the rates of each period (see {named[0]!r}), or what was "
+            "paid: pass --table funding_history to store averages as samples, or --table funding_settlements "
+            "if each row was paid",
+            "--table",
+            ["funding_history", "funding_settlements"],
+        )
+
+
+def _kind_by_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
     """Return whether rates are payments or samples, by the time between rows of a series."""
     if "time" not in by_meaning:
         return "funding_settlements"
