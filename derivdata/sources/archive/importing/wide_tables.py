@@ -582,14 +582,18 @@ def _best_quotes(names: Sequence[str]) -> tuple[_LevelColumns, _LevelColumns]:
 
 
 _FIGURES = frozenset(
-    "rate oi_usd oi_coins mark index last iv strike underlying_price long_short_ratio index_pct".split()
+    "rate oi_usd oi_coins mark index last iv strike expiry underlying_price long_short_ratio "
+    "index_pct".split()
 )
 """Meanings of columns of other tables than books."""
+_GREEKS = frozenset("delta gamma vega theta".split())
+"""Names of columns next to which ``bid_vol`` is a volatility, and not a size."""
 
 
 def _have_other_figures(names: Collection[str], of_book: Collection[str]) -> bool:
     """Return whether columns next to those of a book are of other tables."""
-    return any(meaning_of(name) in _FIGURES for name in names if name not in of_book)
+    others = [name for name in names if name not in of_book]
+    return any(meaning_of(name) in _FIGURES or plain_name(name) in _GREEKS for name in others)
 
 
 _LISTS = {"bids": "bid", "asks": "ask", "bidsjson": "bid", "asksjson": "ask"}
