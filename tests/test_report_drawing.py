@@ -86,8 +86,8 @@ def test_findings_count_series_of_a_table_symbol_and_venue() -> None:
     findings = pd.DataFrame(rows, columns=["issue", "series", "table"])
     examined = {"funding rates": pd.DataFrame(index=range(2)), "payments": pd.DataFrame(index=range(1))}
     for shown, title in (
-        (findings, "2 of 3 series have a finding, some several"),
-        (findings.iloc[:1], "1 of 3 series have a finding"),
+        (findings, "2 of 3 series have missing points or suspicious values, some several"),
+        (findings.iloc[:1], "1 of 3 series has missing points or suspicious values"),
     ):
         figure, ax = plt.subplots()
         about._draw_issues(shown, examined=examined, ax=ax, source="hand")
@@ -97,16 +97,63 @@ def test_findings_count_series_of_a_table_symbol_and_venue() -> None:
         plt.close(figure)
 
 
-@pytest.mark.parametrize(("sure", "key"), [(True, "solid: significant"), (False, "none is significant")])
-def test_the_title_of_changes_of_share_explains_only_bars_that_are_drawn(sure: bool, key: str) -> None:
-    changes = pd.DataFrame({"symbol": "BTC", "venue": ["alpha", "beta"], "change": [1.0, -1.0]})
+@pytest.mark.parametrize(
+    ("sure", "key"),
+    [
+        (True, "solid: trend significant at 95 %; pale: not significant"),
+        (False, "no trend is significant at 95 %"),
+    ],
+)
+def test_changes_of_share_are_grouped_by_symbol_and_explain_pale_bars(sure: bool, key: str) -> None:
+    """The largest change is a loss of ETH; bars of BTC are above those of ETH."""
+    rows = [("ETH", "beta", -2.0), ("BTC", "beta", -1.0), ("BTC", "alpha", 1.0)]
+    changes = pd.DataFrame(rows, columns=["symbol", "venue", "change"]).assign(sure=[sure, False, False])
     times = pd.to_datetime(["2026-01-01", "2026-01-08"])
     share = xr.DataArray([[0.4, 0.6], [0.41, 0.59]], {"time": times, "exchange": ["alpha", "beta"]})
     holdings = positions.Holdings("BTC", pd.DataFrame(), 1e6 * share, share, xr.Dataset())
     figure, ax = plt.subplots()
-    positions._draw_gains(changes.assign(sure=[sure, False]), all_holdings=[holdings], ax=ax, source="hand")
+    positions._draw_gains(changes.iloc[[1, 2, 0]], all_holdings=[holdings], ax=ax, source="hand")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["BTC alpha", "BTC beta", "ETH beta"]
     assert ax.get_xlabel() == "change of share in 7 days [percentage points]"
     assert " ".join(ax.get_title(loc="left").split()) == (
-        f"Share of open interest: BTC on alpha +1.00, on beta -1.00 points ({key})"
+        "beta lost 2.00 points of ETH open interest in 7 days, the largest change of share"
     )
+    assert key in [" ".join(text.get_text().split()) for text in ax.texts]
+    plt.close(figure)
+
+
+def orders() -> pd.DataFrame:
+    """7 M USD, of which alpha liquidated 5 M (4 M shorts in one hour) and beta 2 M of longs."""
+    rows = [
+        ("2026-01-01 00:30", "alpha", "short", 3e6),
+        ("2026-01-01 01:30", "alpha", "short", 1e6),
+        ("2026-01-01 05:00", "alpha", "long", 1e6),
+        ("2026-01-01 23:59", "beta", "long", 2e6),
+    ]
+    frame = pd.DataFrame(rows, columns=["time", "exchange", "side", "value_usd"]).assign(symbol="BTC")
+    return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
+
+
+def test_liquidations_over_time_name_the_largest_step() -> None:
+    """Two days have steps of two hours: the first has 4 of 7 million USD, 57 %."""
+    figure, ax = plt.subplots()
+    start = pd.Timestamp("2026-01-01", tz="UTC")
+    positions._draw_liquidations(orders(), start, start + pd.Timedelta(2, "D"), ax=ax, source="hand")
+    assert " ".join(ax.get_title(loc="left").split()) == (
+        "4 M USD of BTC shorts were liquidated in 2 hours from 1 Jan 00:00 UTC, 57 % of all in 2 days"
+    )
+    assert ax.get_ylabel().endswith("[million USD in 2 h]")
+    longs = [path.vertices[:, 1].min() for path in ax.collections[1].get_paths()]
+    assert longs == [0.0, -1.0, -2.0], "downwards, in steps with an order"
+    plt.close(figure)
+
+
+def test_liquidations_by_venue_state_the_share_of_longs() -> None:
+    figure, ax = plt.subplots()
+    positions._draw_venues(positions._by_side(orders()), orders(), ax=ax, source="hand")
+    assert " ".join(ax.get_title(loc="left").split()) == (
+        "alpha liquidated 5 M USD of BTC positions, 71 % of the total and 80 % of it shorts"
+    )
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["alpha", "beta"]
+    assert [text.get_text() for text in ax.texts[:3]] == ["20 %", "100 %", "longs"]
     plt.close(figure)

@@ -176,6 +176,8 @@ _LANE_OF_THREE = 34.0
 """Height of a lane with space for three values of its scale [points]."""
 _LABEL_DISTANCE = 0.2
 """Distance of two labels of values outside a lane, as a fraction of its length."""
+_MARK_DISTANCE = 0.12
+"""Distance from an arrowhead to the next that its label needs, in the same unit."""
 ABOVE = "#b35806"
 BELOW = "#542788"
 _BELOW_ON_DARK = "#a98bd8"
@@ -189,7 +191,7 @@ _FAR = 1.5
 
 def lane_height(count: int) -> float:
     """Return the height of a figure with `count` lanes [inches]."""
-    return 1.3 + max(0.68 * count, 2.0)
+    return 1.3 + max(0.52 * count, 2.0)
 
 
 def draw_lanes(
@@ -280,7 +282,8 @@ def _mark_outside(
         starts = np.flatnonzero(first)
         for run in _far_runs(values, beyond, starts, furthest):
             side = "left"
-            if run > 0.9 * len(values):
+            next_runs = starts[(starts > run) & (starts < run + _MARK_DISTANCE * len(values))]
+            if run > 0.9 * len(values) or next_runs.size:  # not over the next arrowhead
                 side = "right"
             look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center", "ha": side}
             shift = 4.0 if side == "left" else -4.0

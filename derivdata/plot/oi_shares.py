@@ -276,41 +276,61 @@ def _levels(
         level = style.median_price(price, symbol).reindex(time=panel["time"].values)
         lines |= {"oi_coins": total / level, "price_usd": level}
     ax = style.axes(ax, size=(8.0, 4.0))
-    title = f"{symbol}: open interest of {len(present)} venue{'s' * (len(present) != 1)}"
-    changes = []
-    for name, line in zip(("in USD", "in coins", "price"), lines.values(), strict=False):
-        change = _change(line)
-        if change:
-            changes.append(f"{name} {change}")
-    if changes:
-        title += f": {', '.join(changes)}"
+    venues = f"{len(present)} venue{'s' * (len(present) != 1)}"
     if price is None:
         ax.plot(total["time"], total / _BILLION, color=PALETTE[0], lw=1.4)
+        title = f"{symbol} open interest {_moved(total) or 'of one time'} in USD"
         style.dress(ax, title=title, y="open interest [billion USD]", form="number")
+        style.note(ax, venues)
     else:
-        _draw_changes(ax, lines, symbol)
+        changes, latest = _draw_changes(ax, lines, symbol)
+        title = f"{symbol} open interest and price"
+        if len(changes) == len(lines):
+            title = f"{symbol} open interest {changes[0]} in USD and {changes[1]} in coins"
+            title += f"; the price {changes[2]}"
         style.dress(ax, title=title, y="change since the first value [%]", form="percent")
-        style.legend(ax, "above")
-    style.utc_axis(ax)
+        style.note(ax, f"{venues}; now {', '.join(latest)}")
+    style.utc_axis(ax, has_labels=price is not None)
     table = pd.DataFrame({name: line.to_series() for name, line in lines.items()})
     return ax, table.rename_axis("time").reset_index()
 
 
-def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> None:
-    """Draw each line as its change since its first value, labelled with its latest level."""
-    kinds: dict[str, tuple[str, float, dict[str, Any]]] = {
-        "oi_usd": ("open interest: {} B USD", _BILLION, {"color": PALETTE[0], "lw": 1.3}),
-        "oi_coins": (f"open interest: {{}} {symbol}", 1.0, {"color": PALETTE[1], "lw": 2.0}),
-        "price_usd": ("price: {} USD", 1.0, {"color": GREY, "lw": 1.2, "ls": "--"}),
+def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> tuple[list[str], list[str]]:
+    """Draw each line as its change since its first value; return changes and latest levels in words."""
+    kinds: dict[str, tuple[str, str, float, dict[str, Any]]] = {
+        "oi_usd": ("in USD", "{} B USD", _BILLION, {"color": PALETTE[0], "lw": 1.3}),
+        "oi_coins": ("in coins", f"{{}} {symbol}", 1.0, {"color": PALETTE[1], "lw": 2.0}),
+        "price_usd": ("price", "at {} USD", 1.0, {"color": GREY, "lw": 1.2, "ls": "--"}),
     }
-    for name, (text, unit, look) in kinds.items():
+    changes = []
+    latest = []
+    ends = []
+    for name, (label, text, unit, look) in kinds.items():
         line = lines[name]
-        finite = line.dropna("time")
-        if not finite.sizes["time"] or not float(finite[0]) > 0:
+        change = _change(line)
+        if not change:
             continue  # no change without a positive first value
-        last = float(finite[-1]) / unit
-        ax.plot(line["time"], line / float(finite[0]) - 1.0, label=text.format(style.number(last)), **look)
+        finite = line.dropna("time")
+        latest.append(text.format(style.number(float(finite[-1]) / unit)))
+        changes.append(_moved(line))
+        relative = line / float(finite[0]) - 1.0
+        ax.plot(line["time"], relative, label=label, **look)
+        ends.append((float(finite[-1] / finite[0]) - 1.0, f"{label} {change}", look["color"]))
     ax.axhline(0, color=GREY, lw=0.8)
+    style.label_ends(ax, ends)
+    return changes, latest
+
+
+def _moved(line: xr.DataArray) -> str:
+    """Describe the change of a line: ``rises 1.5 %``, ``is unchanged``; empty text without two values."""
+    change = _change(line)
+    if not change:
+        return ""
+    if not change.strip("+-.0 %"):
+        return "is unchanged"
+    if change.startswith("-"):
+        return f"falls {change[1:]}"
+    return f"rises {change[1:]}"
 
 
 def _change(line: xr.DataArray) -> str:

@@ -37,9 +37,6 @@ SHORT = PALETTE[1]
 SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
 NO_DATA = "#c3c7cd"
-_PURPLE = "#7b5cc4"
-_ORANGE = "#c8640a"
-"""Ends of the colours of rates, which are visible on a light and on a dark page."""
 
 FOOTER = "footer"
 """Id of the text with the source. A report removes it and writes it below its figures."""
@@ -102,20 +99,6 @@ def colours_with_gaps(name: str) -> Colormap:
     return colormaps[name].with_extremes(bad=NO_DATA)
 
 
-def page_colours() -> Colormap:
-    """Return a colour map from purple to orange whose middle is transparent, so that it is the page's colour.
-
-    Missing cells are grey.
-    """
-    from matplotlib.colors import ListedColormap, to_rgb
-
-    at = np.linspace(-1.0, 1.0, 257)
-    colours = np.empty((len(at), 4))
-    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(_PURPLE), to_rgb(_ORANGE))
-    colours[:, 3] = np.abs(at)
-    return ListedColormap(colours).with_extremes(bad=NO_DATA)
-
-
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:
     """Return `ax`, or the axes of a new figure."""
     if ax is not None:
@@ -148,18 +131,21 @@ def strips(
     return strip_axes
 
 
-def columns(ax: Axes | None, count: int, *, size: tuple[float, float], gap: float = 0.03) -> list[Axes]:
-    """Divide `ax` horizontally into `count` axes that share the y axis, as `strips` does vertically."""
+def columns(
+    ax: Axes | None, count: int, *, size: tuple[float, float] = _SIZE, gap: float = 0.03, share_y: bool = True
+) -> list[Axes]:
+    """Divide `ax` horizontally into `count` axes, as `strips` does vertically; they share the y axis."""
     host = axes(ax, size=size)
     host.set_axis_off()
     width = (1.0 - gap * (count - 1)) / count
     drawn: list[Axes] = []
     shared = None
     for place in range(count):
-        shared = host.inset_axes((place * (width + gap), 0.0, width, 1.0), sharey=shared)
-        drawn.append(shared)
-    for right in drawn[1:]:
-        right.tick_params(labelleft=False)
+        column = host.inset_axes((place * (width + gap), 0.0, width, 1.0), sharey=shared)
+        drawn.append(column)
+        if share_y:
+            shared = column
+            column.tick_params(labelleft=place == 0)
     return drawn
 
 
@@ -471,9 +457,7 @@ def note(ax: Axes, words: str) -> None:
         fitting = max(int(text_width(ax) / 4.5), 20)
         lines: list[str] = []
         for paragraph in words.split("\n"):
-            joined = re.sub(r"(\d) %", "\\1\u00a0%", paragraph)
-            wrapped = textwrap.wrap(joined, fitting) or [""]
-            lines += [line.replace("\u00a0", " ") for line in wrapped]
+            lines += textwrap.wrap(paragraph, fitting) or [""]
         set_title(ax, title, pad=11.0 + 10.5 * len(lines))
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         look: dict[str, Any] = {

@@ -287,7 +287,8 @@ def _answer(section: Section, data: Data, examined: dict[str, pd.DataFrame]) -> 
     most = [f"{issue} in {count(int(number), 'series')}" for issue, number in by_issue.head(3).items()]
     words.append(f"Most findings: {listing(most)}")
     panel = section.panel(_draw_issues, findings, title="Findings in the data", size=FLAT, examined=examined)
-    section.answer(_QUESTION, f"{'. '.join(words)}.", panel)
+    scope = f"{count(series, 'series')}, {data.report_options.period}"
+    section.answer(_QUESTION, f"{'. '.join(words)}.", panel, scope)
 
 
 def _issues(report: pd.DataFrame) -> pd.DataFrame:
@@ -328,12 +329,15 @@ def _draw_issues(
     for row, issue in enumerate(counts.index):
         example = findings.loc[findings["issue"] == issue, "series"].value_counts().index[0]
         words = f"{start[row]:.0f}, e.g. {example}"
-        ax.annotate(words, (start[row], row), (4, 0), va="center", fontsize=8, textcoords="offset points")
-    ax.set_xlim(0, 1.9 * max(np.max(start), 1.0))
+        look: dict[str, Any] = {"va": "center", "fontsize": 8, "annotation_clip": False}
+        ax.annotate(words, (start[row], row), (4, 0), textcoords="offset points", **look)
+    ax.set_xlim(0, max(np.max(start), 1.0))
     total = len(findings[["table", "series"]].drop_duplicates())
     series = sum(map(len, examined.values()))
-    several = ", some several" if np.sum(start) > total else ""
-    title = f"{total} of {series} series have a finding{several}"
+    have = "has" if total == 1 else "have"
+    title = f"{total} of {series} series {have} missing points or suspicious values"
+    if np.sum(start) > total:
+        title += ", some several"
     style.dress(ax, title=title, x="affected series [count]", grid="x")
     style.legend(ax, "above")
     style.footer(ax, *examined.values(), source=source)

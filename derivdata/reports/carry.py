@@ -17,7 +17,7 @@ from derivdata.analysis.status import FundingStatus
 from derivdata.plot import style
 from derivdata.plot.funding import breakeven_days
 from derivdata.reports.data import FEE_BPS, OTHERS, Data, Rates, ReportOptions
-from derivdata.reports.page import FLAT, Panel, Section, count, pct, rate
+from derivdata.reports.page import FLAT, Panel, Section, count, pct, rate, venue_words
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def carry_section(data: Data) -> Section:
     section.table(pd.DataFrame([_row(pair) for pair in pairs]), "Widest spreads", formats=_FORMATS)
     _unknown(section, pairs)
     section.text(_record(past, fees))
-    _findings(section, rates, pairs, forecast_pairs)
+    _findings(section, rates, past, pairs, forecast_pairs)
     return section
 
 
@@ -281,7 +281,15 @@ def _figures(section: Section, past: Rates, pairs: list[Pair]) -> None:
         "The solid line is the mean forecast of the best pair after costs, by days until it is closed; a "
         "grey bar is the 90 % interval of outcomes. Below zero the costs are not covered; the dotted line "
         "marks when the mean covers them. Bars that begin below zero mean that the pair may still lose.",
+        _scope(past),
     )
+
+
+def _scope(rates: Rates) -> str:
+    """Return the venues and the period of the rates from which carry is forecast."""
+    times = pd.DatetimeIndex(rates.panel["time"].values)
+    venues = venue_words(rates.panel["exchange"].values)
+    return f"forecast from {venues}, {times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}"
 
 
 def _net_bps(pair: Pair) -> float:
@@ -293,9 +301,10 @@ def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
     shown = sorted(pairs, key=_net_bps, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
     gaining = sum(_net_bps(pair) > 0.0 for pair in pairs)
-    head = f"{gaining or 'None'} of the {len(pairs)} widest pairs gain in the mean of {_DAYS} days"
+    number = gaining or "None"
+    head = f"{number} of the {len(pairs)} widest pairs are forecast to earn their costs in {_DAYS} days"
     if gaining and all(_carry(pair)["net_low"] < 0.0 for pair in shown):
-        head += ", but each pair shown may lose"
+        head += ", but each may lose"
     look: dict[str, Any] = {"title": title, "size": FLAT, "head": head}
     return section.panel(_draw_pairs, shown, source=rates.table, **look)
 
@@ -309,15 +318,15 @@ def _draw_pairs(pairs: list[Pair], *, head: str, ax: Axes, source: Any) -> Axes:
     net = carry["net"].to_list()
     low = carry["net_low"].to_list()
     high = carry["net_high"].to_list()
-    ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6)
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], mew=1.5, ms=6, label="before costs")
-    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
+    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs")
+    ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6, zorder=1, label="90 % interval")
     ax.axvline(0, color=style.GREY, lw=1.0)
     for row, value in enumerate(net):
         words = f"{100.0 * value:+.1f} %"
         where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
         ax.annotate(words, (1.0, row), (4, 0), va="center", fontsize=8, annotation_clip=False, **where)
-    style.dress(ax, title=head, x="simple APR of one leg [% per year]; names: long / short", grid="x")
+    style.dress(ax, title=head, x="APR of one leg [%]; rows: coin, long / short venue", grid="x")
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")
     style.footer(ax, source=source)
@@ -404,7 +413,9 @@ def _days(rates: Rates) -> float:
     return float((times[-1] - times[0]) / np.timedelta64(1, "D"))
 
 
-def _findings(section: Section, rates: Rates, pairs: list[Pair], forecast_pairs: list[Pair]) -> None:
+def _findings(
+    section: Section, rates: Rates, past: Rates, pairs: list[Pair], forecast_pairs: list[Pair]
+) -> None:
     """Add findings, the key number and the answer of the first screen."""
     widest = max(pairs, key=lambda p: p.spread)
     section.finding(
@@ -436,7 +447,7 @@ def _findings(section: Section, rates: Rates, pairs: list[Pair], forecast_pairs:
         f"{len(sure) or 'none'} with all of the 90 % interval above zero. Best: {best.name}, "
         f"{_net_words(best)}."
     )
-    section.answer(_QUESTION, words, _pairs_panel(section, rates, forecast_pairs))
+    section.answer(_QUESTION, words, _pairs_panel(section, rates, forecast_pairs), _scope(past))
 
 
 def _earning(pair: Pair) -> str:

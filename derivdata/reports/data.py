@@ -67,6 +67,11 @@ class ReportOptions:
         return self.fee_bps.get(venue, self.fee_bps[OTHERS])
 
     @property
+    def period(self) -> str:
+        """First and last day of the window, for captions."""
+        return f"{self.window.start:%Y-%m-%d} to {self.window.end:%Y-%m-%d}"
+
+    @property
     def resolution(self) -> times.Resolution:
         """Step of the histories, finer for shorter windows."""
         days = (self.window.end - self.window.start) / pd.Timedelta(1, "D")

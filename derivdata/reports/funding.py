@@ -12,7 +12,7 @@ from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.plot.funding import history_limits
 from derivdata.reports.data import Data, Rates
-from derivdata.reports.page import WIDE, Panel, Section, pct, rate
+from derivdata.reports.page import WIDE, Panel, Section, pct, rate, venue_words
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
 
@@ -28,7 +28,7 @@ _SETTLED = (
     "positive."
 )
 _SHOWN = 12
-_HIGHLIGHT = 3
+_HIGHLIGHT = 2
 """Number of venues with a lane, from each end of the ranking."""
 _SHORT = ["venue", "now [bps/8h]", "last 24 h", "mean [bps/8h]"]
 _FORMATS = (
@@ -54,9 +54,10 @@ def funding_section(data: Data) -> Section:
     by_symbol = {symbol: rates.sel(symbol=symbol).dropna("exchange", how="all") for symbol in symbols}
     section.figure(
         _history_panels(section, history, by_symbol),
-        "Each lane is a venue, all at one scale; the venues with the highest and the lowest mean are shown. "
-        "Orange: longs pay; purple: shorts pay; the dotted line is the median of all venues. A position that "
-        "is long on a low lane and short on a high lane earns the difference.",
+        "A lane for each of the venues with the highest and the lowest mean rate, all at one scale. Orange: "
+        "longs pay; purple: shorts pay; the dotted line is the median of all venues. A pair that is long on "
+        "a low lane and short on a high lane earns the difference.",
+        f"{venue_words(rates['exchange'].values)}, {data.report_options.period}",
     )
     now = data.funding_now()
     end = data.report_options.window.end
@@ -82,7 +83,7 @@ def _history_panels(section: Section, history: Rates, by_symbol: dict[str, xr.Da
     limits = history_limits(list(by_symbol.values()), _HIGHLIGHT)
     panels = []
     for symbol, rates in by_symbol.items():
-        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.5)}
+        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.3)}
         look |= {"highlight": _HIGHLIGHT, "limits": limits, "source": history.table}
         panels.append(section.panel(plot.funding_history, rates, **look))
     return panels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,12 @@ from derivdata import plot
 from derivdata.analysis import exposure, smile, surface, variance, volatility
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.matrix import at_maturity
-from derivdata.plot import style
 from derivdata.plot.fits import verdicts
 from derivdata.plot.style import median_price
+from derivdata.reports import charts
 from derivdata.reports.data import Data
-from derivdata.reports.page import FLAT, WIDE, Panel, Section, listing, pct
+from derivdata.reports.page import WIDE, Panel, Section, listing, pct, venue_words
 from derivdata.support.times import naive_utc
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _REALISED_TENORS = ("7d", "30d", "90d")
 _MIN_WINDOW = pd.Timedelta(3, "D")
@@ -30,21 +27,11 @@ _REALISED_DAYS = 7
 _MIN_RETURNS = 24
 _LONGEST = np.timedelta64(200, "D")
 """Maximum time to expiry of the options from which the history is computed."""
+_LEVELS = (WIDE, 2.5)
+"""Size of the figure of ATM and realised volatility, which has a legend in each column."""
 FIRST_SCREEN = 3
 """Symbols in the figure of the first screen."""
 _HISTORY: dict[str, Any] = {"tenors": _REALISED_TENORS, "method": "essvi", "weights": "price"}
-
-
-class Level(NamedTuple):
-    """Volatility of one symbol over time: 30 days ahead at the money, and realised over some days."""
-
-    symbol: str
-    implied: xr.DataArray
-    realised: xr.DataArray
-    table: pd.DataFrame
-    days: float
-    change: float
-    span: float
 
 
 def history_panel(section: Section, data: Data, symbol: str, venue: str, now: Any) -> Panel | None:
@@ -75,8 +62,9 @@ def history_panel(section: Section, data: Data, symbol: str, venue: str, now: An
         )
     title = f"{symbol} volatility index and skew over time on {venue}"
     look: dict[str, Any] = {"title": title, "size": (WIDE, 4.0)}
-    levels = history[["strip_index", "atm", "rr25"]].assign_attrs(history.attrs)  # a butterfly would be dense
-    return section.panel(plot.volatility, levels, symbol=symbol, source=chains, **look)
+    # One tenor: skews of several differ more from each other than each moves.
+    levels = history[["strip_index", "atm", "rr25"]].sel(tenor=[_IMPLIED_DAYS]).assign_attrs(history.attrs)
+    return section.panel(plot.volatility, levels, symbol=f"{symbol} on {venue}", source=chains, **look)
 
 
 def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Timestamp) -> xr.Dataset:
@@ -102,7 +90,7 @@ def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Tim
 
 def compared(
     section: Section, data: Data, symbol: str, at_the_money: float, when: pd.Timestamp
-) -> Level | None:
+) -> charts.Level | None:
     """Return 30-day ATM and 7-day realised volatility over time; None, with a note, if one is missing.
 
     The last implied volatility is the value in the tables, `at_the_money` [%].
@@ -149,10 +137,10 @@ def compared(
         symbol, f"realised volatility, {days:.3g} days", f"{last_realised:.1f} %", window="to the last price"
     )
     section.metric(f"{symbol} realised volatility, {days:.3g} days", last_realised, "%")
-    return Level(symbol, implied, realised, frame, days, change, span)
+    return charts.Level(symbol, implied, realised, frame, days, change, span)
 
 
-def answer_volatility(section: Section, levels: list[Level]) -> None:
+def answer_volatility(section: Section, levels: list[charts.Level], scope: str) -> None:
     """State volatility and its change on the first screen, for the first symbols."""
     levels = levels[:FIRST_SCREEN]
     if not levels:
@@ -165,45 +153,16 @@ def answer_volatility(section: Section, levels: list[Level]) -> None:
         implied_text = f"30-day ATM {implied:.1f} % ({change})"
         realised_text = f"{level.days:.3g}-day realised {realised:.1f} %"
         words.append(f"{level.symbol}: {implied_text}, {realised_text}")
-    panel = section.panel(_draw_levels, levels, title="ATM and realised volatility", size=FLAT)
-    section.answer("How does volatility change?", f"{'; '.join(words)}.", panel)
+    panel = section.panel(charts.draw_levels, levels, title="ATM and realised volatility", size=_LEVELS)
+    section.answer("How does volatility change?", f"{'; '.join(words)}.", panel, scope)
 
 
-def realised_panel(section: Section, level: Level) -> Panel:
+def realised_panel(section: Section, level: charts.Level) -> Panel:
     """Return the panel of 30-day ATM and realised volatility of one symbol, with its number of days."""
     title = f"{level.symbol} 30-day ATM and {level.days:.3g}-day realised volatility"
     look: dict[str, Any] = {"title": title, "size": (WIDE, 3.0), "source": level.table}
     options: dict[str, Any] = {"realised": level.realised, "symbol": level.symbol}
     return section.panel(plot.volatility, level.implied, "realised", **options, **look)
-
-
-def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
-    """Draw ATM volatility of each symbol and, dashed, realised volatility."""
-    ends = []
-    gaps = []
-    for place, level in enumerate(levels):
-        color = style.PALETTE[place % len(style.PALETTE)]
-        lines = (
-            ("30-day ATM", level.implied, "-", 1.8),
-            ("realised", level.realised, "--", 1.0),
-        )
-        last_values = []
-        for name, line, stroke, width in lines:
-            # As rounded as the labels, so that the title has their difference.
-            last = round(float(line.dropna("time")[-1]), 3)
-            last_values.append(last)
-            ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=width, label=name)
-            ends.append((last, f"{level.symbol} {name} {100.0 * last:.1f} %", color))
-        gap = 100.0 * (last_values[0] - last_values[1])
-        side = "above" if gap > 0 else "below"
-        gaps.append(f"{level.symbol} {abs(gap):.1f} points {side}")
-    title = f"30-day ATM volatility: {', '.join(gaps)} realised"
-    style.dress(ax, title=title, y="volatility\n[% annualised]", form="percent")
-    style.note(ax, f"solid: 30-day ATM; dashed: {levels[0].days:.3g}-day realised")
-    style.label_ends(ax, ends)
-    style.utc_axis(ax)
-    style.footer(ax, *(level.table for level in levels), source=source)
-    return ax
 
 
 _DAYS = 365.0
@@ -310,29 +269,26 @@ def _venue_gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
 
 
 _READINGS = {
+    "term": (
+        "ATM volatility by expiry, with the bid and ask at the money as bars; the thin grey line is the day "
+        "before. A rising line prices more movement later than now; a falling line prices stress now."
+    ),
     "smile": (
-        "Dots are quotes, lines the fits, over delta: puts at the left, the forward in the middle, "
-        "calls at the right; on top the strikes of one expiry. Higher at the left: protection against "
-        "a fall costs more."
+        "Implied volatility over delta for a near, a middle and a far expiry, at one scale. Left of 50 are "
+        "puts, right of it calls. The left side is higher if protection against a fall costs more."
     ),
     "surface": (
-        "Brighter means higher implied volatility; a column is a listed expiry, on a logarithmic "
-        "scale of time. Moneyness is in standard deviations, so that one height is about equally "
-        "likely at every expiry."
-    ),
-    "term": (
-        "Rising: calm now, more expected later; falling: stress now. Dots are the volatility at the money, "
-        "bars its bid and ask. Dashed is a day earlier; without it, grey steps are the volatility between "
-        "two expiries."
+        "Implied volatility by delta and time to expiry, interpolated between expiries. Compare a row to see "
+        "the term structure at one delta, and a column to see the skew."
     ),
     "history": (
-        "On top the strip index and 30-day ATM volatility, labelled with the latest values. Below the "
-        "volatility of 25-delta calls minus puts (below zero, protection against a fall costs more). "
-        "eSSVI fits of up to 32 chains of the window."
+        "Above, the 30-day strip index and 30-day ATM volatility. Below, the 30-day 25-delta risk reversal: "
+        "call minus put volatility, below zero if protection against a fall costs more. eSSVI fits of up to "
+        "32 chains of the window."
     ),
     "strikes": (
-        "Calls upwards, puts downwards, in coins, of all expiries. Tall bars are strikes at which many "
-        "positions gain or lose value; which side is long is unknown."
+        "Calls upwards, puts downwards, in coins, over all expiries. Many positions gain or lose value at "
+        "the strikes with tall bars. Open interest does not show which side is long."
     ),
 }
 """Figures of the section in order, and how to read each."""
@@ -345,6 +301,11 @@ class SymbolOptions(NamedTuple):
     venue: str
     chains: dict[str, pd.DataFrame]
     fits: xr.Dataset
+
+    @property
+    def name(self) -> str:
+        """Symbol and venue."""
+        return f"{self.symbol} on {self.venue}"
 
     @property
     def chain(self) -> pd.DataFrame:
@@ -382,9 +343,9 @@ def options_section(data: Data) -> Section:
         when = naive_utc(book.chain["time"].max())
         now = (tenors[book.symbol], float(row["30-day strip index [%]"]), when)
         panels = {
-            "smile": _smile_panel(section, data, book),
-            "surface": _surface_panel(section, book),
             "term": _term_panel(section, data, book),
+            "smile": _smile_panel(section, data, book),
+            "surface": _surface_panel(section, book, tenors[book.symbol]),
             "history": history_panel(section, data, book.symbol, book.venue, now),
             "strikes": _strikes_panel(section, book),
         }
@@ -392,15 +353,20 @@ def options_section(data: Data) -> Section:
             if panel is not None:
                 figures[name].append(panel)
         realised.append(compared(section, data, book.symbol, float(row["30-day ATM [%]"]), when))
+    venues = venue_words(book.venue for book in books)
     for name, reading in _READINGS.items():
-        section.figure(figures[name], reading)
+        scope = venues
+        if name == "history":
+            scope = f"{venues}, {data.report_options.period}"
+        section.figure(figures[name], reading, scope)
     levels = [level for level in realised if level is not None]
-    answer_volatility(section, levels)
+    answer_volatility(section, levels, f"{venues}, {data.report_options.period}")
     others = [realised_panel(section, level) for level in levels[FIRST_SCREEN:]]
     section.figure(
         others,
         "Implied volatility looks 30 days ahead. Realised volatility looks back over the days in the title, "
         "so the lines cover different periods. Sellers earn if the price later moves less than was implied.",
+        f"{venues}, {data.report_options.period}",
     )
     for book in books:
         section.table(tenors[book.symbol], f"{book.symbol} by time to expiry, {book.venue}", formats=_FORMATS)
@@ -457,33 +423,39 @@ def _smile_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
     if data.report_options.expiries:
         expiries = list(naive_utc(pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values())[:8])
     return section.panel(
-        plot.smile,
+        charts.draw_smiles,
         data.quotes(book.symbol, book.venue),
         book.fit,
+        book.name,
+        expiries,
         source=book.chain,
-        expiries=expiries,
-        limit=5,
         title=f"{book.symbol} smiles on {book.venue}",
-        size=(WIDE, 4.0),
+        size=(WIDE, 3.6),
     )
 
 
-def _surface_panel(section: Section, book: SymbolOptions) -> Panel | None:
+def _surface_panel(section: Section, book: SymbolOptions, points: pd.DataFrame) -> Panel | None:
     if int(np.isfinite(book.fit["a"]).sum()) < 2:
         section.add_missing_note(f"A surface needs two expiries; {book.venue} has one.")
         return None
+    if len(points) < 2:
+        section.add_missing_note(f"A surface of {book.symbol} needs expiries on both sides of two tenors.")
+        return None
     title = f"{book.symbol} volatility surface on {book.venue}"
-    return section.panel(plot.surface, book.fit, source=book.chain, title=title, size=(WIDE, 4.0))
+    return section.panel(
+        charts.draw_surface, points, book.name, source=book.chain, title=title, size=(WIDE, 2.9)
+    )
 
 
 def _term_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
     return section.panel(
-        plot.term_structure,
+        charts.draw_term,
         book.fit,
-        before=_day_before(data, book),
+        _day_before(data, book),
+        book.name,
         source=book.chain,
         title=f"{book.symbol} term structure on {book.venue}",
-        size=(WIDE, 5.0),
+        size=(WIDE, 3.2),
     )
 
 

@@ -9,7 +9,7 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -196,18 +196,20 @@ class Answer(NamedTuple):
     words: str
     panels: Sequence[Panel]  # at most one
     anchor: str
+    scope: str
 
 
 class Figure(NamedTuple):
-    """Panels of one question, one for each symbol, and a sentence on how to read them."""
+    """Panels of one question, often one for each symbol, how to read them, and their venues and period."""
 
     panels: Sequence[Panel]
     reading: str
+    scope: str
 
     def html(self, drawn: Sequence[Drawn]) -> str:
         """Return the HTML of the figure with its drawn panels."""
         reading = f"<b>How to read it.</b> {escape(self.reading)}" if self.reading else ""
-        caption = f"<figcaption>{reading} {_sources(drawn)}</figcaption>"
+        caption = f"<figcaption>{reading} {_sources(drawn, self.scope)}</figcaption>"
         return f"<figure>{''.join(panel.svg for panel in drawn)}{caption}</figure>"
 
 
@@ -276,12 +278,15 @@ class Section:
         """Add a key number to the summary; `window` is the time that it describes."""
         self.numbers.append(Number(symbol, name, value, window))
 
-    def answer(self, question: str, words: str, panel: Panel | None = None) -> None:
-        """Add a question to the first screen, with a sentence and a panel that answer it."""
+    def answer(self, question: str, words: str, panel: Panel | None = None, scope: str = "") -> None:
+        """Add a question to the first screen, with a sentence and a panel that answer it.
+
+        `scope` are the venues and the period of the panel.
+        """
         panels: list[Panel] = []
         if panel is not None and self.draws:
             panels.append(panel)
-        self.answers.append(Answer(question, words, panels, self.anchor))
+        self.answers.append(Answer(question, words, panels, self.anchor, scope))
 
     def metric(self, name: str, value: float, unit: str = "") -> None:
         """Add a number to compare with an earlier report; NaN is skipped."""
@@ -301,10 +306,10 @@ class Section:
             options["source"] = self.source_text
         return Panel(partial(draw, *data, **options), title, size)
 
-    def figure(self, panels: Sequence[Panel], reading: str) -> None:
-        """Add the panels of one question, and how to read them."""
+    def figure(self, panels: Sequence[Panel], reading: str, scope: str = "") -> None:
+        """Add the panels of one question, how to read them, and their venues and period."""
         if self.draws and panels:
-            self.blocks.append(Figure(panels, reading))
+            self.blocks.append(Figure(panels, reading, scope))
 
     def table(
         self,
@@ -391,17 +396,16 @@ def _answers(section: Section, drawn: Iterator[Drawn]) -> str:
     if section.anchor != SUMMARY or not section.answers:
         return ""
     articles: list[str] = []
-    all_panels: list[Drawn] = []
     for answer in section.answers:
         panels = list(itertools.islice(drawn, len(answer.panels)))
         svg = "".join(panel.svg for panel in panels)
-        figure = f"<figure>{svg}</figure>" if panels else ""
-        all_panels += panels
+        caption = f"<figcaption>{_sources(panels, answer.scope)}</figcaption>"
+        figure = f"<figure>{svg}{caption}</figure>" if panels else ""
         articles.append(
             f'<article class="answer"><h3><a href="#{answer.anchor}">{escape(answer.question)}</a></h3>'
             f"<p>{linked(answer.words)}</p>{figure}</article>"
         )
-    return f'<div class="answers">{"".join(articles)}</div>\n<p class="soft">{_sources(all_panels)}</p>\n'
+    return f'<div class="answers">{"".join(articles)}</div>\n'
 
 
 def _blocks(section: Section, drawn: Iterator[Drawn]) -> str:
@@ -423,9 +427,11 @@ def _block(block: _Block, drawn: Iterator[Drawn]) -> str:
     return block
 
 
-def _sources(drawn: Sequence[Drawn]) -> str:
-    """Return the sources of panels, without duplicates, with attributions as links."""
-    words = dict.fromkeys(panel.source for panel in drawn if panel.source)
+def _sources(drawn: Sequence[Drawn], scope: str) -> str:
+    """Return the sources of panels, without duplicates, with attributions as links, after their scope."""
+    words = list(dict.fromkeys(panel.source for panel in drawn if panel.source))
+    if scope:
+        words[:1] = [" · ".join([scope, *words[:1]])]
     return "".join(f'<span class="source">{linked(text)}</span>' for text in words)
 
 
@@ -508,8 +514,16 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}s"
 
 
+def venue_words(names: Iterable[str]) -> str:
+    """Return the names of up to four venues, or their number."""
+    venues = list(dict.fromkeys(names))
+    if len(venues) > 4:
+        return f"{len(venues)} venues"
+    return listing(venues)
+
+
 def listing(items: list[str]) -> str:
     """Join words: ``a``, ``a and b``, ``a, b and c``."""
-    if len(items) == 1:
-        return items[0]
+    if len(items) < 2:
+        return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"

@@ -13,17 +13,15 @@ from derivdata.analysis import liquidations
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
 from derivdata.plot.oi_shares import gain_look, share_change, trend_of
-from derivdata.plot.orders import MANY
 from derivdata.reports.data import Data
-from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, listing, pct, usd
+from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, listing, pct, usd, venue_words
+from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel, provenance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MATTERS = 0.002
-_FEW = 7
-"""Changes of share on the first screen."""
 _FORMATS = {
     "OI [M USD]": ",.1f",
     "OI [coins]": ",.0f",
@@ -37,11 +35,15 @@ _WITH_PRICES = (
     "Open interest in dollars rises with the price even if no position is opened; in coins it does not. "
     "Falling coins with a falling price are positions that were closed or liquidated."
 )
-_ORDERS = "A dot is a liquidated order, and its area the value."
-_CELLS = (
-    "A cell is the value that a venue liquidated in one step, brighter for more; at the right is the share "
-    "of longs."
+_SIDES = (
+    "A short is liquidated by a rising price, a long by a falling one: shorts are drawn upwards and to the "
+    "right. A tall bar may be a cascade, in which each liquidation moves the price towards the next; "
+    "cascades are listed below."
 )
+_ROWS = 8
+"""Venues with a bar of their own."""
+_STEP_HOURS = (1, 2, 4, 6, 8, 12, 24)
+_MOST_BARS = 42
 _MIN_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
 _LIQUIDATION_FORMATS = {
@@ -86,14 +88,16 @@ def oi_section(data: Data) -> Section:
         panels.append(_level_panel(section, data, holdings))
         if data.prices(holdings.symbol) is not None:
             reading = _WITH_PRICES
-    section.figure(panels, reading)
+    names = [name for holdings in all_holdings for name in holdings.share["exchange"].values]
+    scope = f"{venue_words(names)}, {data.report_options.period}"
+    section.figure(panels, reading, scope)
     for holdings in all_holdings:
         name = f"{holdings.symbol} open interest of every venue"
         section.table(_venues(data, holdings), name, formats=_FORMATS, fold=True)
         _findings(section, data, holdings)
     with_shares = [holdings for holdings in all_holdings if holdings.share.sizes["exchange"] > 1]
     if with_shares:
-        _answer(section, with_shares)
+        _answer(section, with_shares, data.report_options.period)
     summary = data.oi_exchanges()
     if summary is None:
         section.add_missing_note(data.missing["open interest by venue"])
@@ -153,7 +157,7 @@ def _level_panel(section: Section, data: Data, holdings: Holdings) -> Panel:
     return section.panel(plot.open_interest, holdings.table, price=prices, symbol=symbol, **look)
 
 
-def _answer(section: Section, all_holdings: list[Holdings]) -> None:
+def _answer(section: Section, all_holdings: list[Holdings], period: str) -> None:
     """Add the venues that gained and lost most share of each symbol to the first screen."""
     changes = []
     for holdings in all_holdings:
@@ -173,11 +177,16 @@ def _answer(section: Section, all_holdings: list[Holdings]) -> None:
     gains = "; ".join(words[:3])
     key = "* significant at 95 %" if "*" in gains else "none of them significant at 95 %"
     line = f"{gains} points of share in {all_holdings[0].days:.3g} days ({key})."
-    by_size = table["change"].abs().sort_values(ascending=False, kind="stable")
-    largest = table.loc[by_size.index[:_FEW]]
+    # The largest of each symbol, and these next to each other.
+    symbols = list(table["symbol"].drop_duplicates()[:3])
+    largest = table.loc[table["change"].abs().sort_values(ascending=False, kind="stable").index]
+    rows = [largest[largest["symbol"] == symbol].head(_ROWS // len(symbols)) for symbol in symbols]
+    largest = pd.concat(rows, ignore_index=True)
     title = "Largest changes of share"
     panel = section.panel(_draw_gains, largest, title=title, size=FLAT, all_holdings=all_holdings)
-    section.answer("Which venues gained open interest?", line, panel)
+    names = [name for holdings in all_holdings for name in holdings.share["exchange"].values]
+    scope = f"{venue_words(names)}, {period}"
+    section.answer("Which venues gained open interest?", line, panel, scope)
 
 
 def _moved(row: pd.Series) -> str:
@@ -186,34 +195,45 @@ def _moved(row: pd.Series) -> str:
 
 
 def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes, source: Any = None) -> Axes:
-    """Draw the largest changes of share of all symbols as bars."""
-    shown = changes.sort_values("change", ascending=False, kind="stable")
+    """Draw the largest changes of share of each symbol as bars."""
+    rows = []
+    for _, of_symbol in changes.groupby("symbol", sort=False):
+        rows.append(of_symbol.sort_values("change", ascending=False, kind="stable"))
+    shown = pd.concat(rows, ignore_index=True)
     style.rows(ax, list(shown["symbol"] + " " + shown["venue"]), 0.2)
-    for row, change in enumerate(shown["change"]):
-        is_sure = bool(shown["sure"].iloc[row])
-        style.bars(ax, [row], [change], 0.66, horizontal=True, **gain_look(np.array([change]), is_sure))
+    for row, (change, is_sure) in enumerate(zip(shown["change"], shown["sure"], strict=True)):
+        look = gain_look(np.array([change]), bool(is_sure))
+        style.bars(ax, [row], [change], 0.66, horizontal=True, **look)
         # The label is next to the end of the bar, away from zero.
         side = "left"
         shift = (4, 0)
         if change < 0:
             side = "right"
             shift = (-4, 0)
-        words = f"{change:+.2f}{'*' if is_sure else ''}"
+        words = f"{change:+.2f}"
         ax.annotate(words, (change, row), shift, va="center", ha=side, fontsize=8, textcoords="offset points")
+    for first in np.flatnonzero(shown["symbol"].ne(shown["symbol"].shift()))[1:]:
+        ax.axhline(first - 0.5, color=style.GREY, lw=0.6)  # between symbols
     ax.axvline(0, color=style.GREY, lw=1.0)
     reach = float(shown["change"].abs().max())
     low = min(float(shown["change"].min()), 0.0)
     high = max(float(shown["change"].max()), 0.0)
     ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
-    words = f"change of share in {all_holdings[0].days:.3g} days [percentage points]"
-    key = "solid: significant" if shown["sure"].any() else "none is significant"
-    most = shown.iloc[0]
-    minimum = shown.iloc[-1]
-    moves = f"{most['symbol']} on {most['venue']} {most['change']:+.2f}"
-    if len(shown) > 1:
-        other = "" if most["symbol"] == minimum["symbol"] else f"{minimum['symbol']} "
-        moves += f", {other}on {minimum['venue']} {minimum['change']:+.2f}"
-    style.dress(ax, title=f"Share of open interest: {moves} points ({key})", x=words, grid="x")
+    days = all_holdings[0].days
+    most = shown.loc[shown["change"].abs().idxmax()]
+    did = "gained" if most["change"] > 0 else "lost"
+    title = (
+        f"{most['venue']} {did} {abs(most['change']):.2f} points of {most['symbol']} open interest in "
+        f"{days:.3g} days, the largest change of share"
+    )
+    style.dress(ax, title=title, x=f"change of share in {days:.3g} days [percentage points]", grid="x")
+    sure = int(shown["sure"].sum())
+    key = "no trend is significant at 95 %"
+    if sure:
+        key = "solid: trend significant at 95 %; pale: not significant"
+    if sure == len(shown):
+        key = "all trends are significant at 95 %"
+    style.note(ax, key)
     style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
     return ax
 
@@ -326,33 +346,16 @@ def liquidations_section(data: Data) -> Section:
     )
     if is_full(events):
         section.text(f"The response is full at {len(events):,} orders: others may be missing.", "warn")
-    reading = _ORDERS
-    if len(events) >= MANY:
-        reading = _CELLS
-    reading += (
-        " Many of them at one time, across venues, are a cascade. Below is the value of all venues, shorts "
-        "upwards and longs downwards."
+    span = data.liquidations_start, data.report_options.window.end
+    over_time = section.panel(
+        _draw_liquidations, events, *span, title="Liquidations over time by side", size=(WIDE, 3.2)
     )
-    height = 4.4
-    prices = None
-    # Prices are fetched by the section on open interest; a recording without it does not have them.
-    if "oi" in data.report_options.sections:
-        largest = str(events.groupby("symbol", observed=True)["value_usd"].sum().idxmax())
-        prices = data.prices(largest)
-    if prices is not None:
-        height = 5.0
-        reading += f" At the bottom is the price of {largest}."
-    drawn = section.panel(
-        plot.liquidations,
-        events,
-        price=prices,
-        start=data.liquidations_start,
-        end=data.report_options.window.end,
-        top=8,
-        title="Liquidations by venue and side",
-        size=(WIDE, height),
+    by_venue = section.panel(
+        _draw_venues, _by_side(events), events, title="Liquidations by venue and side", size=(WIDE, 3.2)
     )
-    section.figure([drawn], reading)
+    venues = venue_words(events["exchange"].astype(str))
+    scope = f"{venues}, {span[0]:%Y-%m-%d} to {span[1]:%Y-%m-%d}"
+    section.figure([over_time, by_venue], _SIDES, scope)
     section.table(_by_side(events), "Liquidations by venue", formats=_LIQUIDATION_FORMATS, narrow=True)
     _liquidation_findings(section, events, _large(section, events), data)
     return section
@@ -373,6 +376,81 @@ def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
     )
     section.table(_cascades(cascades), "Cascades", formats=_LIQUIDATION_FORMATS)
     return cascades
+
+
+def _draw_liquidations(
+    events: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp, *, ax: Axes, source: Any = None
+) -> Axes:
+    """Draw the value of liquidated shorts (up) and longs (down) per step of time."""
+    hours = (end - start) / pd.Timedelta(1, "h")
+    step = next((step for step in _STEP_HOURS if hours / step <= _MOST_BARS), _STEP_HOURS[-1])
+    width = pd.Timedelta(step, "h")
+    steps = naive_utc(pd.DatetimeIndex(events["time"])).floor(width)
+    sums = events.groupby([steps, events["side"].astype(str).to_numpy()])["value_usd"].sum() / 1e6
+    by_side = sums.unstack(fill_value=0.0).reindex(columns=["long", "short"], fill_value=0.0)
+    for side, sign, color in (("short", 1.0, style.SHORT), ("long", -1.0, style.LONG)):
+        label = f"{side}s: {usd(1e6 * by_side[side].sum())}"
+        style.bars(
+            ax, by_side.index, sign * by_side[side], 0.85 * width, centred=False, color=color, label=label
+        )
+    ax.axhline(0, color=style.GREY, lw=0.8)
+    ax.set_xlim(naive_utc(start), naive_utc(end))
+    place = int(by_side.to_numpy().argmax())
+    top = by_side.iloc[place // 2]
+    side = str(by_side.columns[place % 2])
+    when = by_side.index[place // 2]
+    share = pct(float(top[side] / by_side.to_numpy().sum()), 0)
+    title = (
+        f"{usd(1e6 * top[side])} of {_assets(events)} {side}s were liquidated in {step} hours from "
+        f"{when.day} {when:%b %H:%M} UTC, {share} of all in {hours / 24.0:.3g} days"
+    )
+    style.dress(ax, title=title, y=f"longs (down), shorts (up)\n[million USD in {step} h]", form="size")
+    style.legend(ax, "above")
+    style.utc_axis(ax)
+    style.footer(ax, events, source=source)
+    return ax
+
+
+def _draw_venues(by_side: pd.DataFrame, events: pd.DataFrame, *, ax: Axes, source: Any = None) -> Axes:
+    """Draw the value of liquidated longs (left) and shorts (right) of the largest venues."""
+    sides = by_side.set_index("venue")[["longs [M USD]", "shorts [M USD]"]]
+    shown = sides.iloc[:_ROWS]
+    if len(sides) > _ROWS:
+        rest = sides.iloc[_ROWS:]
+        shown = pd.concat([shown, rest.sum().to_frame(f"{len(rest)} others").T])
+    style.rows(ax, list(shown.index), 0.24)
+    for column, sign, color in (("shorts [M USD]", 1.0, style.SHORT), ("longs [M USD]", -1.0, style.LONG)):
+        place = np.arange(len(shown))
+        style.bars(ax, place, sign * shown[column].to_numpy(), 0.62, horizontal=True, color=color)
+    totals = shown.sum(axis=1)
+    look: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+    look |= {"va": "center", "fontsize": 8, "annotation_clip": False}
+    shares = shown["longs [M USD]"] / totals
+    for row, share in enumerate(shares):
+        ax.annotate(pct(float(share), 0), (1.0, row), (4, 0), **look)
+    ax.annotate("longs", (1.0, -0.85), (4, 0), **look)
+    ax.axvline(0, color=style.GREY, lw=0.8)
+    first = by_side.iloc[0]
+    value = first["longs [M USD]"] + first["shorts [M USD]"]
+    side = "longs" if shares.iloc[0] > 0.5 else "shorts"
+    most = max(float(shares.iloc[0]), 1.0 - float(shares.iloc[0]))
+    of_all = pct(float(value / sides.to_numpy().sum()), 0)
+    title = (
+        f"{first['venue']} liquidated {usd(1e6 * value)} of {_assets(events)} positions, {of_all} of the "
+        f"total and {pct(most, 0)} of it {side}"
+    )
+    style.dress(ax, title=title, x="longs (left), shorts (right) [million USD]", grid="x")
+    style.write(ax.xaxis, "size")
+    style.footer(ax, events, source=source)
+    return ax
+
+
+def _assets(events: pd.DataFrame) -> str:
+    """Return the symbols of liquidations for a title."""
+    names = sorted(set(events["symbol"].astype(str)))
+    if len(names) > 3:
+        return f"{len(names)} symbols"
+    return listing(names)
 
 
 def is_full(events: pd.DataFrame) -> bool:

@@ -18,7 +18,7 @@ def test_pairs_with_a_forecast_are_drawn() -> None:
     unknown["net_bps"] = np.nan
     ax = plot.carry([known, unknown])
     assert len(ax.get_yticklabels()) == 1
-    assert "90 % of outcomes" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "90 % interval of outcomes" in [text.get_text() for text in ax.get_legend().get_texts()]
     chance = f"{100 * float(known['probability_net_positive']):.0f} %"
     assert ax.texts[0].get_text() == chance
     with pytest.raises(ValueError, match="no pair has a forecast"):
@@ -56,10 +56,10 @@ def test_labels_state_whether_outcomes_include_prices() -> None:
         figures = [plot.carry(curve), plot.carry(curve, "hold")]
         assert " ".join(figures[0].get_title(loc="left").split()).endswith(of)
         legend = {t.get_text() for t in figures[0].get_legend().get_texts()}
-        assert legend >= {"90 % of outcomes", "before costs", "after costs"}
+        assert legend >= {"90 % interval of outcomes", "before costs", "after costs"}
         words = {t.get_text() for t in figures[1].texts}
-        assert words >= {"before costs", "after costs"}
-        assert any(word.startswith("bars: 90 % of outcomes") for word in words)
+        assert {" ".join(word.split()[:2]) for word in words} >= {"before costs", "after costs"}
+        assert any(word.startswith("grey: 90 % interval after costs") for word in words)
         labels = [figures[0].get_xlabel(), figures[1].get_ylabel()]
         assert [" ".join(label.split()) for label in labels] == [
             f"simple APR of one leg [% per year], {of}",
@@ -84,9 +84,6 @@ def test_cumulative_funding_ends_at_the_last_payment_with_a_sample() -> None:
     ax = plot.cumulative_funding(made.constant(1.0, 3), made.payments(1.0, 3), venue="alpha", naive=True)
     labels = {t.get_text() for t in ax.get_legend().get_texts()}
     assert labels == {"samples × time +8.1", "payments +8.0", "naive sum +65.0 (8 × too much)"}
-    assert (
-        ax.get_title(loc="left")
-        == "BTC on alpha: a long paid 8.0 bps in 2.67 days; samples give 0.1 bps more"
-    )
+    assert ax.get_title(loc="left") == "BTC on alpha: a long paid 8.0 bps in 2.67 days, samples give 8.1"
     lower = ax.get_figure(root=True).axes[0].child_axes[1]
     assert lower.lines[0].get_ydata()[-1] == pytest.approx(0.125), "the difference of the two sums"
