@@ -433,7 +433,7 @@ def test_unknown_symbol_raises_and_preserves_the_existing_file(
 def test_symbol_with_mathtext_characters_is_drawn(tmp_path: Path) -> None:
     dd.connect(rates_archive(tmp_path / "rates", "A$X_{$B"))
     text = reported(tmp_path, "A$X_{$B", window="1d", sections=["funding"])
-    assert text.count("A$X_{$B: longs ") == 1, "in the title of the figure"
+    assert text.count("A$X_{$B funding: longs ") == 1, "in the title of the figure"
     rates = dd.funding.history("A$X_{$B", "1d")
     dd.plot.funding_history(rates).get_figure(root=True).savefig(tmp_path / "alone.png")
 

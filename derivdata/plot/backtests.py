@@ -49,6 +49,10 @@ _NAMED = 2
 """Positions that are named at either end."""
 
 
+_LOG_RATIO = 20.0
+"""Sizes of legs over a wider range have a logarithmic axis."""
+
+
 @figure_function
 def backtest(
     result: xr.Dataset | pd.DataFrame,
@@ -338,52 +342,37 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
         raise ValueError("the result has no trades that the books can fill at any size")
-    upper, lower = style.strips(ax, 2.0, 1.0)
+    ax = style.axes(ax)
     gross = net + result["slippage_usd"].to_numpy()
     net_bps = 1e4 * net / sizes
-    upper.plot(sizes, gross, "--", color=PALETTE[2], lw=1.6, label="before slippage")
-    upper.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
-    lower.plot(sizes, net_bps, "o-", color=PALETTE[0], lw=1.6, ms=4)
+    ax.plot(sizes, gross, "--", color=GREY, lw=1.6, label="before slippage")
+    ax.plot(sizes, net, "o-", color=PALETTE[0], lw=2.0, ms=5, label="net of costs")
     partly = (filled > 0.0) & (filled < 1.0)
     if partly.any():
         words = "books fill a part of the trades"
-        upper.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
+        ax.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
+    ax.axhline(0, color=GREY, lw=1.0)
     best = float(result["capacity_usd"])
-    title = "The trades lose at every size"
-    if net_bps[np.isfinite(net_bps)].size:
-        title += f": {np.nanmax(net_bps):+.3g} bps of a leg at best, {np.nanmin(net_bps):+.3g} at worst"
+    title = "The trades lose at every size of a leg"
     if np.isfinite(best):
-        upper.axvline(best, color=PALETTE[2], lw=1.2, ls=":", label="earns most")
-        most = f"{style.number(float(np.nanmax(net)))} USD"
-        title = f"Legs of {style.number(best)} USD earn most: {most}"
+        ax.axvline(best, color=PALETTE[2], lw=1.4, ls=":", label="earns most")
+        title = f"Legs of {style.number(best)} USD earn most: {style.number(float(np.nanmax(net)))} USD net"
         if best == sizes[np.isfinite(net)].max():
-            title = f"Legs of {style.number(best)} USD, the largest that is filled, earn most: {most}"
-    _root_axis(upper)
-    for strip, label in ((upper, "P&L [USD],\n√ scale"), (lower, "net [bps of\na leg's notional]")):
-        strip.axhline(0, color=GREY, lw=1.0)
-        style.dress(strip, y=label, form="number")
-    style.dress(upper, title=title)
-    style.legend(upper, "above")
-    lower.set_xscale("log")
-    places = apart(np.log(sizes), np.log(sizes.max() / sizes.min()) * 60.0 / (0.8 * style.cell_width(upper)))
-    lower.set_xticks(sizes[places], [f"{sizes[place]:,.0f}" for place in places])
-    lower.minorticks_off()
-    lower.set_xlabel("notional of a leg [USD]")
+            title += "; larger ones are not filled or not tried"
+    x = "notional of a leg [USD]"
+    if sizes.max() > _LOG_RATIO * sizes.min():
+        x += ", log scale"
+        ax.set_xscale("log")
+    style.dress(ax, title=title, x=x, y="P&L of the trades [USD]", form="number")
+    style.write(ax.xaxis, "number")
+    if ax.get_xscale() == "log":
+        width = 60.0 / (0.8 * style.cell_width(ax))
+        places = apart(np.log(sizes), np.log(sizes.max() / sizes.min()) * width)
+        ax.set_xticks(sizes[places], [f"{sizes[place]:,.0f}" for place in places])
+        ax.minorticks_off()
+    style.legend(ax, "above")
     table = {"size_usd": sizes, "net_usd": net, "gross_usd": gross, "net_bps": net_bps, "filled": filled}
-    return finish(upper, table, result, source=source, lowest=lower)
-
-
-def _root_axis(ax: Axes) -> None:
-    """Use a signed square-root scale, on which the P&L of small and of large sizes can be read."""
-    functions = (lambda value: np.sign(value) * np.sqrt(np.abs(value)), lambda root: np.sign(root) * root**2)
-    low, high = ax.get_ylim()
-    ax.set_yscale("function", functions=functions)
-    size = max(abs(low), abs(high))
-    power = 10.0 ** np.floor(np.log10(size))
-    steps = [step * power for step in (0.1, 0.5, 1.0, 2.0, 5.0) if step * power <= size]
-    ticks = [0.0, *(-step for step in steps if -step >= low), *(step for step in steps if step <= high)]
-    ax.set_yticks(sorted(ticks))
-    ax.minorticks_off()
+    return finish(ax, table, result, source=source)
 
 
 def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _MAX_VENUES = 8
 _MILLION = 1e6
+_POINTS = 180
+"""Maximum number of points of a line, so that it is not a band on a narrow screen."""
 _LINE = 12.0
 """Height of a line of a lane's label [points]."""
 
@@ -106,14 +108,14 @@ def positioning(
         if not np.isnan(rank):
             words.append(f"percentile {100 * rank:.0f}")
         labels.append("\n".join(words[: 1 + (lines > 1)]))
-    logs = np.log(ratio)
+    logs, averaged = _thinned(np.log(ratio))
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
-    key = []
+    key = [averaged] if averaged else []
     if lines > 1:
         key.append("percentile: of the newest ratio among earlier ones")
     strip = [upper, *others]
@@ -122,14 +124,15 @@ def positioning(
     if rate is not None:
         median = rate.median("exchange") if "exchange" in rate.dims else rate
         median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
-        strip[1].plot(median["time"], median, color=style.ink(), lw=1.0)
+        drawn, _ = _thinned(median.to_series().rename("rate").to_frame())
+        strip[1].plot(drawn.index, drawn["rate"], color=style.ink(), lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
             joint = both.corr(method="spearman").iloc[0, 1]
-            side = "more" if joint >= 0.0 else "less"
+            more = "more" if joint >= 0.0 else "fewer"
             title = (
-                f"{symbol}: accounts are {side} long while funding is high (rank correlation {joint:+.2f})"
+                f"{symbol}: {more} accounts are long while funding is high (rank correlation {joint:+.2f})"
             )
             key.append("correlation: of the venues' medians")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
@@ -138,6 +141,16 @@ def positioning(
     style.note(upper, "; ".join(key))
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
+
+
+def _thinned(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return means over equal numbers of steps, at most `_POINTS` of them, and their length in words."""
+    count = int(np.ceil(len(lines) / _POINTS))
+    if count < 2:
+        return lines, ""
+    groups = np.arange(len(lines)) // count
+    means = lines.groupby(groups).mean().set_axis(lines.index[::count])
+    return means, f"means over {_written(means.index[1] - means.index[0])}"
 
 
 def _ratio_marks(limits: tuple[float, float]) -> dict[float, str]:
@@ -232,14 +245,15 @@ def taker_volume(
     recent = taker.imbalance(*sums).to_series()
     strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
     ends = []
+    shown = delta.iloc[:: -int(np.ceil(len(delta) / _POINTS))].iloc[::-1]  # the last step is drawn
     for place, venue in enumerate(delta):
         look = style.look(place)
-        strip[0].plot(delta.index, delta[venue] / _MILLION, lw=1.0, label=str(venue), **look)
+        strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.2, label=str(venue), **look)
         last = float(delta[venue].ffill().iloc[-1]) / _MILLION
         ends.append((last, f"{venue} {last:+.0f}", str(look["color"])))
     net = float(delta.ffill().iloc[-1].sum())
     if delta.shape[1] > 1:
-        total = delta.ffill().sum(axis=1) / _MILLION
+        total = delta.ffill().sum(axis=1)[shown.index] / _MILLION
         strip[0].plot(total.index, total, lw=1.8, color=style.ink(), label="all venues")
         ends.append((net / _MILLION, f"all {net / _MILLION:+.0f}", style.ink()))
     strip[0].axhline(0.0, color=GREY, lw=0.8)

@@ -191,7 +191,7 @@ _FAR = 1.5
 
 def lane_height(count: int) -> float:
     """Return the height of a figure with `count` lanes [inches]."""
-    return 1.3 + max(0.52 * count, 2.0)
+    return 1.3 + max(0.68 * count, 2.0)
 
 
 def draw_lanes(

@@ -49,6 +49,8 @@ _LINE = 8.0
 _SMALL_LINE = 6.2
 """Height of the name of a row [points], and in letters of 6 points."""
 _NEAR = 0.05
+_NEARLY_ALWAYS = 0.9
+"""A heat map omits venues whose rates are usual in this fraction of cells."""
 _NEUTRAL = 0.004
 """Part of the colour scale from 0 to the usual rate."""
 _STOPS = 65
@@ -115,7 +117,7 @@ def funding_history(
         limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
     elif not limits[0] <= 0.0 <= limits[1] or limits[0] == limits[1]:
         raise ValueError(f"limits must be rates below and above 0 [bps/8h], got {limits}")
-    title = f"{symbol}: {_ends(means)}"
+    title = f"{symbol} funding: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
@@ -200,8 +202,9 @@ def funding_heatmap(
     reach
         Distance from `centre` to both ends of the colour scale [bps/8h]; None uses the 98th percentile.
     centre
-        Rate between the two colours [bps/8h]. None uses 0, and draws rates up to 1, the usual 0.01 % per
-        8 hours, nearly white if the median rate is within 0.05 of it.
+        Rate between the two colours [bps/8h]. None uses 0. If the median rate is within 0.05 of 1, the usual
+        0.01 % per 8 hours, rates from 0 to 1 have the colour of the page, and venues that are there in 90 %
+        of cells or more are omitted, if others are not.
     by_kind
         Group venues under headings: centralised and decentralised.
     source, ax, figsize, engine
@@ -225,22 +228,16 @@ def funding_heatmap(
         raise ValueError(f"centre must be a finite rate [bps/8h], got {centre}")
     cells, hours = _averaged(rates, step, _COLUMNS)
     means = rates.mean("time").to_series().dropna().sort_values()
-    rows = _rows(list(means.index), by_kind=by_kind)
-    shown = cells.reindex(columns=rows).to_numpy().T
-    finite = shown[~np.isnan(shown)]
+    everything = cells[list(means.index)].to_numpy()
+    finite = everything[~np.isnan(everything)]
     level = _usual(finite) if centre is None else 0.0
+    usual = _usual_venues(cells[list(means.index)], level)
+    drawn_venues = [venue for venue in means.index if venue not in usual] or list(means.index)
+    rows = _rows(drawn_venues, by_kind=by_kind)
+    shown = cells.reindex(columns=rows).to_numpy().T
     centre = centre or 0.0
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
-    of = "of cells"
-    paid = f"longs paid in {style.share(float(np.mean(finite > 0.0)))} {of}"
-    if level:
-        more = style.share(float(np.mean(finite > level + _NEAR)))
-        paid = f"longs paid more than the usual {level:g} bp in {more} {of}"
-    finding = f"{paid}, shorts paid in {style.share(float(np.mean(finite < 0.0)))}"
-    if centre:
-        more = style.share(float(np.mean(finite > centre)))
-        finding = f"above {centre:g} bps in {more} {of}"
-    title = f"{symbol} funding: {finding}"
+    title = f"{symbol} funding: {_heat_finding(finite, means, len(usual), centre, level)}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
@@ -260,7 +257,7 @@ def funding_heatmap(
         return frames.plotly_figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
-    colours = {"cmap": style.colours_with_gaps(DIVERGING), "norm": _norm(centre, reach, level)}
+    colours = {"cmap": style.page_colours(), "norm": _norm(centre, reach, level)}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     is_venue = np.isin(rows, means.index)
     _write_headings(ax, rows, is_venue, edges[0])
@@ -269,7 +266,11 @@ def funding_heatmap(
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
     has_gaps = finite.size < cells[list(means.index)].size
-    style.note(ax, f"cell: {_written(hours)}; {_colour_key(centre, level, has_gaps=has_gaps)}")
+    omitted = ""
+    if len(drawn_venues) < len(means):
+        omitted = f"not drawn: venues at 0 to {level:g} bp in 90 % of cells or more\n"
+    key = _colour_key(centre, level, has_gaps=has_gaps)
+    style.note(ax, f"{omitted}cell: {_written(hours)}; {key}")
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.min(finite) < centre - reach) + 2 * bool(np.max(finite) > centre + reach)]
     scale = style.colorbar(ax, drawn, _RATE, extend=beyond)
@@ -286,6 +287,21 @@ def funding_heatmap(
     return finish(ax, table, data, source=source)
 
 
+def _heat_finding(rates: Floats, means: pd.Series, usual: int, centre: float, level: float) -> str:
+    """Describe the rates of a heat map; `usual` is the number of venues at the usual `level`."""
+    of = "of cells"
+    if centre:
+        return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} {of}"
+    if usual:
+        most = f"longs on {means.index[-1]} paid most (mean {means.iloc[-1]:.2g})"
+        return f"{usual} of {len(means)} venues stayed at 0 to {level:g} bp per 8 h; {most}"
+    paid = f"longs paid in {style.share(float(np.mean(rates > 0.0)))} {of}"
+    if level:
+        more = style.share(float(np.mean(rates > level + _NEAR)))
+        paid = f"longs paid more than the usual {level:g} bp in {more} {of}"
+    return f"{paid}, shorts paid in {style.share(float(np.mean(rates < 0.0)))}"
+
+
 def _usual(rates: Floats) -> float:
     """Return the usual rate of most venues if the median is at it, else 0 [bps/8h]."""
     if abs(float(np.median(rates)) - USUAL_BPS) < _NEAR:
@@ -293,10 +309,19 @@ def _usual(rates: Floats) -> float:
     return 0.0
 
 
+def _usual_venues(cells: pd.DataFrame, level: float) -> list[str]:
+    """Return the venues whose rates are from 0 to the usual `level` nearly all the time."""
+    if not level:
+        return []
+    is_usual = cells.isna() | ((cells > -_NEAR) & (cells < level + _NEAR))
+    share = is_usual.mean()
+    return list(map(str, share.index[share >= _NEARLY_ALWAYS]))
+
+
 def _stops(centre: float, reach: float, level: float) -> tuple[list[float], list[float]]:
     """Return rates and their places on the colour scale, from 0 to 1.
 
-    Rates from 0 to the usual `level` are nearly white, because most rates in quiet markets are there.
+    Rates from 0 to the usual `level` are nearly colourless, because most rates in quiet markets are there.
     """
     rates = [centre - reach, centre, centre + reach]
     places = [0.0, 0.5, 1.0]
@@ -347,7 +372,7 @@ def _colour_key(centre: float, level: float, *, has_gaps: bool) -> str:
     """Describe the colours of the heat map."""
     key = "orange: longs pay; purple: shorts pay"
     if level:
-        key = f"orange: longs pay more than {level:g} bp; white: 0 to {level:g} bp; purple: shorts pay"
+        key = f"orange: longs pay more than {level:g} bp; purple: shorts pay"
     if centre:
         key = f"orange: above {centre:+g} bps; purple: below it"
     return key + "; grey: no rate" * has_gaps
@@ -392,16 +417,14 @@ def _kind(venue: str) -> str:
 
 def _ends(means: pd.Series) -> str:
     """Return a description of the venues with the highest and the lowest mean rate."""
-    top = means.index[0]
-    bottom = means.index[-1]
-    highest = f"{means.iloc[0]:+.2f}"
-    lowest = f"{means.iloc[-1]:+.2f}"
-    unit = "bps per 8 h on average"
+    unit = "bps per 8 h"
+    top = f"(mean {means.iloc[0]:+.2f} {unit})"
+    bottom = f"({means.iloc[-1]:+.2f})"
     if len(means) == 1:
-        return f"longs on {top} pay {highest} {unit}"
+        return f"{means.index[0]} paid {top}"
     if means.iloc[0] < 0.0:
-        return f"longs are paid most on {bottom} ({lowest} {unit}), least on {top} ({highest})"
-    return f"longs pay most on {top} ({highest} {unit}), least on {bottom} ({lowest})"
+        return f"longs on {means.index[0]} were paid least {top}, on {means.index[-1]} most {bottom}"
+    return f"longs on {means.index[0]} paid most {top}, on {means.index[-1]} least {bottom}"
 
 
 def _drawn_venues(means: pd.Series, venues: list[str] | None, highlight: int) -> list[str]:
@@ -664,7 +687,8 @@ def cumulative_funding(
     -------
     Axes
         The upper axes; with payments, the lower axes show integral minus payments, and the title and the
-        labels give the sums at the last payment that has a sample. Gaps are skipped in all lines.
+        labels give the sums at the last payment that has a sample. Payments for hours before the first sample
+        are omitted, and samples before the hours of the first payment. Gaps are skipped in all lines.
 
     Raises
     ------
@@ -673,14 +697,14 @@ def cumulative_funding(
     """
     rates, symbol = style.one_symbol(style.panel_of(sampled, "rate_bps_8h"), symbol)
     rates = _venue(rates, venue)
-    accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
-    times = rates["time"].values
-    lines = {"integral_bps": accrued.to_series()}
     paid = None
     sources: list[Any] = [sampled]
     if settled is not None:
-        paid = _payments(settled, symbol, venue)
+        rates, paid = _same_window(rates, _payments(settled, symbol, venue))
         sources.append(settled)
+    accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
+    times = rates["time"].values
+    lines = {"integral_bps": accrued.to_series()}
     # All sums are at one time, so that they differ by the last value of the lower axes.
     end = _last_of_both(accrued, paid)
     total = _last(accrued.sel(time=slice(None, end)))
@@ -713,7 +737,8 @@ def cumulative_funding(
     did = "paid" if amount >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(amount):.1f} bps in {days:.3g} days"
     if paid is not None:
-        title += f", samples give {total:.1f}"
+        more = "more" if total >= amount else "less"
+        title += f"; samples give {abs(total - amount):.1f} bps {more}"
     style.dress(upper, title=title, y="paid by a long\n[bps]", form="number")
     style.legend(upper, "above")
     style.utc_axis(lowest)
@@ -747,8 +772,23 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
     rows = settled[(settled["symbol"] == symbol) & (settled["exchange"] == exchange)]
     if rows.empty:
         raise ValueError(f"settled has no payments of {symbol} on {exchange}")
-    paid = panel(rows, "rate_bps_8h").isel(symbol=0, exchange=0)
-    return funding.cumulative(paid, gaps="skip")["funding_bps"]
+    return panel(rows, "rate_bps_8h").isel(symbol=0, exchange=0)
+
+
+def _same_window(rates: xr.DataArray, paid: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return the samples and the sum of payments of the same hours, so that both begin at zero.
+
+    A payment covers the hours before it. Payments for hours before the first sample are omitted, and so are
+    samples of hours before those of the first payment.
+    """
+    paid = paid.dropna("time")
+    covered = paid["interval_hours"].to_numpy() * np.timedelta64(3600, "s")
+    begins = paid["time"].to_numpy() - covered
+    paid = paid.isel(time=begins >= rates["time"].to_numpy()[0])
+    if not paid.sizes["time"]:
+        raise ValueError("settled has no payment for hours within the window of sampled")
+    rates = rates.sel(time=slice(np.min(begins[begins >= rates["time"].to_numpy()[0]]), None))
+    return rates, funding.cumulative(paid, gaps="skip")["funding_bps"]
 
 
 def _last_of_both(accrued: xr.DataArray, paid: xr.DataArray | None) -> np.datetime64:

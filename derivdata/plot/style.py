@@ -37,6 +37,9 @@ SHORT = PALETTE[1]
 SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
 NO_DATA = "#c3c7cd"
+_PURPLE = "#7b5cc4"
+_ORANGE = "#c8640a"
+"""Ends of the colours of rates, which are visible on a light and on a dark page."""
 
 FOOTER = "footer"
 """Id of the text with the source. A report removes it and writes it below its figures."""
@@ -97,6 +100,20 @@ def colours_with_gaps(name: str) -> Colormap:
     from matplotlib import colormaps
 
     return colormaps[name].with_extremes(bad=NO_DATA)
+
+
+def page_colours() -> Colormap:
+    """Return a colour map from purple to orange whose middle is transparent, so that it is the page's colour.
+
+    Missing cells are grey.
+    """
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    at = np.linspace(-1.0, 1.0, 257)
+    colours = np.empty((len(at), 4))
+    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(_PURPLE), to_rgb(_ORANGE))
+    colours[:, 3] = np.abs(at)
+    return ListedColormap(colours).with_extremes(bad=NO_DATA)
 
 
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:
@@ -457,7 +474,9 @@ def note(ax: Axes, words: str) -> None:
         fitting = max(int(text_width(ax) / 4.5), 20)
         lines: list[str] = []
         for paragraph in words.split("\n"):
-            lines += textwrap.wrap(paragraph, fitting) or [""]
+            joined = re.sub(r"(\d) %", "\\1\u00a0%", paragraph)
+            wrapped = textwrap.wrap(joined, fitting) or [""]
+            lines += [line.replace("\u00a0", " ") for line in wrapped]
         set_title(ax, title, pad=11.0 + 10.5 * len(lines))
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         look: dict[str, Any] = {

@@ -181,24 +181,26 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     quantiles = cone["quantile"].to_numpy()
     days = cone["window"].to_numpy()
     ax = style.axes(ax)
-    _draw_bands(ax, days, values, quantiles)
+    ends = []
+    key = _draw_bands(ax, days, values, quantiles)
     if len(quantiles) % 2:
-        ax.plot(days, values[len(quantiles) // 2], color=GREY, lw=1.6, label="median")
+        median = values[len(quantiles) // 2]
+        ax.plot(days, median, color=GREY, lw=1.6, label="median")
+        ends.append((float(median[-1]), f"median {median[-1]:.1%}".replace("%", " %"), GREY))
     latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
     ax.plot(days, latest, "o", color=PALETTE[0], mec=style.paper(), ms=6, label="latest window")
+    ends.append((float(latest[-1]), f"latest {latest[-1]:.1%}".replace("%", " %"), PALETTE[0]))
     if implied:
         volatilities = list(implied.values())
         ax.plot(list(implied), volatilities, "D", color=PALETTE[1], mec=style.paper(), ms=7, label="implied")
+        last = implied[max(implied)]
+        ends.append((last, f"implied {last:.1%}".replace("%", " %"), PALETTE[1]))
     middle = _named_window(days, implied)
+    named = f"{days[middle]:g}-day"
     level = implied.get(float(days[middle]))
-    now = f"realised volatility {100 * latest[middle]:.1f} %"
-    if level is None:
-        title = f"{days[middle]:g}-day {now}, {_rank(latest[middle], values[:, middle], quantiles)} windows"
-    else:
-        words = _rank(level, values[:, middle], quantiles)
-        title = (
-            f"{days[middle]:g}-day implied volatility {100 * level:.1f} %, {words} realised windows; {now}"
-        )
+    title = f"{named} realised volatility is {_rank(latest[middle], values[:, middle], quantiles)} windows"
+    if level is not None:
+        title = f"{named} implied volatility is {_rank(level, values[:, middle], quantiles)} realised windows"
     title = f"{_of_what(cone)}{title}"
     y = "volatility [% annualised]"
     x = "window, time to expiry [days], log scale"
@@ -210,25 +212,23 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     ticks = [ticks[place] for place in apart(np.log(ticks), 0.1 * np.log(ticks[-1] / ticks[0]))]
     ax.set_xticks(ticks, [f"{day:g}" for day in ticks])
     ax.minorticks_off()
-    style.legend(ax, "above")
+    style.note(ax, key)
+    style.label_ends(ax, [end for end in ends if np.isfinite(end[0])])
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
     table = pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1)
     return finish(ax, table, cone, source=source)
 
 
-def _draw_bands(ax: Axes, days: Array, values: Array, quantiles: Array) -> None:
-    """Draw the ranges between the outermost quantiles and, darker, between the next ones."""
-    bands = min(2, len(quantiles) // 2)
-    for inner in range(bands):
-        label = f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} % of windows"
-        look: dict[str, Any] = {"color": PALETTE[5], "alpha": 0.25 + 0.3 * inner, "lw": 0, "label": label}
-        if inner + 1 < bands:
-            # Not below the inner band, whose colour would differ from its legend.
-            ax.fill_between(days, values[inner], values[inner + 1], **look)
-            look["label"] = "_upper"
-            ax.fill_between(days, values[-2 - inner], values[-1 - inner], **look)
-        else:
-            ax.fill_between(days, values[inner], values[-1 - inner], **look)
+def _draw_bands(ax: Axes, days: Array, values: Array, quantiles: Array) -> str:
+    """Draw the ranges between the outermost quantiles and, darker, between the next ones; describe them."""
+    ranges = []
+    for inner in range(min(2, len(quantiles) // 2)):
+        ranges.append(f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} %")
+        look: dict[str, Any] = {"color": PALETTE[5], "alpha": 0.3, "lw": 0, "label": ranges[-1]}
+        ax.fill_between(days, values[inner], values[-1 - inner], **look)
+    if len(ranges) == 2:
+        return f"pale band: {ranges[0]} of past windows; dark: {ranges[1]}"
+    return f"band: {ranges[0]} of past windows" if ranges else ""
 
 
 def _of_what(cone: xr.Dataset) -> str:
@@ -286,6 +286,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     for name, strip in zip(points[1:], skews, strict=True):
         _limit_to_lines(strip)
         style.dress(strip, y=_SKEWS[name], form="number")
+        strip.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
     style.utc_axis(skews[-1])
     # 2. The latest values at the ends of the lines.
     column = f"atm_{shown:g}d"
@@ -336,14 +337,15 @@ def _finding(table: pd.DataFrame, index: str) -> str:
         first = 100 * rows["strip_index"].iloc[0]
         span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
         length = f"{span:.3g} days" if span >= 1.0 else f"{24.0 * span:.0f} hours"
-        words = f"{index} {now:.1f} %, {now - first:+.1f} points in {length}"
+        move = "a rise" if now >= first else "a fall"
+        words = f"{index} {now:.1f} % after {move} of {abs(now - first):.1f} points in {length}"
     skews = [name for name in table if str(name).startswith("rr25")]
     middle = skews[len(skews) // 2]
     last = table[middle].dropna()
     if len(last) and np.isfinite(last.iloc[-1]):
         side = "puts" if last.iloc[-1] < 0 else "calls"
         tenor = middle.removeprefix("rr25_").removesuffix("d")
-        words += f"; {tenor}-day {side} {100 * abs(last.iloc[-1]):.1f} points richer"
+        words += f"; {tenor}-day {side} are {100 * abs(last.iloc[-1]):.1f} points dearer"
     return words
 
 

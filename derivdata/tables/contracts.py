@@ -461,8 +461,7 @@ def _read(label: Any, name: str) -> tuple[pd.Timestamp, bool]:
         iso = iso_of(label)
         if iso is None:
             raise ValueError(f"{name} must be an expiry such as {_EXAMPLES}, got {label!r}")
-        stamp = times.timestamp(iso[0], name)
-        return stamp, iso[1]
+        label = iso[0]
     stamp = times.timestamp(label, name)
     return stamp, stamp == stamp.normalize()
 

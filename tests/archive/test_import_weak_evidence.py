@@ -77,3 +77,39 @@ def test_hourly_averages_of_rates_of_eight_hours_are_samples(tmp_path: Path) -> 
     """Binance pays BTC every 8 hours: an hourly average of 0.0000135 is 0.135 bps per 8 hours."""
     _import(tmp_path, "binance_BTC.csv", _rates("timestamp,avg_funding_rate"))
     assert _rows(tmp_path, "funding_history")["rate_bps_8h"].iloc[0] == pytest.approx(0.135)
+
+
+_QUOTES = (
+    "timestamp,exchange,symbol{names},bid,ask,bid_vol,ask_vol\n"
+    "{start},bybit,{market}{values},2100,2200,0.55,0.57\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("market", "kind"), [("BTC-27MAR26-70000-C", "an option"), ("BTC-27MAR26", "a dated future")]
+)
+@pytest.mark.parametrize("sizes", ["bid_vol,ask_vol", "bid_size,ask_size"])
+def test_quotes_of_instruments_are_not_books_of_the_perpetual(
+    tmp_path: Path, market: str, kind: str, sizes: str
+) -> None:
+    content = _QUOTES.format(names="", start=_START, market=market, values="")
+    content = content.replace("bid_vol,ask_vol", sizes)
+    with pytest.raises(ArchiveError, match=f"is {kind}, and orderbook_book is of perpetual contracts"):
+        _import(tmp_path, "quotes.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("expiry", "2026-03-27"), ("delta", "0.25"), ("mark_iv", "0.56")]
+)
+def test_volatilities_of_quotes_are_not_sizes(tmp_path: Path, name: str, value: str) -> None:
+    content = _QUOTES.format(names=f",{name}", start=_START, market="BTC", values=f",{value}")
+    with pytest.raises(ArchiveError, match=r"not recognised|not in the file"):
+        _import(tmp_path, "quotes.csv", content)
+
+
+def test_quotes_in_a_file_of_options_are_asked_about(tmp_path: Path) -> None:
+    content = _QUOTES.format(names="", start=_START, market="BTC", values="")
+    with pytest.raises(Unclear, match="its name says options, and orderbook_book is of perpetual contracts"):
+        _import(tmp_path, "bybit_options.csv", content)
+    _import(tmp_path, "bybit_BTC.csv", content)
+    assert _rows(tmp_path, "orderbook_book")["size"].tolist() == [0.57, 0.55]  # ask, bid

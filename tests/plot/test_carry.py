@@ -84,6 +84,9 @@ def test_cumulative_funding_ends_at_the_last_payment_with_a_sample() -> None:
     ax = plot.cumulative_funding(made.constant(1.0, 3), made.payments(1.0, 3), venue="alpha", naive=True)
     labels = {t.get_text() for t in ax.get_legend().get_texts()}
     assert labels == {"samples × time +8.1", "payments +8.0", "naive sum +65.0 (8 × too much)"}
-    assert ax.get_title(loc="left") == "BTC on alpha: a long paid 8.0 bps in 2.67 days, samples give 8.1"
+    assert (
+        ax.get_title(loc="left")
+        == "BTC on alpha: a long paid 8.0 bps in 2.67 days; samples give 0.1 bps more"
+    )
     lower = ax.get_figure(root=True).axes[0].child_axes[1]
     assert lower.lines[0].get_ydata()[-1] == pytest.approx(0.125), "the difference of the two sums"

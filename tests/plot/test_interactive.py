@@ -124,7 +124,7 @@ def test_orders_and_sums_equal_the_table(coverage: pd.DataFrame | None) -> None:
 def test_text_is_escaped() -> None:
     table = made.funding().assign(symbol="<b>$A$")
     figure = plot.funding_history(table, highlight=1, engine="plotly")
-    assert figure.layout.title.text.startswith("&lt;b&gt;&#36;A&#36;: longs pay")
+    assert figure.layout.title.text.startswith("&lt;b&gt;&#36;A&#36; funding")
 
 
 def test_engine_is_matplotlib_or_plotly_and_plotly_rejects_axes() -> None:

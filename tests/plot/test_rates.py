@@ -108,7 +108,7 @@ def test_the_heat_map_averages_wider_columns() -> None:
     places = mesh.norm(np.array([-2.0, 0.0, 1.0, 1.5, 2.0]))
     np.testing.assert_allclose(places, [0.0, 0.5, 0.504, 0.752, 1.0])
     title = " ".join(usual.get_title(loc="left").split())
-    assert "longs paid more than the usual 1 bp in 0 % of cells, shorts paid in 0 %" in title
+    assert title.endswith("1 of 1 venues stayed at 0 to 1 bp per 8 h; longs on alpha paid most (mean 1)")
     ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0, centre=0.0)
     title = " ".join(ax.get_title(loc="left").split())
     assert title == "BTC funding: longs paid in 67 % of cells, shorts paid in 33 %"
@@ -176,3 +176,38 @@ def test_common_limits_contain_the_rates_of_all_symbols() -> None:
     low, high = history_limits(both, 2)
     assert low < -3.0
     assert high > 5.0
+
+
+def test_venues_at_the_usual_rate_are_omitted_from_a_heat_map() -> None:
+    """Alpha and beta are always at 1 and 0.5 bps per 8 h, gamma is at 3 bps in 11 of 100 hours."""
+    hours = pd.date_range("2026-06-01", periods=100, freq="h")
+    rates = np.vstack([np.full(100, 1.0), np.full(100, 0.5), np.where(np.arange(100) < 11, 3.0, 1.0)])
+    labels = {"exchange": ["alpha", "beta", "gamma"], "time": hours}
+    usual = xr.DataArray(rates, labels, ("exchange", "time"), attrs={"units": "bps/8h", "kind": "sampled"})
+    ax = plot.funding_heatmap(usual, step="1h", source="by hand")
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["gamma"]
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title.endswith("2 of 3 venues stayed at 0 to 1 bp per 8 h; longs on gamma paid most (mean 1.2)")
+    assert set(plot.data(ax)["exchange"]) == {"alpha", "beta", "gamma"}
+    notes = [" ".join(t.get_text().split()) for t in ax.texts]
+    assert any(note.startswith("not drawn: venues at 0 to 1 bp in 90 %") for note in notes)
+
+
+@pytest.mark.parametrize("days_before", [0, 5])
+def test_payments_before_the_samples_are_not_compared_with_them(days_before: int) -> None:
+    """Both pay 1 bp in 8 hours for ten days; the payments begin up to five days earlier.
+
+    The last sample counts until an hour after the last common payment: an eighth of a bp.
+    """
+    paid = made.payments(1.0, 10 + days_before)
+    paid["time"] -= pd.Timedelta(days_before, "D")
+    ax = plot.cumulative_funding(made.constant(1.0, 10), paid, venue="alpha")
+    words = "BTC on alpha: a long paid 29.0 bps in 9.67 days; samples give 0.1 bps more"
+    assert " ".join(ax.get_title(loc="left").split()) == words
+
+
+def test_payments_after_the_samples_are_rejected() -> None:
+    paid = made.payments(1.0, 3)
+    paid["time"] -= pd.Timedelta(20, "D")
+    with pytest.raises(ValueError, match="settled has no payment for hours within the window of sampled"):
+        plot.cumulative_funding(made.constant(1.0, 10), paid, venue="alpha")

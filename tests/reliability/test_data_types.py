@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ import derivdata as dd
 from derivdata.client.transport import SESSION
 from derivdata.client.transport.connection import Connection
 from derivdata.support.plain_data import TIME_COLUMNS, plain
-from derivdata.support.times import iso, naive_utc, utc
+from derivdata.support.times import iso, length, naive_utc, utc
 from derivdata.tables.definitions import COLUMNS
 from derivdata.tables.schema import Kind
 from tests.reliability.calls import CALLS, function
@@ -222,6 +223,94 @@ def test_times_of_any_zone_unit_and_type_give_the_same_result(name: str) -> None
             _assert_equal(found, expected)
         except AssertionError as other:
             raise AssertionError(f"{name} with times in {change}") from other
+
+
+_WITHOUT_A_TIME = {
+    ("connect", "now"): "changes the connection",
+    ("plot.option_flow", "expiry"): "of a book of trades, which the example lacks",
+    ("plot.strikes", "expiry"): "of open interest or volume: the example is of gamma",
+    ("tables.expiry", "label"): "test_expiries",
+}
+"""Arguments that take times, whose example has none, with the test or the reason."""
+
+
+def _first_expiry(name: str) -> list[pd.Timestamp]:
+    return [utc(pd.DatetimeIndex(next(iter(CALLS[name]().values()))["expiry"].to_numpy()))[0]]
+
+
+_TIMES_OF_DATA: dict[tuple[str, str], Callable[[], Any]] = {
+    ("plot.implied_density", "expiries"): lambda: _first_expiry("plot.implied_density"),
+    ("plot.liquidations", "end"): lambda: CALLS["plot.liquidations"]()["events"]["time"].max(),
+    ("plot.liquidations", "start"): lambda: CALLS["plot.liquidations"]()["events"]["time"].min(),
+    ("plot.smile", "expiries"): lambda: _first_expiry("plot.smile"),
+}
+"""Times for arguments that are omitted in the example of a function, where its data determine them."""
+
+
+_AGES = {"at": "2h", "end": "1h", "since": "3h", "start": "3h", "window": "3h"}
+"""Age of a time that is passed for an argument, unless the example has a lookback."""
+
+
+def _arguments_of_times(name: str) -> list[str]:
+    """Return the arguments of a function that take times, according to their annotations."""
+    parameters = inspect.signature(function(name)).parameters.values()
+    return [one.name for one in parameters if re.search("TimeLike|Expiries", str(one.annotation))]
+
+
+def _time_for(name: str, argument: str, example: Any) -> Any:
+    if (name, argument) in _TIMES_OF_DATA:
+        return _TIMES_OF_DATA[name, argument]()
+    age = length(_AGES[argument] if example is None else example)
+    return dd.asof() - age
+
+
+@pytest.mark.parametrize("name", sorted(name for name in CALLS if _arguments_of_times(name)))
+def test_arguments_whose_example_has_no_time_take_times_of_any_zone_and_type(name: str) -> None:
+    example = CALLS[name]()
+    for argument in _arguments_of_times(name):
+        value = example.get(argument)
+        if (name, argument) in _WITHOUT_A_TIME or _changed(value, "UTC") is not None:
+            continue
+        time = _time_for(name, argument, value)
+        given = example | {"start": "6h"} if argument == "end" and "start" in example else example
+        expected = _comparable(function(name)(**given | {argument: time}))
+        for change in _chosen([*SINGLE], name, 5, 2):
+            found = _comparable(function(name)(**given | {argument: _changed(time, change)}))
+            try:
+                _assert_equal(found, expected)
+            except AssertionError as other:
+                raise AssertionError(f"{name}: {argument} as {change}") from other
+
+
+def test_methods_of_an_archive_take_times_of_any_zone_and_type(tmp_path: Path) -> None:
+    rates = dd.funding.history("BTC", "2d", venues=["binance", "okx"], resolution="1h")
+    archive = dd.open_archive(tmp_path / "archive")
+    archive.append("funding_history", rates)
+    end = rates["time"].max()
+    panel = functools.partial(archive.panel, "funding_history", "rate_bps_8h", step="1h")
+    calls: dict[str, Callable[[Any], Any]] = {
+        "read from": lambda time: archive.read("funding_history", time),
+        "read to": lambda time: archive.read("funding_history", None, time),
+        "latest": lambda time: archive.latest("funding_history", time, within=pd.Timedelta("3h")),
+        "lazy from": lambda time: archive.lazy("funding_history", start=time).compute(),
+        "lazy to": lambda time: archive.lazy("funding_history", end=time).compute(),
+        "panel from": lambda time: panel(start=time, end=end).compute(),
+        "panel to": lambda time: panel(start=rates["time"].min(), end=time).compute(),
+        "extents": lambda time: archive.extents("funding_history", time),
+        "unanswered": lambda time: archive.unanswered("funding_history", "okx", "BTC", time, end),
+        "replace": lambda time: archive.replace(
+            "funding_history", rates[rates["time"] >= utc(pd.Timestamp(time))], start=time
+        )[1:],
+    }
+    time = rates["time"].iloc[20]
+    for number, (label, call) in enumerate(calls.items()):
+        expected = _comparable(call(time))
+        assert len(expected), label
+        for change in [*SINGLE] if SOAK else [*SINGLE][number % 4 :: 4]:
+            try:
+                _assert_equal(_comparable(call(_changed(time, change))), expected)
+            except AssertionError as other:
+                raise AssertionError(f"{label} as {change}") from other
 
 
 def _whole(values: Any) -> bool:

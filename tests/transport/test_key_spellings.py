@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import urllib.parse
+from collections.abc import Callable
 
 import pytest
 
@@ -57,6 +58,30 @@ def test_key_is_masked_in_every_encoding(key: str, spelling: str) -> None:
     assert masked.endswith(b' of yours"}')
     assert not secret.within(masked)
     assert key.encode()[-6:].lower() not in masked.lower()
+
+
+_ENCODERS: dict[str, Callable[[str], str]] = {
+    "JSON": lambda text: json.dumps(text).replace("/", "\\/"),
+    "JSON codes": lambda text: "".join(f"\\u{ord(one):04x}" for one in text),
+    "URL": lambda text: urllib.parse.quote(text, safe=""),
+    "URL, all coded": lambda text: "".join(f"%{ord(one):02x}" for one in text),
+    "HTML": html.escape,
+    "HTML, decimal": lambda text: "".join(f"&#{ord(one)};" for one in text),
+    "Basic": lambda text: base64.b64encode(f"user:{text}".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("key", [*KEYS, "~~~???>>>~~~??~"])
+@pytest.mark.parametrize("inner", _ENCODERS)
+def test_key_is_masked_in_encodings_of_encodings(key: str, inner: str) -> None:
+    secret = Secret(key)
+    for outer in _ENCODERS.keys() - {"Basic"}:
+        text = _ENCODERS[outer](_ENCODERS[inner](key))
+        body = f'{{"error": "bad key {text} of yours"}}'.encode()
+        assert secret.within(body), outer
+        masked = secret.redact(body)
+        assert b"***" in masked, outer
+        assert not secret.within(masked), outer
 
 
 @pytest.mark.parametrize("key", KEYS)

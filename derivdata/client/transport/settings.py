@@ -211,18 +211,29 @@ class Spellings:
 
     def within(self, data: bytes) -> bool:
         """Return whether the data contains the key in any spelling."""
-        if self._lower in data.lower() or any(text in data for text in self._encoded):
+        return self._is_in(data) or any(map(self._is_in, _decoded(data)))
+
+    def _is_in(self, text: bytes) -> bool:
+        lower = text.lower()
+        if self._lower in lower or self._bare in lower:
             return True
-        return any(self._bare in decoded.lower() for decoded in _decoded(data))
+        return any(encoded in text for encoded in self._encoded)
 
     def redact(self, data: bytes, mask: bytes) -> bytes:
-        """Return the data with each spelling of the key replaced by the mask."""
+        """Return the data with each spelling of the key replaced by the mask.
+
+        The mask replaces all of the data if the key is in it in a spelling that cannot be replaced alone,
+        such as JSON in a URL.
+        """
         if not self.within(data):
             return data
         listed = b"|".join(re.escape(text) for text in sorted(self._encoded, key=len, reverse=True))
         # A base64 character before and after the match may contain some bits of the key.
         data = re.sub(rb"[\w+/-]{0,2}(?:%b)[\w+/-]{0,3}={0,2}" % listed, mask, data)
-        return re.sub(self._escaped, mask, data, flags=re.IGNORECASE)
+        data = re.sub(self._escaped, mask, data, flags=re.IGNORECASE)
+        if self.within(data):
+            return mask
+        return data
 
 
 def _decoded(data: bytes) -> Iterator[bytes]:
@@ -236,10 +247,9 @@ def _decoded(data: bytes) -> Iterator[bytes]:
             data = html.unescape(data.decode("latin-1")).encode("utf-8")
         if b"\\" in data:
             yield _CSS.sub(_of_code, data).replace(b"\\", b"")
-        data = data.replace(b"\\", b"")
+        yield data.replace(b"\\", b"")
         if data == before:
             return
-        yield data
 
 
 def _of_code(escape: re.Match[bytes]) -> bytes:

@@ -480,7 +480,7 @@ class ArchiveReader(ArchiveContents):
     def latest(
         self,
         table: str,
-        at: pd.Timestamp,
+        at: times.TimeLike,
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
@@ -529,7 +529,7 @@ class ArchiveReader(ArchiveContents):
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
-    def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
+    def extents(self, table: str, until: times.TimeLike) -> pd.DataFrame:
         """Return first and last time, rows and the newest symbol of each venue before a time."""
         columns = schemas.archive_table(table).columns
         venue = '"exchange"' if "exchange" in columns else "NULL"
@@ -537,7 +537,8 @@ class ArchiveReader(ArchiveContents):
         return self.sql(
             f'SELECT {venue} AS exchange, min("time") AS first, max("time") AS last, count(*) AS row_count, '
             f'arg_max({symbol}, "time") AS symbol FROM {table} '
-            f"WHERE \"time\" < TIMESTAMPTZ '{times.iso(until)}' GROUP BY ALL ORDER BY ALL"
+            f"WHERE \"time\" < TIMESTAMPTZ '{times.iso(times.timestamp(until, 'until'))}' "
+            "GROUP BY ALL ORDER BY ALL"
         )
 
     def _chosen(self, query: Query) -> tuple[Table, Selection]:
@@ -616,8 +617,8 @@ class ArchiveReader(ArchiveContents):
         self,
         table: str,
         *,
-        start: pd.Timestamp | None = None,
-        end: pd.Timestamp | None = None,
+        start: times.TimeLike | None = None,
+        end: times.TimeLike | None = None,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> Any:

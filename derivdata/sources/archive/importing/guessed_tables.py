@@ -140,13 +140,14 @@ _OF_OPTIONS = re.compile(r"(?<![a-z])options?(?![a-z])", re.I)
 
 
 def _refuse_options(source: Source, tables: list[str]) -> None:
-    """Ask about open interest in a file whose name says options: the table is of perpetual contracts."""
-    if "oi_history" in tables and _OF_OPTIONS.search(source.name.rsplit("/", 1)[-1]):
+    """Ask about a file whose name says options if its table is of perpetual contracts."""
+    other = [table for table in tables if table in ("oi_history", "orderbook_book")]
+    if other and _OF_OPTIONS.search(source.name.rsplit("/", 1)[-1]):
         raise Unclear(
-            f"{source}: its name says options, and oi_history is of perpetual contracts: omit it, or pass "
-            "--table oi_history if its open interest is of these",
+            f"{source}: its name says options, and {other[0]} is of perpetual contracts: omit it, or pass "
+            f"--table {other[0]} if its rows are of these",
             "--table",
-            ["oi_history"],
+            other,
         )
 
 

@@ -34,6 +34,7 @@ from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract, hip3_contract
 from derivdata.tables.frames import require_decimal_volatility
+from derivdata.tables.schema import Table
 
 RANK = "quote_rank"
 CONTRACT = "contract_name"
@@ -144,6 +145,18 @@ _TOTALS = frozenset({"total", "totals", "subtotal", "grand total", "average", "m
 """Words of rows that add up others, where these have the name of a market."""
 
 
+_OF_INSTRUMENTS = {
+    "option": ("an option", "options_snapshot"),
+    "future": ("a dated future", "futures_history"),
+}
+"""By kind of a market, its words in messages and the table of its prices."""
+_BOOKS = ("orderbook_book", "orderbook_depth_history")
+
+
+def _is_of_perpetuals(table: Table) -> bool:
+    return is_of_contracts(table) or table.name in _BOOKS
+
+
 def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, rejections: Rejections) -> None:
     """Reject names of unknown patterns, and contracts that a table of perpetuals does not store."""
     reasons: dict[int, str] = {}
@@ -157,12 +170,11 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
                 f"symbol={market.name!r} is not a known name of a market: map it to a symbol with "
                 f"--map-value symbol:{market.name}=BTC"
             )
-        elif is_of_contracts(plan.table) and market.kind in ("option", "future"):
-            other = "options_snapshot" if market.kind == "option" else "futures_history"
-            what = "an option" if market.kind == "option" else "a dated future"
+        elif market.kind in _OF_INSTRUMENTS and _is_of_perpetuals(plan.table):
+            kind, table = _OF_INSTRUMENTS[market.kind]
+            advice = "omit it" if plan.table.name in _BOOKS else f"omit it, or import it as {table}"
             reasons[place] = (
-                f"symbol={market.name!r} is {what}, and {plan.table.name} is of perpetual contracts: "
-                f"omit it, or import it as {other}"
+                f"symbol={market.name!r} is {kind}, and {plan.table.name} is of perpetual contracts: {advice}"
             )
         elif market.kind == "spot" and plan.table.name not in ("prices_spot", "prices_history"):
             reasons[place] = f"symbol={market.name!r} is a spot market: omit it"

@@ -12,10 +12,11 @@ import re
 import tarfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -44,10 +45,10 @@ _SCALES = {8: 1e9, 16: 1e16}
 _SIZES = ("volume", "size")
 
 
-def readable(table: pa.Table, metadata: Mapping[bytes, bytes] | None) -> pa.Table:
+def _of_catalog(table: pa.Table, metadata: Mapping[bytes, bytes]) -> pa.Table:
     """Return the rows of a catalog with numbers and the column ``instrument_id``; other tables unchanged."""
-    instrument = (metadata or {}).get(b"instrument_id")
-    if metadata is None or instrument is None or "ts_event" not in table.column_names:
+    instrument = metadata.get(b"instrument_id")
+    if instrument is None or "ts_event" not in table.column_names:
         return table
     for place, column in enumerate(table.schema):
         if pa.types.is_fixed_size_binary(column.type) and column.type.byte_width in _SCALES:
@@ -56,10 +57,8 @@ def readable(table: pa.Table, metadata: Mapping[bytes, bytes] | None) -> pa.Tabl
             numbers = _numbers(table[place], column.type.byte_width, decimals)
             table = table.set_column(place, column.name, pa.array(numbers))
         elif pa.types.is_binary(column.type):  # a decimal as JSON: "0.0001" with its quotes
-            words = [
-                None if value is None else value.decode().strip('"') for value in table[place].to_pylist()
-            ]
-            table = table.set_column(place, column.name, pa.array(words, pa.string()))
+            texts = pc.utf8_trim(table[place].cast(pa.string()), '"')
+            table = table.set_column(place, column.name, texts)
     if "instrument_id" in table.column_names:
         return table
     return table.append_column("instrument_id", pa.repeat(instrument.decode(), len(table)))
@@ -107,6 +106,10 @@ class Header(NamedTuple):
     by_position: bool = False
 
 
+LinesOf: TypeAlias = Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]]
+"""Function that returns the lines of a file that have some rows, and some rows that could not be split."""
+
+
 @dataclass
 class Chunk:
     """Some rows of a file: Arrow columns by name, and the rows that could not be split into columns."""
@@ -114,10 +117,7 @@ class Chunk:
     columns: dict[str, pa.ChunkedArray]
     size: int
     broken: list[tuple[int, str]] = field(default_factory=list)  # number of the row among broken ones, reason
-    lines_of: Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]] = lambda rows, broken: (
-        [*rows],
-        [*broken],
-    )
+    lines_of: LinesOf = lambda rows, broken: ([*rows], [*broken])
     """Lines (or numbers of records, from 1) of rows of the chunk, and of broken rows."""
     notices: tuple[str, ...] = ()
     cut: str = ""
@@ -138,9 +138,9 @@ class Sparse(NamedTuple):
 
 def is_sparse(chunk: Chunk, sparse: Sparse) -> bool:
     """Return whether some rows have no figure of a table, and each of them has one of another table."""
-    own = _has_value(chunk, sparse.own)
-    has_any = own | _has_value(chunk, sparse.others)
-    return bool(own.any() and not own.all() and has_any.all())
+    is_own = _has_value(chunk, sparse.own)
+    is_of_others = _has_value(chunk, sparse.others)
+    return bool(is_own.any() and not is_own.all() and (is_own | is_of_others).all())
 
 
 def rows_with(chunk: Chunk, names: Collection[str]) -> Chunk:
@@ -183,7 +183,8 @@ def _has_value(chunk: Chunk, names: Collection[str]) -> Array:
 
 def chunks(source: Source, header: Header | None = None, *, rows: int | None = None) -> Iterator[Chunk]:
     """Yield the rows of a CSV, JSON, Parquet or Feather file in chunks of `rows`; wide tables as rows."""
-    rows = CHUNK_ROWS if rows is None else rows
+    if rows is None:
+        rows = CHUNK_ROWS
     marks = Marks(source, header, rows)
     for number, stored in enumerate(_as_stored(source, header, rows)):
         has_others = number > 0 or len(stored) >= rows
@@ -191,7 +192,8 @@ def chunks(source: Source, header: Header | None = None, *, rows: int | None = N
             chunk = _long(stored)
         except ArchiveError as problem:
             raise ArchiveError(f"{source}: {problem}") from None
-        chunk.marks = marks if has_others else None
+        if has_others:
+            chunk.marks = marks
         yield chunk
 
 
@@ -226,7 +228,9 @@ class Marks:
         meaning = self._meanings[name, mark]
         if meaning == "thousands":
             return pc.replace_substring(column, mark, "")
-        return pc.replace_substring(column, mark, ".") if meaning == "decimals" else column
+        if meaning == "decimals":
+            return pc.replace_substring(column, mark, ".")
+        return column
 
     def _meaning(self, name: str, mark: str) -> str:
         """Return what a mark means in a column, by the first number of the file that shows it."""
@@ -244,10 +248,13 @@ def _unclear_mark(column: pa.ChunkedArray) -> str:
     """Return the dot or comma of a column of texts whose numbers may all be read in two ways; else empty."""
     if not pa.types.is_string(column.type):
         return ""
-    some = column.slice(0, _SOME_CELLS)
-    marks = [mark for mark in ".," if pc.any(pc.match_substring(some, mark)).as_py()]
-    for cells in (some, column):
-        if len(marks) != 1 or pc.all(pc.match_substring_regex(cells, _UNCLEAR)).as_py() is False:
+    beginning = column.slice(0, _SOME_CELLS)
+    marks = [mark for mark in ".," if pc.any(pc.match_substring(beginning, mark)).as_py()]
+    if len(marks) != 1:
+        return ""
+    # A clear number among the first cells, which most files have, saves the search of the others.
+    for cells in (beginning, column):
+        if pc.all(pc.match_substring_regex(cells, _UNCLEAR)).as_py() is False:
             return ""
     return marks[0]
 
@@ -266,9 +273,13 @@ def _long(chunk: Chunk) -> Chunk:
     def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
         return chunk.lines_of([origins[row] for row in rows], broken)
 
-    is_cut = bool(chunk.cut) and origins[-1:] == [len(chunk) - 1]
-    return Chunk(
-        result.columns, len(origins), chunk.broken, lines_of, chunk.notices, chunk.cut if is_cut else ""
+    has_last_row = origins[-1:] == [len(chunk) - 1]
+    return replace(
+        chunk,
+        columns=result.columns,
+        size=len(origins),
+        lines_of=lines_of,
+        cut=chunk.cut if has_last_row else "",
     )
 
 
@@ -331,17 +342,14 @@ class _Form(NamedTuple):
 
 
 def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
-    skipped = 0
-    remark = ""
+    """Return how a file is split, by its lines up to the first row, which may be its first line."""
     remarks: list[str] = []
     raw = stream.readline()
     while raw and (not raw.strip() or _ADDRESS.match(raw.decode("utf-8-sig"))):
-        remark = raw.decode("utf-8-sig").strip()
-        remarks.append(remark)
-        skipped += 1
+        remarks.append(raw.decode("utf-8-sig").strip())
         raw = stream.readline()
     raw, titles = _after_titles(raw, stream)
-    skipped += titles
+    skipped = len(remarks) + titles
     line = raw.decode("utf-8-sig")
     if not line.strip():
         raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
@@ -357,21 +365,36 @@ def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
     cells = [original_cell(cell.strip()) for cell in next(csv.reader([line], delimiter=delimiter))]
     is_row = _VALUE.fullmatch(cells[0]) is not None
     if header is not None and (is_row or header.by_position):
-        if len(cells) != len(header.names):
-            raise ArchiveError(
-                f"{source}: {len(cells)} columns, where files of this kind have {len(header.names)}: "
-                f"{', '.join(header.names)}"
-            )
+        _check_width(source, cells, header)
         names = [*header.names]
     elif is_row and all(_VALUE.fullmatch(cell) or not cell for cell in cells):
-        remarked = _cells(remark.removeprefix("#").strip().encode(), delimiter)
-        has_names = remark.startswith("#") and len(remarked) == len(cells)
-        names = remarked if has_names else [str(place) for place in range(len(cells))]
+        names = _names_above(remarks, len(cells), delimiter)
     else:
         form = _named_form(stream, cells, skipped + 1, delimiter)
         return form._replace(stated=_stated_in(remarks, form.names))
-    form = _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")
+    if is_row:
+        form = _Form(skipped, _unique(names), delimiter, raw)
+    else:
+        form = _Form(skipped + 1, _unique(names), delimiter, b"")
     return form._replace(stated=_stated_in(remarks, form.names))
+
+
+def _check_width(source: Source, cells: Sequence[str], header: Header) -> None:
+    """Raise for a file that has not as many columns as the names of its kind."""
+    if len(cells) != len(header.names):
+        raise ArchiveError(
+            f"{source}: {len(cells)} columns, where files of this kind have {len(header.names)}: "
+            f"{', '.join(header.names)}"
+        )
+
+
+def _names_above(remarks: Sequence[str], width: int, delimiter: str) -> list[str]:
+    """Return the names of columns in the remark above the rows, as numpy.savetxt writes, or else numbers."""
+    if remarks and remarks[-1].startswith("#"):
+        names = _cells(remarks[-1].removeprefix("#").strip().encode(), delimiter)
+        if len(names) == width:
+            return names
+    return [str(place) for place in range(width)]
 
 
 _REMARK = re.compile(r"#+\s*(?P<name>[\w ]{1,30}?)\s*[:=]\s*(?P<value>[^\s,;].{0,38}?)\s*", re.IGNORECASE)
@@ -383,15 +406,19 @@ def _stated_in(remarks: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return the venue, symbol and zone that lines above the columns state, and that no column has."""
     stated: dict[str, str] = {}
     own = {meaning_of(name) for name in names}
-    for match in filter(None, map(_REMARK.fullmatch, remarks)):
+    for remark in remarks:
+        match = _REMARK.fullmatch(remark)
+        if match is None:
+            continue
         word = match["value"].strip("'\"")
         meaning = meaning_of(match["name"])
         if match["name"].lower() in _ZONES:
             stated["timezone"] = word
         elif meaning == "exchange":
-            venues = {venue_of_word(text) for text in [word, *re.split(r"[^\w.]+", word)]} & KNOWN_VENUES
+            texts = [word, *re.split(r"[^\w.]+", word)]
+            venues = KNOWN_VENUES.intersection(map(venue_of_word, texts))
             if len(venues) == 1:
-                stated["exchange"] = venues.pop()
+                stated["exchange"] = next(iter(venues))
         elif meaning == "symbol" and market_of(word).kind not in ("unknown", "cross"):
             stated["symbol"] = word
     return {name: word for name, word in stated.items() if name not in own}
@@ -402,23 +429,27 @@ _MAX_TITLES = 8
 
 def _after_titles(raw: bytes, stream: _Ahead) -> tuple[bytes, int]:
     """Return the first line of a table below lines of words, ``Funding rates of BTC``, and their number."""
-    ahead = [raw]
-    while _is_title(ahead[-1]) and len(ahead) <= _MAX_TITLES:
-        ahead.append(stream.readline())
-        if not ahead[-1]:
+    lines = [raw]
+    while _is_title(lines[-1]) and len(lines) <= _MAX_TITLES:
+        lines.append(stream.readline())
+        if not lines[-1]:
             break
-    has_table = any(mark.encode() in ahead[-1] for mark in _DELIMITERS)
-    skipped = len(ahead) - 1 if has_table else 0
-    stream.push(b"".join(ahead[skipped + 1 :]))
-    return ahead[skipped], skipped
+    if _has_delimiter(lines[-1]):
+        return lines[-1], len(lines) - 1
+    stream.push(b"".join(lines[1:]))
+    return raw, 0
+
+
+def _has_delimiter(raw: bytes) -> bool:
+    return any(mark.encode() in raw for mark in _DELIMITERS)
 
 
 def _is_title(raw: bytes) -> bool:
     """Return whether a line has words with blanks and no delimiter, or nothing."""
-    text = raw.decode("utf-8-sig", errors="replace").strip()
-    words = text.split()
-    is_of_words = len(words) > 1 and any(word.isalpha() for word in words)
-    return not any(mark in text for mark in _DELIMITERS) and (not text or is_of_words)
+    words = raw.decode("utf-8-sig", errors="replace").split()
+    if not words:
+        return True
+    return len(words) > 1 and any(map(str.isalpha, words)) and not _has_delimiter(raw.strip())
 
 
 def _named_form(stream: _Ahead, first: list[str], skipped: int, delimiter: str) -> _Form:
@@ -432,9 +463,11 @@ def _named_form(stream: _Ahead, first: list[str], skipped: int, delimiter: str) 
         return _Form(skipped, _unique(first), delimiter, raw)
     raw = stream.readline()
     below = _cells(raw, delimiter)
-    has_index_line = bool(below) and bool(below[0]) and not any(below[1:])
-    names[0] = below[0] if has_index_line else UNNAMED
-    return _Form(skipped + 1 + has_index_line, _unique(names), delimiter, b"" if has_index_line else raw)
+    if below and below[0] and not any(below[1:]):
+        names[0] = below[0]
+        return _Form(skipped + 2, _unique(names), delimiter, b"")
+    names[0] = UNNAMED
+    return _Form(skipped + 1, _unique(names), delimiter, raw)
 
 
 def _cells(raw: bytes, delimiter: str) -> list[str]:
@@ -447,38 +480,51 @@ def _cells(raw: bytes, delimiter: str) -> list[str]:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Return the names with a number after duplicates."""
+    counts: Counter[str] = Counter()
     result: list[str] = []
     for name in names:
-        plain = name or UNNAMED
-        again = sum(1 for other in names[: len(result)] if (other or UNNAMED) == plain)
-        result.append(f"{plain} ({again + 1})" if again else plain)
+        name = name or UNNAMED
+        counts[name] += 1
+        if counts[name] > 1:
+            result.append(f"{name} ({counts[name]})")
+        else:
+            result.append(name)
     return result
 
 
 def _csv(source: Source, stream: IO[bytes], header: Header | None, rows: int) -> Iterator[Chunk]:
     ahead = _Ahead(stream)
     form = _form(source, ahead, header)
-    rest = _Joined(form.first_row, ahead)
+    text = _Joined(form.first_row, ahead)
     reasons: list[str] = []
-    done = reported = 0
-    waiting: list[pa.RecordBatch] = []
-    for batch, is_last in _with_last(_batches(form, rest, reasons)):
-        waiting += [] if batch is None else [batch]
-        while waiting and (is_last or sum(map(len, waiting)) >= rows):
-            table = pa.Table.from_batches(waiting)
-            some = table.slice(0, rows)
-            left = table.slice(rows)
-            waiting = left.to_batches() if len(left) else []
-            broken = [*enumerate(reasons[reported:], reported)]
-            reported = len(reasons)
-            is_cut = is_last and rest.is_cut
-            notices = ("its last line has no line break: it may be cut off",) if is_cut else ()
-            chunk = _csv_chunk(source, form, some, done, broken, notices)
-            chunk.cut = _CUT if is_cut and _ends_in_a_number(some) else ""
-            yield chunk
-            done += len(some)
-    if not done:
-        yield _csv_chunk(source, form, None, 0, [*enumerate(reasons)], ())
+    done = 0
+    reported = 0
+    for table, is_last in _tables_of(_batches(form, text, reasons), rows):
+        broken = [*enumerate(reasons[reported:], reported)]
+        reported = len(reasons)
+        chunk = _csv_chunk(source, form, table, done, broken)
+        if is_last and text.is_cut:
+            chunk.notices = ("its last line has no line break: it may be cut off",)
+            if _ends_in_a_number(table):
+                chunk.cut = _CUT
+        yield chunk
+        done += len(table)
+    if not done or reported < len(reasons):
+        broken = [*enumerate(reasons[reported:], reported)]
+        yield _csv_chunk(source, form, None, done, broken)
+
+
+def _tables_of(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[tuple[pa.Table, bool]]:
+    """Yield rows in tables of a size, and whether all batches were read before."""
+    buffered: list[pa.RecordBatch] = []
+    for batch in batches:
+        buffered.append(batch)
+        while sum(map(len, buffered)) >= rows:
+            table = pa.Table.from_batches(buffered)
+            buffered = table.slice(rows).to_batches()
+            yield table.slice(0, rows), False
+    if any(map(len, buffered)):
+        yield pa.Table.from_batches(buffered), True
 
 
 _CUT = "the file ends inside its last number, which has fewer digits than the others: fetch the file again"
@@ -492,15 +538,21 @@ def _ends_in_a_number(table: pa.Table) -> bool:
     """Return whether the last number of a file has fewer digits than all other rows."""
     if len(table) < _LEAST_ROWS:
         return False
-    cells = table[table.num_columns - 1].slice(max(0, len(table) - HEAD_ROWS)).to_pylist()
-    matches = [_DIGITS.fullmatch(cell or "") for cell in cells]
-    if None in matches:
-        return False
-    counts = [len(match["decimals"] or "") for match in matches if match is not None]
-    if not any(counts):
-        counts = [len(match["whole"]) for match in matches if match is not None]
-        counts = counts if min(counts[:-1]) >= _LEAST_DIGITS else [0]
-    return len({*counts[:-1]}) == 1 and counts[-1] < counts[0]
+    decimals: list[int] = []
+    digits: list[int] = []
+    for cell in table[table.num_columns - 1].slice(max(0, len(table) - HEAD_ROWS)).to_pylist():
+        match = _DIGITS.fullmatch(cell or "")
+        if match is None:
+            return False
+        decimals.append(len(match["decimals"] or ""))
+        digits.append(len(match["whole"]))
+    if any(decimals):
+        *others, last = decimals
+    else:
+        *others, last = digits
+        if min(others) < _LEAST_DIGITS:
+            return False
+    return len(set(others)) == 1 and last < others[0]
 
 
 def _batches(form: _Form, rest: _Joined, reasons: list[str]) -> Iterator[pa.RecordBatch]:
@@ -527,30 +579,25 @@ def _batches(form: _Form, rest: _Joined, reasons: list[str]) -> Iterator[pa.Reco
             raise
 
 
-def _with_last(reader: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch | None, bool]]:
-    for batch in reader:
-        yield batch, False
-    yield None, True
-
-
 def _csv_chunk(
     source: Source,
     form: _Form,
     table: pa.Table | None,
     done: int,
     broken: list[tuple[int, str]],
-    notices: tuple[str, ...],
 ) -> Chunk:
+    """Return some rows of a file, of which `done` came before; None is a file without rows."""
+
     def lines_of(rows: Sequence[int], bad: Sequence[int]) -> tuple[list[int], list[int]]:
         return _csv_lines(source, form, [done + row for row in rows], bad)
 
     if table is None:
         columns = {name: pa.chunked_array([], pa.string()) for name in form.names}
-        return Chunk(columns, 0, broken, lines_of, notices)
+        return Chunk(columns, 0, broken, lines_of)
     columns = {name: original_cells(table[place]) for place, name in enumerate(form.names)}
     for name, word in form.stated.items():
         columns[name] = pa.chunked_array([pa.repeat(word, len(table))])
-    return Chunk(columns, len(table), broken, lines_of, notices)
+    return Chunk(columns, len(table), broken, lines_of)
 
 
 def _csv_lines(
@@ -560,24 +607,25 @@ def _csv_lines(
 
     Arrow does not count lines, so the file is read again as far as necessary.
     """
-    lines: dict[int, int] = {}
-    found_broken: dict[int, int] = {}
-    wanted = {*rows}
-    wanted_broken = {*broken}
-    good = bad = 0
+    lines = dict.fromkeys(rows, 0)
+    broken_lines = dict.fromkeys(broken, 0)
+    last = max(rows, default=-1)
+    last_broken = max(broken, default=-1)
+    row = 0
+    broken_row = 0
     with opened(source) as (_, stream):
         for line, width in _widths(stream, form):
             if width == len(form.names):
-                if good in wanted:
-                    lines[good] = line
-                good += 1
+                if row in lines:
+                    lines[row] = line
+                row += 1
             else:
-                if bad in wanted_broken:
-                    found_broken[bad] = line
-                bad += 1
-            if len(lines) == len(wanted) and len(found_broken) == len(wanted_broken):
+                if broken_row in broken_lines:
+                    broken_lines[broken_row] = line
+                broken_row += 1
+            if row > last and broken_row > last_broken:
                 break
-    return [lines[row] for row in rows], [found_broken[row] for row in broken]
+    return [lines[row] for row in rows], [broken_lines[row] for row in broken]
 
 
 def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:
@@ -659,7 +707,9 @@ class _Joined(io.RawIOBase):
 
 
 def _of_records(records: Records) -> Chunk:
-    numbers, unread = records.numbers, records.broken  # and not the columns, as lines are looked up later
+    # Lines are looked up later: `lines_of` must not hold the columns in memory until then.
+    numbers = records.numbers
+    unread = records.broken
 
     def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
         return [numbers[row] for row in rows], [unread[row][0] for row in broken]
@@ -671,34 +721,35 @@ def _of_records(records: Records) -> Chunk:
 def _parquet(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
     with pq.ParquetFile(_seekable(stream)) as file:
         done = 0
-        metadata = file.schema_arrow.metadata
+        metadata = file.schema_arrow.metadata or {}
         for batch in file.iter_batches(rows):
-            yield _typed(readable(pa.Table.from_batches([batch]), metadata), done)
+            yield _typed(_of_catalog(pa.Table.from_batches([batch]), metadata), done)
             done += len(batch)
         if not done:
             yield _typed(file.schema_arrow.empty_table(), 0)
 
 
 def _arrow(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
-    place = _seekable(stream)
+    file = _seekable(stream)
     if stream.peek(4)[:4] == b"\xff\xff\xff\xff":  # type: ignore[attr-defined]
-        table = pa.ipc.open_stream(place).read_all()
+        table = pa.ipc.open_stream(file).read_all()
     else:
-        table = pa.feather.read_table(place)
+        table = pa.feather.read_table(file)
     for start in range(0, max(len(table), 1), rows):
         yield _typed(table.slice(start, rows), start)
 
 
 def _seekable(stream: IO[bytes]) -> pa.NativeFile | IO[bytes]:
     """Return the input of formats with a footer: the file itself, or its decompressed bytes."""
-    raw = getattr(stream, "raw", None)
-    return stream if isinstance(raw, io.FileIO) else pa.BufferReader(stream.read())
+    if isinstance(getattr(stream, "raw", None), io.FileIO):
+        return stream
+    return pa.BufferReader(stream.read())
 
 
 def _typed(table: pa.Table, done: int) -> Chunk:
     while any(pa.types.is_struct(column.type) for column in table.columns):
         table = table.flatten()  # a field of a struct is a column, ``funding.rate``
-    names = [UNNAMED if name == "__index_level_0__" else name for name in table.column_names]
+    names = [name.replace("__index_level_0__", UNNAMED) for name in table.column_names]
     columns = dict(zip(_unique(names), table.columns, strict=True))
 
     def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:

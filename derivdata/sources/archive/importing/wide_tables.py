@@ -6,9 +6,9 @@ Only the names of the columns count, so every chunk of a file gets the same form
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -45,7 +45,7 @@ _BOOK = re.compile(
 _PRICE = ("price", "px", "0")
 
 
-class Entity(NamedTuple):
+class Market(NamedTuple):
     """The market that a column is of: its name and venue, either of which may be empty."""
 
     symbol: str
@@ -55,7 +55,7 @@ class Entity(NamedTuple):
 class WideColumn(NamedTuple):
     """A column of a wide table: the market, and the name of the quantity, which may be empty."""
 
-    entity: Entity
+    market: Market
     field: str
 
 
@@ -66,33 +66,41 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
     Two columns or more are of markets, and one of these of a leading coin, or all of venues.
     """
     columns: dict[str, WideColumn] = {}
-    rest = []
+    totals: list[str] = []
+    keys: list[str] = []
     for name in names:
         column = _wide_column(name)
-        if column is None:
-            rest.append(name)
-        else:
+        if column is not None:
             columns[name] = column
+        elif plain_name(name) in _TOTALS:
+            totals.append(name)
+        else:
+            keys.append(name)
     if len(columns) < 2:
         return None
-    total = (
-        Entity("", "all")
-        if not any(column.entity.symbol for column in columns.values())
-        else Entity("Total", "")
-    )
-    for name in [name for name in rest if plain_name(name) in _TOTALS]:
+    are_of_venues = not any(column.market.symbol for column in columns.values())
+    total = Market("", "all") if are_of_venues else Market("Total", "")
+    for name in totals:
         columns[name] = WideColumn(total, "")
-        rest.remove(name)
-    if not _are_keys(rest, are_of_venues=total.venue != ""):
+    markets = {column.market for column in columns.values()}
+    if not _are_keys(keys, are_of_venues=are_of_venues) or not _have_one_kind(markets):
         return None
-    entities = {column.entity for column in columns.values()}
-    symbols = {market_of(entity.symbol).symbol for entity in entities if entity.symbol}
-    if symbols and not symbols & _LEADERS:
-        return None
-    has_two_levels = all(LEVELS in name for name in columns)  # yfinance names the one market of a file
-    if len({bool(entity.symbol) for entity in entities}) != 1 or (len(entities) < 2 and not has_two_levels):
+    # yfinance names the one market of a file in each of two levels.
+    has_two_levels = all(LEVELS in name for name in columns)
+    if len(markets) < 2 and not has_two_levels:
         return None
     return columns
+
+
+def _have_one_kind(markets: Collection[Market]) -> bool:
+    """Return whether markets are venues only, or have symbols, one of them of a leading coin."""
+    symbols: set[str] = set()
+    for market in markets:
+        if market.symbol:
+            symbols.add(market_of(market.symbol).symbol)
+    if not symbols:
+        return True
+    return all(market.symbol for market in markets) and not symbols.isdisjoint(_LEADERS)
 
 
 _TOTALS = frozenset("all total sum aggregate aggregated others other rest".split())
@@ -101,44 +109,52 @@ PRICE_OF_COIN = "price next to venues"
 """Name of the column with the one price of a table with a column for each venue."""
 
 
-def _is_price(name: str) -> bool:
-    """Return whether a column next to those of venues is the price of the coin, as dashboards draw it."""
-    return meaning_of(name) == "price_usd"
-
-
 def _are_keys(names: Sequence[str], *, are_of_venues: bool) -> bool:
     """Return whether the other columns are a time, and at most a symbol or a venue, or a price."""
-    meanings = [meaning_of(name) or "" for name in names if not (are_of_venues and _is_price(name))]
-    return "time" in meanings and {*meanings} <= {"time", "symbol", "exchange"}
+    meanings = {meaning_of(name) for name in names}
+    if are_of_venues:
+        meanings.discard("price_usd")  # dashboards draw the price of the coin next to the venues
+    return "time" in meanings and meanings <= {"time", "symbol", "exchange"}
 
 
 @lru_cache(maxsize=8192)
 def _wide_column(name: str) -> WideColumn | None:
-    match = _TUPLE.fullmatch(name)
-    text = LEVELS.join(match.groups()) if match is not None else name
-    if meaning_of(text) is not None:
+    two_levels = _TUPLE.fullmatch(name)
+    if two_levels is not None:
+        name = LEVELS.join(two_levels.groups())
+    if meaning_of(name) is not None:
         return None
-    series = _SERIES.fullmatch(text)
+    series = _SERIES.fullmatch(name)
     if series is not None:
         return _labelled(series["name"], dict(_LABEL.findall(series["labels"])))
-    entity = _entity(text)
-    return WideColumn(entity, "") if entity is not None else _with_field(text)
+    market = _market(name)
+    if market is None:
+        return _with_field(name)
+    return WideColumn(market, "")
 
 
 def _with_field(text: str) -> WideColumn | None:
     """Return the market and the quantity of a name such as ``BTC_funding_rate``; None for other names."""
-    if text.startswith(_OF_OBJECTS) and is_venue(text.removeprefix(_OF_OBJECTS)):
-        return WideColumn(Entity("", venue_of_word(text.removeprefix(_OF_OBJECTS))), "")
-    for place in _SEPARATORS.finditer(text):
-        left = text[: place.start()]
-        right = text[place.end() :]
-        for words, field in ((left, right), (right, left)):
-            entity = _entity(words)
-            if entity is None and words.upper() in _LEADERS:
-                entity = Entity(words.upper(), "")
-            if entity is not None and (meaning_of(field) is not None or plain_name(field) in _OF_CANDLES):
-                return WideColumn(entity, field)
+    inner = text.removeprefix(_OF_OBJECTS)
+    if inner != text and _is_venue(inner):
+        return WideColumn(Market("", venue_of_word(inner)), "")
+    for words, field in _halves(text):
+        market = _market(words)
+        if market is None and words.upper() in _LEADERS:
+            market = Market(words.upper(), "")
+        is_quantity = meaning_of(field) is not None or plain_name(field) in _OF_CANDLES
+        if market is not None and is_quantity:
+            return WideColumn(market, field)
     return None
+
+
+def _halves(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts before and after each separator of a name, in both orders."""
+    for separator in _SEPARATORS.finditer(text):
+        left = text[: separator.start()]
+        right = text[separator.end() :]
+        yield left, right
+        yield right, left
 
 
 _SERIES = re.compile(r"(?P<name>\w*)\{(?P<labels>.+)\}")
@@ -149,13 +165,15 @@ _LABEL = re.compile(r"(\w+)=\"([^\"]*)\"")
 def _labelled(name: str, labels: Mapping[str, str]) -> WideColumn | None:
     """Return the market and the quantity of a series with labels; None for another one."""
     words = {meaning_of(label): word for label, word in labels.items()}
-    if not name:
-        name = labels.get("__name__", "")
-    symbol = words.get("symbol") or ""
-    venue = words.get("exchange") or ""
-    if not (symbol or venue) or (symbol and not is_market(symbol)):
+    symbol = words.get("symbol", "")
+    venue = words.get("exchange", "")
+    if symbol and not _is_market(symbol):
         return None
-    return WideColumn(Entity(symbol, venue_of_word(venue) if venue else ""), name)
+    if venue:
+        venue = venue_of_word(venue)
+    elif not symbol:
+        return None
+    return WideColumn(Market(symbol, venue), name or labels.get("__name__", ""))
 
 
 _OF_OBJECTS = "o."
@@ -164,22 +182,19 @@ _OF_CANDLES = frozenset({"high", "low", "adjclose"})
 """Names of prices that are not read, in wide tables of candles."""
 
 
-def _entity(text: str) -> Entity | None:
+def _market(text: str) -> Market | None:
     """Return the market that a text names; None for other words."""
-    if is_venue(text):
-        return Entity("", venue_of_word(text))
-    if is_market(text):
-        return Entity(text, market_of(text).venue)
-    for place in _SEPARATORS.finditer(text):
-        left = text[: place.start()]
-        right = text[place.end() :]
-        for venue, symbol in ((left, right), (right, left)):
-            if is_venue(venue) and is_market(symbol):
-                return Entity(symbol, venue_of_word(venue))
+    if _is_venue(text):
+        return Market("", venue_of_word(text))
+    if _is_market(text):
+        return Market(text, market_of(text).venue)
+    for venue, symbol in _halves(text):
+        if _is_venue(venue) and _is_market(symbol):
+            return Market(symbol, venue_of_word(venue))
     return None
 
 
-def is_venue(text: str) -> bool:
+def _is_venue(text: str) -> bool:
     """Return whether a text is the name of a venue; digits only are not."""
     return not text.isdigit() and (venue_of_word(text) in KNOWN_VENUES or text.lower() in _OTHER_VENUES)
 
@@ -188,7 +203,7 @@ _OTHER_VENUES = frozenset({"cme"})
 """Venues next to others in wide tables, whose names in capitals may be those of coins."""
 
 
-def is_market(text: str) -> bool:
+def _is_market(text: str) -> bool:
     """Return whether a text is the name of a perpetual contract, or of a coin in capitals."""
     market = market_of(text)
     if market.kind == "perpetual" or _NAMED_PERPETUAL.fullmatch(text) is not None:
@@ -199,6 +214,10 @@ def is_market(text: str) -> bool:
 _NAMED_PERPETUAL = re.compile(r"[A-Z0-9]{2,10}[-_](PERP|PERPETUAL)")
 
 
+Columns: TypeAlias = Mapping[str, pa.ChunkedArray]
+"""Columns of a table by name."""
+
+
 class Reshaped(NamedTuple):
     """Columns of a reshaped chunk, and the original row of each row."""
 
@@ -206,7 +225,7 @@ class Reshaped(NamedTuple):
     rows: Array
 
 
-def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
+def reshaped(columns: Columns) -> Reshaped | None:
     """Return the rows of a wide table, one for each cell with a value; None for another table."""
     names = tuple(columns)
     sides = _option_columns(names)
@@ -225,7 +244,35 @@ def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
     if metrics is not None:
         return _metric_rows(columns, *metrics)
     wide = wide_columns(names)
-    return None if wide is None else _panel_rows(columns, wide)
+    if wide is not None:
+        return _panel_rows(columns, wide)
+    return None
+
+
+def _without(columns: Columns, names: Collection[str]) -> dict[str, pa.ChunkedArray]:
+    """Return the columns except some."""
+    return {name: cells for name, cells in columns.items() if name not in names}
+
+
+def _taken(columns: Columns, rows: Array) -> dict[str, pa.ChunkedArray]:
+    """Return some rows of columns."""
+    places = pa.array(rows)
+    return {name: cells.take(places) for name, cells in columns.items()}
+
+
+def _repeated(value: Any, size: int) -> pa.ChunkedArray:
+    """Return a column of one value."""
+    return pa.chunked_array([pa.repeat(value, size)])
+
+
+def _row_count(columns: Columns) -> int:
+    return len(next(iter(columns.values())))
+
+
+def _stacked(tables: Sequence[Columns], rows: Sequence[Array]) -> Reshaped:
+    """Return tables below each other, with the original rows of each."""
+    table = pa.concat_tables(map(pa.table, tables), promote_options="permissive")
+    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(rows))
 
 
 METRIC_NAMES = frozenset(
@@ -237,12 +284,10 @@ _QUANTITIES = frozenset(
     "rate oi_usd oi_coins mark index last long_short_ratio long_usd short_usd index_pct".split()
 )
 """Meanings of the words of such a column."""
-
-
 _NAMES_OF_VALUES = frozenset({"value", "val", "v"})
 
 
-def _metric_columns(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, str] | None:
+def _metric_columns(columns: Columns) -> tuple[str, str] | None:
     """Return the columns of quantities and of values of a table with a quantity in each row; None for others.
 
     One quantity is enough: those of later rows may be others.
@@ -251,10 +296,9 @@ def _metric_columns(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, str] |
     values = [name for name in columns if plain_name(name) in _NAMES_OF_VALUES]
     if len(metrics) != 1 or len(values) != 1 or not _has_texts(columns[metrics[0]].type):
         return None
-    words = [word for word in columns[metrics[0]].unique().to_pylist() if word]
-    meanings = {meaning_of(word) for word in words}
-    has_collision = bool({*words} & {*columns})
-    if has_collision or not meanings & _QUANTITIES:
+    words = _distinct_texts(columns[metrics[0]])
+    has_collision = not columns.keys().isdisjoint(words)
+    if has_collision or _QUANTITIES.isdisjoint(map(meaning_of, words)):
         return None
     return metrics[0], values[0]
 
@@ -266,16 +310,20 @@ def _has_texts(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _metric_rows(columns: Mapping[str, pa.ChunkedArray], metric: str, value: str) -> Reshaped:
+def _distinct_texts(cells: pa.ChunkedArray) -> list[str]:
+    """Return the distinct texts of a column that are not empty."""
+    return list(filter(None, cells.unique().to_pylist()))
+
+
+def _metric_rows(columns: Columns, metric: str, value: str) -> Reshaped:
     """Return the same rows with a column for each quantity, which is missing in the rows of the others."""
-    rest = {name: cells for name, cells in columns.items() if name not in (metric, value)}
+    result = _without(columns, (metric, value))
     missing = pa.scalar(None, columns[value].type)
     texts = columns[metric].cast(pa.string())
-    for word in texts.unique().to_pylist():
-        if word:
-            is_of_word = pc.equal(texts, word).fill_null(False)
-            rest[word] = pc.if_else(is_of_word, columns[value], missing)
-    return Reshaped(rest, np.arange(len(columns[metric])))
+    for word in _distinct_texts(texts):
+        is_of_word = pc.equal(texts, word).fill_null(False)
+        result[word] = pc.if_else(is_of_word, columns[value], missing)
+    return Reshaped(result, np.arange(len(texts)))
 
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
@@ -288,30 +336,35 @@ _DATE_NAMES = frozenset({"tradedate", "day", "datum", "fecha"})
 _CALENDAR = ("year", "month", "day")
 
 
-def with_whole_times(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, pa.ChunkedArray]:
+def with_whole_times(columns: Columns) -> Columns:
     """Return columns with a date and the time of day next to it in one, ``time``."""
     plain = {plain_name(name): name for name in columns}
     if {*_CALENDAR} <= plain.keys():
         return _with_calendar(columns, plain)
-    clocks = {name: _clock_of(values) for name, values in columns.items() if plain_name(name) in _CLOCK_NAMES}
-    clocks = {name: clock for name, clock in clocks.items() if clock is not None}
-    dates = [name for name in columns if name not in clocks and _has_days(name, columns[name])]
+    clocks: dict[str, pa.ChunkedArray] = {}
+    dates: list[str] = []
+    for name, cells in columns.items():
+        clock = None
+        if plain_name(name) in _CLOCK_NAMES:
+            clock = _clock_of(cells)
+        if clock is not None:
+            clocks[name] = clock
+        elif _has_days(name, cells):
+            dates.append(name)
     if len(clocks) != 1 or len(dates) != 1:
         return columns
     [(name, clock)] = clocks.items()
-    joined = pc.binary_join_element_wise(columns[dates[0]].cast(pa.string()), clock, " ")
+    whole = pc.binary_join_element_wise(columns[dates[0]].cast(pa.string()), clock, " ")
     if plain_name(name) == "hour":
-        return {**columns, "time": joined}  # both are of the file's own table
-    return {
-        "time": joined,
-        **{other: cells for other, cells in columns.items() if other not in (name, *dates)},
-    }
+        return {**columns, "time": whole}  # both are of the file's own table
+    return {"time": whole, **_without(columns, (name, dates[0]))}
 
 
-def _has_days(name: str, values: pa.ChunkedArray) -> bool:
+def _has_days(name: str, cells: pa.ChunkedArray) -> bool:
     """Return whether a column has dates without a time of day, by its name and its first cell."""
-    is_named = meaning_of(name) == "time" or plain_name(name) in _DATE_NAMES
-    cell = first_cell(values.slice(0, 100).cast(pa.string())) if is_named else ""
+    if meaning_of(name) != "time" and plain_name(name) not in _DATE_NAMES:
+        return False
+    cell = first_cell(cells.slice(0, 100).cast(pa.string()))
     is_number = cell.isdigit() and len(cell) != _DIGITS_OF_DATE
     return bool(cell) and ":" not in cell and not is_number
 
@@ -321,36 +374,37 @@ _LAST_OF_DAY = {23: 2, 2359: 4, 235959: 6}
 """The last hour, minute and second of a day as one number, and its digits."""
 
 
-def _clock_of(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _clock_of(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Return times of day as ``08:00:00``, from those, 800, 80000 or hours; None for other values."""
     try:
-        texts = values.cast(pa.string())
+        texts = cells.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    cells = {cell.strip() for cell in texts.unique().to_pylist() if cell}
-    if not cells:
+    words = [word.strip() for word in _distinct_texts(texts)]
+    if not words:
         return None
-    if all(map(_CLOCK.fullmatch, cells)):
+    if all(map(_CLOCK.fullmatch, words)):
         return texts
-    if not all(cell.isascii() and cell.isdigit() and len(cell) <= 6 for cell in cells):
+    for word in words:
+        if not (word.isascii() and word.isdigit() and len(word) <= 6):
+            return None
+    largest = max(map(int, words))
+    width = next((digits for last, digits in _LAST_OF_DAY.items() if largest <= last), None)
+    if width is None:
         return None
-    largest = max(map(int, cells))
-    widths = [width for last, width in _LAST_OF_DAY.items() if largest <= last]
-    if not widths:
-        return None
-    padded = pc.utf8_lpad(pc.utf8_trim_whitespace(texts), widths[0], "0")
+    padded = pc.utf8_lpad(pc.utf8_trim_whitespace(texts), width, "0")
     padded = pc.utf8_rpad(padded, 6, "0")
     clock = pc.replace_substring_regex(padded, r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3")
     is_clock = pc.match_substring_regex(clock, r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$")
-    return clock if pc.all(is_clock.fill_null(True)).as_py() else None
+    if not pc.all(is_clock.fill_null(True)).as_py():
+        return None
+    return clock
 
 
-def _with_calendar(
-    columns: Mapping[str, pa.ChunkedArray], plain: Mapping[str, str]
-) -> Mapping[str, pa.ChunkedArray]:
+def _with_calendar(columns: Columns, plain: Mapping[str, str]) -> Columns:
     """Return columns with the year, month, day and time of day in one, ``time``."""
     clocks = [name for word, name in plain.items() if word in ("hour", "minute", "second", "time")]
-    if any(word in plain for word in ("date", "datetime", "timestamp")) or len(clocks) > 1:
+    if not plain.keys().isdisjoint(("date", "datetime", "timestamp")) or len(clocks) > 1:
         return columns
     names = [plain[word] for word in _CALENDAR]
     digits = [pc.utf8_lpad(columns[name].cast(pa.string()), 2, "0") for name in names]
@@ -360,8 +414,7 @@ def _with_calendar(
         if clock is None:
             return columns
         time = pc.binary_join_element_wise(time, clock, " ")
-    rest = {name: values for name, values in columns.items() if name not in (*names, *clocks)}
-    return {"time": time, **rest}
+    return {"time": time, **_without(columns, (*names, *clocks))}
 
 
 _OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|ce|pe|call|put)s?[_ .](?P<field>\w+)\W?", re.IGNORECASE)
@@ -369,150 +422,178 @@ _OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|ce|pe|call|put)s?[_ .](?P<field>\w+)
 
 
 @lru_cache(maxsize=256)
-def _option_columns(names: tuple[str, ...]) -> Mapping[str, tuple[str, str]] | None:
-    """Return side and field of the columns of a chain with calls and puts in one row; None for others."""
-    columns: dict[str, tuple[str, str]] = {}
+def _option_columns(names: tuple[str, ...]) -> Mapping[str, Mapping[str, str]] | None:
+    """Return the columns of calls and puts by side and field, of a chain with both in one row.
+
+    None for another table.
+    """
+    columns: dict[str, dict[str, str]] = {"call": {}, "put": {}}
     for name in names:
         match = _OPTION_SIDE.fullmatch(name)
         if match is not None:
             side = "call" if match["side"].lower().startswith("c") else "put"
-            columns[name] = (side, match["field"].lower())
-    calls = {field for side, field in columns.values() if side == "call"}
-    puts = {field for side, field in columns.values() if side == "put"}
-    has_strike = any(meaning_of(name) == "strike" for name in names)
-    return columns if calls and calls == puts and has_strike else None
+            columns[side][match["field"].lower()] = name
+    if not columns["call"] or columns["call"].keys() != columns["put"].keys():
+        return None
+    if "strike" not in map(meaning_of, names):
+        return None
+    return columns
 
 
-def _option_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, tuple[str, str]]) -> Reshaped:
+def _option_rows(columns: Columns, sides: Mapping[str, Mapping[str, str]]) -> Reshaped:
     """Return a row for the call and one for the put of each strike."""
-    keys = {name: values for name, values in columns.items() if name not in sides}
-    rows = np.arange(len(next(iter(columns.values()))))
+    of_sides = {*sides["call"].values(), *sides["put"].values()}
+    rows = np.arange(_row_count(columns))
     tables = []
-    for wanted in ("call", "put"):
-        fields = {field: columns[name] for name, (side, field) in sides.items() if side == wanted}
-        tables.append(pa.table({**keys, "side": pa.chunked_array([pa.repeat(wanted, len(rows))]), **fields}))
-    table = pa.concat_tables(tables, promote_options="permissive")
-    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate([rows, rows]))
+    for side, names in sides.items():
+        table = _without(columns, of_sides)
+        table["side"] = _repeated(side, len(rows))
+        for field, name in names.items():
+            table[field] = columns[name]
+        tables.append(table)
+    return _stacked(tables, [rows, rows])
 
 
-def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideColumn]) -> Reshaped:
+def _panel_rows(columns: Columns, wide: Mapping[str, WideColumn]) -> Reshaped:
     """Return a row for each time and market with a value."""
-    entities: dict[Entity, dict[str, pa.ChunkedArray]] = {}
     cells_of = _of_one_type({name: columns[name] for name in wide})
     kind = next(iter(cells_of.values())).type
+    markets: dict[Market, dict[str, pa.ChunkedArray]] = {}
+    fields: dict[str, None] = {}  # in the order of the file
     for name, column in wide.items():
-        entities.setdefault(column.entity, {})[column.field or VALUE] = cells_of[name]
-    fields = list(dict.fromkeys(column.field or VALUE for column in wide.values()))
-    has_symbols = any(entity.symbol for entity in entities)
-    keys = {
-        PRICE_OF_COIN if _is_price(name) and not has_symbols else name: values
-        for name, values in columns.items()
-        if name not in wide
-    }
-    tables: list[pa.Table] = []
+        field = column.field or VALUE
+        markets.setdefault(column.market, {})[field] = cells_of[name]
+        fields[field] = None
+    keys = _without(columns, wide)
+    if not any(market.symbol for market in markets):
+        keys = {_name_next_to_venues(name): cells for name, cells in keys.items()}
+    tables: list[Columns] = []
     places: list[Array] = []
-    for entity, values in entities.items():
-        has_value = np.zeros(len(next(iter(columns.values()))), dtype=bool)
-        for cells in values.values():
-            has_value |= np.asarray(_is_known(cells))
+    for market, cells_by_field in markets.items():
+        has_value = np.zeros(_row_count(columns), dtype=bool)
+        for cells in cells_by_field.values():
+            has_value |= np.asarray(_has_number(cells))
         rows = np.flatnonzero(has_value)
-        columns_of_rows = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
-        if entity.symbol:
-            columns_of_rows["symbol"] = pa.chunked_array([pa.repeat(entity.symbol, len(rows))])
-        if entity.venue:
-            columns_of_rows["exchange"] = pa.chunked_array([pa.repeat(entity.venue, len(rows))])
+        table = _taken(keys, rows)
+        if market.symbol:
+            table["symbol"] = _repeated(market.symbol, len(rows))
+        if market.venue:
+            table["exchange"] = _repeated(market.venue, len(rows))
+        values = _taken(cells_by_field, rows)
+        missing = pa.chunked_array([pa.nulls(len(rows), kind)])
         for field in fields:
-            lacking = pa.chunked_array([pa.nulls(len(rows), kind)])
-            columns_of_rows[field] = values[field].take(pa.array(rows)) if field in values else lacking
-        tables.append(pa.table(columns_of_rows))
+            table[field] = values.get(field, missing)
+        tables.append(table)
         places.append(rows)
-    table = pa.concat_tables(tables, promote_options="permissive")
-    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
+    return _stacked(tables, places)
 
 
-def _of_one_type(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
+def _name_next_to_venues(name: str) -> str:
+    """Return the name of a column of a table with a column for each venue: its price is that of the coin."""
+    if meaning_of(name) == "price_usd":
+        return PRICE_OF_COIN
+    return name
+
+
+def _of_one_type(columns: Columns) -> dict[str, pa.ChunkedArray]:
     """Return columns as one type; JSON gives one without values, or with text, another type."""
-    kinds = {values.type for values in columns.values() if values.null_count < len(values)}
+    kinds = {cells.type for cells in columns.values() if cells.null_count < len(cells)}
     if len(kinds) == 1:
         kind = kinds.pop()
     elif kinds and all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
         kind = pa.float64()
     else:
         kind = pa.string()
-    return {name: values.cast(kind) for name, values in columns.items()}
+    return {name: cells.cast(kind) for name, cells in columns.items()}
 
 
-def _is_known(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_known = cells.is_valid()
-    if pa.types.is_floating(cells.type):
-        is_known = pc.and_(is_known, pc.invert(pc.is_nan(cells).fill_null(True)))
-    return is_known
+def _has_number(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which cells have a value that is not NaN."""
+    return pc.invert(cells.is_null(nan_is_null=True))
 
 
 class _Level(NamedTuple):
+    """Columns of the price and the size of one level of a book."""
+
     side: str
     number: int
     price: str
     size: str
 
 
+_LevelColumns: TypeAlias = dict[tuple[str, int], str]
+"""Column of each side and level of a book."""
+
+
 @lru_cache(maxsize=256)
 def _book_columns(names: tuple[str, ...]) -> tuple[_Level, ...] | None:
     """Return the columns of price and size of each level of a book; None for another table."""
-    prices: dict[tuple[str, int], str] = {}
-    sizes: dict[tuple[str, int], str] = {}
+    prices, sizes = _columns_of_levels(names)
+    if not prices and not sizes:
+        prices, sizes = _best_quotes(names)
+    sides = {side for side, _ in prices}
+    if len(sides) != 2 or prices.keys() != sizes.keys():
+        return None
+    has_best_only = len(prices) == 2
+    if has_best_only and _have_other_figures(names, {*prices.values(), *sizes.values()}):
+        return None  # a ticker, whose rows are not books
+    first = min(number for _, number in prices)  # levels are numbered from 0 or from 1
+    levels: list[_Level] = []
+    for (side, number), name in prices.items():
+        levels.append(_Level(side, number - first + 1, name, sizes[side, number]))
+    return tuple(levels)
+
+
+def _columns_of_levels(names: Sequence[str]) -> tuple[_LevelColumns, _LevelColumns]:
+    """Return the columns with a numbered level in their names: those of prices, and those of sizes."""
+    prices: _LevelColumns = {}
+    sizes: _LevelColumns = {}
     for name in names:
         match = _BOOK.fullmatch(name)
         if match is None:
             continue
         field = (match["field"] or match["after"] or "").strip("_").lower()
-        key = (match["side"].lower(), int(match["level"]))
-        (prices if field in _PRICE else sizes)[key] = name
-    if not prices and not sizes:
-        prices, sizes = _best_quotes(names)
-    if len(prices) < 2 or prices.keys() != sizes.keys() or len({side for side, _ in prices}) != 2:
-        return None
-    used = {*prices.values(), *sizes.values()}
-    has_best_only = len(prices) == 2
-    if has_best_only and _have_other_figures([name for name in names if name not in used]):
-        return None  # a ticker, whose rows are not books
-    first = min(number for _, number in prices)
-    return tuple(
-        _Level(side, number - first + 1, name, sizes[side, number]) for (side, number), name in prices.items()
-    )
+        level = (match["side"].lower(), int(match["level"]))
+        if field in _PRICE:
+            prices[level] = name
+        else:
+            sizes[level] = name
+    return prices, sizes
 
 
 _BEST_PRICE = re.compile(r"(?:best)?(?P<side>bid|ask)(?:price|px)?")
 _BEST_SIZE = re.compile(r"(?:best)?(?P<side>bid|ask)(?:size|sz|qty|quantity|amount|volume|vol)")
 
 
-def _best_quotes(
-    names: tuple[str, ...],
-) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
-    """Return the columns of the best price and its size on each side; empty if some are not there once."""
-    prices: dict[tuple[str, int], str] = {}
-    sizes: dict[tuple[str, int], str] = {}
+def _best_quotes(names: Sequence[str]) -> tuple[_LevelColumns, _LevelColumns]:
+    """Return the columns of the best price and its size on each side; empty if two columns are of one."""
+    prices: _LevelColumns = {}
+    sizes: _LevelColumns = {}
     for name in names:
         for pattern, columns in ((_BEST_PRICE, prices), (_BEST_SIZE, sizes)):
             match = pattern.fullmatch(plain_name(name))
             if match is None:
                 continue
-            key = (match["side"], 1)
-            if key in columns:
+            level = (match["side"], 1)
+            if level in columns:
                 return {}, {}
-            columns[key] = name
+            columns[level] = name
     return prices, sizes
 
 
 _FIGURES = frozenset(
-    "rate oi_usd oi_coins mark index last iv strike underlying_price long_short_ratio index_pct".split()
+    "rate oi_usd oi_coins mark index last iv strike expiry underlying_price long_short_ratio "
+    "index_pct".split()
 )
 """Meanings of columns of other tables than books."""
+_GREEKS = frozenset("delta gamma vega theta".split())
+"""Names of columns next to which ``bid_vol`` is a volatility, and not a size."""
 
 
-def _have_other_figures(names: Sequence[str]) -> bool:
+def _have_other_figures(names: Collection[str], of_book: Collection[str]) -> bool:
     """Return whether columns next to those of a book are of other tables."""
-    return any(meaning_of(name) in _FIGURES for name in names)
+    others = [name for name in names if name not in of_book]
+    return any(meaning_of(name) in _FIGURES or plain_name(name) in _GREEKS for name in others)
 
 
 _LISTS = {"bids": "bid", "asks": "ask", "bidsjson": "bid", "asksjson": "ask"}
@@ -520,45 +601,51 @@ _IN_JSON = str.maketrans("()'", '[]"')
 """Python's text of tuples and words, which collectors write into CSV, as JSON."""
 
 
-def _lists_of_levels(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, str] | None:
+def _lists_of_levels(columns: Columns) -> Mapping[str, str] | None:
     """Return the side of each of two columns with lists of levels; None for another table."""
-    sides = {name: _LISTS[plain_name(name)] for name in columns if plain_name(name) in _LISTS}
-    if (
-        {*sides.values()} != {"bid", "ask"}
-        or len(sides) != 2
-        or _have_other_figures([name for name in columns if name not in sides])
-    ):
+    sides: dict[str, str] = {}
+    for name in columns:
+        side = _LISTS.get(plain_name(name))
+        if side is not None:
+            sides[name] = side
+    if sorted(sides.values()) != ["ask", "bid"] or _have_other_figures(columns, sides):
         return None
-    are_lists = [_is_of_lists(columns[name]) for name in sides]
-    return sides if all(are_lists) else None
+    if not all(_has_lists(columns[name]) for name in sides):
+        return None
+    return sides
 
 
-def _is_of_lists(values: pa.ChunkedArray) -> bool:
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+def _has_lists(cells: pa.ChunkedArray) -> bool:
+    """Return whether the cells of a column are lists, or texts of lists."""
+    if pa.types.is_list(cells.type) or pa.types.is_large_list(cells.type):
         return True
-    return pa.types.is_string(values.type) and first_cell(values).startswith(("[", "("))
+    return first_cell(cells).startswith(("[", "("))
 
 
-def _listed_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, str]) -> Reshaped:
+def _listed_rows(columns: Columns, sides: Mapping[str, str]) -> Reshaped:
     """Return a row for each level of the lists of books."""
     places: list[int] = []
-    rows: dict[str, list[Any]] = {"side": [], "level": [], "price": [], "size": []}
+    levels: list[tuple[str, int, float, float]] = []
     for name, side in sides.items():
         for place, cell in enumerate(columns[name].to_pylist()):
             for number, (price, size) in enumerate(_levels_in(name, cell), start=1):
                 places.append(place)
-                for field, value in zip(rows, (side, number, price, size), strict=True):
-                    rows[field].append(value)
+                levels.append((side, number, price, size))
     origins = np.array(places, dtype=np.int64)
-    keys = {name: values.take(pa.array(origins)) for name, values in columns.items() if name not in sides}
-    levels = {name: pa.chunked_array([pa.array(values)]) for name, values in rows.items()}
-    return Reshaped({**keys, **levels}, origins)
+    result = _taken(_without(columns, sides), origins)
+    for index, field in enumerate(("side", "level", "price", "size")):
+        result[field] = pa.chunked_array([pa.array([level[index] for level in levels])])
+    return Reshaped(result, origins)
 
 
 def _levels_in(name: str, cell: Any) -> list[tuple[float, float]]:
     """Return the prices and sizes of the levels in a cell."""
+    if cell is None:
+        return []
     try:
-        levels = msgspec.json.decode(cell.translate(_IN_JSON)) if isinstance(cell, str) else cell or []
+        levels = cell
+        if isinstance(cell, str):
+            levels = msgspec.json.decode(cell.translate(_IN_JSON))
         return [_price_and_size(level) for level in levels]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError, StopIteration):
         raise ArchiveError(
@@ -584,6 +671,7 @@ _BAND = re.compile(
     re.IGNORECASE,
 )
 """``bid_depth_10bps_usd``, ``depth_ask_1pct_usd``: USD of orders within a distance of the middle price."""
+_BPS_OF_A_PERCENT = 100.0
 
 
 @lru_cache(maxsize=256)
@@ -594,69 +682,82 @@ def _band_columns(names: tuple[str, ...]) -> Mapping[float, Mapping[str, str]] |
         match = _BAND.fullmatch(name)
         if match is None:
             continue
-        scale = 1.0 if match["unit"].lower().startswith("bp") else 100.0
+        width = float(match["width"].replace("_", "."))
+        if not match["unit"].lower().startswith("bp"):
+            width *= _BPS_OF_A_PERCENT
         side = (match["side"] or match["after"]).lower()
-        bands.setdefault(float(match["width"].replace("_", ".")) * scale, {})[side] = name
-    used = {name for band in bands.values() for name in band.values()}
-    is_whole = bool(bands) and all(len(band) == 2 for band in bands.values())
-    return bands if is_whole and not _have_other_figures([n for n in names if n not in used]) else None
+        bands.setdefault(width, {})[side] = name
+    has_both_sides = all(len(band) == 2 for band in bands.values())
+    if not bands or not has_both_sides or _have_other_figures(names, _columns_of_bands(bands)):
+        return None
+    return bands
 
 
-def _band_rows(columns: Mapping[str, pa.ChunkedArray], bands: Mapping[float, Mapping[str, str]]) -> Reshaped:
+def _columns_of_bands(bands: Mapping[float, Mapping[str, str]]) -> set[str]:
+    """Return the columns of all distances."""
+    names: set[str] = set()
+    for band in bands.values():
+        names.update(band.values())
+    return names
+
+
+def _band_rows(columns: Columns, bands: Mapping[float, Mapping[str, str]]) -> Reshaped:
     """Return a row for each time and distance from the middle price."""
-    used = {name for band in bands.values() for name in band.values()}
-    keys = {name: values for name, values in columns.items() if name not in used}
-    rows = np.arange(len(next(iter(columns.values()))))
+    keys = _without(columns, _columns_of_bands(bands))
+    rows = np.arange(_row_count(columns))
     tables = []
     for width, band in bands.items():
-        depths = {
-            "depth_bps": pa.chunked_array([pa.repeat(width, len(rows))]),
+        table = {
+            **keys,
+            "depth_bps": _repeated(width, len(rows)),
             "bid_depth_usd": columns[band["bid"]],
             "ask_depth_usd": columns[band["ask"]],
         }
-        tables.append(pa.table({**keys, **depths}))
-    table = pa.concat_tables(tables, promote_options="permissive")
-    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.tile(rows, len(bands)))
+        tables.append(table)
+    return _stacked(tables, [rows] * len(bands))
 
 
 _ID_OF_QUOTES = "updateid"
 """Number of each best quote of Binance's ``bookTicker`` files, which is that of changes in deeper books."""
 
 
-def _book_rows(columns: Mapping[str, pa.ChunkedArray], levels: Sequence[_Level]) -> Reshaped:
+def _book_rows(columns: Columns, levels: Sequence[_Level]) -> Reshaped:
     """Return a row for each level of each book."""
-    used = {name for level in levels for name in (level.price, level.size)}
+    of_levels: set[str] = set()
+    for level in levels:
+        of_levels |= {level.price, level.size}
+    keys = _without(columns, of_levels)
     if max(level.number for level in levels) == 1:
-        used |= {name for name in columns if plain_name(name) == _ID_OF_QUOTES}
-    keys = {name: values for name, values in columns.items() if name not in used}
-    tables: list[pa.Table] = []
+        keys = _without(keys, [name for name in keys if plain_name(name) == _ID_OF_QUOTES])
+    tables: list[Columns] = []
     places: list[Array] = []
     for level in levels:
-        rows = np.flatnonzero(np.asarray(_is_known(columns[level.price])))
-        columns_of_rows = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
-        columns_of_rows["side"] = pa.chunked_array([pa.repeat(level.side, len(rows))])
-        columns_of_rows["level"] = pa.chunked_array([pa.repeat(level.number, len(rows))])
-        columns_of_rows["price"] = columns[level.price].take(pa.array(rows))
-        columns_of_rows["size"] = columns[level.size].take(pa.array(rows))
-        tables.append(pa.table(columns_of_rows))
+        rows = np.flatnonzero(np.asarray(_has_number(columns[level.price])))
+        table = _taken(keys, rows)
+        table["side"] = _repeated(level.side, len(rows))
+        table["level"] = _repeated(level.number, len(rows))
+        table["price"] = columns[level.price].take(pa.array(rows))
+        table["size"] = columns[level.size].take(pa.array(rows))
+        tables.append(table)
         places.append(rows)
-    table = pa.concat_tables(tables, promote_options="permissive")
-    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
+    return _stacked(tables, places)
 
 
 def joined_header(first: Sequence[str], second: Sequence[str]) -> list[str] | None:
     """Return the names of a header of two lines, ``funding|BTC``; None where the lines are not of one."""
-    if len(first) != len(second) or len(first) < 3 or not (_repeats(first) or _repeats(second)):
+    if len(first) != len(second) or len(first) < 3:
         return None
-    pairs = [_two_levels(above, below) for above, below in zip(first, second, strict=True)]
-    columns = [_wide_column(name) for name in pairs[1:]]
-    return pairs if all(column is not None for column in columns) else None
+    if not _has_duplicates(first[1:]) and not _has_duplicates(second[1:]):
+        return None
+    names: list[str] = []
+    for pair in zip(first, second, strict=True):
+        words = [word for word in pair if word and not word.startswith("Unnamed:")]
+        names.append(LEVELS.join(words))
+    if None in map(_wide_column, names[1:]):
+        return None
+    return names
 
 
-def _two_levels(above: str, below: str) -> str:
-    return LEVELS.join(word for word in (above, below) if word and not word.startswith("Unnamed:"))
-
-
-def _repeats(cells: Sequence[str]) -> bool:
-    words = [plain_name(cell) for cell in cells[1:]]
-    return len({*words}) < len(words)
+def _has_duplicates(names: Sequence[str]) -> bool:
+    """Return whether two names are the same word."""
+    return len(set(map(plain_name, names))) < len(names)
