@@ -136,9 +136,18 @@ def _plans_of(
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
     has_prices = table is None and tables[0] in _WITH_PRICES and {"mark", "index"} & by_meaning.keys()
     if len(tables) == 1 and not has_prices and not _has_prices_in_rows(head, tables[0], by_meaning):
-        plan = _plan(source, head, tables[0], by_meaning, given)
+        rows, sparse = _rows_of_figures(head, value_columns(tables[0], by_meaning), set())
+        plan = _plan(source, rows, tables[0], by_meaning, given)._replace(sparse=sparse)
         return [plan], _notice_of_sides(plan, head, given)
     return _plans_of_several(source, head, tables, by_meaning, given)
+
+
+def _rows_of_figures(head: Chunk, own: set[str], others: set[str]) -> tuple[Chunk, Sparse | None]:
+    """Return the rows with figures of a table, and its columns if other rows are of other figures."""
+    sparse = Sparse(frozenset(own), (head.quantities | others) - own)
+    if not is_sparse(head, sparse):
+        return head, None
+    return rows_with(head, own), sparse
 
 
 def _has_rows_of_others(head: Chunk, table: str) -> bool:
@@ -146,7 +155,7 @@ def _has_rows_of_others(head: Chunk, table: str) -> bool:
     by_meaning = columns_by_meaning(head)
     own = value_columns(table, by_meaning)
     others = figures_of_all(by_meaning) - own
-    return bool(own) and is_sparse(head, Sparse(frozenset(own), frozenset(others)))
+    return _rows_of_figures(head, own, others)[1] is not None
 
 
 _OF_STEPS = frozenset({"interval", "intervall", "intervalo", "intervalle", "intervallo"})
@@ -277,16 +286,12 @@ def _plans_of_several(
     for name, meanings in wanted:
         figures |= value_columns(name, meanings)
     for name, meanings in wanted:
-        own = value_columns(name, meanings)
-        sparse = Sparse(frozenset(own), frozenset(figures - own))
-        rows = rows_with(head, own) if is_sparse(head, sparse) else head
+        rows, sparse = _rows_of_figures(head, value_columns(name, meanings), figures)
         try:
             plan = _plan(source, rows, name, meanings, _given_of(name, tables, given))
             _refuse_lacking(plan, rows)
             _refuse_no_price(plan, rows)
-            if rows is not head:
-                plan = plan._replace(sparse=sparse)
-            plans.append(plan)
+            plans.append(plan._replace(sparse=sparse))
             notices += _notice_of_sides(plan, head, given)
         except ArchiveError as question:
             if [name] == tables:

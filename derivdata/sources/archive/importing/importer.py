@@ -284,6 +284,8 @@ def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
     for chunk in chunks(task.source, task.plan.header):
         if task.plan.sparse is not None:
             chunk = rows_of_table(chunk, task.plan.sparse)
+            if not len(chunk):
+                continue  # it has rows of other quantities only, and no column of this one
         chunk.notices = (*chunk.notices, *task.notices)
         with _naming(task.source):
             converted = rows(chunk, task.plan)

@@ -124,6 +124,8 @@ class Chunk:
     """Why the last row is rejected: the file ends inside of it."""
     marks: Marks | None = None
     """Marks in numbers of the whole file, if it has further chunks."""
+    quantities: frozenset[str] = frozenset()
+    """Columns of a table with a quantity in each row, each of which has values in its own rows."""
 
     def __len__(self) -> int:
         return self.size
@@ -280,6 +282,7 @@ def _long(chunk: Chunk) -> Chunk:
         size=len(origins),
         lines_of=lines_of,
         cut=chunk.cut if has_last_row else "",
+        quantities=result.quantities,
     )
 
 
@@ -325,10 +328,27 @@ def explained(source: Source) -> Iterator[None]:
 
 def head_of(source: Source, header: Header | None = None) -> Chunk:
     """Return the first rows of a file, enough to recognise it; an empty file has no columns."""
-    return next(chunks(source, header, rows=HEAD_ROWS), Chunk({}, 0))
+    head = next(chunks(source, header, rows=HEAD_ROWS), Chunk({}, 0))
+    if not head.quantities or len(head) < HEAD_ROWS:
+        return head
+    return _with_later_quantities(source, header, head)
 
 
 HEAD_ROWS = 2_000
+
+
+def _with_later_quantities(source: Source, header: Header | None, head: Chunk) -> Chunk:
+    """Add the first rows of each quantity that a table with a quantity in each row has after its head."""
+    tables = [pa.table(head.columns)]
+    quantities = head.quantities
+    for chunk in chunks(source, header):
+        for name in sorted(chunk.quantities - quantities):
+            rows = rows_with(chunk, [name]).columns
+            tables.append(pa.table(rows).slice(0, HEAD_ROWS))
+        quantities |= chunk.quantities
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    columns = dict(zip(whole.column_names, whole.columns, strict=True))
+    return replace(head, columns=columns, size=len(whole), quantities=quantities)
 
 
 class _Form(NamedTuple):

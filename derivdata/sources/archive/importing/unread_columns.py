@@ -12,7 +12,7 @@ from derivdata.sources.archive.importing.conversion import names_of_numbers
 from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.sources.archive.importing.readers import Chunk
 
-_OF_TIMES = re.compile(r"time|date|timestamp|(?<![a-z])ts|^(index|unnamed.*|\d+)$", re.IGNORECASE)
+_OF_TIMES = re.compile(r"(time(stamp)?|date|(?<![a-z])ts)(?![a-z])|^(index|unnamed.*|\d+)$", re.IGNORECASE)
 """Names of columns of times, and those of row numbers."""
 
 

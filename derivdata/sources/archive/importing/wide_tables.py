@@ -223,6 +223,7 @@ class Reshaped(NamedTuple):
 
     columns: dict[str, pa.ChunkedArray]
     rows: Array
+    quantities: frozenset[str] = frozenset()  # columns of a table with a quantity in each row
 
 
 def reshaped(columns: Columns) -> Reshaped | None:
@@ -316,14 +317,17 @@ def _distinct_texts(cells: pa.ChunkedArray) -> list[str]:
 
 
 def _metric_rows(columns: Columns, metric: str, value: str) -> Reshaped:
-    """Return the same rows with a column for each quantity, which is missing in the rows of the others."""
+    """Return the rows with a value, and a column for each quantity, missing in the rows of the others."""
+    rows = np.flatnonzero(np.asarray(_has_number(columns[value])))
+    columns = _taken(columns, rows)
     result = _without(columns, (metric, value))
     missing = pa.scalar(None, columns[value].type)
     texts = columns[metric].cast(pa.string())
-    for word in _distinct_texts(texts):
+    words = _distinct_texts(texts)
+    for word in words:
         is_of_word = pc.equal(texts, word).fill_null(False)
         result[word] = pc.if_else(is_of_word, columns[value], missing)
-    return Reshaped(result, np.arange(len(texts)))
+    return Reshaped(result, rows, frozenset(words))
 
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
