@@ -25,6 +25,7 @@ Wrong arguments raise ``ValueError`` or ``TypeError`` before anything is sent.
 from __future__ import annotations
 
 import copyreg
+import re
 
 __all__ = [
     "ArchiveError",
@@ -50,11 +51,19 @@ __all__ = [
 __dir__ = __all__.copy
 
 
+_USER_IN_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]+):/{1,2}[^/\s]+@", re.IGNORECASE)
+"""User and password of an address, also where a path has joined the two slashes."""
+
+
 class DerivdataError(Exception):
     """Base of every error that the library raises for data and services.
 
-    All of them can be pickled, because a pool of processes returns the error of a worker to its caller.
+    All of them can be pickled, because a pool of processes returns the error of a worker to its caller. A
+    message does not show the user and the password of an address.
     """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_USER_IN_ADDRESS.sub(r"\1://***@", message))
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default calls the class with `args`, the message, instead of the arguments of the class.

@@ -6,9 +6,16 @@ import importlib
 import inspect
 import pickle  # noqa: TID251 - errors travel by it
 import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import requests
 
 import derivdata
+import derivdata as dd
 from derivdata import errors
+from derivdata.client.transport.response import network_error
 from derivdata.sources.service.data.store import Refusal
 
 
@@ -43,6 +50,35 @@ def test_every_exception_of_the_package_survives_pickling() -> None:
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), str(copy), vars(copy)) == (kind, str(error), vars(error)), kind
         assert kind.__doc__
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda address: dd.replay(f"{address}/a.ddz"),
+        lambda address: dd.record(f"{address}/a.ddz").__enter__(),
+        lambda address: dd.bundle.info(Path(f"{address}/a.ddz")),
+        lambda address: dd.open_archive(address),
+    ],
+)
+def test_messages_do_not_show_user_and_password_of_an_address(call: Callable[[str], object]) -> None:
+    with pytest.raises(errors.DerivdataError) as raised:
+        call("https://me:pass@word77@host.example")
+    assert "word77" not in str(raised.value)
+    assert "word77" not in repr(raised.value)
+
+
+def test_messages_keep_addresses_without_a_user_and_paths() -> None:
+    for text in ("https://host.example/a@b", "C:/me@host/file", "write to me@host.example", "a: b@c"):
+        assert str(errors.ArchiveError(text)) == text
+
+
+def test_a_proxy_that_needs_another_package_is_named() -> None:
+    error = network_error(
+        "/funding", requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")
+    )
+    assert "install PySocks" in str(error)
+    assert not error.retryable
 
 
 def test_fetch_errors_have_documented_attributes() -> None:

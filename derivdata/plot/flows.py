@@ -28,6 +28,7 @@ from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.support.times import TimeLike
+from derivdata.tables.frames import require_columns
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:
@@ -310,6 +311,7 @@ def option_flow(
     ValueError
         There are several symbols, the expiry has no trades, or no option was traded in the book.
     """
+    require_columns(trades, "trades", others=("symbol", "exchange", "expiry"))
     if trades["symbol"].nunique() != 1:
         raise ValueError(f"trades must be of one symbol, got {trades['symbol'].nunique()}: select one")
     symbol = str(trades["symbol"].iloc[0])

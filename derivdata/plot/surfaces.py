@@ -302,6 +302,7 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
         raise ValueError(
             f"data must have the venue {reference!r} and at least one other, got {venues or 'one venue'}"
         )
+    require_variables(fit, "data", ("method", "year_fraction"))
     for dim in fit["method"].dims:
         if dim not in ("exchange", "expiry"):
             raise ValueError(f"data must not have the dim {str(dim)!r}: select one symbol and one time")

@@ -216,6 +216,10 @@ def network_error(path: str, error: Exception) -> FetchError:
         return NetworkError(path, f"the connection failed or was interrupted: {_innermost(error)}")
     if isinstance(error, requests.TooManyRedirects):
         return permanent(NetworkError(path, "too many redirects"))
+    if isinstance(error, requests.exceptions.InvalidSchema) and "SOCKS" in str(error):
+        return permanent(
+            NetworkError(path, "the proxy needs SOCKS: install PySocks, or set an HTTP proxy in HTTPS_PROXY")
+        )
     if isinstance(error, requests.exceptions.InvalidSchema):
         return permanent(
             NetworkError(path, "the server redirects to an address over plain http, which is not followed")
