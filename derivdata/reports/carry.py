@@ -319,7 +319,7 @@ def _draw_pairs(pairs: list[Pair], *, head: str, ax: Axes, source: Any) -> Axes:
     low = carry["net_low"].to_list()
     high = carry["net_high"].to_list()
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], mew=1.5, ms=6, label="before costs")
-    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs")
+    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs, at right")
     ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6, zorder=1, label="90 % interval")
     ax.axvline(0, color=style.GREY, lw=1.0)
     for row, value in enumerate(net):

@@ -402,7 +402,7 @@ def _draw_liquidations(
     share = pct(float(top[side] / by_side.to_numpy().sum()), 0)
     title = (
         f"{usd(1e6 * top[side])} of {_assets(events)} {side}s were liquidated in {step} hours from "
-        f"{when.day} {when:%b %H:%M} UTC, {share} of all in {hours / 24.0:.3g} days"
+        f"{when.day}\u00a0{when:%b %H:%M} UTC, {share} of all in {hours / 24.0:.3g} days"
     )
     style.dress(ax, title=title, y=f"longs (down), shorts (up)\n[million USD in {step} h]", form="size")
     style.legend(ax, "above")
@@ -437,7 +437,7 @@ def _draw_venues(by_side: pd.DataFrame, events: pd.DataFrame, *, ax: Axes, sourc
     of_all = pct(float(value / sides.to_numpy().sum()), 0)
     title = (
         f"{first['venue']} liquidated {usd(1e6 * value)} of {_assets(events)} positions, {of_all} of the "
-        f"total and {pct(most, 0)} of it {side}"
+        f"total; {pct(most, 0)} were {side}"
     )
     style.dress(ax, title=title, x="longs (left), shorts (right) [million USD]", grid="x")
     style.write(ax.xaxis, "size")
