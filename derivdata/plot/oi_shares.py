@@ -124,11 +124,10 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
         concentration = (
             f"; as concentrated as {equal.iloc[-1]:.1f} equal venues, {equal.iloc[0]:.1f} at first"
         )
-    largest = f"{last.index[0]} holds {style.share(last.iloc[0])}"
     named = last[:top]
+    title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest"
     if len(named) > 1:
-        largest += f", the largest {len(named)} hold {style.share(float(named.sum()))}"
-    title = f"{symbol}: {largest} of the open interest"
+        title += f", and the largest {len(named)} venues hold {style.share(float(named.sum()))}"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
     style.note(ax, f"in brackets: change [points]{concentration}")

@@ -528,12 +528,15 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     # Not set_xlabel, which would move a label at the left to the middle.
     ax.xaxis.label.set_text(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.0), 20)))
     text, url = stated(*data, source=source)
-    if cell_width(ax) < _NARROW:
+    place, side, shift = 1.0, "right", 0.0
+    if is_narrow(ax):
         wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)
         text = "\n".join(map(wrap.fill, text.split("\n")))
+        # From the left, because axes with labels at their right are too narrow for the text.
+        place, side, shift = 0.0, "left", -indent(ax)
     below: dict[str, Any] = {"xycoords": ("axes fraction", ax.xaxis.label), "textcoords": "offset points"}
-    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": muted()}
-    written = ax.annotate(text, xy=(1.0, 0.0), xytext=(0, -5), annotation_clip=False, **below, **look)
+    look: dict[str, Any] = {"ha": side, "va": "top", "fontsize": 8, "color": muted()}
+    written = ax.annotate(text, (place, 0.0), (shift, -5), annotation_clip=False, **below, **look)
     written.set_gid(FOOTER)
     if url:
         written.set_url(url)

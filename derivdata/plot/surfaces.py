@@ -228,9 +228,6 @@ def venue_difference(
     panels = style.columns(ax, len(_DEVIATIONS), size=style.row_size(len(rows), 0.26))
     if np.isfinite(cells).any():
         _draw_differences(panels, place, cells)
-    for panel in panels:
-        for row in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a line between venues
-            panel.axhline(row - 0.5, color=style.GREY, lw=0.6)
     ax = panels[0]
     ax.set_yticks(place, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -238,19 +235,33 @@ def venue_difference(
     if "symbol" in fit.coords and fit["symbol"].ndim == 0:
         symbol = str(fit["symbol"].item())
     title = f"{symbol}: {_largest(gap, reference)}"
-    for panel in panels[1:]:
-        style.dress(panel, grid="x")
-        panel.tick_params(axis="y", length=0)
     style.dress(ax, title=title, y="venue and tenor", grid="x")
     style.set_title(ax, ax.get_title(loc="left"), pad=22.0)
-    for panel in panels:
-        panel.locator_params(axis="x", nbins=4)
-    # The label of the last panel, as the footer is below it.
-    panels[-1].set_xlabel(f"volatility minus that of {reference} [points]", loc="right")
+    breaks = np.arange(gap.sizes["days"], len(rows), gap.sizes["days"]) - 0.5
+    lowest = _dress_panels(panels, breaks, f"volatility minus that of {reference} [points]")
     table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
     named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
     table = pd.concat([named, table.drop(columns="row").astype(float)], axis=1)
-    return finish(ax, table, data, source=source, lowest=panels[-1])
+    return finish(ax, table, data, source=source, lowest=lowest)
+
+
+def _dress_panels(panels: list[Axes], breaks: Array, label: str) -> Axes:
+    """Draw lines between venues, and write the label of all x axes; return the axes with the label.
+
+    The footer is below the label: in narrow figures it begins at the left, in others it ends at the right.
+    """
+    is_narrow = style.is_narrow(panels[0])
+    for panel in panels[1:]:
+        style.dress(panel, grid="x")
+        panel.tick_params(axis="y", length=0)
+    for panel in panels:
+        panel.hlines(breaks, 0.0, 1.0, transform=panel.get_yaxis_transform(), color=style.GREY, lw=0.6)
+        panel.locator_params(axis="x", nbins=2 if is_narrow else 4, steps=[1, 2, 5, 10])
+    if is_narrow:
+        panels[0].set_xlabel(label, loc="left")
+        return panels[0]
+    panels[-1].set_xlabel(label, loc="right")
+    return panels[-1]
 
 
 def _draw_differences(panels: list[Axes], place: Array, cells: Array) -> None:
