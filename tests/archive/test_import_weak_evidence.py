@@ -113,3 +113,61 @@ def test_quotes_in_a_file_of_options_are_asked_about(tmp_path: Path) -> None:
         _import(tmp_path, "bybit_options.csv", content)
     _import(tmp_path, "bybit_BTC.csv", content)
     assert _rows(tmp_path, "orderbook_book")["size"].tolist() == [0.57, 0.55]  # ask, bid
+
+
+def _liquidation(contract: str) -> dict[str, Any]:
+    return {
+        "time": _START,
+        "contract": contract,
+        "left": 0,
+        "size": -50,
+        "fill_price": "3780",
+        "order_price": "3700",
+    }
+
+
+def test_one_size_of_several_contracts_is_rejected(tmp_path: Path) -> None:
+    """A contract of Gate is 0.0001 BTC or 0.01 ETH: one size of both is 100 times too low for one."""
+    body = json.dumps([_liquidation("BTC_USDT"), _liquidation("ETH_USDT")])
+    said: dict[str, Any] = {"exchange": "gateio"}
+    with pytest.raises(ArchiveError, match="write a file for each contract, and state the coins"):
+        _import(tmp_path, "liq_orders.json", body, set=said)
+    with pytest.raises(ArchiveError, match=r"0\.0001 cannot be that of all rows, which are of BTC, ETH"):
+        _import(tmp_path, "liq_orders.json", body, set={**said, "contract_size": "0.0001"})
+    single = json.dumps([_liquidation("ETH_USDT")])
+    _import(tmp_path, "liq_orders.json", single, set={**said, "contract_size": "0.01"})
+    assert _rows(tmp_path, "liquidations_fills")["value_usd"].tolist() == [1890.0]  # 50 × 0.01 × 3780
+
+
+def _running(symbol: str, hours: int) -> list[str]:
+    lines = []
+    for hour in range(24):
+        following = _START + 3600 * hours * (hour // hours + 1)
+        lines.append(f"{symbol},0.0001,{following * 1000},{(_START + 3600 * hour + 60) * 1000}")
+    return lines
+
+
+def test_an_interval_that_next_payments_contradict_is_rejected(tmp_path: Path) -> None:
+    """0.0001 of TRB, which pays every 4 hours, is 2 bps per 8 hours, and not 1."""
+    header = "symbol,lastFundingRate,nextFundingTime,time"
+    of_trb = "\n".join([header, *_running("TRBUSDT", 4)]) + "\n"
+    both = of_trb + "\n".join(_running("BTCUSDT", 8)) + "\n"
+    for content in (of_trb, both):
+        with pytest.raises(ArchiveError, match="interval_hours=8 is not that of all rows"):
+            _import(tmp_path, "binance.csv", content, set={"interval_hours": "8"})
+    with pytest.raises(ArchiveError, match="next payments are 4 or 8 hours apart"):
+        _import(tmp_path, "binance.csv", both)
+    _import(tmp_path, "binance.csv", of_trb)
+    assert {*_rows(tmp_path, "funding_history")["rate_bps_8h"]} == {2.0}
+
+
+def test_closes_without_opens_are_asked_about(tmp_path: Path) -> None:
+    """The close of the hour from 00:00 is known at 01:00, so that it is not the price at its label."""
+    content = f"timestamp,close\n{_START},67000\n{_START + 3600},67100\n"
+    with pytest.raises(Unclear, match="close is a close, which is known at the end of its bar") as caught:
+        _import(tmp_path, "binance_BTC_1h.csv", content)
+    assert caught.value.choices == ["price_usd=close"]
+    _import(tmp_path, "binance_BTC_1h.csv", content, map={"price_usd": "close"})
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0, 67100.0]
+    _import(tmp_path, "okx_BTC_1h.csv", content.replace("timestamp", "close_time"))
+    assert len(_rows(tmp_path, "prices_history")) == 4

@@ -47,7 +47,7 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     _take_stated_rate(head, by_meaning)
     if by_meaning.get("last", "").lower() in OPENS:
         by_meaning.pop("price_usd", None)  # the close of a candle, which is known at its end
-        if _OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
+        if OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
             _take_closes(plain, by_meaning)
     return by_meaning
 
@@ -86,7 +86,7 @@ def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
         by_meaning |= _near_interest(head)
 
 
-_OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
+OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
 CLOSES = ("close", "closeprice", "c")
 
 

@@ -18,6 +18,7 @@ from derivdata.sources.archive.importing.adjustments import (
 from derivdata.sources.archive.importing.cells import Rejections, encoded
 from derivdata.sources.archive.importing.column_meanings import (
     CLOSES,
+    OF_ENDS,
     OPENS,
     column_of_words,
     first_of,
@@ -176,17 +177,32 @@ def take_kind_of_price(
     has = {*given.set, *given.map, *head.columns}
     stated_kind = given.set.get("kind")
     if "price_usd" in {*mapped, *has}:
-        is_of_trades = "kind" not in has and are_trades(head)
-        return {"kind": "last"} if is_of_trades else {}
+        if "kind" in has:
+            return {}
+        if plain_name(given.map.get("price_usd", "")) in (*OPENS, *CLOSES):
+            return {"kind": _kind_in_path(source)}
+        return {"kind": "last"} if are_trades(head) else {}
     if stated_kind in ("mark", "index", "last"):
         column = _price_of_kind(source, by_meaning, stated_kind)
     else:
         column = next((by_meaning[name] for name in ("mark", "index", "last") if name in by_meaning), None)
     if column is None:
         return {}
+    if plain_name(column) in CLOSES and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
+        _refuse_close(source, column)
     mapped["price_usd"] = column
     kinds = [name for name in ("mark", "index") if by_meaning.get(name) == column]
     return {} if "kind" in has else {"kind": kinds[0] if kinds else _kind_in_path(source)}
+
+
+def _refuse_close(source: Source, close: str) -> None:
+    """Ask for the time of closes without their opens: venues label bars by their starts."""
+    raise Unclear(
+        f"{source}: its column {close} is a close, which is known at the end of its bar: pass --map "
+        f"price_usd={close} if its times are those ends, or move the times first",
+        "--map",
+        [f"price_usd={close}"],
+    )
 
 
 def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> str | None:

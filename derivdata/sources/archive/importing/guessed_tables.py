@@ -840,22 +840,22 @@ def _hours_of_rows(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> 
     return interval_hours(stated, Rejections(len(stated)))
 
 
-def interval_of_next_payments(head: Chunk, given: Given) -> float | None:
-    """Return the hours between the next payments that rows state; None if series differ, or with one payment.
+def intervals_of_next_payments(head: Chunk, given: Given) -> set[float]:
+    """Return the shortest time [h] between the next payments that the rows of each series state.
 
-    OKX's ``nextFundingTime`` moves with the payments as well.
+    OKX's ``nextFundingTime`` moves with the payments as well. Series with one payment have none.
     """
     columns = [name for name in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(name))]
     if len(columns) != 1:
-        return None
+        return set()
     named = {name: given.map.get(name, name) for name in ("symbol", "exchange")}
     series = _series(head, {name: column for name, column in named.items() if column in head.columns})
     following = _stamps(head, {"time": columns[0]}, given)
     rows = pd.DataFrame({"series": series, "stamp": following})
     rows = rows[rows["stamp"] != np.iinfo(np.int64).min].drop_duplicates().sort_values(["series", "stamp"])
-    apart = rows.groupby("series")["stamp"].diff().dropna() / 3.6e9
-    hours = np.unique(np.round(apart.to_numpy(dtype=np.float64), 3))
-    return float(hours[0]) if hours.size == 1 and hours[0] in VALID_HOURS else None
+    apart = rows.groupby("series")["stamp"].diff() / 3.6e9
+    shortest = apart.groupby(rows["series"]).min().dropna().round(3)
+    return {hours for hours in shortest.tolist() if hours in VALID_HOURS}
 
 
 _INSERTED = re.compile(r"^(created|inserted|createdat|insertedat|created_at|inserted_at)$", re.I)

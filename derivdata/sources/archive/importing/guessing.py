@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -47,7 +47,7 @@ from derivdata.sources.archive.importing.guessed_contracts import (
 from derivdata.sources.archive.importing.guessed_tables import (
     figures_of_all,
     guessed_tables,
-    interval_of_next_payments,
+    intervals_of_next_payments,
     own_table,
     refuse_remaining_orders,
     total_columns,
@@ -656,6 +656,9 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
             f"{source}: interval_hours={stated} is not that of {', '.join(hourly)}, which pays each hour: "
             "omit it, or import the rows of other venues apart"
         )
+    between = sorted(intervals_of_next_payments(head, given)) if table == "funding_history" else []
+    if stated is not None:
+        _refuse_other_interval(source, stated, between)
     has_interval = "interval_hours" in {*given.map, *given.set, *head.columns}
     if table != "funding_history" or has_interval or not venues:
         return given
@@ -663,15 +666,31 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
     hours = {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
     if None not in hours and (hours == {1.0} or not _has_floor_of_hours(head, given)):
         return given
-    between = interval_of_next_payments(head, given)
-    if between is not None:
-        return given._replace(set={**given.set, "interval_hours": f"{between:g}"})
+    if len(between) == 1:
+        return given._replace(set={**given.set, "interval_hours": f"{between[0]:g}"})
+    if between:
+        raise ArchiveError(
+            f"{source}: --unit {given.unit} is per the venue's own interval, and next payments are "
+            f"{' or '.join(f'{hours:g}' for hours in between)} hours apart: write a column "
+            "interval_hours, or a file for each interval"
+        )
     raise Unclear(
         f"{source}: --unit {given.unit} is per the venue's own interval, which the file does not state: "
         "pass --set interval_hours=8 or --map interval_hours=COLUMN",
         "--set",
         ["interval_hours=8", "interval_hours=4", "interval_hours=1"],
     )
+
+
+def _refuse_other_interval(source: Source, stated: str, between: Sequence[float]) -> None:
+    """Raise for an interval of all rows that is longer than the time between their next payments."""
+    hours = interval_hours(pa.chunked_array([[stated]]), Rejections(1))[0]
+    shorter = [f"{apart:g}" for apart in between if apart < hours]
+    if shorter:
+        raise ArchiveError(
+            f"{source}: interval_hours={stated} is not that of all rows, some of whose next payments are "
+            f"{' or '.join(shorter)} hours apart: write a column interval_hours, or a file for each interval"
+        )
 
 
 _FLOOR_OF_HOUR = 0.0000125

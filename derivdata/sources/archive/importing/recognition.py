@@ -35,7 +35,7 @@ from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
 from derivdata.sources.archive.importing.source_files import Source
 from derivdata.sources.archive.importing.timestamps import has_floating_times, zone, zone_in_name
 from derivdata.sources.archive.importing.unread_columns import unread_columns
-from derivdata.sources.archive.importing.venue_responses import read_response
+from derivdata.sources.archive.importing.venue_responses import read_response, refuse_size_of_several
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean
@@ -476,6 +476,7 @@ def _of_answer(source: Source, table: str | None, writer: str | None, given: Giv
     answer = read_response(source, writer, given)
     if answer is None:
         return []
+    refuse_size_of_several(source, answer, given)
     label = f"response of {answer.venue} {answer.path}"
     if not answer.tables:
         raise ArchiveError(f"{source}: it is a {label}: {'; '.join(answer.notices)}")

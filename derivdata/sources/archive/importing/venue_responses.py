@@ -89,6 +89,24 @@ def read_response(source: Source, writer: str | None, given: Given) -> VenueResp
     return answers[0] if answers else None
 
 
+def refuse_size_of_several(source: Source, answer: VenueResponse, given: Given) -> None:
+    """Raise for a contract size of the caller with rows of several contracts, whose sizes differ."""
+    for name, _ in _SIZES:
+        symbols = sorted(_symbols_of(answer.tables.get(name)))
+        if "contract_size" in given.set and len(symbols) > 1:
+            raise ArchiveError(
+                f"{source}: contract_size={given.set['contract_size']} cannot be that of all rows, which are "
+                f"of {', '.join(symbols[:_SHOWN])}: write a file for each contract"
+            )
+
+
+_SHOWN = 5
+
+
+def _symbols_of(frame: pd.DataFrame | None) -> set[str]:
+    return set() if frame is None else {str(symbol) for symbol in frame["symbol"].unique()}
+
+
 _VENUE_FIELDS = ("exchange", "exchangename", "venue")
 _FIRST_ROWS = 50
 
@@ -431,8 +449,9 @@ def _leave_out(tables: dict[str, pd.DataFrame]) -> list[str]:
             continue
         del tables[name]
         tables.pop("orderbook_depth_history", None)
+        first = "write a file for each contract, and " if len(_symbols_of(frame)) > 1 else ""
         notices.append(
-            "sizes are in contracts, and are omitted: state the coins of a contract with --set "
+            f"sizes are in contracts, and are omitted: {first}state the coins of a contract with --set "
             "contract_size=COINS"
         )
     return notices
