@@ -11,8 +11,10 @@ from derivdata.tables.series_patterns import (
     OF_EIGHT_HOURS,
     UNITS,
     late_series,
+    limited_series,
     opposite_runs,
     other_interest,
+    other_sections,
     repeated_blocks,
     repeated_steps,
     rising_series,
@@ -52,6 +54,38 @@ def test_a_repeated_page_is_found() -> None:
     values[60:100] = values[10]  # one value again is not a page
     values[10:50] = values[10]
     assert repeated_blocks(ALONE, values) == []
+
+
+def test_a_short_page_is_found_in_distinct_values_only() -> None:
+    values = walk(1)
+    values[60:66] = values[10:16]
+    assert repeated_blocks(ALONE, values) == [(10, 60)]
+    assert repeated_blocks(ALONE, np.round(values, 2)) == []
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1.0, "above"), (-1.0, "below")])
+def test_a_limited_series_is_found(sign: float, word: str) -> None:
+    values = sign * walk(3)
+    assert limited_series(ALONE, values, is_rate=False) == []
+    limit = float(np.median(values))
+    wrong = np.minimum(values, limit) if sign > 0.0 else np.maximum(values, limit)
+    (fault,) = limited_series(ALONE, wrong, is_rate=False)
+    assert fault.factor == sign
+    assert fault.rows == 60
+    assert limited_series(ALONE, np.minimum(values, round(limit, 2)), is_rate=False) == []  # a cap
+    assert limited_series(ALONE, np.where(np.arange(ROWS) < 60, 2.34567, values), is_rate=False) == []
+
+
+def test_a_section_of_another_size_is_found() -> None:
+    times = np.arange(ROWS) * HOUR_US
+    values = walk(4, step=0.3)
+    assert other_sections(ALONE, times, values) == []
+    wrong = walk(4, step=0.05)
+    wrong[30:70] /= 24.0
+    (fault,) = other_sections(ALONE, times, wrong)
+    assert (fault.row, fault.rows) == (30, 40)
+    assert fault.factor == pytest.approx(1 / 24, rel=0.5)
+    assert other_sections(ALONE, times // 12, wrong) == []  # less than a day
 
 
 def test_a_straight_line_is_found() -> None:

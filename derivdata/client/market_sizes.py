@@ -30,6 +30,9 @@ _SUPPLY = {"BTC": 21e6, "ETH": 2.5e8}
 LARGE_VENUES = frozenset(("binance", "bybit", "okx"))
 _MIN_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
 """Open interest and hourly volume [USD] of BTC or ETH at `LARGE_VENUES`, a tenth of the lows since 2021."""
+_MIN_OF_MANY = 5.0
+"""Factor of the least median hourly volume in many rows. In 2023 and 2024 the lowest 8 hours of ETH on Bybit
+were 4e6 an hour, and its median 5e7."""
 _MIN_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
 """Open interest and hourly volume [USD] of all contracts of one of `LARGE_VENUES`, likewise."""
 _MIN_TOTAL_OI_USD = 2e8
@@ -44,7 +47,15 @@ _MIN_LARGEST = {
 }  # fmt: skip
 """Minimum of the largest value over many symbols. In a wrong unit (fraction, percent) it is a hundredth or
 less."""
+_MIN_OI_CHANGE_PCT = 0.2
+"""Minimum of the largest change over ten venues in a day; of 43 venues it is above 10."""
+_MAX_CHANGES_PCT = ("price_24h_change_pct", "oi_24h_change_pct")
 _MAX_OI_CHANGE_PCT = 40.0
+_MAX_TOP_FUNDING_BPS = 100.0
+_CROWDED = 0.05
+_MAX_OF_VOLUME = 0.5
+"""Largest share of liquidations in the volume of a venue; of large ones it was a quarter at most."""
+_MIN_VOLUME_USD = 1e7
 _MIN_VENUES = 10
 _MIN_ORDERS = 50
 _MIN_ORDER_USD = 10.0
@@ -82,6 +93,13 @@ def _symbols(e: CheckedResponse) -> Array | None:
     if "symbol" not in e.columns or e.table is None:
         return None
     return np.asarray(e.columns["symbol"])
+
+
+def has_only_large(e: CheckedResponse) -> bool:
+    """Return whether all rows are of BTC or ETH, or sums over all symbols of venues."""
+    if "symbol" in e.columns:
+        return {*e.words.get("symbol", ())} <= MIN_PRICES.keys()
+    return True
 
 
 def _is_large(e: CheckedResponse) -> Array:
@@ -183,6 +201,8 @@ def _small(values: Array, limit: float, *, is_stock: bool, step_us: int) -> str:
     """Describe zeros of a large market, or a median below the limit; empty if there are none."""
     if limit > 0.0 and _has_zeros(values, is_stock=is_stock, step_us=step_us):
         return f"0 in {int((values == 0.0).sum())} rows: values may be missing"
+    if not is_stock and values.size >= _MIN_STEPS:
+        limit *= _MIN_OF_MANY
     middle = float(np.median(values)) if values.size else np.inf
     if middle >= limit:
         return ""
@@ -300,12 +320,40 @@ def _changes(e: CheckedResponse) -> Iterator[str]:
             largest = _quantile(e, name, 1.0)
             if largest is not None and largest < minimum:
                 yield f"{name} is at most {largest:.3g} in {e.size} rows: it may be a fraction"
+    yield from _changes_of_symbols(e)
+    largest = _quantile(e, "change_24h", 1.0)
+    if largest is not None and e.size >= _MIN_VENUES and largest < _MIN_OI_CHANGE_PCT:
+        yield f"change_24h is at most {largest:.3g} % in {e.size} rows: it may be a fraction"
     middle = _quantile(e, "change_24h", 0.5)
     if middle is not None and e.size >= _MIN_VENUES and middle > _MAX_OI_CHANGE_PCT:
         yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
     index = _quantile(e, "index_pct", 0.5)
     if index is not None and index < _MIN_INDEX_PCT:
         yield f"index_pct is {index:.3g} at the median row: expected percent per year"
+
+
+def _changes_of_symbols(e: CheckedResponse) -> Iterator[str]:
+    """Check changes and rates of many symbols: their median, and changes of price that lost their sign."""
+    if e.size < _MIN_SYMBOLS:
+        return
+    limits = dict.fromkeys(_MAX_CHANGES_PCT, _MAX_OI_CHANGE_PCT) | {
+        "top_funding_bps_8h": _MAX_TOP_FUNDING_BPS
+    }
+    for name, maximum in limits.items():
+        values = e.numbers(name)
+        if values is None or not np.isfinite(values).any():
+            continue
+        middle = float(np.nanmedian(values))  # in a cascade, most markets fall as much
+        if middle > maximum:
+            yield f"{name} is {middle:.3g} at the median of {e.size} rows: another unit or an offset"
+    changes = e.numbers("price_24h_change_pct")
+    if changes is None or e.size < 2 * _MIN_SYMBOLS or "rank" not in e.columns:
+        return
+    own = changes[np.isfinite(changes)]
+    # If all markets rise, few rise by almost nothing; without signs, many do.
+    is_crowded = own.size and np.quantile(own, _CROWDED) < 2.0 * _CROWDED * np.median(own)
+    if is_crowded and own.min() >= 0.0:
+        yield f"price_24h_change_pct is never below 0 in {own.size} rows: its sign may be lost"
 
 
 def _quantile(e: CheckedResponse, name: str, share: float) -> float | None:
@@ -329,6 +377,12 @@ def _flows_and_stocks(e: CheckedResponse) -> Iterator[str]:
                 f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
                 "the two may be exchanged"
             )
+    interest = e.numbers("oi_usd")
+    volume = e.numbers("volume_24h_usd")
+    if interest is not None and volume is not None and float(np.nansum(volume)) > _MIN_VOLUME_USD:
+        total = float(np.nansum(interest))
+        if total < 1.0:
+            yield f"oi_usd sums to {total:.3g} and volume_24h_usd to {np.nansum(volume):.3g}: another unit"
     if name == "volume_taker" and e.step_us >= HOUR_US:
         yield from _buys_and_sells(e)
 
@@ -406,6 +460,16 @@ def _liquidations(e: CheckedResponse) -> Iterator[str]:
                 yield f"{side} is {np.nanmax(values):.3g}: no venue had as many liquidations"
     if name == "liquidations_aggregates":
         yield from _mean_liquidation(e)
+    liquidated = e.numbers("liquidation_24h_usd")
+    volume = e.numbers("volume_24h_usd")
+    if name == "markets_exchanges" and liquidated is not None and volume is not None:
+        is_above = (liquidated > _MAX_OF_VOLUME * volume) & (volume > _MIN_VOLUME_USD)
+        if is_above.any():
+            row = int(np.argmax(is_above))
+            yield (
+                f"liquidation_24h_usd of {e.columns['exchange'][row]} is {liquidated[row]:.3g} and "
+                f"volume_24h_usd {volume[row]:.3g}: no venue had as many liquidations"
+            )
 
 
 def _mean_liquidation(e: CheckedResponse) -> Iterator[str]:

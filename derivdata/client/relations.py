@@ -120,7 +120,7 @@ LIKELY: dict[str, Relations] = {
         ),
         "filled_quantity,quantity": lambda f, q: f > 1.001 * q,
         "order_price_usd,fill_price_usd": _far(2),
-        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.005,
+        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.002,
         "atm_strike,underlying_price": _far(1.5),
         "strike,underlying_price,@options_atm_history": lambda k, s, _: _far(1.5)(k, s),
         **dict.fromkeys(

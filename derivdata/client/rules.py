@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from derivdata.client.chain_rules import unlikely_chains
 from derivdata.client.market_sizes import LARGEST_PRICES, beyond_markets
 from derivdata.client.reading import HOUR_US, CheckedResponse, figure, related
 from derivdata.client.relations import (
@@ -37,6 +38,7 @@ from derivdata.client.series_rules import (
     series_rows,
 )
 from derivdata.client.snapshot_rules import unlike_black, unlikely_columns, unlikely_snapshots
+from derivdata.client.value_rules import unlikely_values
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -784,6 +786,8 @@ RULES = (
     Rule("unlike Black 1976", "notice", unlike_black, "expiry iv strike underlying_price side"),
     Rule("unlikely snapshot", "notice", unlikely_snapshots, "exchange"),
     Rule("unlikely column", "notice", unlikely_columns),
+    Rule("unlikely chain", "notice", unlikely_chains, "expiry"),
+    Rule("unlikely value", "notice", unlikely_values),
     Rule("other size", "notice", other_sizes),
     Rule("impossible pattern", "notice", impossible_patterns, "time exchange"),
     Rule("payments off the hour", "notice", _off_hour, "time kind interval_hours"),

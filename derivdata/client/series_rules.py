@@ -42,6 +42,7 @@ _SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd", "long_usd", "s
 _RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 """Columns whose values move together on all venues from row to row."""
 _NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
+_ALWAYS_MOVING = ("bid_depth_usd", "ask_depth_usd", "volume_24h_usd")
 _MIN_OF_SIZE = 12
 _OTHER_SIZE = 100.0
 _MIN_AGAIN = 5
@@ -318,7 +319,8 @@ def _against_others(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator
     if name != _RATE:  # a venue may publish one rate for all hours of an interval
         # Prices of BTC or ETH, and hourly volumes, change every hour.
         is_large = name in _PRICES and {*e.words.get("symbol", ("",))} <= MIN_PRICES.keys()
-        has_peers = e.step_us < HOUR_US or not (is_large or name in _SUMS)
+        is_moving = is_large or name in _SUMS or name in _ALWAYS_MOVING
+        has_peers = e.step_us < HOUR_US or not is_moving
         for run in repeated_steps(rows.series, rows.market, rows.values, has_peers=has_peers)[:1]:
             yield (
                 f"{name} of {described(e, rows.order[run.row])} changes only every {run.factor:g} rows: rows "

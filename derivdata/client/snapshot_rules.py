@@ -46,7 +46,8 @@ _NEAREST = 12
 far."""
 _DELTA_APART = 0.12
 _OTHER_GREEK = 3.0
-_WRONG_GREEKS = 0.25
+_WRONG_GREEKS = 0.1
+"""Largest share of options with another greek. Of vega, 8 chains of Deribit from January 2026 have none."""
 _BLACK_VENUES = {"binance", "bybit", "deribit", "derive"}
 """Venues with greeks of Black (1976), in USD: docs/conventions.md."""
 _IV_APART = 0.25
@@ -63,7 +64,7 @@ _KINDS = {
     ),
     "depth": "(bid|ask)_depth_usd",
     "change of open interest": "change_(24h|7d)",
-    "rate": "funding_(current|avg_7d)_bps_8h",
+    "rate": "(funding_(current|avg_7d)|top_funding)_bps_8h",
     "volatility": "iv|atm_iv(_24h_ago)?",
     "liquidations": "liquidation_(24h|value)_usd",
     "fees": "(total_|builder_)?fees(_usd|_paid)?",
@@ -84,6 +85,11 @@ _EQUAL_SHARE = 0.95
 _MIN_DISTINCT = 5
 _MIN_OF_SNAPSHOT = 8
 _MIN_WITHOUT_ANY = 20
+_MIN_LIMITED = 20
+_MIN_SHARED = 6
+_LIMITED_SHARE = 0.2
+_MIN_ROUNDED = 20
+_MIN_ROUNDED_USD = 1e4
 _MAX_AT_MONEY = 50
 _COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_count")
 _MAX_OF_FEES = 0.1
@@ -102,6 +108,8 @@ _MIN_VENUES = 10
 _TINY_BPS = 0.005
 _MIN_TRADES = 8
 _MIN_EXPIRIES = 5
+_LISTS_OF_VENUES = ("markets_exchanges", "oi_exchanges", "funding_snapshot")
+_MIN_LISTED = 20
 _WEEK_US = 8 * DAY_US
 _WRONG_TRADES = 0.2
 
@@ -114,6 +122,7 @@ def unlikely_columns(e: CheckedResponse) -> Iterator[str]:
     names = next((e.columns[name] for name in ("symbol", "exchange", "dex_name") if name in e.columns), ())
     if is_snapshot and pd.unique(np.asarray(names, dtype=object)).size >= _MIN_OF_SNAPSHOT:
         yield from _constant_columns(e, kinds)
+        yield from _missing_venues(e)
     yield from _weekdays(e)
     ranks = e.numbers("rank") if e.table is not None and e.table.name == "markets_symbols" else None
     if ranks is not None and ranks.size and not e.requested and np.nanmin(ranks) > 1.0:
@@ -121,6 +130,15 @@ def unlikely_columns(e: CheckedResponse) -> Iterator[str]:
     if e.table is None and "part" in e.columns:
         yield from _summaries(e)
         yield from _lists(e)
+
+
+def _missing_venues(e: CheckedResponse) -> Iterator[str]:
+    """Find lists of many venues without one of the three largest."""
+    venues = {*e.words.get("exchange", ())}
+    is_list = e.table is not None and e.table.name in _LISTS_OF_VENUES
+    missing = sorted(LARGE_VENUES - venues)
+    if is_list and not e.requested and len(venues) >= _MIN_LISTED and missing:
+        yield f"{missing[0]} is not among {len(venues)} venues: rows may be missing"
 
 
 def _weekdays(e: CheckedResponse) -> Iterator[str]:
@@ -170,13 +188,37 @@ def _constant_columns(e: CheckedResponse, kinds: dict[str, tuple[str, Array]]) -
     """Find amounts of many symbols or venues that are all equal, or all 0."""
     for name, (kind, values) in kinds.items():
         own = values[np.isfinite(values)]
-        if own.size < _MIN_OF_SNAPSHOT or kind in _MAY_BE_ONE or not (own == own[0]).all():
+        if own.size < _MIN_OF_SNAPSHOT:
+            continue
+        if not (own == own[0]).all():
+            yield from _limited_column(name, kind, own)
+            continue
+        if kind in _MAY_BE_ONE and not (kind == "rate" and own[0] == 0.0):
             continue
         has_digits = own[0] != float(f"{own[0]:.2g}")
         if own[0] != 0.0 and has_digits:
             yield f"{name} is {own[0]:g} in all {own.size} rows: the value may be a placeholder"
         elif own[0] == 0.0 and own.size >= _MIN_WITHOUT_ANY and _is_of_large_markets(e):
             yield f"{name} is 0 in all {own.size} rows: values may be missing"
+
+
+def _limited_column(name: str, kind: str, own: Array) -> Iterator[str]:
+    """Find a largest or smallest amount that many symbols share, and amounts of one digit."""
+    if kind in _MAY_BE_ONE or own.size < _MIN_LIMITED:
+        return
+    for word, limit in (("above", float(own.max())), ("below", float(own.min()))):
+        shared = int((own == limit).sum())
+        others = own[own != limit]
+        has_digits = limit != float(f"{limit:.3g}")
+        is_varied = np.unique(others).size >= 0.5 * others.size
+        if has_digits and is_varied and shared >= max(_MIN_SHARED, _LIMITED_SHARE * own.size):
+            yield f"{name} is {limit:g} in {shared} of {own.size} rows and never {word}: it may be limited"
+            return
+    amounts = own[own >= _MIN_ROUNDED_USD]
+    if name.endswith("usd") and amounts.size >= _MIN_ROUNDED and np.unique(amounts).size > _MIN_DISTINCT:
+        scale = 10.0 ** np.floor(np.log10(amounts))
+        if (np.abs(amounts / scale - np.rint(amounts / scale)) < 1e-9).all():
+            yield f"{name} has one digit in all {amounts.size} rows: values may be rounded"
 
 
 def _is_of_large_markets(e: CheckedResponse) -> bool:
@@ -463,8 +505,17 @@ def _other_greeks(
         expected = np.abs(size)
         if stated is not None and name == "theta":
             stated = -stated
-        is_used = np.zeros(0, dtype=bool) if stated is None else is_near & (stated > 0.0) & (expected > 0.0)
-        if stated is None or is_used.sum() < _MIN_OPTIONS:
+        if stated is None:
+            continue
+        is_negative = is_near & (stated < 0.0) & (expected > 0.0)
+        if is_negative.sum() >= max(_MIN_OPTIONS, _WRONG_GREEKS * is_near.sum()):
+            yield (
+                f"{name} has the other sign in {int(is_negative.sum())} of {int(is_near.sum())} options near "
+                "the money"
+            )
+            continue
+        is_used = is_near & (stated > 0.0) & (expected > 0.0)
+        if is_used.sum() < _MIN_OPTIONS:
             continue
         factors = stated[is_used] / expected[is_used]
         is_far = (factors > _OTHER_GREEK) | (factors * _OTHER_GREEK < 1.0)

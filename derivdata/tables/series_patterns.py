@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from derivdata.tables.series_faults import SeriesFault
+from derivdata.tables.series_faults import SeriesFault, is_interest
 
 __all__ = [
     "OF_EIGHT_HOURS",
@@ -21,8 +21,10 @@ __all__ = [
     "WITH_INTEREST",
     "alternating_rows",
     "late_series",
+    "limited_series",
     "opposite_runs",
     "other_interest",
+    "other_sections",
     "rank_correlation",
     "repeated_blocks",
     "repeated_steps",
@@ -39,13 +41,16 @@ _MAX_ROWS = 50_000
 """Rows above which pages are not searched for copies, which takes a sort of all rows."""
 _BLOCK = 8
 _MIN_DISTINCT = 6
+_SHORT_BLOCK = 5
 _FINE = 0.5
+_VERY_FINE = 0.9
 _SAMPLED = 4
 _MAX_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
 _SAME_STEP = 1e-3
 _ALTERNATING_ROWS = 36
 _MIN_ALTERNATING = 12
+_DAY_US = 24 * 3_600_000_000
 _SEASON_US = 8 * 3_600_000_000
 _ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
@@ -54,6 +59,12 @@ _MIN_RISE = 3.0
 """How many times its first third the last third of a running sum is."""
 _SPLIT_ROWS = 12
 _SPLIT = 50.0
+_SECTION = 20.0
+"""Ratio of a section of BTC or ETH to the rest: medians of four days of 8-hour volumes on Binance, Bybit and
+OKX were at most 8 times those of a month in 2023 and 2024."""
+_LIMITED_SHARE = 0.2
+_MIN_LIMITED = 12
+_MIN_RUNS = 4
 _STEP_ROWS = 48
 _MIN_STEP = 3
 _ON_PHASE = 0.95
@@ -108,33 +119,50 @@ def _starts_and_ends(series: _Array) -> tuple[_Array, _Array]:
     return starts, np.append(starts[1:], series.size)
 
 
-def _is_fine(series: _Array, values: _Array) -> _Array:
-    """Return by row whether at least half of its series' values other than 0 are distinct.
+def _distinct_shares(series: _Array, values: _Array) -> _Array:
+    """Return by row the share of distinct values among those of its series other than 0.
 
     A price of few ticks, or a rate of few digits, repeats its steps by chance.
     """
     if not values.size:
-        return np.zeros(0, dtype=bool)
+        return np.zeros(0)
     order = np.lexsort((values, series))
     is_new = np.append(True, (np.diff(values[order]) != 0.0) | (np.diff(series[order]) != 0))
     codes = series.astype(np.int64)
     is_used = values != 0.0
     counts = np.bincount(codes, is_used)
     distinct = np.bincount(codes[order], is_new & is_used[order], minlength=counts.size)
-    return np.asarray((distinct >= _FINE * counts)[codes])
+    return np.asarray((distinct / np.maximum(counts, 1))[codes])
 
 
 def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
-    """Return rows at which two blocks of eight rows of one series are equal, one pair per series.
+    """Return rows at which two blocks of rows of one series are equal, one pair per series.
 
-    A block has at least six distinct values, and half of its series' values other than 0 are distinct. In
-    more than 5,000 rows a quarter of the blocks is compared, so a copy of one block may not be found.
-    Responses of more than 50,000 rows are not compared.
+    A block has eight rows and at least six distinct values, and half of its series' values other than 0 are
+    distinct; if nine of ten are, a block has five distinct rows. In more than 5,000 rows a quarter of the
+    blocks is compared, so a copy of one block may not be found. Responses of more than 50,000 rows are not
+    compared.
     """
-    block, min_distinct = _BLOCK, _MIN_DISTINCT
-    if not 2 * block <= values.size <= _MAX_ROWS:
+    if not 2 * _SHORT_BLOCK <= values.size <= _MAX_ROWS:
         return []
+    shares = _distinct_shares(series, values)
+    is_short = shares >= _VERY_FINE
+    pairs: list[tuple[int, int]] = []
+    if is_short.any():
+        pairs += _equal_blocks(series, values, is_short, _SHORT_BLOCK, _SHORT_BLOCK)
+    is_long = (shares >= _FINE) & ~is_short
+    if is_long.any():
+        pairs += _equal_blocks(series, values, is_long, _BLOCK, _MIN_DISTINCT)
+    return sorted(pairs)
+
+
+def _equal_blocks(
+    series: _Array, values: _Array, is_used: _Array, block: int, min_distinct: int
+) -> list[tuple[int, int]]:
+    """Return the first pair of equal blocks of each series, of the rows `is_used`."""
     # 1. A number for the values of each block of one series.
+    if values.size < 2 * block:
+        return []
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
     count = values.size - block + 1
     number = series[:count].astype(np.uint64)
@@ -145,7 +173,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
         if place:
             changes += values[place : place + count] != values[place - 1 : place - 1 + count]
     is_compared = (series[:count] == series[block - 1 :]) & (changes >= min_distinct - 1)
-    is_compared &= _is_fine(series, values)[:count]
+    is_compared &= is_used[:count]
     # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
     if values.size > _MAX_COMPARED_WHOLE:
         is_compared &= number % np.uint64(_SAMPLED) == 0
@@ -164,7 +192,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
         before = pairs.get(int(series[first]))
         if before is None or second < before[1]:
             pairs[int(series[first])] = first, second
-    return sorted(pairs.values())
+    return [*pairs.values()]
 
 
 def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
@@ -172,7 +200,7 @@ def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
     if values.size < _STRAIGHT_ROWS:
         return []
     steps = np.diff(values)
-    steps[(series[1:] != series[:-1]) | ~_is_fine(series, values)[1:]] = np.nan
+    steps[(series[1:] != series[:-1]) | (_distinct_shares(series, values)[1:] < _FINE)] = np.nan
     with np.errstate(invalid="ignore"):
         is_straight = np.abs(np.diff(steps)) <= _SAME_STEP * np.abs(steps[:-1])
         is_straight &= np.abs(steps[:-1]) > 1e-9 * np.abs(values[:-2])
@@ -221,6 +249,65 @@ def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
         is_apart = float(np.quantile(low, 0.9)) < float(np.quantile(high, 0.1))
         if abs(change) > np.log(_SPLIT) and is_apart:
             faults.append(SeriesFault(first + place, end - first - place, float(np.exp(change))))
+    return faults
+
+
+def other_sections(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
+    """Return sections of at least a day and twelve rows that are 20 times and more the rest, or the inverse.
+
+    The arguments are as in `late_series`; of a section and the rest, the shorter one is the section.
+    """
+    faults = []
+    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
+        own = values[first:end]
+        if end - first < 2 * _SPLIT_ROWS or not (own > 0.0).all():
+            continue
+        logs = np.log(own)
+        if np.max(logs) - np.min(logs) < np.log(_SECTION):
+            continue
+        # The sum of deviations turns where the level changes.
+        deviations = np.append(0.0, np.cumsum(logs - np.mean(logs)))
+        start, stop = sorted((int(np.argmin(deviations)), int(np.argmax(deviations))))
+        inside = logs[start:stop]
+        outside = np.concatenate([logs[:start], logs[stop:]])
+        least = _SPLIT_ROWS
+        step = int(np.median(np.diff(times[first:end])))
+        if step > 0:
+            least = max(least, _DAY_US // step)
+        if min(inside.size, outside.size) < least:
+            continue
+        change = float(np.median(inside) - np.median(outside))
+        low, high = (outside, inside) if change > 0.0 else (inside, outside)
+        is_apart = float(np.quantile(low, 0.9)) < float(np.quantile(high, 0.1))
+        if abs(change) > np.log(_SECTION) and is_apart:
+            faults.append(SeriesFault(first + start, stop - start, float(np.exp(change))))
+    return faults
+
+
+def limited_series(series: _Array, values: _Array, *, is_rate: bool) -> list[SeriesFault]:
+    """Return series whose largest or smallest value is that of a fifth of the rows, in four runs or more.
+
+    The other values are distinct. Values of few digits are caps, interests and floors of venues, and do not
+    count. The factor is 1 for the largest value, −1 for the smallest.
+    """
+    faults: list[SeriesFault] = []
+    starts, ends = _starts_and_ends(series)
+    if not values.size:
+        return faults
+    for sign in (1.0, -1.0):
+        extremes = np.fmax.reduceat(sign * values, starts)
+        is_extreme = sign * values == np.repeat(extremes, ends - starts)
+        counts = np.add.reduceat(is_extreme, starts, dtype=np.int64)
+        is_many = counts >= np.maximum(_MIN_LIMITED, _LIMITED_SHARE * (ends - starts))
+        for place in np.flatnonzero(is_many & (counts < ends - starts)).tolist():
+            first, end = int(starts[place]), int(ends[place])
+            own = is_extreme[first:end]
+            limit = float(sign * extremes[place])
+            runs = int(own[0]) + int((np.diff(own.astype(np.int8)) == 1).sum())
+            others = values[first:end][~own]
+            has_digits = not is_interest(limit) if is_rate else limit != float(f"{limit:.3g}")
+            if runs >= _MIN_RUNS and has_digits and np.unique(others).size >= _FINE * others.size:
+                faults.append(SeriesFault(first + int(np.argmax(own)), int(counts[place]), sign))
     return faults
 
 

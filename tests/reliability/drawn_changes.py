@@ -309,6 +309,7 @@ def again(rng: random.Random, body: Body) -> str:
     if rng.random() < 0.5:
         series = [rng.choice(series)]
     rows = rng.choice((6, 12))
+    need(all(len(own) >= 2 * rows for own in series))
     for own in series:
         start = rng.randrange(rows, len(own) - rows + 1)
         values = [cell.value for cell in own]

@@ -94,24 +94,17 @@ REASONS: dict[str, str] = {
 """Kinds of which some draws are silent, with the reason."""
 _SILENT = {
     "first": {
-        "unit factor",
         "columns exchanged",
-        "a page again",
         "values of earlier rows",
         "truncated",
         "a listed name without rows",
         "totals",
-        "another column's values",
         "venues or symbols exchanged",
         "constant values",
-        "a sorted column",
     },
     "second": {
         "limited",
-        "another order",
-        "hours, days and years",
         "contract size",
-        "each fourth value",
         "an offset",
         "a shorter list",
     },

@@ -530,6 +530,13 @@ def calls_only(body: Body, query: Body) -> None:
     body["count"] = len(body["instruments"])
 
 
+def one_side_missing(body: Body, query: Body) -> None:
+    need("instruments" in body and len(body["instruments"]) > 200)
+    del body["instruments"][10]
+    if "count" in body:
+        body["count"] -= 1
+
+
 def sizes_in_usd(body: Body, query: Body) -> None:
     need("bids" in body)
     for level in [*body["bids"], *body["asks"]]:
@@ -838,6 +845,12 @@ LIES: dict[str, Lie] = {
     ),
     "orders again under other ids": Lie(
         orders_again, "other size", r"\d+ of \d+ orders are the same as another one, except for their id"
+    ),
+    "an option without its counterpart": Lie(
+        one_side_missing, "unlikely chain", r"1 of \d+ strikes have a call or a put only"
+    ),
+    "lows of a tenth": Lie(
+        partial(each, "low", lambda v: v / 10), "unlikely value", "low is over 5 times apart from open"
     ),
     "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
