@@ -16,7 +16,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from derivdata.errors import DataNotice
+from derivdata.errors import ArchiveError, DataNotice
 from derivdata.sources.archive import archive as archives
 from derivdata.sources.archive import manifest, queries, reading, storage
 from derivdata.sources.archive.archive import Archive, open_archive
@@ -212,3 +212,35 @@ def test_an_interrupt_after_the_commit_says_that_the_rows_are_stored(
     assert "the rows are stored" in interrupt.value.__notes__[0]
     assert len(open_archive(tmp_path / "a").read("oi_history")) == 6
     assert len([*(tmp_path / "a").rglob("*.parquet")]) == 1
+
+
+def test_drafts_of_a_full_disk_are_removed_by_the_next_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = open_archive(tmp_path / "a")
+    _append(archive, 0)
+    full = OSError(28, "No space left on device")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise full
+
+    for draft in (".archive.json.new", ".writing.new"):
+        with monkeypatch.context() as patch:
+            real = os.replace
+
+            def replace(
+                source: Any, target: Any, real: Callable[..., None] = real, draft: str = draft
+            ) -> None:
+                if Path(source).name == draft:
+                    patch.setattr(os, "unlink", refuse)  # from here on nothing can be changed
+                    raise full
+                real(source, target)
+
+            patch.setattr(os, "replace", replace)
+            with pytest.raises(ArchiveError, match="No space left on device"):
+                _append(archive, 1)
+        assert (tmp_path / "a" / draft).exists()
+        assert len(open_archive(tmp_path / "a").read("oi_history")) == 3
+        left = {path.name for path in (tmp_path / "a").iterdir()}
+        assert left <= {".lock", ".merging", "archive.json", "oi_history"}
+    assert _append(archive, 1) == 3

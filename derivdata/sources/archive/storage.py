@@ -79,6 +79,8 @@ _LOCK = ".lock"
 _MERGE_LOCK = ".merging"
 _WRITING = ".writing"
 _MERGED = ".merged"
+_DRAFTS = (f".{MANIFEST}.new", f"{_WRITING}.new")
+"""Files that a writer renames at once; it leaves them if it is killed or the disk fails."""
 
 
 @dataclass(frozen=True)
@@ -191,12 +193,15 @@ class LocalFolder:
 
         `named` returns the files of the manifest, once the lock is acquired.
         """
-        if not (self._noted(_WRITING) or self._noted(_MERGED)):
+        drafts = [self.folder / name for name in _DRAFTS if (self.folder / name).exists()]
+        if not (drafts or self._noted(_WRITING) or self._noted(_MERGED)):
             return
         lock = FolderLock(self.folder / _LOCK, timeout=0)
         try:
             if _acquired(lock):
                 with suppress(OSError, ArchiveError):
+                    for draft in drafts:
+                        draft.unlink(missing_ok=True)
                     if self.sweep(named()):
                         (self.folder / _WRITING).unlink(missing_ok=True)
         finally:
