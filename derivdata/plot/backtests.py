@@ -466,17 +466,22 @@ def pnl_attribution(
     require_variables(
         attribution, "attribution", ("contribution", "residual", "pnl"), dims=("term", "currency")
     )
+    if currency not in attribution["currency"].to_numpy():
+        raise ValueError(
+            f"attribution must have the currency {currency!r}: see dd.analysis.position.attribution"
+        )
     terms = attribution.sel(currency=currency)
     if terms["contribution"].ndim != 1:
         raise ValueError(f"attribution has dims {terms['contribution'].dims}: select one pair of surfaces")
     names = [*map(str, terms["term"].to_numpy()), "residual"]
     steps = np.r_[terms["contribution"].to_numpy(), float(terms["residual"])]
-    if not np.isfinite(steps).all():
+    total = float(terms["pnl"])
+    if not np.isfinite([*steps, total]).all():
         raise ValueError("attribution has a leg without a value at one of its ends: its P&L is NaN")
     names, steps = _large_terms(names, steps)
     ax, place = style.rows(ax, [*names, "P&L"], 0.3)
     starts = np.r_[0.0, np.cumsum(steps)[:-1], 0.0]
-    widths = np.r_[steps, float(terms["pnl"])]
+    widths = np.r_[steps, total]
     colours = np.where(widths >= 0.0, LONG, SHORT)
     colours[-2:] = GREY  # the residual and the total
     ax.barh(place, widths, left=starts, color=colours, height=0.62)

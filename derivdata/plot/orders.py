@@ -566,7 +566,10 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
             strip.plot(_times(rows), sign * depth, color=color, lw=1.2, label=f"{side}s")
             ends.append((sign * depth.iloc[-1], f"{side}s {depth.iloc[-1]:,.3g}", color))
         strip.axhline(0.0, color=GREY, lw=0.8)
-        largest = float(rows[["bid_depth_usd", "ask_depth_usd"]].to_numpy().max()) / 1e6
+        depths = rows[["bid_depth_usd", "ask_depth_usd"]].to_numpy(dtype=np.float64)
+        if not np.isfinite(depths).any():
+            raise ValueError(f"data must have depths within {distance:g} bps, got only missing ones")
+        largest = float(np.nanmax(depths)) / 1e6
         strip.set_ylim(-1.15 * largest, 1.15 * largest)
         style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="size")
         strip.locator_params(axis="y", nbins=4)

@@ -424,13 +424,13 @@ def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **op
 def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any = None) -> None:
     """Write labels right of the axes at the heights of values, at least a line apart.
 
-    `ends` holds value, label and colour; a line in this colour leads from the value to the label. `limits`
-    are those of the axes, or their logarithms if the values are logarithms.
+    `ends` holds value, label and colour; a line in this colour leads from the value to the label. A missing
+    value gets no label. `limits` are those of the axes, or their logarithms if the values are logarithms.
     """
     from matplotlib.transforms import ScaledTranslation
 
-    ordered = sorted(ends)
-    if not ends:
+    ordered = sorted(end for end in ends if np.isfinite(end[0]))
+    if not ordered:
         return
     if limits is None:
         limits = ax.get_ylim()

@@ -42,3 +42,20 @@ def test_missing_funding_is_grey_not_the_colour_of_zero(transparent: bool) -> No
     near = np.abs(pixels[..., :3] - np.array(to_rgba(NO_DATA))[:3]).max(axis=-1) < 0.02
     assert (near & (pixels[..., 3] > 0.99)).sum() > 100, "the missing cell is drawn, not left out"
     plt.close("all")
+
+
+@pytest.mark.parametrize("missing", ["last", "all"])
+def test_a_depth_that_ends_without_a_value_is_drawn(missing: str) -> None:
+    """The bids get no label where their last value is missing; the asks keep theirs."""
+    times = pd.date_range("2026-01-01", periods=3, freq="h", tz="UTC").as_unit("us")
+    data = pd.DataFrame(
+        {"symbol": "BTC", "exchange": "okx", "time": times, "depth_bps": 10.0, "resolution": "1h"}
+    )
+    data["ask_depth_usd"] = [3e6, 4e6, 5e6]
+    data["bid_depth_usd"] = [2e6, 2e6, np.nan] if missing == "last" else np.nan
+    ax = dd.plot.orderbook_depth(data, source="made by hand")
+    ax.figure.canvas.draw()
+    labels = [text.get_text() for text in ax.texts]
+    assert "asks 5" in labels
+    assert not [label for label in labels if "nan" in label or label.startswith("bids ")]
+    plt.close("all")
