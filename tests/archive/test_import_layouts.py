@@ -396,6 +396,12 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "tardis liquidations": {
         "liquidations_fills": {"symbol": "BTC", "exchange": "bitmex", "side": "short", "value_usd": 1000.0}
     },
+    "tradingview chart of a perpetual contract": {
+        "prices_history": {"symbol": "BTC", "exchange": "binance", "kind": "last", "price_usd": 67000.5}
+    },
+    "tradingview chart of Deribit's volatility index": {
+        "volatility_index_published": {"symbol": "ETH", "exchange": "deribit", "index_pct": 64.5}
+    },
     "binance fundingRate without a mark price": {
         "funding_settlements": {"exchange": "binance", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0}
     },

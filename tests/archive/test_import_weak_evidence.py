@@ -171,3 +171,21 @@ def test_closes_without_opens_are_asked_about(tmp_path: Path) -> None:
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0, 67100.0]
     _import(tmp_path, "okx_BTC_1h.csv", content.replace("timestamp", "close_time"))
     assert len(_rows(tmp_path, "prices_history")) == 4
+
+
+@pytest.mark.parametrize("ending", [", 60.csv", ", 60_3f2a1.csv", ", 60 (2).csv"])
+def test_a_chart_of_a_spot_market_is_not_of_the_perpetual(tmp_path: Path, ending: str) -> None:
+    """Tickers of TradingView end in .P if they are of perpetual contracts."""
+    content = f"time,open,high,low,close,Volume\n{_START},67010.5,67100,66900,67050,213.5\n"
+    _import(tmp_path, f"BINANCE_BTCUSDT{ending}", content)
+    assert _rows(tmp_path, "prices_spot")["price"].tolist() == [67010.5]
+    _import(tmp_path, f"BINANCE_BTCUSDT.P{ending}", content)
+    assert _rows(tmp_path, "prices_history")["resolution"].tolist() == ["1h"]
+
+
+def test_a_chart_of_open_interest_needs_its_unit(tmp_path: Path) -> None:
+    content = f"time,open,high,low,close\n{_START},6000000000,1,1,1\n"
+    with pytest.raises(Unclear, match="open may be in USD, coins or contracts"):
+        _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content)
+    _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content, unit="usd")
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [6e9]
