@@ -136,9 +136,9 @@ def test_every_section_is_present_linked_and_summarised(written: str, page: Page
         assert figure.count("<svg") == 1
     assert "source: sample · as of 2026-06-30 12:00 UTC · synthetic data" in summary
     assert re.findall("<h3>([^<]*)</h3>", summary) == [
-        "What is wide",
-        "Pairs that pay after costs, picked in the same window",
-        "What changed",
+        "Wide spreads and levels",
+        "Pairs that earn more than their costs, selected in the same window",
+        "Changes",
     ]
     numbers = page.table("number", "BTC", "window")
     about = ("funding", "open interest", "price", "change", "30-day ATM", "30-day strip index", "realised")
@@ -303,8 +303,8 @@ def test_expiry_without_open_interest_shows_the_other_figures(tmp_path: Path) ->
     one = whole[whole["expiry"] == whole["expiry"].min()].assign(open_interest=float("nan"))
     dd.connect(options_archive(tmp_path / "one", dd.tables.TABLES["options_snapshot"].conform(one)))
     page = Page(reported(tmp_path, "BTC", window="1d", sections=["options", "quality"]))
-    row = page.table("expiry", "ATM [%]", "what to know").iloc[0]
-    assert (row["days"], row["ATM [%]"], row["what to know"]) == ("7.00", "50.00", "forward is spot")
+    row = page.table("expiry", "ATM [%]", "remarks").iloc[0]
+    assert (row["days"], row["ATM [%]"], row["remarks"]) == ("7.00", "50.00", "forward is spot")
     for lack in (
         "A surface needs two expiries; deribit has one.",
         "Only one venue has options on BTC: venues cannot be compared.",

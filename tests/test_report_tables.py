@@ -85,7 +85,7 @@ def test_funding_and_pairs(tables: list[list[list[str]]]) -> None:
     # The six widest of ten pairs; a window of 15 days has no forecast. Four trades of 2 bps cost 8.
     columns = (
         "symbol", "long", "short", "mean spread [bps/8h]", "hours in favour [%]", "gross APR [%]",
-        "costs [bps]", "net APR [%]", "90 % of outcomes", "costs paid after",
+        "costs [bps]", "net APR [%]", "90 % interval [%]", "costs paid after",
     )  # fmt: skip
     assert find(tables, *columns) == [
         ["BTC", "aster", "zo", "8.000", "100", "", "8.0", "", "", ""],
@@ -134,7 +134,7 @@ def test_expiries(tables: list[list[list[str]]]) -> None:
     """
     columns = (
         "expiry", "days", "forward [USD]", "options", "quotes", "ATM [%]", "RR 25Δ", "BF 25Δ",
-        "error [points]", "fit − quote ATM", "least g(k)", "what to know", "strip [%]",
+        "error [points]", "fit − quote ATM", "least g(k)", "remarks", "strip [%]",
         "with wings at most [%]", "forward vol [%]", "calls", "puts", "puts / calls", "max pain [USD]",
     )  # fmt: skip
     least = smile.butterfly_check(fitted())["min_g"].values

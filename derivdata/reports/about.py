@@ -25,9 +25,9 @@ from derivdata.tables.frames import OTHER_COIN
 from derivdata.tables.panels import panel
 
 _KINDS = (
-    ("wide", "What is wide"),
-    ("left", "Pairs that pay after costs, picked in the same window"),
-    ("changed", "What changed"),
+    ("wide", "Wide spreads and levels"),
+    ("left", "Pairs that earn more than their costs, selected in the same window"),
+    ("changed", "Changes"),
 )
 
 
@@ -102,12 +102,12 @@ def clock_of(path: str | Path) -> pd.Timestamp:
 
 def changes_section(sections: Sequence[Section], earlier: Earlier) -> Section:
     """Build the section that compares the numbers of this report and of an earlier one."""
-    section = Section("What changed since")
+    section = Section("Changes since the earlier report")
     section.text(f"Compared with the data of {earlier.asof:%Y-%m-%d %H:%M} UTC.")
     now = metrics_by_name(sections)
     rows = [_row(now[name], earlier.metrics[name]) for name in now if name in earlier.metrics]
     if not rows:
-        section.add_missing_note("The two reports have no number in common.")
+        section.add_missing_note("The two reports have no numbers in common.")
         return section
     columns = ["number", "then", "now", "change"]
     section.table(pd.DataFrame(rows, columns=columns), "All numbers of both reports")

@@ -229,7 +229,7 @@ def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *
         section.add_missing_note(
             f"The source has only {_days(past):.0f} days of rates, which is short for a forecast of {_DAYS} "
             f"days: its past decisions are worth {decisions:.2g} independent ones. With fewer than eight, "
-            "the forecast is hardly better than zero. 90 days are enough."
+            "the forecast is hardly better than zero; use at least 90 days."
         )
 
 
@@ -371,7 +371,7 @@ def _row(pair: Pair) -> dict[str, object]:
         "gross APR [%]": 100.0 * carry["gross"],
         "costs [bps]": float(pair.forecast["cost_bps"]),
         "net APR [%]": 100.0 * carry["net"],
-        "90 % of outcomes": outcomes,
+        "90 % interval [%]": outcomes,
         "costs paid after": pair.paid_words,
     }
 
@@ -430,15 +430,15 @@ def _findings(
     sure = [pair for pair in forecast_pairs if float(pair.forecast["net_low_bps"]) > 0]
     above = [pair for pair in forecast_pairs if pair.net_bps > 0]
     by = of_what(forecast_pairs[0].forecast)
-    value = f"{len(above)} above costs in the mean, {len(sure)} in 19 of 20 outcomes"
+    value = f"{len(above)} above costs in the mean, {len(sure)} with the whole 90 % interval above costs"
     name = f"widest {count(len(pairs), 'pair')} (in sample), by {by}"
     section.number("", name, value, window=f"held {_DAYS} days")
     for pair in sorted(sure, key=_net_bps, reverse=True)[:4]:
         section.finding("left", _earning(pair))
     if not sure:
-        words = "The widest pair is not certain to cover its costs"
+        words = "The widest pair may not cover its costs"
         if len(forecast_pairs) > 1:
-            words = f"None of the {len(forecast_pairs)} widest pairs is certain to cover its costs"
+            words = f"Each of the {len(forecast_pairs)} widest pairs may not cover its costs"
         section.finding("left", f"{words} (the 90 % interval includes zero).")
     best = max(forecast_pairs, key=_net_bps)
     number = count(len(forecast_pairs), "widest pair")

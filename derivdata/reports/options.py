@@ -208,7 +208,7 @@ def _expiry_table(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "error [points]": 100 * fit["rmse_vol"].values,
             "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # + 0.0 removes -0.00
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
-            "what to know": verdicts(fit),
+            "remarks": verdicts(fit),
             "strip [%]": 100 * free["vol"].values,
             "with wings at most [%]": 100 * np.sqrt((free["upper"] / t).values),
             "forward vol [%]": 100 * line["forward_vol"].values,
