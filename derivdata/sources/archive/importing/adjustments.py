@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -34,6 +34,11 @@ _FIVE_MINUTES = pd.Timedelta(5, "min")
 _LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
 
 
+def _no_reasons(frame: pd.DataFrame) -> pd.Series:
+    """Return a column of reasons without any."""
+    return pd.Series(None, frame.index, dtype=object)
+
+
 def added_up(frame: pd.DataFrame, *, conflicts: list[str] | None = None) -> pd.DataFrame:
     """Set payments with an interval to their hour; payments after a halt become one row.
 
@@ -50,7 +55,9 @@ def added_up(frame: pd.DataFrame, *, conflicts: list[str] | None = None) -> pd.D
         # The first payment's interval: a venue that halts does not change it before it has caught up.
         single = _intervals(frame)[rows] / _counts(frame)[rows]
         hours = np.where(is_sum, single * merged.counts, _intervals(frame)[rows])
-        native = result["rate_native"] if "rate_native" in frame else np.full(len(rows), np.nan)
+        native = np.full(len(rows), np.nan)
+        if "rate_native" in frame:
+            native = result["rate_native"].to_numpy()
         result = result.assign(
             interval_hours=hours,
             rate_bps_8h=np.where(is_sum, rates_of(merged.native, hours), result["rate_bps_8h"]),
@@ -61,6 +68,7 @@ def added_up(frame: pd.DataFrame, *, conflicts: list[str] | None = None) -> pd.D
 
 
 def _intervals(frame: pd.DataFrame) -> Array:
+    """Return the interval of each row in hours."""
     return np.asarray(frame["interval_hours"].to_numpy(dtype=np.float64))
 
 
@@ -73,10 +81,15 @@ def _counts(frame: pd.DataFrame) -> Array:
 
 def _series(frame: pd.DataFrame) -> tuple[Array, Array]:
     """Return the number of each row's series, and the names of all series."""
+    name = "symbol"
+    if "contract_name" in frame:
+        name = "contract_name"
     venues = pd.Categorical(frame["exchange"])
-    contracts = pd.Categorical(frame["contract_name" if "contract_name" in frame else "symbol"])
+    contracts = pd.Categorical(frame[name])
+    # A missing word has the code -1, so that there is one number more than there are words.
     width = len(contracts.categories) + 1
-    numbers, used = pd.factorize((venues.codes.astype(np.int64) + 1) * width + contracts.codes + 1)
+    codes = (venues.codes.astype(np.int64) + 1) * width + contracts.codes + 1
+    numbers, used = pd.factorize(codes)
     venue_words = [None, *venues.categories]
     contract_words = [None, *contracts.categories]
     names = [f"{venue_words[code // width]} {contract_words[code % width]}" for code in used.tolist()]
@@ -143,11 +156,14 @@ def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
     """
     first = stamps.min()
     last = stamps.max()
-    moved = first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00")
-    own = first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D")
-    # A day that lacks its first or last row may look like both.
-    later = moved if moved != own else inverse or first >= _LABELS_MOVED
-    return stamps + _FIVE_MINUTES if later else stamps
+    is_early = first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00")
+    is_exact = first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D")
+    if is_early == is_exact:
+        # A day that lacks its first or last row may look like both.
+        is_early = inverse or first >= _LABELS_MOVED
+    if is_early:
+        return stamps + _FIVE_MINUTES
+    return stamps
 
 
 def _metrics(frame: pd.DataFrame) -> pd.DataFrame:
@@ -168,14 +184,17 @@ def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _dated(frame: pd.DataFrame) -> pd.DataFrame:
     """Set coin and expiry of dated futures from their names, without rows after the expiry."""
-    items = {name: binance_contract(name) for name in set(frame["contract_name"])}
-    if other := next((name for name, item in items.items() if not item.is_dated), None):
-        raise ArchiveError(f"{other} is not a dated future")
     names = frame["contract_name"]
-    expiry = pd.to_datetime(
-        names.map({name: item.expiry for name, item in items.items()}), unit="us", utc=True
-    )
-    symbol = names.map({name: item.symbol for name, item in items.items()})
+    symbols: dict[str, str] = {}
+    expiries: dict[str, Any] = {}
+    for name in set(names):
+        future = binance_contract(name)
+        if not future.is_dated:
+            raise ArchiveError(f"{name} is not a dated future")
+        symbols[name] = future.symbol
+        expiries[name] = future.expiry
+    expiry = pd.to_datetime(names.map(expiries), unit="us", utc=True)
+    symbol = names.map(symbols)
     return frame.assign(symbol=symbol, expiry=expiry, instrument_name=names)[frame["time"] < expiry]
 
 
@@ -203,6 +222,7 @@ class _Amount(NamedTuple):
     is_usd: bool
 
 
+_UNKNOWN = _Amount(np.nan, False)
 _LINEAR = re.compile(r"USDT|USDC|BUSD")
 VENUES_IN_COINS = ("binance", "bybit", "hyperliquid", "aster", "bitget", "dydx")
 """Venues whose amounts of linear contracts are coins (Tardis' pages of 2026, and `venues`)."""
@@ -226,7 +246,9 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
     symbol = contract(name).symbol
     if exchange == "binance" and "USD_" in name:
         size = binance_contract(name).size
-        return None if size is None else _Amount(size, True)
+        if size is None:
+            return None
+        return _Amount(size, True)
     return _amount_of_coins(exchange, name, symbol) or _amount_by_facts(exchange, name, symbol)
 
 
@@ -236,9 +258,9 @@ def _amount_of_coins(exchange: str, name: str, symbol: str) -> _Amount | None:
         return _Amount(1.0, False)
     is_quanto = exchange == "bitmex" and symbol != "BTC"  # an amount of bitcoin per USD, as of ETHUSD
     if exchange in ("bybit", "deribit", "bitmex") and name.endswith(("USD", "-PERPETUAL")) and not is_quanto:
-        return _Amount(1.0, False) if "_USD" in name else _Amount(1.0, True)
+        return _Amount(1.0, is_usd="_USD" not in name)
     if exchange == "kraken" and name.upper().startswith(("PI_", "FI_", "PF_")):
-        return _Amount(1.0, not name.upper().startswith("PF_"))
+        return _Amount(1.0, is_usd=not name.upper().startswith("PF_"))
     return None
 
 
@@ -251,8 +273,13 @@ def _amount_by_facts(exchange: str, name: str, symbol: str) -> _Amount | None:
     is_inverse = is_inverse_name(exchange, name) or "-USD-" in name or name.endswith("USD")
     if "USDC" in name.upper():
         return None  # the facts are of contracts in USDT: BTC-USDC-SWAP of OKX is 0.0001 BTC, not 0.01
-    stated = fact_value(exchange, "contract_usd" if is_inverse else "contract_coin", symbol)
-    return None if stated is None else _Amount(stated, is_inverse)
+    fact = "contract_coin"
+    if is_inverse:
+        fact = "contract_usd"
+    size = fact_value(exchange, fact, symbol)
+    if size is None:
+        return None
+    return _Amount(size, is_inverse)
 
 
 _VENUES_OF_INVERSE = frozenset(
@@ -268,15 +295,25 @@ def is_inverse_name(exchange: str, name: str) -> bool:
     return exchange in _VENUES_OF_INVERSE and _INVERSE.fullmatch(name) is not None
 
 
+def _units_of_rows(frame: pd.DataFrame, unit_of: Callable[[str, str], _Amount | None]) -> tuple[Array, Array]:
+    """Return the size of an amount of 1 in each row, NaN where unknown, and which sizes are in USD."""
+    contracts = [*zip(frame["exchange"].astype(object), frame["contract_name"].astype(object), strict=True)]
+    units_by_contract = {names: unit_of(*names) or _UNKNOWN for names in set(contracts)}
+    rows = [units_by_contract[names] for names in contracts]
+    size = np.array([unit.size for unit in rows], dtype=np.float64)
+    is_usd = np.array([unit.is_usd for unit in rows], dtype=bool)
+    return size, is_usd
+
+
+def _reasons_by_contract(frame: pd.DataFrame, text: str) -> list[str]:
+    """Return a text for each row, with the name and the venue of its contract."""
+    contracts = zip(frame["contract_name"], frame["exchange"], strict=True)
+    return [text.format(name=name, venue=venue) for name, venue in contracts]
+
+
 def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
     """Return the coins and the USD of amounts, and a reason if neither is known."""
-    names = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
-    by_contract = {
-        pair: amount_of(*pair) for pair in names.drop_duplicates().itertuples(index=False, name=None)
-    }
-    contract_amounts = [by_contract[pair] for pair in zip(names["exchange"], names["name"], strict=True)]
-    size = np.array([np.nan if amount is None else amount.size for amount in contract_amounts])
-    is_usd = np.array([amount is not None and amount.is_usd for amount in contract_amounts])
+    size, is_usd = _units_of_rows(frame, amount_of)
     is_of_coins = _are_proven_coins(frame, amounts, prices) & np.isnan(size)
     if "contract_size" in frame:
         is_of_coins |= frame["contract_size"].notna().to_numpy()  # amounts were multiplied by it
@@ -287,15 +324,14 @@ def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple
     with np.errstate(divide="ignore", invalid="ignore"):
         coins = np.where(is_usd, stated / price, stated)
         usd = np.where(is_usd, stated, stated * price)
-    reasons = pd.Series(None, frame.index, dtype=object)
-    unknown = np.isnan(size)
-    reasons[unknown] = [
-        f"amounts of {name} on {venue} are contracts of a size that the file does not state: state it with "
-        "--set contract_size=COINS, or omit these rows"
-        for venue, name in names[unknown].itertuples(index=False)
-    ]
-    lacking = ~unknown & ~np.isfinite(usd)
-    reasons[lacking] = "the amount or its price is missing"
+    reasons = _no_reasons(frame)
+    is_unknown = np.isnan(size)
+    reasons[is_unknown] = _reasons_by_contract(
+        frame[is_unknown],
+        "amounts of {name} on {venue} are contracts of a size that the file does not state: state it with "
+        "--set contract_size=COINS, or omit these rows",
+    )
+    reasons[~is_unknown & ~np.isfinite(usd)] = "the amount or its price is missing"
     return coins, usd, reasons
 
 
@@ -318,21 +354,20 @@ def _are_proven_coins(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series
 
 def _amounts(frame: pd.DataFrame) -> pd.DataFrame:
     """Compute values of liquidations whose amounts are in each venue's own unit."""
-    price = frame["fill_price_usd"] if "fill_price_usd" in frame else frame["order_price_usd"]
+    price = frame.get("fill_price_usd", frame.get("order_price_usd"))
     coins, usd, reasons = _valued(frame, frame["quantity"], price)
-    return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(**{REASON: reasons})
+    return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(reason=reasons)
 
 
 def _amounts_once(frame: pd.DataFrame) -> pd.DataFrame:
     """Compute values of liquidations in binance's snapshots, which have every row twice."""
-    same = [name for name in frame.columns if name != "origin"]
+    columns = [name for name in frame.columns if name != "origin"]
     valued = _amounts(frame)
-    again = frame.duplicated(same).to_numpy()
-    valued.loc[again, REASON] = "a duplicate: the file has every row twice"
+    valued.loc[frame.duplicated(columns).to_numpy(), REASON] = "a duplicate: the file has every row twice"
     return valued
 
 
-_INVERSE_OF_CCXT = re.compile(r"([^/]+)/[^:]+:([^-]+)")
+_NAME_OF_CCXT = re.compile(r"(?P<base>[^/]+)/[^:]+:(?P<settle>[^-]+)")
 
 
 def _amounts_of_ccxt(frame: pd.DataFrame) -> pd.DataFrame:
@@ -342,16 +377,20 @@ def _amounts_of_ccxt(frame: pd.DataFrame) -> pd.DataFrame:
     used: ccxt 4.5.90 multiplies the USD of such contracts by the price on bybit and gate.
     """
     names = frame["contract_name"].astype(object)
-    parsed = {name: _INVERSE_OF_CCXT.match(name) for name in set(names)}
-    is_inverse = names.map({name: bool(m and m[1] == m[2]) for name, m in parsed.items()}).to_numpy(bool)
+    inverse_names: list[str] = []
+    for name in set(names):
+        match = _NAME_OF_CCXT.match(name)
+        if match is not None and match["base"] == match["settle"]:
+            inverse_names.append(name)
+    is_inverse = names.isin(inverse_names).to_numpy()
     stated = frame["number"].to_numpy() * frame["size"].fillna(1.0).to_numpy()
     price = frame["fill_price_usd"].to_numpy()
     coins = np.where(is_inverse, stated / price, stated)
     usd = np.where(is_inverse, stated, stated * price)
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[~np.isfinite(usd)] = "contracts or price is missing"
     reasons[is_inverse & frame["size"].isna().to_numpy()] = "contractSize is missing"
-    return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(**{REASON: reasons})
+    return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(reason=reasons)
 
 
 def _signed_amounts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -361,14 +400,14 @@ def _signed_amounts(frame: pd.DataFrame) -> pd.DataFrame:
     """
     amount = frame["filled_quantity"]
     coins = amount.abs()
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[(frame["is_match"] != 1).to_numpy()] = "it is the trigger of a liquidation that has a row"
     return frame.assign(
         side=np.where(amount > 0, "long", "short"),
         quantity=coins,
         filled_quantity=coins,
         value_usd=coins * frame["fill_price_usd"],
-        **{REASON: reasons},
+        reason=reasons,
     )
 
 
@@ -378,11 +417,11 @@ def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
     apart = stamps.groupby("contract_name", observed=True)["time"].diff()
     apart = apart.where(apart > pd.Timedelta(0))
     apart = apart.groupby(stamps["contract_name"], observed=True).transform("min").reindex(frame.index)
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[apart.isna().to_numpy()] = (
         "the interval before its next payment is not known: the file has one row of its contract"
     )
-    return frame.assign(time=frame["time"] - apart.fillna(pd.Timedelta(0))).assign(**{REASON: reasons})
+    return frame.assign(time=frame["time"] - apart.fillna(pd.Timedelta(0))).assign(reason=reasons)
 
 
 _VENUES_OF_BOTH_SIDES = ("bybit", "gateio", "huobi")
@@ -395,16 +434,11 @@ reads Gate's ``total_size``, HTX's ``volume`` and Bybit's ``openInterest``.
 
 def usd_of_contracts(frame: pd.DataFrame) -> pd.DataFrame:
     """Compute open interest of contracts that are settled in their coin, from contracts of so many USD."""
-    pairs = [*zip(frame["exchange"].astype(object), frame["contract_name"].astype(object), strict=True)]
-    amounts = {pair: amount_of(*pair) for pair in set(pairs)}
-    sizes = dict.fromkeys(amounts, np.nan)
-    for pair, amount in amounts.items():
-        if amount is not None and amount.is_usd:
-            sizes[pair] = amount.size
-    size = np.array([sizes[pair] for pair in pairs])
-    reasons = pd.Series(None, frame.index, dtype=object)
+    size, is_usd = _units_of_rows(frame, amount_of)
+    size = np.where(is_usd, size, np.nan)
+    reasons = _no_reasons(frame)
     reasons[np.isnan(size)] = "the USD of a contract are not known: write its open interest in USD"
-    return frame.assign(oi_usd=frame["oi_usd"] * size).assign(**{REASON: reasons})
+    return frame.assign(oi_usd=frame["oi_usd"] * size).assign(reason=reasons)
 
 
 def one_side(frame: pd.DataFrame, venues: Sequence[str] = _VENUES_OF_BOTH_SIDES) -> pd.DataFrame:
@@ -416,7 +450,7 @@ def one_side(frame: pd.DataFrame, venues: Sequence[str] = _VENUES_OF_BOTH_SIDES)
 def _interest_by_venue(frame: pd.DataFrame) -> pd.DataFrame:
     """Compute the value of open interest in each venue's own unit by the mark price in the same row."""
     _, usd, reasons = _valued(frame, frame["oi_usd"], frame["price"])
-    return one_side(frame.assign(oi_usd=usd)).assign(**{REASON: reasons})
+    return one_side(frame.assign(oi_usd=usd)).assign(reason=reasons)
 
 
 def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -426,12 +460,13 @@ def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
     nexts = nexts.sort_values(["name", "next"])
     apart = nexts.groupby("name")["next"].diff().dt.total_seconds() / 3600
     apart = apart.where(apart.isin(VALID_HOURS))
+    # The first payment of a contract has the interval of the second one.
     nexts["hours"] = apart.groupby(nexts["name"]).bfill(limit=1)
     by_row = pd.DataFrame({"name": names, "next": frame["next_time"]}).merge(
         nexts, how="left", on=["name", "next"]
     )
     hours = by_row["hours"].to_numpy()
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[np.isnan(hours)] = (
         "the interval of its rate is not known: the rows name no two payments in a row (state it with "
         "--set interval_hours=8 and --map rate_bps_8h=funding_rate --unit native)"
@@ -440,10 +475,11 @@ def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
     rate = units.convert(
         frame["raw_rate"].to_numpy(), "native", "bps_8h", hours=np.where(np.isnan(hours), 8.0, hours)
     )
-    return frame.assign(rate_bps_8h=rate).assign(**{REASON: reasons})
+    return frame.assign(rate_bps_8h=rate).assign(reason=reasons)
 
 
 _PERCENT_MEDIAN = 5.0
+"""Median volatility of a venue from which on its volatilities are in percent."""
 
 
 def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
@@ -484,7 +520,7 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark", "raw_price") if name in frame]]
     if quotes.empty:
         return frame
-    level = next(frame[n] for n in ("underlying_price", "index_price_usd", "strike") if n in frame)
+    level = next(frame[name] for name in ("underlying_price", "index_price_usd", "strike") if name in frame)
     keys = [venue, frame["symbol"].astype(object)]
     largest = quotes.max(axis=1)
     is_above = (largest >= _MAX_COINS).astype(float).where(largest > 0.0)
@@ -496,10 +532,11 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin | is_large)
     columns: dict[str, Any] = {}
     for raw in quotes:
-        name = str(raw).removeprefix("raw_")
-        columns[f"{name}_coin"] = quotes[raw].where(in_coin & is_clear)
-        columns[f"{name}_usd"] = quotes[raw].where(~in_coin & is_clear)
-    return frame.assign(**{name: values for name, values in columns.items() if name not in frame})
+        for unit, is_in_unit in (("coin", in_coin), ("usd", ~in_coin)):
+            name = f"{str(raw).removeprefix('raw_')}_{unit}"
+            if name not in frame:
+                columns[name] = quotes[raw].where(is_in_unit & is_clear)
+    return frame.assign(**columns)
 
 
 _NEARER = 3.0
@@ -519,6 +556,7 @@ def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.S
     strike = frame["strike"].to_numpy(dtype=np.float64)
     is_call = (frame["side"].astype(object) == "call").to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Black's price in coins: N(d1) - K/F N(d2) of a call, and the same with other signs of a put.
         width = frame["iv"].to_numpy(dtype=np.float64) * np.sqrt(years)
         upper = np.log(forward / strike) / width + width / 2
         sign = np.where(is_call, 1.0, -1.0)
@@ -549,13 +587,12 @@ def _sizes_of_options(frame: pd.DataFrame) -> pd.DataFrame:
     """Return trades of options with sizes in coins; those without a price or of unknown size get a reason."""
     pairs = [*zip(frame["exchange"].astype(object), frame["symbol"].astype(object), strict=True)]
     sizes = {pair: option_coins(*pair) for pair in set(pairs)}
-    coins = np.array([np.nan if sizes[pair] is None else sizes[pair] for pair in pairs], dtype=np.float64)
-    reasons = pd.Series(None, frame.index, dtype=object)
-    names = ("price_usd", "price_coin", "raw_price")
-    prices = frame[[name for name in names if name in frame]]
+    coins = np.array([sizes[pair] for pair in pairs], dtype=np.float64)  # None becomes NaN
+    reasons = _no_reasons(frame)
+    prices = frame[[name for name in ("price_usd", "price_coin", "raw_price") if name in frame]]
     reasons[prices.isna().all(axis=1).to_numpy()] = "the price is missing"
     reasons[np.isnan(coins)] = "the coins of an option of its venue are not known: write the size in coins"
-    return frame.assign(size=frame["size"] * coins).assign(**{REASON: reasons})
+    return frame.assign(size=frame["size"] * coins).assign(reason=reasons)
 
 
 def at_delivery(frame: pd.DataFrame) -> pd.DataFrame:
@@ -576,10 +613,10 @@ def _depth_bands(frame: pd.DataFrame) -> pd.DataFrame:
     side = np.sign(frame["band"])
     asks = frame[side > 0].drop_duplicates(keys).set_index(keys)["notional"]
     other = asks.reindex(pd.MultiIndex.from_frame(frame[keys])).to_numpy()
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[np.isnan(other)] = "the asks at this distance are missing"
     reasons[(side > 0).to_numpy()] = "its USD of asks are in the row of the bids at this distance"
-    return frame.assign(bid_depth_usd=frame["notional"], ask_depth_usd=other).assign(**{REASON: reasons})
+    return frame.assign(bid_depth_usd=frame["notional"], ask_depth_usd=other).assign(reason=reasons)
 
 
 def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
@@ -621,7 +658,7 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
     kind = frame["kind"].astype(object)
     is_price = kind == "3"
     is_interest = kind == "9"
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[~is_price] = "a statistic of another type than 3, the settlement price, or 9, open interest"
     prices = _unscaled(frame["price_usd"])
     reasons[is_price & prices.isna()] = "the price is undefined"
@@ -639,15 +676,15 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
     is_settled = has_price["settled"].notna().to_numpy()
     reasons[is_interest & is_settled] = "its open interest is in the row of the settlement price of its day"
     reasons[is_interest & ~is_settled] = "open interest of a day without a settlement price in the file"
-    return frame.assign(price_usd=prices, oi_usd=interest).assign(**{REASON: reasons})
+    return frame.assign(price_usd=prices, oi_usd=interest).assign(reason=reasons)
 
 
 def _running_rates_of_coinapi(frame: pd.DataFrame) -> pd.DataFrame:
     """Drop the rows of other metrics: CoinAPI has one metric per row."""
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     is_rate = frame["metric"].astype(object) == "DERIVATIVES_FUNDING_RATE_CURRENT"
     reasons[~is_rate] = "a metric other than DERIVATIVES_FUNDING_RATE_CURRENT"
-    return frame.assign(**{REASON: reasons})
+    return frame.assign(reason=reasons)
 
 
 def _hour_of_day(frame: pd.DataFrame) -> pd.DataFrame:
@@ -670,19 +707,19 @@ def _hourly_amounts(frame: pd.DataFrame) -> pd.DataFrame:
     if (price == price.round()).all() and (amount == amount.round()).all():
         amount = amount / _RATE_UNITS_OF_DRIFT
         price = price / _PRICE_UNITS_OF_DRIFT
-    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons = _no_reasons(frame)
     reasons[(price.isna() | (price <= 0)).to_numpy()] = "the oracle's price is missing"
     rate = units.convert((amount / price).to_numpy(), "native", "bps_8h", hours=1.0)
-    return frame.assign(rate_bps_8h=rate).assign(**{REASON: reasons})
+    return frame.assign(rate_bps_8h=rate).assign(reason=reasons)
 
 
 def _levels(frame: pd.DataFrame) -> pd.DataFrame:
     """Rank the prices of each side of a book from the best one."""
-    book = [name for name in ("symbol", "exchange", "time", "side") if name in frame]
-    is_bid = (frame["side"].astype(object) == "bid").to_numpy()
-    distance = pd.Series(np.where(is_bid, -frame["price_usd"], frame["price_usd"]), frame.index)
-    keys = [frame[name].astype(object) if frame[name].dtype == "category" else frame[name] for name in book]
-    return _book_sizes(frame.assign(level=distance.groupby(keys, sort=False).rank(method="first")))
+    keys = [name for name in ("symbol", "exchange", "time", "side") if name in frame]
+    is_bid = frame["side"].astype(object) == "bid"
+    distance = frame["price_usd"].mask(is_bid, -frame["price_usd"])
+    book = frame.groupby(keys, sort=False, observed=True).ngroup()
+    return _book_sizes(frame.assign(level=distance.groupby(book).rank(method="first")))
 
 
 _OF_CONTRACTS = frozenset({"gateio", "huobi", "kucoin", "mexc", "okx"})
@@ -700,29 +737,26 @@ def book_amount(exchange: str, name: str) -> _Amount | None:
         return amount_of(exchange, name)
     if exchange not in (*_OF_CONTRACTS, "bitmex"):
         return _Amount(1.0, False)
-    return amount_of(exchange, name) if _CLEAR_CONTRACTS.search(name) else None
+    if _CLEAR_CONTRACTS.search(name) is None:
+        return None
+    return amount_of(exchange, name)
 
 
 def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
     """Convert the sizes of a book to coins if the venue has them in contracts."""
     if "contract_name" not in frame:
         return frame
-    pairs = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
-    amounts = {pair: book_amount(*pair) for pair in set(pairs.itertuples(index=False, name=None))}
-    sizes = [amounts[pair] for pair in pairs.itertuples(index=False, name=None)]
-    size = frame["size"].to_numpy() * np.array(
-        [np.nan if amount is None else amount.size for amount in sizes]
-    )
-    is_usd = np.array([amount is not None and amount.is_usd for amount in sizes])
+    size_of_one, is_usd = _units_of_rows(frame, book_amount)
+    size = frame["size"].to_numpy() * size_of_one
     coins = np.where(is_usd, size / frame["price_usd"].to_numpy(), size)
-    reasons = pd.Series(None, frame.index, dtype=object)
-    unknown = np.array([amount is None for amount in sizes])
-    reasons[unknown] = [
-        f"sizes of {name} on {venue} may be contracts: state them in coins, in columns with the names "
-        "symbol, exchange, time, side, level, price_usd and size"
-        for venue, name in pairs[unknown].itertuples(index=False)
-    ]
-    return frame.assign(size=coins).assign(**{REASON: reasons})
+    reasons = _no_reasons(frame)
+    is_unknown = np.isnan(size_of_one)
+    reasons[is_unknown] = _reasons_by_contract(
+        frame[is_unknown],
+        "sizes of {name} on {venue} may be contracts: state them in coins, in columns with the names "
+        "symbol, exchange, time, side, level, price_usd and size",
+    )
+    return frame.assign(size=coins).assign(reason=reasons)
 
 
 ADJUST: dict[str, Adjust] = {

@@ -35,12 +35,16 @@ def series_of(frame: pd.DataFrame, names: Sequence[str]) -> Series:
     """Return the series of rows, identified by some text columns."""
     codes = np.zeros(len(frame), dtype=np.int64)
     for name in names:
-        values = frame[name]
-        own = values.cat.codes if isinstance(values.dtype, pd.CategoricalDtype) else pd.factorize(values)[0]
-        column = np.asarray(own, dtype=np.int64)
+        words = frame[name]
+        if isinstance(words.dtype, pd.CategoricalDtype):
+            column = np.asarray(words.cat.codes, dtype=np.int64)
+        else:
+            column = pd.factorize(words)[0]
+        # A missing word has the code -1: each column needs one number more than it has words.
         codes = codes * (int(column.max(initial=0)) + 2) + column + 1
     numbers = _without_gaps(codes)
     firsts = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    # From the last row to the first, so that the first row of each series is assigned last.
     firsts[numbers[::-1]] = np.arange(len(numbers))[::-1]
     rows = frame[[*names]].iloc[firsts]
     return Series(numbers, [*rows.astype(object).itertuples(index=False, name=None)])
@@ -48,10 +52,10 @@ def series_of(frame: pd.DataFrame, names: Sequence[str]) -> Series:
 
 def _without_gaps(codes: Array) -> Array:
     """Return consecutive numbers from 0 for codes; without a hash table for small codes."""
-    most = int(codes.max(initial=0))
-    if most > _MAX_CODES:
+    largest = int(codes.max(initial=0))
+    if largest > _MAX_CODES:
         return np.asarray(pd.factorize(codes)[0])
-    is_used = np.zeros(most + 1, dtype=bool)
+    is_used = np.zeros(largest + 1, dtype=bool)
     is_used[codes] = True
     return np.asarray((np.cumsum(is_used) - 1)[codes])
 
@@ -86,14 +90,15 @@ class MissingRows:
         if not self._is_regular or not len(frame):
             return
         names = [name for name in _SERIES_COLUMNS if name in frame]
-        self._has_resolution = names[-1:] == ["resolution"]
+        self._has_resolution = "resolution" in names
         numbers, words = series_of(frame, names)
-        places = [self._numbers.setdefault(word, len(self._numbers)) for word in words]
-        self._series.append(np.array(places, dtype=np.int32)[numbers])
+        numbers_of_import = [self._numbers.setdefault(word, len(self._numbers)) for word in words]
+        self._series.append(np.array(numbers_of_import, dtype=np.int32)[numbers])
         self._stamps.append(np.asarray(frame["time"].array.as_unit("us").asi8))
         if self._is_of_payments:
-            has_hours = "interval_hours" in frame
-            hours = frame["interval_hours"].to_numpy(np.float64) if has_hours else np.full(len(frame), np.nan)
+            hours = np.full(len(frame), np.nan)
+            if "interval_hours" in frame:
+                hours = frame["interval_hours"].to_numpy(np.float64)
             self._hours.append(hours)
 
     def text(self) -> str:
@@ -101,14 +106,15 @@ class MissingRows:
         if not self._stamps:
             return ""
         if self._is_of_payments:
-            series, stamps, hours = map(np.concatenate, (self._series, self._stamps, self._hours))
-            return self._shown([(_of_payments(series, stamps, hours), "")])
-        texts = []
+            series = np.concatenate(self._series)
+            runs = _of_payments(series, np.concatenate(self._stamps), np.concatenate(self._hours))
+            return self._shown(runs, "")
+        texts: list[str] = []
         steps = self._steps()
         for step in np.unique(steps[steps > 0]).tolist():
             runs = self._of_grid(steps == step, step)
-            texts.append((runs, f" (step {step_text(step)})"))
-        return self._shown(texts)
+            texts.append(self._shown(runs, f" (step {step_text(step)})"))
+        return "; ".join(filter(None, texts))
 
     def _of_grid(self, has_step: Array, step: int) -> MissingRuns:
         """Return the missing steps of some series. Complete series are recognised without a sort."""
@@ -121,48 +127,56 @@ class MissingRows:
             begin = np.argmax(has_row, axis=1)
             end = width - np.argmax(has_row[:, ::-1], axis=1)
             has_step = has_step & (has_row.sum(axis=1) < end - begin)
-        chosen = [has_step[series] for series in self._series]
-        series = np.concatenate([values[rows] for values, rows in zip(self._series, chosen, strict=True)])
-        stamps = np.concatenate([values[rows] for values, rows in zip(self._stamps, chosen, strict=True)])
-        return grid_runs(series, stamps, first * step, (first + width) * step, step)
+        series_of_step: list[Array] = []
+        stamps_of_step: list[Array] = []
+        for series, stamps in zip(self._series, self._stamps, strict=True):
+            rows = has_step[series]
+            series_of_step.append(series[rows])
+            stamps_of_step.append(stamps[rows])
+        return grid_runs(
+            np.concatenate(series_of_step),
+            np.concatenate(stamps_of_step),
+            first * step,
+            (first + width) * step,
+            step,
+        )
 
     def _steps(self) -> Array:
         """Return the step of each series [µs], 0 without one."""
-        words = [word[-1] if self._has_resolution else "raw" for word in self._numbers]
-        steps = np.array([_length(word) for word in words], dtype=np.int64)
-        if (steps == 0).any():
+        steps = np.zeros(len(self._numbers), dtype=np.int64)
+        if self._has_resolution:
+            for number, words in enumerate(self._numbers):
+                step = times.RESOLUTIONS.get(str(words[-1]), pd.Timedelta(0))
+                steps[number] = step / pd.Timedelta(1, "us")
+        is_raw = steps == 0
+        if is_raw.any():
             series = self._series[0][:_SAMPLE_ROWS]
             stamps = self._stamps[0][:_SAMPLE_ROWS]
-            is_raw = steps[series] == 0
-            steps[steps == 0] = _common_step(series[is_raw], stamps[is_raw])
+            rows = is_raw[series]
+            steps[is_raw] = _common_step(series[rows], stamps[rows])
         return steps
 
-    def _shown(self, found: list[tuple[MissingRuns, str]]) -> str:
+    def _shown(self, runs: MissingRuns, note: str) -> str:
+        """Return the number of missing rows between others and the longest runs; empty without any."""
+        inner = runs.of(~(runs.is_head | runs.is_tail))
+        if not inner.rows.size:
+            return ""
         names = [*self._numbers]
-        texts = []
-        for runs, note in found:
-            inner = runs.of(~(runs.is_head | runs.is_tail))
-            if not inner.rows.size:
-                continue
-            longest = np.argsort(-inner.rows, kind="stable")[:_SHOWN]
-            examples = [
-                f"{' '.join(map(str, names[inner.series[place]][:2]))} {shown_time(inner.start[place])} to "
-                f"{shown_time(inner.end[place])} ({inner.rows[place]:,})"
-                for place in longest.tolist()
-            ]
-            count = f"{_counted(int(inner.rows.sum()), 'row')} in {_counted(inner.rows.size, 'run')}{note}"
-            texts.append(f"{count}: {', '.join(examples)}{', …' if inner.rows.size > _SHOWN else ''}")
-        return "; ".join(texts)
+        examples: list[str] = []
+        for run in np.argsort(-inner.rows, kind="stable")[:_SHOWN].tolist():
+            series = " ".join(map(str, names[inner.series[run]][:2]))
+            span = f"{shown_time(inner.start[run])} to {shown_time(inner.end[run])}"
+            examples.append(f"{series} {span} ({inner.rows[run]:,})")
+        if inner.rows.size > _SHOWN:
+            examples.append("…")
+        rows = _counted(int(inner.rows.sum()), "row")
+        return f"{rows} in {_counted(inner.rows.size, 'run')}{note}: {', '.join(examples)}"
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _length(resolution: Any) -> int:
-    """Return the step of a resolution [µs]; 0 for raw rows."""
-    length = times.RESOLUTIONS.get(str(resolution))
-    return 0 if length is None else int(length / pd.Timedelta(1, "us"))
+    if number != 1:
+        noun += "s"
+    return f"{number:,} {noun}"
 
 
 def _common_step(series: Array, stamps: Array) -> int:
@@ -177,8 +191,9 @@ def _common_step(series: Array, stamps: Array) -> int:
         return 0
     lengths, counts = np.unique(gaps, return_counts=True)
     step = int(lengths[np.argmax(counts)])
-    is_step = np.max(counts) >= _SHARE_OF_STEP * gaps.size and step >= MINUTE_US and 24 * HOUR_US % step == 0
-    return step if is_step else 0
+    if np.max(counts) < _SHARE_OF_STEP * gaps.size or step < MINUTE_US or 24 * HOUR_US % step != 0:
+        return 0
+    return step
 
 
 def _of_payments(series: Array, stamps: Array, hours: Array) -> MissingRuns:
@@ -187,6 +202,7 @@ def _of_payments(series: Array, stamps: Array, hours: Array) -> MissingRuns:
     series = series[order].astype(np.int64)
     stamps = payment_time(stamps[order])
     hours = hours[order]
+    # Of rows of one payment the first counts.
     is_new = np.append(True, (np.diff(series) != 0) | (np.diff(stamps) > 0))
     series = series[is_new]
     stamps = stamps[is_new]
@@ -225,10 +241,12 @@ class WaitingRows:
 
     def take(self) -> pd.DataFrame | None:
         """Return the rows in memory, which are then not held any more; None without rows."""
+        if not self._frames:
+            return None
         frames = self._frames
         self._frames = []
         self._rows = 0
-        return joined(frames) if frames else None
+        return joined(frames)
 
     def set_aside(self, frame: pd.DataFrame) -> None:
         """Write rows into a temporary file until all files were read."""
@@ -256,15 +274,24 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return frames below each other; text stays categories."""
     if len(frames) == 1:
         return frames[0].reset_index(drop=True)
-    names = dict.fromkeys(name for frame in frames for name in frame.columns)
+    names: dict[str, None] = {}
+    for frame in frames:
+        names.update(dict.fromkeys(frame.columns))
     columns: dict[str, Any] = {}
     for name in names:
-        values = [frame[name] if name in frame else pd.Series(np.nan, frame.index) for frame in frames]
-        if all(isinstance(series.dtype, pd.CategoricalDtype) for series in values):
+        values: list[pd.Series] = []
+        for frame in frames:
+            if name in frame:
+                values.append(frame[name])
+            else:
+                values.append(pd.Series(np.nan, frame.index))
+        are_words = [isinstance(series.dtype, pd.CategoricalDtype) for series in values]
+        if all(are_words):
             columns[name] = pd.api.types.union_categoricals(values)
-        else:
-            plain = [series.astype(object) if series.dtype == "category" else series for series in values]
-            columns[name] = pd.concat(plain, ignore_index=True)
+            continue
+        if any(are_words):
+            values = [series.astype(object) for series in values]
+        columns[name] = pd.concat(values, ignore_index=True)
     return pd.DataFrame(columns, copy=False)
 
 
@@ -274,13 +301,14 @@ def in_open_chains(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         chains, _ = aligned(frame)
     except ValueError as problem:
         raise ArchiveError(f"options_snapshot: {problem}") from None
-    series = [name for name in ("symbol", "exchange") if name in frame]
-    keys = [frame[name].astype(str) for name in series] or [pd.Series("", index=frame.index)]
-    newest = chains["time"].groupby([key[chains.index] for key in keys]).transform("max")
-    quoted_at = chains["quoted_at"].fillna(chains["time"]) if "quoted_at" in chains else chains["time"]
-    begins = quoted_at.where(chains["time"] == newest).groupby([key[chains.index] for key in keys]).min()
-    names = pd.MultiIndex.from_arrays(keys) if len(keys) > 1 else pd.Index(keys[0])
-    return np.asarray(pd.DatetimeIndex(frame["time"]) >= pd.DatetimeIndex(begins.reindex(names)))
+    series = pd.Series(series_of(frame, [name for name in _SERIES if name in frame]).numbers, frame.index)
+    series_of_chain = series[chains.index]
+    quoted_at = chains["time"]
+    if "quoted_at" in chains:
+        quoted_at = chains["quoted_at"].fillna(quoted_at)
+    is_newest = chains["time"] == chains["time"].groupby(series_of_chain).transform("max")
+    begins = quoted_at[is_newest].groupby(series_of_chain[is_newest]).min()
+    return np.asarray(frame["time"] >= series.map(begins))
 
 
 _SERIES = ("exchange", "symbol")
@@ -307,7 +335,9 @@ class BestQuotes:
         numbers, words = series_of(frame, _SERIES)
         best = np.array([self._ranks[pair] for pair in words], dtype=np.int64)
         is_best = np.asarray(frame[RANK].to_numpy() == best[numbers])
-        rows = frame if is_best.all() else frame[is_best]
-        distinct = series_of(rows, [*_SERIES, CONTRACT]).words
-        self.contracts |= quoted_contracts(*zip(*distinct, strict=True)) if distinct else {}
+        if not is_best.all():
+            frame = frame[is_best]
+        contracts = series_of(frame, [*_SERIES, CONTRACT]).words
+        if contracts:
+            self.contracts |= quoted_contracts(*zip(*contracts, strict=True))
         return is_best

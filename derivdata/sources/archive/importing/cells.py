@@ -90,7 +90,7 @@ def repeated_word(text: str, size: int) -> Words:
 
 
 class Rejections:
-    """Rejected rows of a chunk, and position and reason of the first ones."""
+    """Rejected rows of a chunk, and the reasons of the first ones by position."""
 
     def __init__(self, size: int) -> None:
         self.bad = np.zeros(size, dtype=bool)
@@ -100,11 +100,14 @@ class Rejections:
         """Reject some rows; `why` is the reason, or a function of the row's position."""
         new = np.flatnonzero(np.asarray(rows, dtype=bool) & ~self.bad)
         self.bad[new] = True
-        for place in new[:_SHOWN].tolist():
-            self.reasons[place] = why if isinstance(why, str) else why(place)
+        for row in new[:_SHOWN].tolist():
+            if isinstance(why, str):
+                self.reasons[row] = why
+            else:
+                self.reasons[row] = why(row)
 
     def reject_one(self, row: int, why: str) -> None:
-        """Turn down one row."""
+        """Reject one row."""
         self.bad[row] = True
         if len(self.reasons) < _SHOWN:
             self.reasons[row] = why
@@ -123,6 +126,7 @@ def encoded(column: pa.ChunkedArray) -> Words:
 
 
 def _word(value: Any) -> str | None:
+    """Return a cell as text; None for a missing one."""
     if value is None or (isinstance(value, float) and value != value):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -143,18 +147,13 @@ def first_cell(values: pa.ChunkedArray) -> str:
     return ""
 
 
-def is_nested(column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds lists or objects."""
-    return bool(pa.types.is_nested(column.type))
-
-
 def numbers(column: pa.ChunkedArray, name: str, rejections: Rejections, *, suffix: str = "") -> Array:
     """Return float64: blank is NaN, other text is rejected; cells may end in `suffix`, ``%`` or ``h``."""
     kind = column.type
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind):
         values = floats(column.cast(pa.float64(), safe=False))
-    elif pa.types.is_boolean(kind) or pa.types.is_temporal(kind) or is_nested(column):
-        values = np.where(floats(column.is_null().cast(pa.float64())) > 0, np.nan, np.inf)
+    elif pa.types.is_boolean(kind) or pa.types.is_temporal(kind) or pa.types.is_nested(kind):
+        values = np.where(np.asarray(column.is_null()), np.nan, np.inf)
     else:
         values = _text_numbers(column, suffix)
     bad = np.isinf(values)
@@ -223,13 +222,21 @@ def _number(text: str, suffix: str) -> float:
     text = text.replace(_MINUS, "-").removeprefix("$")
     if _THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
+    number = _float(text)
+    if number is None:
+        return np.inf
+    return number
+
+
+def _float(text: str) -> float | None:
+    """Return the number of a text; None for other text."""
     # float() reads "1_000" and digits of other scripts, which are not numbers in files.
     if "_" in text or not text.isascii():
-        return np.inf
+        return None
     try:
         return float(text)
     except ValueError:
-        return np.inf
+        return None
 
 
 def shown(column: Any, row: int) -> str:
@@ -245,8 +252,13 @@ _PER_HOUR = {
     "µs": 3_600_000_000.0,
     "ns": 3_600_000_000_000.0,
 }
-_WORDS = {"h": 1.0, "hr": 1.0, "hour": 1.0, "hours": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
-_WORDS |= {"s": 3_600.0, "sec": 3_600.0, "seconds": 3_600.0, "ms": 3_600_000.0, "d": 1 / 24, "day": 1 / 24}
+_PER_HOUR_BY_WORD = {
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 1.0),
+    **dict.fromkeys(("m", "min", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "seconds"), 3_600.0),
+    **dict.fromkeys(("d", "day"), 1 / 24),
+    "ms": 3_600_000.0,
+}
 _DURATION = re.compile(r"(?:PT)?(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:\d{4}-\d{2}-(\d{2})T)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?Z?")
 """``08:00:00``, and BitMEX's ``2000-01-01T08:00:00.000Z``, which counts from the first day of a month."""
@@ -295,15 +307,12 @@ def _hours_of(text: str) -> float:
         days = int(clock[1] or 1) - 1
         return 24 * days + int(clock[2]) + int(clock[3]) / 60 + int(clock[4] or 0) / 3600
     duration = _DURATION.fullmatch(text)
-    if duration is not None and duration[2].lower() in _WORDS:
-        return float(duration[1]) / _WORDS[duration[2].lower()]
-    # float() reads "1_000" and digits of other scripts, which are not numbers in files.
-    if "_" in text or not text.isascii():
-        return np.inf
-    try:
-        return float(text)
-    except ValueError:
+    if duration is not None and duration[2].lower() in _PER_HOUR_BY_WORD:
+        return float(duration[1]) / _PER_HOUR_BY_WORD[duration[2].lower()]
+    number = _float(text)
+    if number is None:
         return _span_hours(text)
+    return number
 
 
 def _span_hours(text: str) -> float:

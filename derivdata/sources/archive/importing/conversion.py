@@ -27,7 +27,6 @@ from derivdata.sources.archive.importing.cells import (
     Words,
     encoded,
     interval_hours,
-    is_nested,
     numbers,
     repeated_word,
     shown,
@@ -94,20 +93,22 @@ def _adjusted(frame: pd.DataFrame, plan: ImportPlan, rejections: Rejections) -> 
 
 
 def _series(values: Any) -> Any:
+    """Return a column as that of a frame."""
     if isinstance(values, Words):
         return values.category()
     return values
 
 
 def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    """Return the columns of words and flags, with the words of the table."""
     columns: dict[str, Any] = {}
-    wanted = [name for name, kind in plan.kinds.items() if kind in (*_WORDS, Kind.FLAG)]
-    for name in wanted:
+    kinds = {name: kind for name, kind in plan.kinds.items() if kind in (*_WORDS, Kind.FLAG)}
+    for name, kind in kinds.items():
         raw = plan.raw(name, chunk)
         if raw is None:
             continue
         texts = _texts(raw, name, len(chunk), rejections)
-        if plan.kinds[name] is Kind.FLAG:
+        if kind is Kind.FLAG:
             columns[name] = _flags(texts, name, rejections)
         else:
             columns[name] = texts
@@ -147,13 +148,14 @@ def _texts(raw: pa.ChunkedArray | str, name: str, size: int, rejections: Rejecti
     """Return a column of text; values that are lists or objects are rejected."""
     if isinstance(raw, str):
         return repeated_word(raw, size)
-    if is_nested(raw):
+    if pa.types.is_nested(raw.type):
         rejections.reject(np.asarray(raw.is_valid()), lambda row: f"{name}={shown(raw, row)} is not text")
         return Words(np.full(size, -1, dtype=np.int32), [])
     return encoded(raw)
 
 
 def _flags(words: Words, name: str, rejections: Rejections) -> Array:
+    """Return a column of true and false; other words are rejected."""
     flags = words.mapped(lambda text: _FLAGS.get(text.lower()))
     wrong = ~words.is_missing & pd.isna(flags)
     if wrong.any():
@@ -248,6 +250,7 @@ def names_of_numbers(plan: ImportPlan) -> list[str]:
 
 
 def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    """Return the columns of numbers in the table's scale."""
     kinds = plan.kinds
     columns: dict[str, Any] = {}
     for name in names_of_numbers(plan):
@@ -391,18 +394,20 @@ def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> 
     if not lacking or frame.empty:
         return frame
     fields = [frame[name].tolist() for name in _FIELDS if name in frame.columns and name not in made]
-    ids = []
+    ids: list[str] = []
     for row in zip(*fields, strict=True):
-        text = "\x1f".join(map(_field_text, row))
+        text = "\x1f".join(map(_field_text, row))  # the unit separator of ASCII is in no field
         seen[text] += 1
         if seen[text] > 1:  # equal rows are separate orders
             text += f"\x1f{seen[text]}"
         ids.append("row-" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
-    new = pd.Series(ids, frame.index, dtype="str")
-    filled = {}
+    made_ids = pd.Series(ids, frame.index, dtype="str")
+    columns: dict[str, pd.Series] = {}
     for name in lacking:
-        filled[name] = frame[name].astype("str").fillna(new) if name in frame else new
-    return frame.assign(**filled)
+        columns[name] = made_ids
+        if name in frame:
+            columns[name] = frame[name].astype("str").fillna(made_ids)
+    return frame.assign(**columns)
 
 
 def _field_text(value: Any) -> str:

@@ -98,16 +98,22 @@ class Imported:
     understood: str = ""
 
     def __str__(self) -> str:
-        counts = f"{self.table}: {self.read:,} rows read, {self.written:,} written"
-        other = {
-            "already there with other values (those first seen stay)": self.differing,
-            "of a quote currency of lower priority": self.other_quotes,
-            "older than another row of the instrument in its chain": self.superseded,
-        }
-        extra = [f"{count:,} {text}" for text, count in other.items() if count]
-        texts = [counts, f"{self.present:,} already there", *extra, f"{self.rejected:,} rejected"]
-        first = f"; the first: {self.first_rejected}" if self.first_rejected else ""
-        return ", ".join(texts) + first
+        counts = [
+            f"{self.table}: {self.read:,} rows read",
+            f"{self.written:,} written",
+            f"{self.present:,} already there",
+        ]
+        if self.differing:
+            counts.append(f"{self.differing:,} already there with other values (those first seen stay)")
+        if self.other_quotes:
+            counts.append(f"{self.other_quotes:,} of a quote currency of lower priority")
+        if self.superseded:
+            counts.append(f"{self.superseded:,} older than another row of the instrument in its chain")
+        counts.append(f"{self.rejected:,} rejected")
+        text = ", ".join(counts)
+        if self.first_rejected:
+            text += f"; the first: {self.first_rejected}"
+        return text
 
 
 _COUNTS = ("read", "written", "present", "differing", "other_quotes", "superseded", "rejected")
@@ -117,13 +123,20 @@ def summed(results: Sequence[Imported]) -> Imported:
     """Return the counts of several tables as one."""
     if len(results) == 1:
         return results[0]
-    rejections = tuple(line for result in results for line in result.rejections)
+    totals = dict.fromkeys(_COUNTS, 0)
+    rejections: list[str] = []
+    notices: dict[str, None] = {}  # without duplicates
+    for result in results:
+        for name in _COUNTS:
+            totals[name] += getattr(result, name)
+        rejections += result.rejections
+        notices.update(dict.fromkeys(result.notices))
     return Imported(
         table=", ".join(result.table for result in results),
-        **{name: sum(getattr(result, name) for result in results) for name in _COUNTS},
+        **totals,
         first_rejected=next(iter(rejections), None),
-        rejections=rejections,
-        notices=tuple(dict.fromkeys(notice for result in results for notice in result.notices)),
+        rejections=tuple(rejections),
+        notices=tuple(notices),
         understood="\n\n".join(result.understood for result in results),
     )
 
@@ -225,7 +238,11 @@ def import_files(
     by_table: dict[str, list[Task]] = {}
     for task in tasks:
         by_table.setdefault(task.plan.table.name, []).append(task)
-    results = [_import_table(own, archive, dry_run=dry_run, show=show) for own in by_table.values()]
+    results: list[Imported] = []
+    for tasks_of_table in by_table.values():
+        run = ImportRun(tasks_of_table, archive, dry_run=dry_run, show=show)
+        _take_rows(run, tasks_of_table)
+        results.append(run.finished())
     whole = summed(results)
     if whole.read and whole.rejected == whole.read:
         raise ArchiveError(
@@ -255,15 +272,6 @@ def _tasks(table: str | None, files: Sequence[_Path], source: str | None, given:
     if table is not None and source is None:
         make_plan(table, given)
     return [task for opened in find_sources(files) for task in recognise(opened, table, source, given)]
-
-
-def _import_table(
-    tasks: list[Task], archive: Archive, *, dry_run: bool, show: Callable[[str], object] | None
-) -> Imported:
-    """Import the rows of one table from some files."""
-    run = ImportRun(tasks, archive, dry_run=dry_run, show=show)
-    _take_rows(run, tasks)
-    return run.finished()
 
 
 def _take_rows(run: ImportRun, tasks: list[Task]) -> None:
@@ -304,16 +312,26 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
     for source in find_sources([path]):
         for task in recognise(source, table, writer, Given({}, constants)):
             for chunk, (frame, rejections) in converted_rows(task):
-                if task.plan.is_spaced and len(frame):
-                    per_interval = RATE_UNITS[task.plan.unit or "bps_8h"][1] is None
-                    frame = spaced(frame, per_interval=per_interval)
-                elif table == "funding_settlements" and len(frame):
-                    frame = added_up(frame)
+                if len(frame):
+                    frame = _payments(frame, task.plan)
                 frames.append(frame)
                 if rejections.bad.any():
                     reasons.append(_omitted_rows(chunk, rejections))
     whole = joined([frame for frame in frames if len(frame)] or frames[:1])
-    return whole.drop(columns=[ORIGIN, RANK], errors="ignore"), reasons[0] if reasons else ""
+    return whole.drop(columns=[ORIGIN, RANK], errors="ignore"), next(iter(reasons), "")
+
+
+def _payments(frame: pd.DataFrame, plan: ImportPlan, conflicts: list[str] | None = None) -> pd.DataFrame:
+    """Return one row for each payment, with its interval; rows of other tables unchanged.
+
+    A text about each row that contradicts another one of its payment is added to `conflicts`.
+    """
+    if plan.is_spaced:
+        _, hours = RATE_UNITS[plan.unit or "bps_8h"]
+        return spaced(frame, per_interval=hours is None, conflicts=conflicts)
+    if plan.table.name == "funding_settlements":
+        return added_up(frame, conflicts=conflicts)
+    return frame
 
 
 def _omitted_rows(chunk: Chunk, rejections: Rejections) -> str:
@@ -412,22 +430,19 @@ class ImportRun:
             if self._needs_all_rows(frame):
                 self._quotes.see(frame)
             self._waiting.add(frame)
-        is_empty = True
         for buffered in self._waiting.all():
-            is_empty = False
             self._write(buffered)
-        if is_empty:
-            self._show_understanding(None)
+        self._show_understanding(None)  # without rows it was not shown yet
         source = _ADDED_UP.get(self._plan.table.name)
         if source is not None and self.read > self.rejected:
             self._notices[
                 f"rows of {self._plan.table.name} are stored, and read by open_archive; the local service "
                 f"serves the totals that it adds up of {source}, and not these rows"
             ] = None
-        lines = [
-            f"{Path(self._tasks[place].source.name).name}, line {line}: {reason}"
-            for place, line, reason in self._reasons
-        ]
+        lines: list[str] = []
+        for place, line, reason in self._reasons:
+            file = Path(self._tasks[place].source.name).name
+            lines.append(f"{file}, line {line}: {reason}")
         return Imported(
             table=self._plan.table.name,
             read=self.read,
@@ -448,12 +463,13 @@ class ImportRun:
         left = _SHOWN - len(self._reasons)
         if left <= 0 or not (reasons or chunk.broken):
             return
-        places = sorted(reasons)[:left]
+        rows = sorted(reasons)[:left]
         broken = chunk.broken[:left]
-        lines, broken_lines = chunk.lines_of(places, [number for number, _ in broken])
-        explained = [(line, reasons[row]) for line, row in zip(lines, places, strict=True)]
+        lines, broken_lines = chunk.lines_of(rows, [number for number, _ in broken])
+        explained = [(line, reasons[row]) for line, row in zip(lines, rows, strict=True)]
         explained += [(line, reason) for line, (_, reason) in zip(broken_lines, broken, strict=True)]
-        self._reasons += [(place, line, reason) for line, reason in sorted(explained)[:left]]
+        for line, reason in sorted(explained)[:left]:
+            self._reasons.append((place, line, reason))
 
     def _reject(self, frame: pd.DataFrame, reasons: Mapping[int, str]) -> None:
         """Count rows rejected after conversion; `reasons` are by position in the frame."""
@@ -494,6 +510,7 @@ class ImportRun:
             self._store(frame)
 
     def _show_understanding(self, frame: pd.DataFrame | None) -> None:
+        """Show the interpretation of the files once, before the first rows are written."""
         if self._understood:
             return
         self._understood = understood(self._tasks, frame, self._rows_of_file, self._missing.text())
@@ -507,21 +524,16 @@ class ImportRun:
             files = frame[ORIGIN].to_numpy() // _FILE
             is_assumed = np.array([task.plan.is_zone_assumed for task in self._tasks])[files]
             refuse_local_times(frame[is_assumed])
+        read = len(frame)
+        conflicts: list[str] = []
+        frame = _payments(frame, plan, conflicts)
         if plan.is_spaced:
-            before = len(frame)
-            per_interval = RATE_UNITS[plan.unit or "bps_8h"][1] is None
-            conflicts: list[str] = []
-            frame = spaced(frame, per_interval=per_interval, conflicts=conflicts)
             refuse_some_of_payments(frame)
-            before -= self._name_conflicts(conflicts)
-            self.present += before - len(frame)  # payments that are there twice, or that one row adds up
+        self._note_conflicts(conflicts)
+        # The other rows are payments that the file has twice, or that are part of a sum.
+        self.present += read - len(frame) - len(conflicts)
+        if plan.is_spaced:
             self._note_unknown_intervals(frame)
-        elif plan.table.name == "funding_settlements":
-            before = len(frame)
-            conflicts = []
-            frame = added_up(frame, conflicts=conflicts)
-            before -= self._name_conflicts(conflicts)
-            self.present += before - len(frame)
         frame = self._of_best_quote(frame)
         if plan.made:
             frame = self._with_ids(frame)
@@ -529,12 +541,11 @@ class ImportRun:
             frame = usd_from_coins(frame, self._archive)
         return frame
 
-    def _name_conflicts(self, conflicts: list[str]) -> int:
-        """Count omitted rows that contradict another one of the same payment, and name some."""
+    def _note_conflicts(self, conflicts: list[str]) -> None:
+        """Count omitted rows that contradict another one of the same payment, and show some."""
         self.differing += len(conflicts)
         for conflict in conflicts[:_SHOWN]:
             self._notices[f"{conflict} (the first is used)"] = None
-        return len(conflicts)
 
     def _note_unknown_intervals(self, frame: pd.DataFrame) -> None:
         """Say how many payments have no interval, without which their rate per 8 hours is missing."""
@@ -549,12 +560,14 @@ class ImportRun:
         ] = None
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with ids; equal rows of one file are counted."""
         files = frame[ORIGIN].to_numpy() // _FILE
         frames = []
         for file, of_file in frame.groupby(files, sort=False):
             once = self._once(of_file, int(file))
-            frames.append(with_ids(once, self._plan.made, self._seen.setdefault(int(file), Counter())))
-        return pd.concat(frames) if len(frames) > 1 else frames[0]
+            seen = self._seen.setdefault(int(file), Counter())
+            frames.append(with_ids(once, self._plan.made, seen))
+        return pd.concat(frames)
 
     def _once(self, frame: pd.DataFrame, file: int) -> pd.DataFrame:
         """Return each row once if all rows of a file without ids occur equally often, at least twice."""
@@ -578,10 +591,12 @@ class ImportRun:
         if is_of_contracts(self._plan.table):
             is_best = self._quotes.are_best(frame)
             self.other_quotes += int((~is_best).sum())
-            frame = frame if is_best.all() else frame[is_best]
+            if not is_best.all():
+                frame = frame[is_best]
         return frame.drop(columns=[RANK, CONTRACT])
 
     def _store(self, frame: pd.DataFrame) -> None:
+        """Reject rows that could not be served, merge the others into the archive, and count them."""
         table = self._plan.table
         columns = [name for name in table.columns if name in frame.columns]
         frame, is_again = in_order(table, frame)
@@ -625,10 +640,12 @@ def understood(
     """
     plan = tasks[0].plan
     layouts = list(dict.fromkeys(task.layout for task in tasks))
-    files = f"{len(tasks)} files, " if len(tasks) > 1 else ""
+    size = f"{sum(counts.values()):,} rows"
+    if len(tasks) > 1:
+        size = f"{len(tasks)} files, {size}"
     lines = [
         f"table     {plan.table.name}: {plan.table.doc}",
-        f"files     {files}{sum(counts.values()):,} rows; layout: {', '.join(layouts[:_EXAMPLES])}",
+        f"files     {size}; layout: {', '.join(layouts[:_EXAMPLES])}",
         f"columns   {', '.join(_sources(tasks))}",
         *_unread(tasks),
         f"units     {_units(plan)}",
@@ -657,7 +674,9 @@ def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
     if not hours:
         return "not known, as too few rows show it (--set interval_hours=8 if it is 8 hours)"
     shown = ", ".join(f"{h:g} h" for h in hours[:_EXAMPLES])
-    return f"{shown} (from spacing)" if plan.is_spaced else shown
+    if plan.is_spaced:
+        return f"{shown} (from spacing)"
+    return shown
 
 
 def _zone(tasks: Sequence[Task]) -> str:
@@ -672,14 +691,16 @@ def _sources(tasks: Sequence[Task]) -> list[str]:
     plan = tasks[0].plan
     words = []
     for name, source in plan.sources.items():
-        times_scale = f" × {plan.scales[name]:,.0f}" if name in plan.scales else ""
-        words.append(f"{name} = {source}{times_scale}")
+        if name in plan.scales:
+            source += f" × {plan.scales[name]:,.0f}"
+        words.append(f"{name} = {source}")
     for name in plan.constants:
         if name == "interval_hours" and plan.is_spaced:
             continue
         values = list(dict.fromkeys(task.plan.constants.get(name, "") for task in tasks))
-        shown = ", ".join(values[:_EXAMPLES]) + (", …" if len(values) > _EXAMPLES else "")
-        words.append(f"{name}: {shown}")
+        if len(values) > _EXAMPLES:
+            values = [*values[:_EXAMPLES], "…"]
+        words.append(f"{name}: {', '.join(values)}")
     return words or ["of the same names"]
 
 
@@ -690,38 +711,36 @@ def _unread(tasks: Sequence[Task]) -> list[str]:
 
 
 def _units(plan: ImportPlan) -> str:
-    if plan.unit is not None:
-        return f"{plan.unit}; stored as {_stored_units(plan)}"
-    return f"as stored: {_stored_units(plan)}"
-
-
-def _stored_units(plan: ImportPlan) -> str:
-    named = [
-        f"{name} [{column.unit}]"
-        for name, column in plan.table.columns.items()
-        if column.kind is Kind.NUMBER and column.unit
-    ]
-    return ", ".join(named[:8])
+    """Return the unit of the file, if it is converted, and those of the table."""
+    units: list[str] = []
+    for name, column in plan.table.columns.items():
+        if column.kind is Kind.NUMBER and column.unit:
+            units.append(f"{name} [{column.unit}]")
+    stored = ", ".join(units[:8])
+    if plan.unit is None:
+        return f"as stored: {stored}"
+    return f"{plan.unit}; stored as {stored}"
 
 
 def _some(values: pd.Series) -> str:
+    """Return the first words of a column, and the number of the others."""
     words = sorted(map(str, values.dropna().unique()))
-    more = f" and {len(words) - _EXAMPLES} more" if len(words) > _EXAMPLES else ""
-    return ", ".join(words[:_EXAMPLES]) + more
+    shown = ", ".join(words[:_EXAMPLES])
+    if len(words) > _EXAMPLES:
+        shown += f" and {len(words) - _EXAMPLES} more"
+    return shown
 
 
 def _row(plan: ImportPlan, row: Any) -> str:
-    cells = []
+    """Return the values of a row by column."""
+    cells: list[str] = []
     for name in plan.table.columns:
         value = row.get(name)
         if value is None or pd.isna(value):
             continue
-        shown = (
-            times.iso(value)
-            if isinstance(value, pd.Timestamp)
-            else f"{value:.10g}"
-            if isinstance(value, float)
-            else value
-        )
-        cells.append(f"{name}={shown}")
-    return ", ".join(map(str, cells))
+        if isinstance(value, pd.Timestamp):
+            value = times.iso(value)
+        elif isinstance(value, float):
+            value = f"{value:.10g}"
+        cells.append(f"{name}={value}")
+    return ", ".join(cells)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -84,6 +84,7 @@ def _as_json(text: bytes) -> bytes:
 
 
 def _is_whole(line: bytes) -> bool:
+    """Return whether a line is JSON by itself."""
     try:
         msgspec.json.decode(line)
     except msgspec.DecodeError:
@@ -93,9 +94,9 @@ def _is_whole(line: bytes) -> bool:
 
 def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
     """Read one record per line, or one response with its rows per line."""
-    waiting: list[Any] = []
+    buffered: list[Any] = []
     numbers: list[int] = []
-    notices: tuple[str, ...] = ()
+    notices: dict[str, None] = {}  # without duplicates
     has_rows = False
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -104,71 +105,68 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
             line = _as_json(line)
             check_json(line, {})
         except NotJson as problem:
-            new: list[Any] = [f"no record: {problem}"]
+            records = RecordList([f"no record: {problem}"])
         else:
-            body = msgspec.json.decode(line)
-            records = records_of(body, is_line=True)
-            new = records.rows
-            notices = tuple(dict.fromkeys([*notices, *records.notices]))  # without duplicates
-        waiting += new
-        numbers += [number] * len(new)
-        if len(waiting) >= rows:
-            yield _columns(waiting, numbers, notices)
+            records = records_of(msgspec.json.decode(line), is_line=True)
+        notices.update(dict.fromkeys(records.notices))
+        buffered += records.rows
+        numbers += [number] * len(records.rows)
+        if len(buffered) >= rows:
+            yield _columns(buffered, numbers, tuple(notices))
             has_rows = True
-            waiting = []
+            buffered = []
             numbers = []
-    if waiting:
-        yield _columns(waiting, numbers, notices)
+    if buffered:
+        yield _columns(buffered, numbers, tuple(notices))
     elif not has_rows and CHANGES in notices:
         raise ArchiveError(
             "its messages are changes of a book, and not whole books: build snapshots from them first"
         )
 
 
-class _RecordList:
-    def __init__(self, rows: list[Any], notices: Sequence[str] = ()) -> None:
-        self.rows = rows
-        self.notices = tuple(notices)
+class RecordList(NamedTuple):
+    """Records as they are decoded, and facts about the body that they are from."""
+
+    rows: list[Any]
+    notices: tuple[str, ...] = ()
 
 
-def records_of(body: Any, *, is_line: bool = False) -> _RecordList:
+def records_of(body: Any, *, is_line: bool = False) -> RecordList:
     """Return the records in a body: fields next to their list become a column of each.
 
     Of several lists the longest list of records counts. An object without a list is one record.
     """
     if isinstance(body, list):
         if is_line and body and not any(map(_is_nested, body)):
-            return _RecordList([body])  # one row of a list a line
-        return _RecordList(_flat(body))
+            return RecordList([body])  # one row of a list a line
+        return RecordList(_flat(body))
     if not isinstance(body, dict):
-        return _RecordList([body])
+        return RecordList([body])
     if is_line and is_reply(body):
-        return _RecordList([])
+        return RecordList([])
     return _records_of_object(unwrapped(body))
 
 
-def _records_of_object(body: dict[str, Any]) -> _RecordList:
+def _records_of_object(body: dict[str, Any]) -> RecordList:
     """Return the records in an object that is a response or a message."""
     levels = book_rows(body)
     if levels == []:
-        return _RecordList([], [CHANGES])
+        return RecordList([], (CHANGES,))
+    if levels is None:
+        levels = _book(body)
     if levels is not None:
-        return _RecordList(levels)
-    book = _book(body)
-    if book is not None:
-        return _RecordList(book)
+        return RecordList(levels)
     refuse_error(body)
-    place = _list_in(body, 0)
-    if place is None:
-        return _RecordList([_plain(body)])
-    fields, rows = place
+    listed = _list_in(body, 0)
+    if listed is None:
+        return RecordList([_plain(body)])
+    fields, rows = listed
     if len(rows) > 1 or _have_times(rows):
         fields = _fields_of_all(fields, rows)
-    notices = [
-        f"the response states that more pages follow ({name})" for name in _MORE if _says_more(body, name)
-    ]
     records = [{**fields, **row} if isinstance(row, dict) else row for row in rows]
-    return _RecordList(records, notices)
+    pages = [name for name in _MORE if _has_next_page(body, name)]
+    notices = [f"the response states that more pages follow ({name})" for name in pages]
+    return RecordList(records, tuple(notices))
 
 
 def _is_nested(value: Any) -> bool:
@@ -199,6 +197,7 @@ def _fields_of_all(fields: dict[str, Any], rows: list[Any]) -> dict[str, Any]:
 
 
 def _have_times(rows: list[Any]) -> bool:
+    """Return whether the first record has a time."""
     if not rows or not isinstance(rows[0], dict):
         return False
     return any(meaning_of(name) == "time" for name in rows[0])
@@ -211,10 +210,10 @@ def _are_apart(rows: list[Any]) -> bool:
     names = [name for name in rows[0] if meaning_of(name) in ("symbol", "instrument_name", "exchange")]
     if not names:
         return False
-    contracts = set()
+    markets = set()
     for row in rows:
-        contracts.add(tuple(str(row.get(name)) for name in names))
-    return len(contracts) == len(rows)
+        markets.add(tuple(str(row.get(name)) for name in names))
+    return len(markets) == len(rows)
 
 
 _OF_ALL_ROWS = (
@@ -293,7 +292,8 @@ def refuse_error(body: dict[str, Any]) -> None:
     raise ArchiveError(f"it is an error response of a service: {messages[0][:120]}")
 
 
-def _says_more(body: dict[str, Any], name: str) -> bool:
+def _has_next_page(body: dict[str, Any], name: str) -> bool:
+    """Return whether a field of a response, or of its result, points to a further page."""
     value = body.get(name)
     if value is None and isinstance(body.get("result"), dict):
         value = body["result"].get(name)
@@ -323,19 +323,19 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
 
 def _with_names(body: dict[str, Any]) -> list[Any] | None:
     """Return the rows of an object with the names of columns, and rows as lists; None for another object."""
+    rows = next((body[name] for name in _ROWS if isinstance(body.get(name), list)), None)
+    if rows is None:
+        return None
     for header in _HEADERS:
         names = _names_in(body.get(header))
         if names is None:
             continue
-        rows = next((body[name] for name in _ROWS if isinstance(body.get(name), list)), None)
-        if rows is None:
-            return None
         if all(isinstance(row, list) and len(row) == len(names) for row in rows):
-            records = [dict(zip(names, row, strict=True)) for row in rows]
             index = _index_of(body, len(rows))
-            if index is None or "index" in names:
-                return records
-            return [{"index": key, **record} for key, record in zip(index, records, strict=True)]
+            if index is not None and "index" not in names:
+                names = ["index", *names]
+                rows = [[key, *row] for key, row in zip(index, rows, strict=True)]
+            return [dict(zip(names, row, strict=True)) for row in rows]
     return None
 
 
@@ -372,21 +372,16 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     if nested is not None or len(body) < 2:
         return nested
     values = [*body.values()]
-    if _all_are(dict, values) and _alike(values):
+    if _all_are(dict, values) and _have_common_fields(values):
         name = _name_of_keys(body)
         return [{name: key, **_plain(value)} for key, value in body.items()]
-    if _all_are(list, values):
-        return _of_lists(body)
-    return None
-
-
-def _of_lists(body: dict[str, Any]) -> list[Any] | None:
-    """Return the rows of an object of lists: of records by key, or of one list a column of equal length."""
-    lists = [*body.values()]
-    if all(not items or _is_of_records(items) for items in lists):
+    if not _all_are(list, values):
+        return None
+    if all(not items or _is_of_records(items) for items in values):
         return _with_keys(body)
-    if len(set(map(len, lists))) == 1:
-        return [dict(zip(body, row, strict=True)) for row in zip(*lists, strict=True)]
+    lengths = set(map(len, values))
+    if len(lengths) == 1:
+        return [dict(zip(body, row, strict=True)) for row in zip(*values, strict=True)]
     return None
 
 
@@ -443,20 +438,25 @@ def _is_of_columns(body: dict[str, Any]) -> bool:
     if not _all_are(dict, columns) or not all(columns):
         return False
     index = columns[0].keys()
-    if any(column.keys() != index for column in columns):
-        return False
-    are_indices = all(key.isdigit() or _KEY_OF_TIME.fullmatch(key) for key in index)
-    return are_indices and not _are_times(body)
+    for column in columns:
+        if column.keys() != index:
+            return False
+    for key in index:
+        if not (key.isdigit() or _KEY_OF_TIME.fullmatch(key)):
+            return False
+    return not _are_times(body)
 
 
 def _transposed(body: dict[str, Any]) -> list[Any]:
     """Return the rows of columns by name; an index of times is a column."""
     index = next(iter(body.values()))
     has_times = _are_times(index)
-    rows = []
+    rows: list[Any] = []
     for key in index:
         row = {name: cells[key] for name, cells in body.items()}
-        rows.append({"index": key, **row} if has_times else row)
+        if has_times:
+            row = {"index": key, **row}
+        rows.append(row)
     return rows
 
 
@@ -466,10 +466,12 @@ def _name_of_keys(body: dict[str, Any]) -> str:
         return "time"
     if all(venue_slug(key) in VENUES for key in body):
         return "exchange"
-    kinds = {market_of(key).kind for key in body}
-    if kinds <= {"perpetual", "symbol", "option", "future"}:
+    if all(market_of(key).kind in _KINDS_OF_MARKETS for key in body):
         return "symbol"
     return BY_KEY
+
+
+_KINDS_OF_MARKETS = ("perpetual", "symbol", "option", "future")
 
 
 def _below(
@@ -478,9 +480,9 @@ def _below(
     """Return the records of an object in an object; at the top an object next to a status is one record."""
     objects = [value for value in body.values() if isinstance(value, dict) and value]
     for inner in objects:
-        place = _list_in(inner, depth + 1)
-        if place is not None:
-            inner_fields, rows = place
+        listed = _list_in(inner, depth + 1)
+        if listed is not None:
+            inner_fields, rows = listed
             return {**fields, **inner_fields}, rows
     if objects and depth == 0 and len(body) <= 4 and fields.keys() <= _STATUS:
         return {}, [_plain(objects[0])]
@@ -493,10 +495,10 @@ _STATUS = frozenset(
 """Fields of a response about its status, not its rows."""
 
 
-def _alike(values: Sequence[dict[str, Any]]) -> bool:
-    """Return whether objects are records of one kind, with mostly common fields."""
-    first = {*values[0]}
-    shared = first.intersection(*values)
+def _have_common_fields(records: Sequence[dict[str, Any]]) -> bool:
+    """Return whether objects are records of one kind: half of the first one's fields are in all."""
+    first = records[0].keys()
+    shared = {*first}.intersection(*records)
     return len(first) > 1 and 2 * len(shared) >= len(first)
 
 
@@ -569,7 +571,8 @@ def _plain(record: dict[str, Any], depth: int = 0) -> dict[str, Any]:
             plain[name] = _of_mongo(value)
         else:
             without_lists = {key: cell for key, cell in value.items() if not isinstance(cell, list)}
-            plain |= {f"{name}.{key}": cell for key, cell in _plain(without_lists, depth + 1).items()}
+            for key, cell in _plain(without_lists, depth + 1).items():
+                plain[f"{name}.{key}"] = cell
     return plain
 
 
@@ -580,7 +583,7 @@ def _of_mongo(value: Any) -> Any:
     return None if _is_nested(value) else value
 
 
-def _in_chunks(records: _RecordList, numbers: Sequence[int], rows: int) -> Iterator[Records]:
+def _in_chunks(records: RecordList, numbers: Sequence[int], rows: int) -> Iterator[Records]:
     for start in range(0, max(len(records.rows), 1), rows):
         chunk = slice(start, start + rows)
         yield _columns(records.rows[chunk], numbers[chunk], records.notices)

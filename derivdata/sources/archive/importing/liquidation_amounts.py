@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.archive.importing.adjustments import ADJUST, REASON, amount_of, is_inverse_name
+from derivdata.sources.archive.importing.adjustments import ADJUST, amount_of, is_inverse_name
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
 from derivdata.sources.archive.importing.market_names import plain_name, venue_of_word
 from derivdata.sources.archive.importing.plan import Adjust, Given, Unclear
@@ -74,6 +74,7 @@ def _column_of(names: Sequence[str], head: Chunk, given: Given) -> str | None:
 
 
 def _has_contract_size(head: Chunk, given: Given) -> bool:
+    """Return whether an option or the file states the size of a contract."""
     return "contract_size" in {*given.map, *given.set, *head.columns}
 
 
@@ -115,25 +116,28 @@ def refuse_other_sizes(source: Source, head: Chunk, whole: Given) -> None:
     stated = whole.set.get("contract_size")
     if stated is None or float(stated) == 1.0:
         return
-    rows = pd.DataFrame({name: _words_of_rows(head, whole, name) for name in ("exchange", "symbol")}).dropna()
-    pairs = rows.drop_duplicates().itertuples(index=False, name=None)
-    sizes: dict[str, float | None] = {}
-    for word, name in pairs:
+    venues = _words_of_rows(head, whole, "exchange")
+    symbols = _words_of_rows(head, whole, "symbol")
+    contracts = pd.DataFrame({"exchange": venues, "symbol": symbols}).dropna().drop_duplicates()
+    sizes: dict[str, str] = {}
+    have_stated_size = True
+    for word, name in contracts.itertuples(index=False, name=None):
         amount = amount_of(venue_of_word(str(word)), str(name))
-        sizes[f"{name} on {word}"] = None if amount is None else amount.size
-    known = {name: size for name, size in sizes.items() if size is not None}
-    other = [name for name, size in known.items() if size != float(stated)]
-    if len(sizes) > 1 and (other or len(known) < len(sizes)):
-        listed = ", ".join(
-            f"{name}: {'not known' if size is None else f'{size:g}'}" for name, size in sizes.items()
-        )
-        raise Unclear(
-            f"{source}: contract_size={stated} is not that of all its contracts ({listed[:200]}): pass "
-            "--unit contracts to use the size of each, which rejects those of unknown size, or import them "
-            "one by one",
-            "--unit",
-            ["contracts"],
-        )
+        size = "not known"
+        if amount is not None:
+            size = f"{amount.size:g}"
+        sizes[f"{name} on {word}"] = size
+        have_stated_size &= amount is not None and amount.size == float(stated)
+    if len(sizes) <= 1 or have_stated_size:
+        return
+    listed = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+    raise Unclear(
+        f"{source}: contract_size={stated} is not that of all its contracts ({listed[:200]}): pass "
+        "--unit contracts to use the size of each, which rejects those of unknown size, or import them "
+        "one by one",
+        "--unit",
+        ["contracts"],
+    )
 
 
 def _words_of_rows(head: Chunk, whole: Given, name: str) -> Array:
@@ -167,18 +171,15 @@ def _refuse_unclear(source: Source, rows: pd.DataFrame, size: str) -> None:
         if unit_of_amounts(venue, str(name), own["size"], own["price"], own["value"]):
             continue
         amount = amount_of(venue, str(name))
-        if amount is None and is_inverse_name(venue, str(name)):
+        choices = ["coins", "usd"]
+        if amount is not None:
+            choices = ["contracts", *choices]
+            unit = "USD" if amount.is_usd else "coins"
+            contracts = f"--unit contracts if they are contracts of {amount.size:g} {unit}"
+        elif is_inverse_name(venue, str(name)):
             contracts = "--unit usd after multiplying them by the USD of a contract"
-            choices = ["coins", "usd"]
-        elif amount is None:
-            contracts = "--set contract_size=COINS if they are contracts"
-            choices = ["coins", "usd"]
-        elif amount.is_usd:
-            contracts = f"--unit contracts if they are contracts of {amount.size:g} USD"
-            choices = ["contracts", "coins", "usd"]
         else:
-            contracts = f"--unit contracts if they are contracts of {amount.size:g} coins"
-            choices = ["contracts", "coins", "usd"]
+            contracts = "--set contract_size=COINS if they are contracts"
         values = ""
         if _is_near(own["value"], own["size"] * own["price"]):
             values = ", and its values are right only if they are coins"
@@ -194,23 +195,26 @@ def unit_of_amounts(venue: str, name: str, sizes: pd.Series, prices: pd.Series, 
     """Return ``coins``, or ``value`` if the value is right and amounts are not in coins; empty if unclear."""
     amount = amount_of(venue, name)
     is_of_coins = amount is not None and amount.size == 1.0 and not amount.is_usd
-    if values.isna().all():
-        is_open = amount is None and not _may_be_contracts(venue, name)
-        return "coins" if is_of_coins or is_open else ""
     is_product = _is_near(values, sizes * prices)
-    if prices.isna().all():
-        return "coins" if is_of_coins else "value"
-    if amount is None:
-        if is_product:
-            return "" if _may_be_contracts(venue, name) else "coins"
-        return "value"
-    if is_of_coins and is_product:
+    if values.isna().all():
+        # Without a proof amounts are coins if the venue counts coins, or has no contracts of another size.
+        is_proven = False
+        are_coins = is_of_coins or (amount is None and not _may_be_contracts(venue, name))
+    elif prices.isna().all():
+        is_proven = True
+        are_coins = is_of_coins
+    elif amount is None:
+        is_proven = not is_product
+        are_coins = is_product and not _may_be_contracts(venue, name)
+    elif amount.is_usd:
+        is_proven = _is_near(values, sizes * amount.size) and not is_product
+        are_coins = False
+    else:
+        is_proven = _is_near(values, sizes * prices * amount.size) or _is_near(values, sizes)
+        are_coins = is_of_coins and is_product
+    if are_coins:
         return "coins"
-    if amount.is_usd:
-        return "value" if _is_near(values, sizes * amount.size) and not is_product else ""
-    if _is_near(values, sizes * prices * amount.size) or _is_near(values, sizes):
-        return "value"
-    return ""
+    return "value" if is_proven else ""
 
 
 def _may_be_contracts(venue: str, name: str) -> bool:
@@ -232,31 +236,27 @@ def judged(frame: pd.DataFrame) -> pd.DataFrame:
     price = _price_of(frame)
     coins = frame[size_name].to_numpy(dtype=np.float64, copy=True)
     reasons = np.full(len(frame), None, dtype=object)
-    names = pd.Series(frame["contract_name"].astype(str).to_numpy(), frame.index)
-    venues = pd.Series(frame["exchange"].astype(str).to_numpy(), frame.index)
+    names = frame["contract_name"].astype(str).to_numpy()
+    venues = frame["exchange"].astype(str).to_numpy()
     is_changed = np.zeros(len(frame), dtype=bool)
-    for (venue, name), places in pd.Series(np.arange(len(frame)), frame.index).groupby(
-        [venues, names], sort=False
-    ):
-        own = places.to_numpy()
-        unit = unit_of_amounts(
-            str(venue), str(name), frame[size_name].iloc[own], price.iloc[own], frame["value_usd"].iloc[own]
-        )
+    places = pd.Series(np.arange(len(frame)))
+    for (venue, name), places_of_contract in places.groupby([venues, names], sort=False):
+        rows = places_of_contract.to_numpy()
+        values = frame["value_usd"].iloc[rows]
+        unit = unit_of_amounts(str(venue), str(name), frame[size_name].iloc[rows], price.iloc[rows], values)
         if unit == "value":
-            values = frame["value_usd"].iloc[own].to_numpy()
-            is_changed[own] = True
+            is_changed[rows] = True
             # Where a value is missing, price × amount was taken for it, which is wrong for contracts.
-            is_computed = values == coins[own] * price.iloc[own].to_numpy()
-            reasons[own[is_computed]] = "value_usd is missing, and amounts are not in coins"
-            coins[own] = values / price.iloc[own].to_numpy()
+            is_computed = (values == frame[size_name].iloc[rows] * price.iloc[rows]).to_numpy()
+            reasons[rows[is_computed]] = "value_usd is missing, and amounts are not in coins"
+            coins[rows] = values / price.iloc[rows]
         elif not unit:
-            reasons[own] = f"amounts of {name} on {venue} may be in coins or contracts: pass --unit"
-    amounts = {
-        column: np.where(is_changed, coins, frame[column])
-        for column in ("quantity", "filled_quantity")
-        if column in frame
-    }
-    return frame.assign(**amounts).assign(**{REASON: pd.Series(reasons, frame.index)})
+            reasons[rows] = f"amounts of {name} on {venue} may be in coins or contracts: pass --unit"
+    amounts: dict[str, Array] = {}
+    for column in ("quantity", "filled_quantity"):
+        if column in frame:
+            amounts[column] = np.where(is_changed, coins, frame[column])
+    return frame.assign(**amounts, reason=pd.Series(reasons, frame.index))
 
 
 def _price_of(frame: pd.DataFrame) -> pd.Series:
@@ -283,10 +283,8 @@ def words_of_sides(head: Chunk, given: Given) -> Mapping[str, str]:
     words = {text.lower() for text in encoded(head.columns[column]).texts}
     if plain_name(column) not in _NAMES_OF_SIDES or not words or not words <= {*_ORDER_SIDES}:
         return {}
-    if "exchange" in given.set:
-        venues = {venue_of_word(given.set["exchange"])}
-    else:
-        name = given.map.get("exchange", "exchange")
-        texts = encoded(head.columns[name]).texts if name in head.columns else []
-        venues = {venue_of_word(text) for text in texts}
-    return _ORDER_SIDES if venues and venues <= _VENUES_OF_ORDER_SIDES else {}
+    texts = [word for word in _words_of_rows(head, given, "exchange").tolist() if word is not None]
+    venues = set(map(venue_of_word, texts))
+    if not venues or not venues <= _VENUES_OF_ORDER_SIDES:
+        return {}
+    return _ORDER_SIDES

@@ -130,10 +130,10 @@ class ImportPlan(NamedTuple):
             return wanted
         if wanted == "__index_level_0__" and UNNAMED in columns:
             return UNNAMED
-        near = [column for column in columns if column.lower() == wanted.lower()]
-        if len(near) != 1:
+        other_case = [column for column in columns if column.lower() == wanted.lower()]
+        if len(other_case) != 1:
             return None
-        return near[0]
+        return other_case[0]
 
     def raw(self, name: str, chunk: Chunk) -> pa.ChunkedArray | str | None:
         """Return the file's values for a column, or the one word of all rows; None without either.
@@ -195,6 +195,7 @@ _ADVICE = {
 
 
 def _listed(chunk: Chunk) -> str:
+    """Return the columns of a file for a message."""
     return ", ".join(map(str, chunk.columns))
 
 
@@ -264,7 +265,7 @@ def _check_options(table: Table, given: Given, names: Set[str]) -> None:
     wrong = sorted(name for name in given.values if table.columns[name].kind not in _WORDS)
     if wrong:
         raise ValueError(f"map_values: {wrong[0]!r} is a column without words to replace")
-    unknown = sorted({*given.accept} - {*AUDITS})
+    unknown = sorted({*given.accept}.difference(AUDITS))
     if unknown:
         raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")
 
@@ -300,6 +301,7 @@ def units_of(table: Table) -> tuple[str, ...]:
 
 
 def _check_unit(table: Table, unit: str | None) -> None:
+    """Raise for a unit that no column of the table has."""
     units = units_of(table)
     if unit is not None and not units:
         raise ValueError(f"unit={unit!r}: table {table.name} has no column to convert")
@@ -320,7 +322,7 @@ def in_order(table: Table, frame: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
             values = columns[name]
             keys.append(values.to_numpy() if values.dtype == object else values)
     rank, is_tied = arrangement(keys)
-    if rank is not None:
+    if rank is not None:  # None: the rows have this order already
         columns = {name: values.array.take(rank) for name, values in columns.items()}
     frame = pd.DataFrame(columns, copy=False)
     if {*table.order} <= {*table.key}:

@@ -97,8 +97,13 @@ def find_sources(files: Sequence[str | os.PathLike[str]]) -> list[Source]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
+    """Return the files of data in a folder and those below it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    data = [path for path in files if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")]
+    data: list[Path] = []
+    for path in files:
+        is_hidden = path.name.startswith(".")
+        if path.suffix.lower() in _ENDINGS and not is_hidden:
+            data.append(path)
     if not data:
         raise ArchiveError(f"{folder}: the folder has no CSV, JSON, Parquet or Feather file")
     return data
@@ -118,6 +123,7 @@ def _members(path: Path) -> list[Source]:
 
 
 def _members_of_zip(path: Path) -> list[Source]:
+    """Return the members of a zip in the order of their names."""
     with zipfile.ZipFile(path) as archive:
         items = [item for item in archive.infolist() if not item.is_dir() and not _is_aside(item.filename)]
     names = sorted(item.filename for item in items)
@@ -146,6 +152,7 @@ def _is_tar(path: Path) -> bool:
 
 
 def _members_of_tar(path: Path) -> list[Source]:
+    """Return the members of a tar in the order of their names."""
     try:
         with path.open("rb") as file, _tar(file) as archive:
             names = sorted(item.name for item in archive if item.isfile() and not _is_aside(item.name))
@@ -204,20 +211,28 @@ class _WithoutTimes(io.RawIOBase):
 def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
     """Return a decompressed stream, by its first bytes."""
     for _ in range(_DEPTH):
-        head = stream.peek(_HEAD)[:_HEAD]
-        codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)
+        codec = _codec(stream.peek(_HEAD))
         if codec is None:
             break
         stream = _decompressed(stream, codec)
     return stream
 
 
+def _codec(head: bytes) -> str | None:
+    """Return the compression of a file by its first bytes; None for a file without one."""
+    for magic, codec in _CODECS.items():
+        if head.startswith(magic):
+            return codec
+    return None
+
+
 def _in_utf8(stream: io.BufferedReader) -> io.BufferedReader:
     """Return a stream of text in UTF-8; other data as it is."""
     head = stream.peek(_HEAD)[:_HEAD]
-    encoding = _encoding(head)
-    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        encoding = "utf-16"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding: str | None = "utf-16"
+    else:
+        encoding = _encoding(head)
     if encoding is None:
         return stream
     return io.BufferedReader(_Utf8(stream, encoding), 1 << 20)
@@ -232,9 +247,8 @@ def _encoding(head: bytes) -> str | None:
     header, is_whole, _ = head.partition(b"\n")
     if not is_whole or b"\0" in head or header.isascii() or _is_utf8(header):
         return None
-    counts = {encoding: _meaningful_names(header, encoding) for encoding in _ENCODINGS}
-    best = max(counts, key=counts.__getitem__)
-    if counts[best] < _LEAST_NAMES:
+    best = max(_ENCODINGS, key=lambda encoding: _meaningful_names(header, encoding))
+    if _meaningful_names(header, best) < _LEAST_NAMES:
         return None
     return best
 
@@ -303,6 +317,7 @@ def stored(source: Source) -> Iterator[io.BufferedReader]:
 
 
 def _decompressed(stream: io.BufferedReader, codec: str) -> io.BufferedReader:
+    """Return a stream without its outer compression."""
     packed: Any
     if codec == "gz":
         packed = gzip.GzipFile(fileobj=stream)
@@ -316,6 +331,7 @@ def _decompressed(stream: io.BufferedReader, codec: str) -> io.BufferedReader:
 
 
 def _kind(source: Source, head: bytes) -> Kind:
+    """Return the format of a file by its first bytes; raise for one that is not read."""
     for magic, kind in _BINARY.items():
         if head.startswith(magic):
             return kind

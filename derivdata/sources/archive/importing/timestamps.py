@@ -23,6 +23,7 @@ _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
 _CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(?:[ T]?(\d{2}):?(\d{2})?:?(\d{2})?)?")
+"""A date, hour, minute or second in digits only: ``20240301``, ``2024030108``."""
 _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
 _YEAR_FIRST = re.compile(
     r"(20\d{2})(?:[./]|\. |年)(\d{1,2})(?:[./]|\. |月)(\d{1,2})[日.]?(?:(?:(?<=日)|[ TD])(.+))?"
@@ -51,9 +52,9 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
 _HALVES_OF_DAYS = {"오전": "AM", "오후": "PM", "上午": "AM", "下午": "PM", "午前": "AM", "午後": "PM"}
 """Words before a time of day in Korean, Chinese and Japanese."""
-"""A date, hour, minute or second in digits only: ``20240301``, ``2024030108``."""
 _EARLIEST = 1_200_000_000
 _LATEST = 4_200_000_000
+"""2008-01-10 and 2103-02-04 in seconds since 1970: numbers in other units are not between them."""
 _FIRST_DATE_AND_HOUR = 2_000_010_100
 """2000-01-01 00 in digits only: smaller numbers of ten digits are seconds since 1970."""
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
@@ -61,6 +62,7 @@ _TICKS = (632_600_000_000_000_000, 662_700_000_000_000_000)
 """2005-08 and 2101-01 as .NET stores times: units of 100 ns since the year 1."""
 _TICKS_AT_1970 = 621_355_968_000_000_000
 _MISSING = np.datetime64("NaT", "us")
+_MISSING_MICROS = np.iinfo(np.int64).min
 _SERIAL_DAYS = (36_526.0, 62_000.0)
 """2000-01-01 and 2069-09-29 as spreadsheets store dates: days since 1899-12-30."""
 _COMMA_DAYS = re.compile(r"\d{5},\d+")
@@ -68,13 +70,15 @@ _SERIAL_EPOCH = np.datetime64("1899-12-30", "us")
 
 
 def zone(name: str) -> dt.tzinfo:
-    """Zone of a name such as ``Europe/London``, ``Etc/GMT-3``, ``UTC`` or ``UTC+3`` (three hours ahead)."""
+    """Return the zone of a name: ``Europe/London``, ``Etc/GMT-3`` or ``UTC+3`` (three hours ahead)."""
     fixed = _FIXED.fullmatch(name.strip())
     if fixed is not None:
-        ahead = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
-        if ahead >= dt.timedelta(hours=24):
+        offset = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
+        if offset >= dt.timedelta(hours=24):
             raise ValueError(f"tz={name!r} is a day or more from UTC")
-        return dt.timezone(ahead if fixed[1] == "+" else -ahead)
+        if fixed[1] == "-":
+            offset = -offset
+        return dt.timezone(offset)
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -106,23 +110,28 @@ def zone_in_name(name: str) -> str | None:
     """
     offset = _OFFSET_IN_NAME.search(name)
     if offset is not None:
-        return f"UTC{(offset['signed'] or '+' + offset['ahead']).replace(' ', '')}"
+        signed = offset["signed"] or f"+{offset['ahead']}"
+        return f"UTC{signed.replace(' ', '')}"
     listed = _ZONE_IN_NAME.search(name)
     if listed is not None and listed[0] in zoneinfo.available_timezones():
         return listed[0]
-    words = [word.lower() for word in _LETTERS.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", name))]
+    separated = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)  # the words of "localTime"
+    words = [word.lower() for word in _LETTERS.findall(separated)]
     for word in words:
-        zone_name = next((zone for zone_word, zone in _ZONE_WORDS.items() if word == zone_word), None)
-        if zone_name is None and not word.isascii():
-            zone_name = next((zone for zone_word, zone in _ZONE_WORDS.items() if zone_word in word), None)
-        if zone_name is not None:
-            return zone_name
+        for zone_word, zone_name in _ZONE_WORDS.items():
+            if _is_word(zone_word, word):
+                return zone_name
     for word in words:
-        if word in _LOCAL_WORDS or any(
-            zone_word in word for zone_word in _LOCAL_WORDS if not zone_word.isascii()
-        ):
+        if any(_is_word(local_word, word) for local_word in _LOCAL_WORDS):
             raise ValueError(word)
     return None
+
+
+def _is_word(zone_word: str, word: str) -> bool:
+    """Return whether a word is that of a zone; Chinese, Japanese and Korean have no blanks between words."""
+    if zone_word.isascii():
+        return word == zone_word
+    return zone_word in word
 
 
 def instants(
@@ -143,22 +152,27 @@ def instants(
         dates = naive == naive.astype("datetime64[D]")
         utc[dates] = naive[dates]
         naive[dates] = _MISSING
-    floating = ~np.isnat(naive)
-    if floating.any() and tz is None:
-        why = "has no zone: state it with --tz, such as --tz UTC or --tz Europe/London"
-        rejections.reject(floating, lambda i: f"{name}={shown(column, i)} {why}")
+
+    def reject(rows: Array, why: str) -> None:
+        rejections.reject(rows, lambda row: f"{name}={shown(column, row)} {why}")
+
+    is_local = ~np.isnat(naive)
+    if is_local.any() and tz is None:
+        reject(is_local, "has no zone: state it with --tz, such as --tz UTC or --tz Europe/London")
     elif tz == dt.UTC or str(tz) == "UTC":
-        utc[floating] = naive[floating]
-    elif floating.any():
-        utc[floating], unordered = _localized(naive, floating, tz, groups)
-        why = "comes twice as the clock was set back, and the file is in no order: sort it by time"
-        mixed = np.zeros(len(floating), dtype=bool)
-        mixed[floating] = unordered
-        rejections.reject(mixed, lambda i: f"{name}={shown(column, i)} {why}")
-        lost = floating & np.isnat(utc)
-        rejections.reject(lost, lambda i: f"{name}={shown(column, i)} was skipped by the clock of {tz}")
+        utc[is_local] = naive[is_local]
+    elif is_local.any():
+        utc[is_local], is_ambiguous = _localized(naive, is_local, tz, groups)
+        is_mixed = np.zeros(len(is_local), dtype=bool)
+        is_mixed[is_local] = is_ambiguous
+        reject(
+            is_mixed, "comes twice as the clock was set back, and the file is in no order: sort it by time"
+        )
+        reject(is_local & np.isnat(utc), f"was skipped by the clock of {tz}")
     result = pd.DatetimeIndex(utc).tz_localize("UTC")
-    return pd.DatetimeIndex(expiries(result, name)[0]) if name == "expiry" else result
+    if name != "expiry":
+        return result
+    return pd.DatetimeIndex(expiries(result, name)[0])
 
 
 def has_floating_times(column: pa.ChunkedArray) -> bool:
@@ -173,7 +187,9 @@ def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[A
     missing = np.full(len(column), _MISSING)
     if pa.types.is_timestamp(kind):
         stamps = _stamps(column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()))
-        return (stamps, missing) if kind.tz else (missing, stamps)
+        if kind.tz:
+            return stamps, missing
+        return missing, stamps
     serials = _serial_dates(column)
     if serials is not None:
         return missing, serials
@@ -210,14 +226,17 @@ def _serial_dates(column: pa.ChunkedArray) -> Array | None:
 
 def _as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
     """Return a column as integers if all of it is; expiries of few digits are dates."""
+    if pa.types.is_integer(column.type):
+        return column
     if not pa.types.is_string(column.type):
-        return column if pa.types.is_integer(column.type) else None
+        return None
     try:
         numbers = column.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-    is_date = name == "expiry" and (pc.max(numbers).as_py() or 0) < _EARLIEST
-    return None if is_date else numbers
+    if name == "expiry" and (pc.max(numbers).as_py() or 0) < _EARLIEST:
+        return None
+    return numbers
 
 
 def _integers(column: pa.ChunkedArray) -> Array:
@@ -227,7 +246,8 @@ def _integers(column: pa.ChunkedArray) -> Array:
 
 
 def _stamps(micros: pa.ChunkedArray) -> Array:
-    values = np.asarray(micros.fill_null(np.iinfo(np.int64).min).to_numpy())
+    """Return integers [µs] as times."""
+    values = np.asarray(micros.fill_null(_MISSING_MICROS).to_numpy())
     return values.view("datetime64[us]").copy()
 
 
@@ -238,11 +258,14 @@ def _whole_epochs(amounts: Array) -> Array:
     """
     result = np.full(len(amounts), _MISSING)
     for scale in _MICROS_PER:
-        most = _FIRST_DATE_AND_HOUR if scale == 1 else _LATEST
-        rows = (amounts >= _EARLIEST * scale) & (amounts < most * scale)
-        some = amounts[rows]
-        micros = some * (1_000_000 // scale) if scale <= 1_000_000 else some // (scale // 1_000_000)
-        result[rows] = micros.view("datetime64[us]")
+        is_of_scale = (amounts >= _EARLIEST * scale) & (amounts < _LATEST * scale)
+        if scale == 1:
+            is_of_scale &= amounts < _FIRST_DATE_AND_HOUR
+        if scale <= 1_000_000:
+            micros = amounts[is_of_scale] * (1_000_000 // scale)
+        else:
+            micros = amounts[is_of_scale] // (scale // 1_000_000)
+        result[is_of_scale] = micros.view("datetime64[us]")
     is_ticks = (amounts >= _TICKS[0]) & (amounts < _TICKS[1])
     result[is_ticks] = ((amounts[is_ticks] - _TICKS_AT_1970) // 10).view("datetime64[us]")
     return result
@@ -251,21 +274,28 @@ def _whole_epochs(amounts: Array) -> Array:
 def _read_texts(
     words: Words, column: pa.ChunkedArray, name: str, rejections: Rejections
 ) -> tuple[Array, Array]:
-    texts = words.texts
-    if name == "expiry":
-        texts = [(iso_of(text) or (text,))[0] for text in texts]
-    texts = [_with_offset(text) for text in texts]
-    texts = _in_iso_order([_of_calendar(_with_all_digits(text)) for text in texts])
-    utc = np.full(len(texts) + 1, _MISSING)
-    naive = np.full(len(texts) + 1, _MISSING)
-    kinds = np.array([_kind(text) for text in texts], dtype=object)
-    for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
-        rows = np.flatnonzero(kinds == kind)
-        chosen = [texts[i] for i in rows]
-        target[rows] = _epochs(chosen) if kind == "epoch" else _iso(chosen, utc=kind == "zoned")
-    unread = np.isnat(utc) & np.isnat(naive)
-    unread[-1] = False
-    rejections.reject(unread[words.codes], lambda i: f"{name}={shown(column, i)} {_why_unread(column[i])}")
+    """Return the UTC times of texts with a zone, and local times of the others; each text is parsed once."""
+    iso_texts: list[str] = []
+    for text in words.texts:
+        if name == "expiry":
+            text = (iso_of(text) or (text,))[0]
+        iso_texts.append(_of_calendar(_with_all_digits(_with_offset(text))))
+    iso_texts = _in_iso_order(iso_texts)
+    # A missing row has the code -1, which is the last item.
+    utc = np.full(len(iso_texts) + 1, _MISSING)
+    naive = np.full(len(iso_texts) + 1, _MISSING)
+    places: dict[str, list[int]] = {"epoch": [], "zoned": [], "naive": []}
+    for place, text in enumerate(iso_texts):
+        if text:
+            places[_kind(text)].append(place)
+    utc[places["epoch"]] = _epochs([iso_texts[place] for place in places["epoch"]])
+    utc[places["zoned"]] = _iso([iso_texts[place] for place in places["zoned"]], utc=True)
+    naive[places["naive"]] = _iso([iso_texts[place] for place in places["naive"]], utc=False)
+    is_unread = np.isnat(utc) & np.isnat(naive)
+    is_unread[-1] = False
+    rejections.reject(
+        is_unread[words.codes], lambda row: f"{name}={shown(column, row)} {_why_unread(column[row])}"
+    )
     return utc[words.codes], naive[words.codes]
 
 
@@ -296,7 +326,9 @@ def _with_offset(text: str) -> str:
 
 def _with_all_digits(text: str) -> str:
     """Return a text, marked as rounded if a spreadsheet has dropped digits of the number."""
-    return f"rounded {text}" if _ROUNDED.fullmatch(text) else text
+    if _ROUNDED.fullmatch(text):
+        return f"rounded {text}"
+    return text
 
 
 def _why_unread(value: Any) -> str:
@@ -333,23 +365,31 @@ def _in_iso_order(texts: list[str]) -> list[str]:
     day; if both orders are possible, they stay unchanged and are rejected.
     """
     texts = _with_whole_years([*map(_of_month_name, texts)])
-    slashed = [match for match in map(_SLASHED.fullmatch, texts) if match is not None]
+    slashed = [*filter(None, map(_SLASHED.fullmatch, texts))]
     can_be_day_first = all(int(match[2]) <= 12 for match in slashed)
     can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
     if can_be_day_first and can_be_month_first:
         can_be_day_first, can_be_month_first = _even_orders(slashed)
-    is_known = can_be_day_first != can_be_month_first
-    result = []
+    has_one_order = can_be_day_first != can_be_month_first
+    result: list[str] = []
     for text in texts:
-        match = _DAY_FIRST.fullmatch(text)
-        is_day_first = match is not None or can_be_day_first
-        match = match or (_SLASHED.fullmatch(text) if is_known else None)
-        if match is None:
-            result.append(text)
-            continue
-        day, month = (match[1], match[2]) if is_day_first else (match[2], match[1])
-        result.append(f"{match[3]}-{int(month):02}-{int(day):02}{_clock(match[4])}")
+        dotted = _DAY_FIRST.fullmatch(text)
+        with_slashes = None
+        if has_one_order:
+            with_slashes = _SLASHED.fullmatch(text)
+        if dotted is not None:
+            text = _iso_date(dotted, day=1, month=2)
+        elif with_slashes is not None and can_be_day_first:
+            text = _iso_date(with_slashes, day=1, month=2)
+        elif with_slashes is not None:
+            text = _iso_date(with_slashes, day=2, month=1)
+        result.append(text)
     return result
+
+
+def _iso_date(match: re.Match[str], *, day: int, month: int) -> str:
+    """Return a date whose day and month are in two groups of a match, before the year and the time of day."""
+    return f"{match[3]}-{int(match[month]):02}-{int(match[day]):02}{_clock(match[4])}"
 
 
 _LEAST_DATES = 2
@@ -361,50 +401,54 @@ def _even_orders(dates: Sequence[re.Match[str]]) -> tuple[bool, bool]:
 
     In the other order, the first days of a month are months apart. Months of reports begin on the first.
     """
-    results = []
-    for day, month in ((1, 2), (2, 1)):
-        days = sorted({dt.date(int(date[3]), int(date[month]), int(date[day])) for date in dates})
-        gaps = [(later - earlier).days for earlier, later in itertools.pairwise(days)]
-        is_daily = all(re.fullmatch(r"0?0:00(:00)?|12:00(:00)? ?AM", date[4] or "0:00") for date in dates)
-        may_be_monthly = is_daily and {int(date[month]) for date in dates} == {1}
-        is_even = len(days) >= _LEAST_DATES and max(gaps) <= _MAX_DAYS_APART
-        results.append(is_even and not may_be_monthly)
-    return results[0], results[1]
+    return _are_even(dates, day=1, month=2), _are_even(dates, day=2, month=1)
+
+
+_MIDNIGHT = re.compile(r"0?0:00(:00)?|12:00(:00)? ?AM")
+
+
+def _are_even(dates: Sequence[re.Match[str]], *, day: int, month: int) -> bool:
+    """Return whether dates are no more than a week apart, with day and month in two groups of each match."""
+    days = sorted({dt.date(int(date[3]), int(date[month]), int(date[day])) for date in dates})
+    if len(days) < _LEAST_DATES:
+        return False
+    longest = max(later - earlier for earlier, later in itertools.pairwise(days))
+    has_dates_only = all(_MIDNIGHT.fullmatch(date[4] or "0:00") for date in dates)
+    may_be_monthly = has_dates_only and all(int(date[month]) == 1 for date in dates)
+    return longest.days <= _MAX_DAYS_APART and not may_be_monthly
 
 
 _YEARS = range(11, 41)
 """Years of two digits."""
 _MAX_DAYS = 31
 _MAX_MONTHS = 12
-_ORDERS = {"day": (2, 1, 0), "month": (2, 0, 1), "year": (0, 1, 2)}
-"""Places of year, month and day in dates with slashes, by what comes first."""
+_ORDERS = {"day": (3, 2, 1), "month": (3, 1, 2), "year": (1, 2, 3)}
+"""Places of year, month and day in dates with slashes, by the first of them."""
 
 
 def _with_whole_years(texts: list[str]) -> list[str]:
     """Return dates such as 15/03/23 as ISO 8601, if only one order of day, month and year fits them all."""
     matches = [_SHORT_YEAR.fullmatch(text) for text in texts]
-    dates = [(int(match[1]), int(match[2]), int(match[3])) for match in matches if match is not None]
-    has_dots = any("." in match[0].partition(" ")[0] for match in matches if match is not None)
-    orders = [
-        places
-        for first, places in _ORDERS.items()
-        if not (has_dots and first == "month") and all(_is_date(date, places) for date in dates)
-    ]
+    dates = [*filter(None, matches)]
+    orders = {*_ORDERS}
+    for date in dates:
+        orders = {order for order in orders if _is_date(date, _ORDERS[order])}
+        if "." in date[0].partition(" ")[0]:
+            orders.discard("month")  # dates with dots begin with the day or the year
     if not dates or len(orders) != 1:
         return texts
-    year, month, day = orders[0]
-    result = []
+    year, month, day = _ORDERS[orders.pop()]
+    result: list[str] = []
     for text, match in zip(texts, matches, strict=True):
-        if match is None:
-            result.append(text)
-            continue
-        date = [int(match[1]), int(match[2]), int(match[3])]
-        result.append(f"20{date[year]}-{date[month]:02}-{date[day]:02}{_clock(match[4])}")
+        if match is not None:
+            text = f"20{match[year]}-{int(match[month]):02}-{int(match[day]):02}{_clock(match[4])}"
+        result.append(text)
     return result
 
 
-def _is_date(date: tuple[int, int, int], places: tuple[int, int, int]) -> bool:
-    year, month, day = (date[place] for place in places)
+def _is_date(date: re.Match[str], groups: tuple[int, int, int]) -> bool:
+    """Return whether groups of a match are a year, a month and a day."""
+    year, month, day = (int(date[group]) for group in groups)
     return year in _YEARS and 1 <= month <= _MAX_MONTHS and 1 <= day <= _MAX_DAYS
 
 
@@ -436,25 +480,32 @@ def _clock(text: str | None) -> str:
     if text is None:
         return ""
     text = text.strip()
-    half = _HALVES_OF_DAYS.get(text[:2])
-    match = _CLOCK.fullmatch(text if half is None else f"{text[2:].strip()} {half}")
+    clock = text
+    if text[:2] in _HALVES_OF_DAYS:
+        clock = f"{text[2:].strip()} {_HALVES_OF_DAYS[text[:2]]}"
+    match = _CLOCK.fullmatch(clock)
     if match is None:
         return f" {text}"
     hour = int(match[1])
-    if match[5] is not None:
-        hour = hour % 12 + (12 if match[5].upper() == "PM" else 0)
+    half_of_day = (match[5] or "").upper()
+    if half_of_day:
+        hour %= 12  # 12 AM is 0, and 12 PM is 12
+    if half_of_day == "PM":
+        hour += 12
     return f" {hour:02}:{match[2]}:{match[3] or '00'}{match[4] or ''}"
 
 
 def _kind(text: str) -> str:
-    if not text:
-        return ""
+    """Return ``epoch`` for a number since 1970, and else whether a time has a zone or is naive."""
     if _EPOCH.fullmatch(text):
         return "epoch"
-    return "zoned" if _ZONED.fullmatch(text) or text.endswith((" UTC", " GMT")) else "naive"
+    if _ZONED.fullmatch(text) or text.endswith((" UTC", " GMT")):
+        return "zoned"
+    return "naive"
 
 
 def _iso(texts: list[str], *, utc: bool) -> Array:
+    """Return times of texts by ISO 8601, missing for other texts."""
     plain = [text.removesuffix(" UTC").removesuffix(" GMT") for text in texts]
     parsed = pd.DatetimeIndex(pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=utc))
     return np.asarray(naive_utc(parsed).as_unit("us"))
@@ -462,21 +513,24 @@ def _iso(texts: list[str], *, utc: bool) -> Array:
 
 def _epochs(texts: list[str]) -> Array:
     """Return times of numbers since 1970, in s, ms, µs or ns by their size."""
-    result = np.full(len(texts), _MISSING)
-    whole = [int(text) if text.isdigit() else 0 for text in texts]
-    amounts = np.array([float(text) for text in texts])
+    stamps = np.array([_epoch_micros(text) for text in texts], dtype=np.int64)
+    return stamps.view("datetime64[us]")
+
+
+def _epoch_micros(text: str) -> int:
+    """Return the time of a number since 1970 [µs], by its size; that of NaT if it is too small or large."""
+    amount = float(text)
     for scale, micros in _MICROS_PER.items():
-        rows = np.flatnonzero((amounts >= _EARLIEST * scale) & (amounts < _LATEST * scale))
-        exact = [
-            whole[i] * 1_000_000 // scale if whole[i] else round(float(amounts[i]) * micros) for i in rows
-        ]
-        result[rows] = np.array(exact, dtype=np.int64).view("datetime64[us]")
-    return result
+        if _EARLIEST * scale <= amount < _LATEST * scale:
+            if text.isdigit():  # a float has 53 bits, which are too few for nanoseconds
+                return int(text) * 1_000_000 // scale
+            return round(amount * micros)
+    return _MISSING_MICROS
 
 
 def _localized(
     naive: Array,
-    floating: Array,
+    is_local: Array,
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None,
 ) -> tuple[Array, Array]:
@@ -485,25 +539,29 @@ def _localized(
     Summer time ends with a repeated hour. In an ascending file the first of two such rows is in the first
     hour; in a descending one, in the second.
     """
-    local = pd.DatetimeIndex(naive[floating])
-    twice = np.asarray(local.tz_localize(tz, ambiguous="NaT", nonexistent="shift_forward").isna())
-    keys = {str(i): np.asarray(group, dtype=object)[floating] for i, group in enumerate(groups or ())}
-    rows = pd.DataFrame({**keys, "time": local})
-    unordered = second = np.zeros(len(local), dtype=bool)
-    if twice.any():
-        group = (
-            rows.groupby(list(keys), sort=False, dropna=False).ngroup() if keys else pd.Series(0, rows.index)
-        )
-        # Count forward and backward steps of each group, except within repeated hours.
-        step = rows["time"].groupby(group).diff().dt.total_seconds().fillna(0.0)
-        before = pd.Series(twice, rows.index).groupby(group).shift(fill_value=False).to_numpy()
-        step[twice & before] = 0.0
-        forward, backward = ((s > 0).groupby(group).transform("sum").to_numpy() for s in (step, -step))
-        newest_first = backward > forward
-        again = np.where(newest_first, rows.duplicated(keep="last"), rows.duplicated())
-        doubled = rows.duplicated(keep=False).to_numpy() & twice
-        unordered = doubled & (np.minimum(forward, backward) > 0.1 * (forward + backward))
-        if not (again & ~twice).any():  # a file that repeats every row repeats these too
-            second = again & twice
-    zoned = local.tz_localize(tz, ambiguous=~second, nonexistent="NaT")
-    return np.asarray(naive_utc(zoned)), unordered
+    local = pd.DatetimeIndex(naive[is_local])
+    is_twice = np.asarray(local.tz_localize(tz, ambiguous="NaT", nonexistent="shift_forward").isna())
+    is_ambiguous = np.zeros(len(local), dtype=bool)
+    is_second = np.zeros(len(local), dtype=bool)
+    if is_twice.any():
+        rows = pd.DataFrame({"time": local})
+        for number, values in enumerate(groups or ()):
+            rows[str(number)] = np.asarray(values, dtype=object)[is_local]
+        keys = [name for name in rows.columns if name != "time"]
+        series = pd.Series(0, rows.index)
+        if keys:
+            series = rows.groupby(keys, sort=False, dropna=False).ngroup()
+        # Count forward and backward steps of each series, except within repeated hours.
+        step = rows["time"].groupby(series).diff().dt.total_seconds().fillna(0.0)
+        is_after_twice = pd.Series(is_twice, rows.index).groupby(series).shift(fill_value=False).to_numpy()
+        step[is_twice & is_after_twice] = 0.0
+        forward = (step > 0).groupby(series).transform("sum").to_numpy()
+        backward = (step < 0).groupby(series).transform("sum").to_numpy()
+        is_newest_first = backward > forward
+        is_again = np.where(is_newest_first, rows.duplicated(keep="last"), rows.duplicated())
+        is_double = rows.duplicated(keep=False).to_numpy() & is_twice
+        is_ambiguous = is_double & (np.minimum(forward, backward) > 0.1 * (forward + backward))
+        if not (is_again & ~is_twice).any():  # a file that repeats every row repeats these too
+            is_second = is_again & is_twice
+    zoned = local.tz_localize(tz, ambiguous=~is_second, nonexistent="NaT")
+    return np.asarray(naive_utc(zoned)), is_ambiguous

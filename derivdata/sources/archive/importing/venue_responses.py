@@ -45,48 +45,74 @@ class VenueResponse(NamedTuple):
 
 def read_response(source: Source, writer: str | None, given: Given) -> VenueResponse | None:
     """Return the tables of a file that is a venue's response, or of its pages; None for any other file."""
-    with explained(source), opened(source) as (kind, stream):
-        body = stream.read(_MAX_BYTES + 1) if kind == "json" else b""
-    if not body or len(body) > _MAX_BYTES:
+    body = _body(source)
+    if not body:
         return None
     stated = given.set.get("exchange", writer)
-    wanted = [stated] if stated in VENUES else [*VENUES] if stated is None else []
-    others = _stated_venues(body) if stated is None else frozenset()
-    if others:
-        wanted = [venue for venue in wanted if venue in others]
-        if not wanted:
-            return None  # the venue has no adapter, even if the folder has a venue's name
-    answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
-    answers = _of_market(source, answers, body, given)
-    answers = [_with_execution(source, answer, given) for answer in _of_kind(source, answers, given)]
     named = stated or names_in_path(source.name).get("exchange")
-    if not answers and named in VENUES:
-        answers = _of_market(source, _of_coin(source, named, body, given), body, given)
-        answers = _of_kind(source, answers, given)
-    if (
-        len(answers) == 1
-        and stated is None
-        and _is_unnamed(body)
-        and not _names_path(source, answers[0].path)
-        and not ("kind" in given.set and named == answers[0].venue)
-    ):
-        raise Unclear(
-            f"{source}: its rows have no names. They may be a response of {answers[0].venue} "
-            f"{answers[0].path}: pass --from {answers[0].venue} if they are",
-            "--from",
-            [answers[0].venue],
-        )
-    if len(answers) > 1:
-        answers = [answer for answer in answers if answer.venue == named] or answers
-    if len(answers) > 1:
-        names = [answer.venue for answer in answers]
+    candidates = _possible_venues(stated, body)
+    if candidates is None:
+        return None
+    responses: list[VenueResponse] = []
+    for venue in candidates:
+        responses += _of_venue(venue, body, given)
+    responses = _of_market(source, responses, body, given)
+    responses = [_with_execution(source, response, given) for response in _of_kind(source, responses, given)]
+    if not responses and named in VENUES:
+        responses = _of_market(source, _of_coin(source, named, body, given), body, given)
+        responses = _of_kind(source, responses, given)
+    if len(responses) > 1:
+        responses = [response for response in responses if response.venue == named] or responses
+    elif responses and stated is None and _is_unnamed(body):
+        _refuse_unnamed(source, responses[0], named, given)
+    if len(responses) > 1:
+        names = [response.venue for response in responses]
         raise Unclear(
             f"{source}: it is a response of {' or of '.join(names)}: select one with "
             f"{' or '.join(f'--from {name}' for name in names)}",
             "--from",
             names,
         )
-    return answers[0] if answers else None
+    return next(iter(responses), None)
+
+
+def _body(source: Source) -> bytes:
+    """Return the JSON of a file; empty for another format, or a file that is too large for a response."""
+    with explained(source), opened(source) as (kind, stream):
+        if kind != "json":
+            return b""
+        body = stream.read(_MAX_BYTES + 1)
+    if len(body) > _MAX_BYTES:
+        return b""
+    return body
+
+
+def _possible_venues(stated: str | None, body: bytes) -> list[str] | None:
+    """Return the venues whose adapters may read a body; None if its rows are of venues without an adapter.
+
+    The rows count more than a folder with a venue's name.
+    """
+    if stated in VENUES:
+        return [stated]
+    if stated is not None:
+        return []
+    named = _stated_venues(body)
+    if not named:
+        return [*VENUES]
+    return [venue for venue in VENUES if venue in named] or None
+
+
+def _refuse_unnamed(source: Source, response: VenueResponse, named: str | None, given: Given) -> None:
+    """Ask whether rows without names are of a response, unless the file name or an option says so."""
+    has_stated_kind = "kind" in given.set and named == response.venue
+    if has_stated_kind or _names_path(source, response.path):
+        return
+    raise Unclear(
+        f"{source}: its rows have no names. They may be a response of {response.venue} "
+        f"{response.path}: pass --from {response.venue} if they are",
+        "--from",
+        [response.venue],
+    )
 
 
 def refuse_size_of_several(source: Source, answer: VenueResponse, given: Given) -> None:
@@ -111,30 +137,32 @@ _VENUE_FIELDS = ("exchange", "exchangename", "venue")
 _FIRST_ROWS = 50
 
 
-def _stated_venues(body: bytes) -> frozenset[str]:
+def _stated_venues(body: bytes) -> set[str]:
     """Return the venues in the rows of a body, known or not; empty without any.
 
     Messages of tardis-machine, which name their venue, have the fields of BitMEX's payments.
     """
-    lines = body.split(b"\n", _FIRST_ROWS)
-    try:
-        rows = records_of(msgspec.json.decode(body)).rows
-    except (msgspec.DecodeError, ArchiveError):
-        rows = [row for line in lines[:_FIRST_ROWS] for row in _rows_of_line(line)]
-    named = set()
+    rows = _rows_in(body)
+    if rows is None:
+        rows = []
+        for line in body.split(b"\n", _FIRST_ROWS)[:_FIRST_ROWS]:
+            rows += _rows_in(line) or []
+    venues: set[str] = set()
     for row in rows[:_FIRST_ROWS]:
-        if isinstance(row, dict):
-            words = [value for name, value in row.items() if plain_name(name) in _VENUE_FIELDS]
-            named |= {venue_of_word(word) for word in words if isinstance(word, str) and word}
-    return frozenset(named)
+        if not isinstance(row, dict):
+            continue
+        for name, value in row.items():
+            if plain_name(name) in _VENUE_FIELDS and isinstance(value, str) and value:
+                venues.add(venue_of_word(value))
+    return venues
 
 
-def _rows_of_line(line: bytes) -> list[Any]:
-    """Return the records in one line; empty for a line that is not JSON."""
+def _rows_in(text: bytes) -> list[Any] | None:
+    """Return the records in JSON; None for other text, and for the error of a service."""
     try:
-        return records_of(msgspec.json.decode(line)).rows
+        return records_of(msgspec.json.decode(text)).rows
     except (msgspec.DecodeError, ArchiveError):
-        return []
+        return None
 
 
 _MAX_UNNAMED = 6
@@ -143,10 +171,7 @@ _MAX_UNNAMED = 6
 
 def _is_unnamed(body: bytes) -> bool:
     """Return whether the rows of a response are short lists of unnamed values."""
-    try:
-        rows = records_of(msgspec.json.decode(body)).rows
-    except (msgspec.DecodeError, ArchiveError):
-        return False
+    rows = _rows_in(body)
     if not rows or not isinstance(rows[0], list) or len(rows[0]) > _MAX_UNNAMED:
         return False
     return not any(isinstance(value, list | dict) for value in rows[0])
@@ -182,38 +207,43 @@ def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Venu
         return []
     for spelling in _SPELLINGS:
         named = given._replace(set={**given.set, "symbol": spelling.format(coin)})
-        answers = _of_venue(venue, body, named)
-        if answers and (not answers[0].tables or _symbols(answers[0]) == {coin}):
-            return answers
+        responses = _of_venue(venue, body, named)
+        if responses and (not responses[0].tables or _symbols(responses[0]) == {coin}):
+            return responses
     return []
 
 
-def _symbols(answer: VenueResponse) -> set[str]:
+def _symbols(response: VenueResponse) -> set[str]:
     """Return the symbols of a response's rows."""
-    return {str(symbol) for frame in answer.tables.values() for symbol in frame["symbol"].unique()}
+    symbols: set[str] = set()
+    for frame in response.tables.values():
+        symbols.update(frame["symbol"].astype(str))
+    return symbols
 
 
 def _of_venue(venue: str, body: bytes, given: Given) -> list[VenueResponse]:
     """Return the first reading of a response by an endpoint of a venue, or each kind of positions."""
-    answers: list[VenueResponse] = []
-    seen = set[Any]()
+    responses: list[VenueResponse] = []
+    tried = set[Any]()
     beginning = _beginning(body)
-    for endpoint in sorted(
+    # Requests come before streams, and endpoints of the margin of the contracts before others.
+    endpoints = sorted(
         VENUES[venue].endpoints, key=lambda e: (e.method == "WS", _is_other_margin(e, beginning))
-    ):
+    )
+    for endpoint in endpoints:
         request = _request(endpoint, given)
-        if (request, endpoint.read) in seen or _is_other(endpoint, beginning):
+        if (request, endpoint.read) in tried or _is_other(endpoint, beginning):
             continue
-        seen.add((request, endpoint.read))
-        answer = _read_or_pages(venue, request, beginning, given)
-        if answer is not None and beginning is not body:
-            answer = _read_or_pages(venue, request, body, given)
-        if answer is None:
+        tried.add((request, endpoint.read))
+        response = _read_or_pages(venue, request, beginning, given)
+        if response is not None and beginning is not body:
+            response = _read_or_pages(venue, request, body, given)
+        if response is None:
             continue
-        if not {"positioning_history", "prices_history", "prices_spot"} & answer.tables.keys():
-            return [answer]
-        answers.append(answer)
-    return answers
+        if not {"positioning_history", "prices_history", "prices_spot"} & response.tables.keys():
+            return [response]
+        responses.append(response)
+    return responses
 
 
 _WORDS_OF_MARKETS = {
@@ -222,7 +252,7 @@ _WORDS_OF_MARKETS = {
 
 
 def _of_market(
-    source: Source, answers: list[VenueResponse], body: bytes, given: Given
+    source: Source, responses: list[VenueResponse], body: bytes, given: Given
 ) -> list[VenueResponse]:
     """Return the first reading of each venue with the kind of prices in the file name or the options.
 
@@ -231,20 +261,21 @@ def _of_market(
     """
     priced: list[VenueResponse] = []
     others: list[VenueResponse] = []
-    for answer in answers:
-        if {"prices_history", "prices_spot"} & answer.tables.keys():
-            priced.append(answer)
+    for response in responses:
+        if {"prices_history", "prices_spot"} & response.tables.keys():
+            priced.append(response)
         else:
-            others.append(answer)
+            others.append(response)
     if others:
         return others
     has_names = not _is_of_lists(body)
     if not priced or (has_names and not _is_of_candles(body)):
         return _firsts(priced)
-    kinds = [kind for kind, pattern in _WORDS_OF_MARKETS.items() if pattern.search(source.name)]
     if given.set.get("kind"):
         kinds = [given.set["kind"]]
-    chosen = [answer for answer in priced if _prices_of(answer) in kinds]
+    else:
+        kinds = [kind for kind, pattern in _WORDS_OF_MARKETS.items() if pattern.search(source.name)]
+    chosen = [response for response in priced if _prices_of(response) in kinds]
     if not chosen and not has_names:
         raise ArchiveError(
             f"{source}: its rows are candles without names, which may be of trades, the mark price, the "
@@ -254,14 +285,17 @@ def _of_market(
     return _firsts(chosen)
 
 
-def _firsts(answers: list[VenueResponse]) -> list[VenueResponse]:
+def _firsts(responses: list[VenueResponse]) -> list[VenueResponse]:
     """Return the first response of each venue."""
-    return [*{answer.venue: answer for answer in reversed(answers)}.values()][::-1]
+    firsts: dict[str, VenueResponse] = {}
+    for response in responses:
+        firsts.setdefault(response.venue, response)
+    return [*firsts.values()]
 
 
-def _prices_of(answer: VenueResponse) -> str:
+def _prices_of(response: VenueResponse) -> str:
     """Return ``spot``, or the kind of the prices of a response."""
-    history = answer.tables.get("prices_history")
+    history = response.tables.get("prices_history")
     if history is None:
         return "spot"
     return str(history["kind"].iloc[0])
@@ -269,10 +303,7 @@ def _prices_of(answer: VenueResponse) -> str:
 
 def _first_row(body: bytes) -> Any:
     """Return the first row of a response; None without one."""
-    try:
-        rows = records_of(msgspec.json.decode(body)).rows
-    except (msgspec.DecodeError, ArchiveError):
-        return None
+    rows = _rows_in(body)
     if not rows:
         return None
     return rows[0]
@@ -289,26 +320,24 @@ def _is_of_candles(body: bytes) -> bool:
     return isinstance(row, dict) and {"open", "high", "low", "close"} <= {plain_name(name) for name in row}
 
 
-def _of_kind(source: Source, answers: list[VenueResponse], given: Given) -> list[VenueResponse]:
+def _of_kind(source: Source, responses: list[VenueResponse], given: Given) -> list[VenueResponse]:
     """Return the readings with the kind of positions from the options or the file name, or raise a question.
 
     Responses about accounts, top accounts and top positions have the same fields.
     """
     kinds: dict[str, VenueResponse] = {}
-    others: list[VenueResponse] = []
-    for answer in answers:
-        frame = answer.tables.get("positioning_history")
-        words = [] if frame is None else frame["kind"].astype(str).unique().tolist()
-        if len(words) == 1:
-            kinds.setdefault(words[0], answer)
-        else:
-            others.append(answer)
-    if len(kinds) < 2:
-        return answers[:1] if kinds else answers
+    for response in responses:
+        frame = response.tables.get("positioning_history")
+        if frame is not None and frame["kind"].nunique() == 1:
+            kinds.setdefault(str(frame["kind"].iloc[0]), response)
+    if not kinds:
+        return responses
+    if len(kinds) == 1:
+        return responses[:1]
     stated = given.set.get("kind")
     if stated in kinds:
         return [kinds[stated]]
-    named = [answer for answer in kinds.values() if _names_path(source, answer.path)]
+    named = [response for response in kinds.values() if _names_path(source, response.path)]
     if len(named) == 1:
         return named
     raise Unclear(
@@ -322,32 +351,34 @@ def _of_kind(source: Source, answers: list[VenueResponse], given: Given) -> list
 _TRADES_OF_OPTIONS = "options_trades"
 
 
-def _with_execution(source: Source, answer: VenueResponse, given: Given) -> VenueResponse:
+def _with_execution(source: Source, response: VenueResponse, given: Given) -> VenueResponse:
     """Return trades of options with their execution by the name of the file.
 
     Binance's ``trades`` and ``blockTrades`` have the same fields.
     """
-    frame = answer.tables.get(_TRADES_OF_OPTIONS)
-    if frame is None or answer.venue != "binance":
-        return answer
-    execution = given.set.get("execution", "")
+    frame = response.tables.get(_TRADES_OF_OPTIONS)
+    if frame is None or response.venue != "binance":
+        return response
     name = source.name.rsplit("/", 1)[-1].lower()
-    if not execution and "block" in name:
+    execution = given.set.get("execution", "")
+    if execution:
+        pass
+    elif "block" in name:
         execution = "block"
-    elif not execution and "trades" in name:
+    elif "trades" in name:
         execution = "book"
-    if not execution:
+    else:
         raise Unclear(
             f"{source}: its trades may be of the order book or negotiated blocks, as trades and blockTrades "
             "of binance have the same fields: pass --set execution=book or --set execution=block",
             "--set",
             ["execution=book", "execution=block"],
         )
-    path = answer.path
+    path = response.path
     if execution != "block":
         path = path.replace("blockTrades", "trades")
-    tables = {**answer.tables, _TRADES_OF_OPTIONS: frame.assign(execution=execution)}
-    return answer._replace(path=path, tables=tables)
+    tables = {**response.tables, _TRADES_OF_OPTIONS: frame.assign(execution=execution)}
+    return response._replace(path=path, tables=tables)
 
 
 def _is_other_margin(endpoint: VenueEndpoint, body: bytes) -> bool:
@@ -377,7 +408,8 @@ def _request(endpoint: VenueEndpoint, given: Given) -> str:
 
 
 def _read(venue: str, request: str, body: bytes, given: Given) -> VenueResponse | None:
-    context = {name: given.set[name] for name in ("interval_hours", "contract_size") if name in given.set}
+    """Return the tables of one response to a request; None if it is not of this request or has no rows."""
+    stated = {name: given.set[name] for name in ("interval_hours", "contract_size") if name in given.set}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -386,7 +418,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> VenueResponse 
                 request,
                 body,
                 at=given.set.get("time"),
-                context={name: float(value) for name, value in context.items()},
+                context={name: float(value) for name, value in stated.items()},
             )
         except (DerivdataError, ValueError):
             return None
@@ -395,11 +427,10 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> VenueResponse 
     if not full:
         return None
     facts = _facts_of(venue, request, full, body)
-    facts = {name: word for name, word in facts.items() if name not in given.set}
-    if facts:
-        return _read(venue, request, body, given._replace(set={**given.set, **facts}))
+    if facts.keys() - given.set.keys():
+        return _read(venue, request, body, given._replace(set={**facts, **given.set}))
     notices = [str(warning.message) for warning in caught]
-    notices += _leave_out(full)
+    notices += _omit_without_figures(full)
     return VenueResponse(venue, request, full, tuple(notices))
 
 
@@ -434,7 +465,7 @@ def _contract_size(venue: str, request: str, rows: pd.DataFrame, body: bytes) ->
     return fact_value(venue, "contract_coin", str(symbols[0]))
 
 
-def _leave_out(tables: dict[str, pd.DataFrame]) -> list[str]:
+def _omit_without_figures(tables: dict[str, pd.DataFrame]) -> list[str]:
     """Remove tables whose rows have no figures, and return the reasons."""
     notices: list[str] = []
     rates = tables.get("funding_rates")
@@ -479,19 +510,19 @@ def _read_or_pages(venue: str, request: str, body: bytes, given: Given) -> Venue
 
 def _read_pages(venue: str, request: str, body: bytes, given: Given) -> VenueResponse | None:
     """Read one response per line, or a list of responses, as one response."""
-    answers = []
+    responses = []
     for page in _pages(body):
-        answer = _read(venue, request, page, given)
-        if answer is None:
+        response = _read(venue, request, page, given)
+        if response is None:
             return None
-        answers.append(answer)
-    if not answers:
+        responses.append(response)
+    if not responses:
         return None
     frames_by_table: dict[str, list[pd.DataFrame]] = {}
     notices: list[str] = []
-    for answer in answers:
-        notices += answer.notices
-        for name, frame in answer.tables.items():
+    for response in responses:
+        notices += response.notices
+        for name, frame in response.tables.items():
             frames_by_table.setdefault(name, []).append(frame)
     tables = {name: joined(frames) for name, frames in frames_by_table.items()}
     return VenueResponse(venue, request, tables, tuple(notices))
@@ -499,17 +530,22 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> VenueRes
 
 def _pages(body: bytes) -> Iterator[bytes]:
     """Yield the responses of a file with one per line, or of a list of them."""
-    lines = [line for line in body.splitlines() if line.strip()]
-    if len(lines) > 1 and all(line.strip()[:1] in b"{[" and line.strip()[-1:] in b"}]" for line in lines):
-        yield from filter(None, map(_message, lines))
-        return
+    lines = [line.strip() for line in body.splitlines()]
+    pages = list(filter(None, lines))
+    if len(pages) <= 1 or not all(page[:1] in b"{[" and page[-1:] in b"}]" for page in pages):
+        pages = _objects_in(body)
+    yield from filter(None, map(_message, pages))
+
+
+def _objects_in(body: bytes) -> list[bytes]:
+    """Return the objects of a list; empty for another body, and a list of too many to be responses."""
     try:
         listed = msgspec.json.decode(body, type=list[msgspec.Raw])
     except msgspec.DecodeError:
-        return
-    is_of_objects = bool(listed) and all(bytes(item).lstrip()[:1] == b"{" for item in listed[:3])
-    if is_of_objects and len(listed) < _MAX_PAGES:
-        yield from filter(None, (_message(bytes(item)) for item in listed))
+        return []
+    if len(listed) >= _MAX_PAGES or not all(bytes(item).lstrip()[:1] == b"{" for item in listed[:3]):
+        return []
+    return list(map(bytes, listed))
 
 
 _MAX_PAGES = 10_000
@@ -533,4 +569,6 @@ def _message(line: bytes) -> bytes:
             return _message(inner.encode())
         if isinstance(inner, dict):
             return _message(msgspec.json.encode(inner))
-    return b"" if is_reply(message) else line
+    if is_reply(message):
+        return b""
+    return line
