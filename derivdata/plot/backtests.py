@@ -185,6 +185,8 @@ def _write_nets(ax: Axes, table: pd.DataFrame, rows: pd.Series, span: float) -> 
 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
+    if table["net_usd"].isna().any():
+        raise ValueError("result has a trade without trade_net_usd")
     days = table["days"]
     net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
     title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"

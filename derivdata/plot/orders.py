@@ -554,6 +554,8 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
     for column in ("depth_bps", "bid_depth_usd", "ask_depth_usd"):
         if data[column].dtype.kind not in "fiu":
             raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
+    if data["depth_bps"].isna().any():
+        raise ValueError("data has rows without depth_bps: drop them")
     distances = sorted(data["depth_bps"].unique(), reverse=True)
     shown = distances[:_MAX_DISTANCES]
     strips = style.strips(ax, *[1.0] * len(shown), size=(8.0, 5.0), gap=0.08)

@@ -449,6 +449,7 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("plot.option_flow", {"trades": "execution as NaN"}),
         ("plot.orderbook_depth", {"data": "as text"}),
         ("plot.orderbook_depth", {"data": "bid_depth_usd as NaN"}),
+        ("plot.orderbook_depth", {"data": "depth_bps as NaN"}),
         ("plot.pnl_attribution", {"attribution": "no currency"}),
         ("plot.smile", {"fit": "without k_max"}),
         ("plot.smile", {"fit": "without expiry"}),
