@@ -126,7 +126,7 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
         )
     named = last[:top]
     title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest"
-    if len(named) > 1:
+    if 1 < len(named) < len(order):
         title += f", and the largest {len(named)} venues hold {style.share(float(named.sum()))}"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))

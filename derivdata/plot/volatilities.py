@@ -600,11 +600,12 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
 
 def _carry_of(apr: Array, tenors: Array) -> str:
     """Return a sentence about the rates of forwards over spot."""
-    low, high = sorted(100.0 * np.abs([np.min(apr), np.max(apr)]))
+    ends = sorted(100.0 * np.abs([np.min(apr), np.max(apr)]))
+    rates = " to ".join(dict.fromkeys(f"{end:.1f}" for end in ends))  # one number if both are equal
     if np.min(apr) > 0.0:
-        return f"all forwards are above spot, by {low:.1f} to {high:.1f} % a year (contango)"
+        return f"all forwards are above spot, by {rates} % a year (contango)"
     if np.max(apr) < 0.0:
-        return f"all forwards are below spot, by {low:.1f} to {high:.1f} % a year (backwardation)"
+        return f"all forwards are below spot, by {rates} % a year (backwardation)"
     first = f"{100.0 * apr[0]:+.1f} % a year in {remaining(tenors[0])}"
     return f"forwards over spot are {first} and {100.0 * apr[-1]:+.1f} % in {remaining(tenors[-1])}"
 
