@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,6 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
-from derivdata.sources.archive.importing.guessed_tables import (
-    OF_RECEIPT,
-)
 from derivdata.sources.archive.importing.market_names import (
     meaning_of,
     names_by_meaning,
@@ -33,8 +30,11 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     plain = plain_columns(head)
     by_meaning: dict[str, str] = {}
     for meaning, names in names_by_meaning().items():
-        candidates = [plain[name] for name in names if name in plain]
-        candidates = [column for column in candidates if _can_be(meaning, head.columns[column])]
+        candidates = []
+        for name in names:
+            column = plain.get(name)
+            if column is not None and _can_be(meaning, head.columns[column]):
+                candidates.append(column)
         if meaning == "time":
             candidates = _times_first(candidates, head)
         if candidates:
@@ -45,11 +45,43 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     _take_numbers_of_candles(head, plain, by_meaning)
     _take_near_names(head, by_meaning)
     _take_stated_rate(head, by_meaning)
-    if by_meaning.get("last", "").lower() in OPENS:
-        by_meaning.pop("price_usd", None)  # the close of a candle, which is known at its end
-        if OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
-            _take_closes(plain, by_meaning)
+    _take_price_of_candles(plain, by_meaning)
     return by_meaning
+
+
+def columns_named(head: Chunk, names: Collection[str]) -> list[str]:
+    """Return the columns whose plain names are some of `names`."""
+    return [column for column in head.columns if plain_name(column) in names]
+
+
+def columns_like(
+    head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str] | None = None
+) -> list[str]:
+    """Return the columns whose names have some words, and none of some other words."""
+    columns = [column for column in head.columns if words.search(column)]
+    if other_words is None:
+        return columns
+    return [column for column in columns if not other_words.search(column)]
+
+
+def first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """Return the file's column of the first of some plain names that it has."""
+    for name in names:
+        if name in plain:
+            return plain[name]
+    return None
+
+
+def texts_of(head: Chunk, column: str | None) -> list[str]:
+    """Return the different texts of a column; none without a column."""
+    if column is None:
+        return []
+    return encoded(head.columns[column]).texts
+
+
+def figures_of(head: Chunk, column: str, *, suffix: str = "") -> Array:
+    """Return the numbers of a column, also in cells that end in `suffix`; NaN for other cells."""
+    return numbers(head.columns[column], column, Rejections(len(head)), suffix=suffix)
 
 
 _FIXED_PERIODS = ("8h", "hour")
@@ -60,48 +92,62 @@ _ONLY_PERIOD = re.compile(r"(rate)?(pct|percent|bps?)?(per)?(8h(ours?)?|1h|h(our
 def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the rate of 8 hours or of an hour in place of one of an interval that the file does not state."""
     column = by_meaning.get("rate")
-    if column is None or "interval_hours" in by_meaning or any(scale_and_period(column)):
+    if column is None or "interval_hours" in by_meaning or scale_and_period(column) != ("", ""):
         return
     for name in head.columns:
         rest = plain_name(name.replace("%", "pct")).removeprefix(plain_name(column))
-        is_same = _ONLY_PERIOD.fullmatch(rest) is not None
-        if is_same and scale_and_period(name)[1] in _FIXED_PERIODS and _can_be("rate", head.columns[name]):
+        is_same_rate = _ONLY_PERIOD.fullmatch(rest) is not None
+        _, period = scale_and_period(name)
+        if is_same_rate and period in _FIXED_PERIODS and _can_be("rate", head.columns[name]):
             by_meaning["rate"] = name
             return
 
 
 def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the one column with the words of a rate, a time or open interest, where no name means it."""
+    for meaning, column in _scaled_amounts(head).items():
+        by_meaning.setdefault(meaning, column)
     nearest = {
         "rate": _near_rate(head),
         "time": _near_time(head),
-        "interval_hours": _near(head, _NEAR_INTERVAL, _OF_OTHER_INTERVALS),
+        "interval_hours": _only(columns_like(head, _NEAR_INTERVAL, _OF_OTHER_INTERVALS)),
     }
-    for meaning, name in _scaled_amounts(head).items():
-        by_meaning.setdefault(meaning, name)
     for meaning, near in nearest.items():
-        if meaning not in by_meaning and near is not None:
-            by_meaning[meaning] = near
+        if near is not None:
+            by_meaning.setdefault(meaning, near)
     if not {"oi_usd", "oi_coins"} & by_meaning.keys():
         by_meaning |= _near_interest(head)
+
+
+def _only(columns: Sequence[str]) -> str | None:
+    """Return the column of a list of one; None of several, of which none is certain."""
+    if len(columns) != 1:
+        return None
+    return columns[0]
 
 
 OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
 CLOSES = ("close", "closeprice", "c")
 
 
-def _take_closes(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
-    """Use the close of candles whose times are their ends."""
-    close = next((plain[name] for name in CLOSES if name in plain), None)
-    if close is None:
-        del by_meaning["last"]
-    else:
-        by_meaning["last"] = close
+def _take_price_of_candles(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
+    """Use the price of candles at their times: the open, or the close where times are ends."""
+    if by_meaning.get("last", "").lower() not in OPENS:
+        return
+    # A price next to the open is the close, which is known at the end of the candle only.
+    by_meaning.pop("price_usd", None)
+    if OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
+        close = first_of(plain, CLOSES)
+        if close is None:
+            del by_meaning["last"]
+        else:
+            by_meaning["last"] = close
 
 
 def plain_columns(head: Chunk) -> dict[str, str]:
     """Return the columns by their normalised names, and by the last part of names such as ``delta.coin``."""
-    plain = {column: column for column in head.columns if plain_name(column) == column}  # t before T
+    # The column ``t`` comes before ``T``.
+    plain = {column: column for column in head.columns if plain_name(column) == column}
     for column in head.columns:
         plain.setdefault(plain_name(column), column)
     for column in head.columns:
@@ -120,7 +166,8 @@ def _times_first(columns: list[str], head: Chunk) -> list[str]:
     times = [column for column in columns if _share_of_times(head.columns[column]) >= _MAX_TIMES]
     times = _with_time_of_day(times, head)
     times = _without_bookkeeping(times, head)
-    return times + [column for column in columns if column not in times and column not in _NAMELESS]
+    others = [column for column in columns if column not in (*times, *_NAMELESS)]
+    return times + others
 
 
 _OF_BOOKKEEPING = frozenset("createdat createtime createdtime updatedat updatetime insertedat".split())
@@ -132,10 +179,16 @@ def _without_bookkeeping(columns: list[str], head: Chunk) -> list[str]:
 
     Rows that were inserted at once have one time of creation.
     """
-    counts = {name: len(encoded(head.columns[name]).texts) for name in columns}
+    counts = {column: len(texts_of(head, column)) for column in columns}
     most = max(counts.values(), default=0)
-    kept = [name for name in columns if plain_name(name) in _OF_BOOKKEEPING and 2 * counts[name] <= most]
-    return [name for name in columns if name not in kept] + kept
+    times: list[str] = []
+    bookkeeping: list[str] = []
+    for column in columns:
+        if plain_name(column) in _OF_BOOKKEEPING and 2 * counts[column] <= most:
+            bookkeeping.append(column)
+        else:
+            times.append(column)
+    return times + bookkeeping
 
 
 _NOT_OF_QUOTES = re.compile(
@@ -152,18 +205,22 @@ def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
     names = {plain_name(name) for name in head.columns}
     if len(columns) < 2 or {"open", "close"} <= names or "date" not in plain_name(columns[0]):
         return columns
-    first, *others = columns
-    rejections = Rejections(len(head))
-    days = instants(head.columns[first], "time", rejections, tz=dt.UTC)
+    days = _stamps_of(head.columns[columns[0]])
     if not (days == days.floor("D"))[~days.isna()].all():
         return columns
-    for column in others:
-        stamps = instants(head.columns[column], "time", rejections, tz=dt.UTC)
+    for column in columns[1:]:
+        stamps = _stamps_of(head.columns[column])
         is_of_days = bool((stamps.floor("D") == days)[~stamps.isna() & ~days.isna()].all())
         has_clock = bool((stamps != stamps.floor("D"))[~stamps.isna()].any())
         if is_of_days and has_clock and not _NOT_OF_QUOTES.search(plain_name(column)):
-            return [column, *(name for name in columns if name != column)]
+            others = [name for name in columns if name != column]
+            return [column, *others]
     return columns
+
+
+def _stamps_of(values: pa.ChunkedArray) -> pd.DatetimeIndex:
+    """Return the times of a column, as UTC where it has no zone; NaT for other cells."""
+    return instants(values, "time", Rejections(len(values)), tz=dt.UTC)
 
 
 _CANDLE = ("o", "h", "l", "c")
@@ -188,13 +245,7 @@ _NEAR_INTERVAL = re.compile(r"interval.*hour|hour.*interval|funding.*(interval|p
 _OF_OTHER_INTERVALS = re.compile(r"expected|source|elapsed|until|next|change", re.I)
 
 
-def _near(head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str]) -> str | None:
-    """Return the only column whose name has some words, and no others."""
-    near = [name for name in head.columns if words.search(name) and not other_words.search(name)]
-    return near[0] if len(near) == 1 else None
-
-
-OF_USD = frozenset("oi_usd long_usd short_usd buy_usd sell_usd volume_usd value_usd".split())
+AMOUNTS_IN_USD = frozenset("oi_usd long_usd short_usd buy_usd sell_usd volume_usd value_usd".split())
 
 
 def _scaled_amounts(head: Chunk) -> dict[str, str]:
@@ -209,7 +260,7 @@ def _scaled_amounts(head: Chunk) -> dict[str, str]:
             meaning = meaning_of(rest.removesuffix(" usd"))
             if meaning == "oi_coins":
                 meaning = "oi_usd"
-        if meaning in OF_USD or meaning == "oi_coins":
+        if meaning in AMOUNTS_IN_USD or meaning == "oi_coins":
             scaled.setdefault(meaning, name)
     return scaled
 
@@ -219,20 +270,23 @@ def _near_rate(head: Chunk) -> str | None:
 
     Of several that are one rate in the units that their names state, it is that of the shortest period.
     """
-    near = [name for name in head.columns if _NEAR_RATE.search(name) and not _NOT_A_RATE.search(name)]
+    near = columns_like(head, _NEAR_RATE, _NOT_A_RATE)
     if len(near) > 1 and _are_one_rate(near, head):
         return min(near, key=lambda name: HOURS[scale_and_period(name)[1]])
-    return near[0] if len(near) == 1 else None
+    return _only(near)
 
 
 def _are_one_rate(names: list[str], head: Chunk) -> bool:
     """Return whether columns have the same rates in the units that their names state."""
-    stated = [_rates_per_hour(head, name) for name in names]
-    rates = [values for values in stated if values is not None]
-    first = rates[0] if rates else np.empty(0)
-    return len(rates) == len(names) and all(
-        np.allclose(first, other, rtol=1e-3, atol=1e-9, equal_nan=True) for other in rates
-    )
+    first: Array | None = None
+    for name in names:
+        rates = _rates_per_hour(head, name)
+        if rates is None:
+            return False
+        if first is not None and not np.allclose(first, rates, rtol=1e-3, atol=1e-9, equal_nan=True):
+            return False
+        first = rates if first is None else first
+    return True
 
 
 def _rates_per_hour(head: Chunk, name: str) -> Array | None:
@@ -240,55 +294,61 @@ def _rates_per_hour(head: Chunk, name: str) -> Array | None:
     scale, period = scale_and_period(name)
     if not scale or not period:
         return None
-    per = 1e4 if scale == "bps" else 100.0
-    rates = numbers(head.columns[name], name, Rejections(len(head)), suffix="%")
-    return np.asarray(rates / per / HOURS[period])
+    per_fraction = 1e4 if scale == "bps" else 100.0
+    return np.asarray(figures_of(head, name, suffix="%") / per_fraction / HOURS[period])
 
 
 def _near_interest(head: Chunk) -> dict[str, str]:
     """Return the one column whose name has the words of open interest, in USD where it says so."""
-    near = [name for name in head.columns if _NEAR_INTEREST.search(name) and not _NOT_INTEREST.search(name)]
-    meanings = ["oi_usd" if IN_USD.search(name) else "oi_coins" for name in near]
-    if len(near) != 1 or not _can_be(meanings[0], head.columns[near[0]]):
+    column = _only(columns_like(head, _NEAR_INTEREST, _NOT_INTEREST))
+    if column is None:
         return {}
-    return {meanings[0]: near[0]}
+    meaning = "oi_usd" if IN_USD.search(column) else "oi_coins"
+    if not _can_be(meaning, head.columns[column]):
+        return {}
+    return {meaning: column}
 
 
 def _near_time(head: Chunk) -> str | None:
     """Return the only column of timestamps, or else of times whose name has the word time.
 
-    Of several that have the same instants, in other formats and zones, it is one in UTC.
+    A file without another time has that at which a collector had its rows. Of several that have the same
+    instants, in other formats and zones, it is one in UTC.
     """
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
     if len(near) > 1:
         near = [name for name in near if not _OTHER_TIME.search(name)]
     if not near:
-        named = [name for name in head.columns if _NEAR_TIME.search(name) and not _OTHER_TIME.search(name)]
-        near = [name for name in named if has_times(head.columns[name])]
-        near = [name for name in near if not _are_of_listings(name, head.columns[name])]
+        for name in columns_like(head, _NEAR_TIME, _OTHER_TIME):
+            values = head.columns[name]
+            if has_times(values) and not _are_of_listings(name, values):
+                near.append(name)
     if not near:
-        near = _times_of_receipt(head)
+        received = columns_like(head, OF_RECEIPT)
+        near = [name for name in received if _NEAR_TIME.search(name) and has_times(head.columns[name])]
     if len(near) > 1 and _are_equal_times(near, head):
-        return next((name for name in near if "utc" in plain_name(name)), near[0])
-    return near[0] if len(near) == 1 else None
+        in_utc = [name for name in near if "utc" in plain_name(name)]
+        return (in_utc or near)[0]
+    return _only(near)
 
 
-def _times_of_receipt(head: Chunk) -> list[str]:
-    """Return the columns of times at which a collector had its rows, for files without another time."""
-    named = [name for name in head.columns if OF_RECEIPT.search(name) and _NEAR_TIME.search(name)]
-    return [name for name in named if has_times(head.columns[name])]
+OF_RECEIPT = re.compile(r"(?<![a-z])(recv|receiv|receipt|ingest|arriv)", re.I)
+"""Beginnings of words for the time at which a collector had a row."""
 
 
 def _are_equal_times(names: list[str], head: Chunk) -> bool:
     """Return whether columns of times have the same instants; a name may state the zone."""
-    stamps = []
+    first: pd.DatetimeIndex | None = None
     for name in names:
         try:
             tz = zone(zone_in_name(name) or "UTC")
         except ValueError:
             return False
-        stamps.append(instants(head.columns[name], "time", Rejections(len(head)), tz=tz).floor("s"))
-    return all(stamps[0].equals(other) for other in stamps[1:])
+        stamps = instants(head.columns[name], "time", Rejections(len(head)), tz=tz).floor("s")
+        if first is not None and not stamps.equals(first):
+            return False
+        first = stamps
+    return True
 
 
 _LONGEST_SNAPSHOT = pd.Timedelta(1, "h")
@@ -302,7 +362,7 @@ def _are_of_listings(name: str, values: pa.ChunkedArray) -> bool:
     """
     if not plain_name(name).startswith("creation"):
         return False
-    stamps = instants(values, "time", Rejections(len(values)), tz=dt.UTC)
+    stamps = _stamps_of(values)
     return bool(stamps.max() - stamps.min() > _LONGEST_SNAPSHOT)
 
 
@@ -318,9 +378,12 @@ _MAX_TIMES = 0.5
 def _share_of_times(values: pa.ChunkedArray) -> float:
     """Return the share of times among the non-missing values of a column."""
     rejections = Rejections(len(values))
-    is_time = ~instants(values, "time", rejections, tz=dt.UTC).isna()
-    count = int(is_time.sum()) + int(rejections.bad.sum())
-    return int(is_time.sum()) / count if count else 0.0
+    stamps = instants(values, "time", rejections, tz=dt.UTC)
+    times = int((~stamps.isna()).sum())
+    cells = times + int(rejections.bad.sum())
+    if not cells:
+        return 0.0
+    return times / cells
 
 
 _NEAR_RATE = re.compile(
@@ -362,9 +425,12 @@ def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
     is_text = bool(rejections.bad.any())
     if meaning in WORDS:
         return is_text or meaning not in ("symbol", "side") or not np.isfinite(sizes).any()
-    finite = sizes[np.isfinite(sizes)]
-    has_amounts = (finite != 0).any() if meaning in ("oi_usd", "oi_coins") else finite.size
-    return not is_text and bool(has_amounts)
+    if is_text:
+        return False
+    amounts = sizes[np.isfinite(sizes)]
+    if meaning in ("oi_usd", "oi_coins"):
+        return bool((amounts != 0).any())
+    return amounts.size > 0
 
 
 QUANTITIES = frozenset({"rate", "oi_usd", "oi_coins", "price_usd", "mark", "index", "last", "iv"})
@@ -398,23 +464,23 @@ def quantity_of(source: Source, table: str | None) -> str | None:
     if table is not None:
         return _QUANTITY_OF_TABLE.get(table)
     name = source.name.rsplit("/", 1)[-1]
-    return next((quantity for pattern, quantity in _QUANTITY_OF_NAME if pattern.search(name)), None)
+    for pattern, quantity in _QUANTITY_OF_NAME:
+        if pattern.search(name):
+            return quantity
+    return None
 
 
 def quantity_in_rows(source: Source, head: Chunk) -> str | None:
     """Return the quantity of a table with a metric in each row; raise for several metrics."""
-    for column, values in head.columns.items():
-        if plain_name(column) not in METRIC_NAMES:
-            continue
-        words = encoded(values).texts
+    for column in columns_named(head, METRIC_NAMES):
+        words = texts_of(head, column)
         if len(words) > 1:
             raise ArchiveError(
                 f"{source}: its column {column!r} names {len(words)} quantities ({', '.join(words[:5])}), "
                 "whose values are in one column: write a file for each of them, or a column for each"
             )
-        meaning = meaning_of(words[0]) if words else None
-        if meaning in QUANTITIES:
-            return meaning
+        if words and meaning_of(words[0]) in QUANTITIES:
+            return meaning_of(words[0])
     return None
 
 
@@ -443,9 +509,14 @@ def scale_and_period(name: str) -> tuple[str, str]:
     """Return ``percent`` or ``bps``, and the period, from a name; each is empty if missing."""
     word = plain_name(name.replace("%", "pct"))
     stated = _SCALE.search(word)
-    scale = "" if stated is None else "bps" if stated[0].startswith("bp") else "percent"
+    scale = ""
+    if stated is not None:
+        scale = "bps" if stated[0].startswith("bp") else "percent"
     base = _SCALE.sub("", word)
-    return scale, next((period for pattern, period in _PERIODS if pattern.search(base)), "")
+    for pattern, period in _PERIODS:
+        if pattern.search(base):
+            return scale, period
+    return scale, ""
 
 
 IN_USD = re.compile(
@@ -455,8 +526,3 @@ IN_USD = re.compile(
 )
 """``oi_usd``, ``Open Interest (USD)``; the USD of a market's name, ``BTC-USD``, is not a unit."""
 PRICES = ("mark", "index", "last", "price_usd")
-
-
-def first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """Return the file's column of the first of some plain names that it has."""
-    return next((plain[name] for name in names if name in plain), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import re
 from collections.abc import Mapping
 
@@ -12,15 +11,25 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours, numbers
+from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours
+from derivdata.sources.archive.importing.column_meanings import (
+    OF_RECEIPT,
+    columns_like,
+    columns_named,
+    figures_of,
+    first_of,
+    texts_of,
+)
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
     known_interval,
+    known_intervals,
     market_of,
     meaning_of,
     names_in_path,
     pays_hourly,
     plain_name,
+    symbols_of,
     venue_of_word,
 )
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
@@ -29,7 +38,7 @@ from derivdata.sources.archive.importing.source_files import Source
 from derivdata.sources.archive.importing.timestamps import instants, zone
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
-from derivdata.tables.payments import VALID_HOURS
+from derivdata.tables.payments import HOUR_US, MINUTE_US, VALID_HOURS
 
 _SETTLED = re.compile(r"settle|paid|payment|realized|applied|fundingratehistory|funding_rate_history", re.I)
 _FORCED = re.compile(r"liq(?!uid(?!at))|forceorder|force_order", re.I)
@@ -38,28 +47,20 @@ _FORCED = re.compile(r"liq(?!uid(?!at))|forceorder|force_order", re.I)
 
 def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> str | None:
     """Return the table that a file is an export of: it has all columns that the table needs."""
-    stated = {*given.set, *given.map}
-    fitting = []
-    for name in [table] if table is not None else _tables_with_names(head):
-        columns = archive_table(name).columns
-        needed = {c for c in columns if c not in archive_table(name).optional and c not in stated}
-        if table is not None:
-            plan = make_plan(name, given)
-            needed = {c for c in needed if plan.required(c) and c not in plan.defaults}
-        elif "rate_bps_8h" not in columns:
-            needed -= {"resolution"}
-        if needed <= {*head.columns} and (table is not None or _has_values(source, head, name)):
-            fitting.append((len({*columns} & {*head.columns}), name))
+    if table is not None:
+        return table if _needed_of_stated(table, given) <= {*head.columns} else None
+    complete = [name for name in _tables_with_names(head) if _needed(name, given) <= {*head.columns}]
+    fitting = [name for name in complete if _has_values(source, head, name)]
     if not fitting:
         return None
-    named = [name for _, name in fitting if name in source.name]
+    named = [name for name in fitting if name in source.name]
     if named:
         return max(named, key=len)
-    most = max(count for count, _ in fitting)
-    best = [name for count, name in fitting if count == most]
-    best = [name for name in best if not _other_kind(name, head)] or best
-    best = [name for name in best if _COMPUTED.search(name) is None] or best
-    if len(best) > 1 and table is None:
+    counts = {name: len({*archive_table(name).columns} & {*head.columns}) for name in fitting}
+    best = [name for name in fitting if counts[name] == max(counts.values())]
+    best = [name for name in best if not _has_other_words(name, head)] or best
+    best = [name for name in best if not _COMPUTED.search(name)] or best
+    if len(best) > 1:
         raise Unclear(
             f"{source}: its columns are those of {' and '.join(best)}: select one with "
             f"{' or '.join(f'--table {name}' for name in best)}",
@@ -67,6 +68,22 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
             best,
         )
     return best[0]
+
+
+def _needed(table: str, given: Given) -> set[str]:
+    """Return the columns that an export of a table has, except those that the caller states."""
+    columns = {*archive_table(table).columns}
+    if "rate_bps_8h" not in columns:
+        columns.discard("resolution")
+    return columns - archive_table(table).optional - {*given.set, *given.map}
+
+
+def _needed_of_stated(table: str, given: Given) -> set[str]:
+    """Return the columns that a file needs for the table that the caller states."""
+    plan = make_plan(table, given)
+    columns = {*archive_table(table).columns} - archive_table(table).optional
+    columns -= {*given.set, *given.map, *plan.defaults}
+    return {column for column in columns if plan.required(column)}
 
 
 def _has_values(source: Source, head: Chunk, table: str) -> bool:
@@ -90,14 +107,15 @@ _COMPUTED = re.compile("^markets_|_top_symbols$|_totals$")
 """Tables that services compute of others, which have the same columns."""
 
 
-def _other_kind(name: str, head: Chunk) -> bool:
+def _has_other_words(table: str, head: Chunk) -> bool:
     """Return whether a column ``kind`` or ``side`` has words that a table does not allow."""
-    for column in ("kind", "side"):
-        allowed = archive_table(name).columns.get(column)
-        if allowed is not None and allowed.allowed and column in head.columns:
-            words = {text.lower() for text in encoded(head.columns[column]).texts}
-            if not words <= {*allowed.allowed}:
-                return True
+    for name in ("kind", "side"):
+        column = archive_table(table).columns.get(name)
+        if column is None or not column.allowed or name not in head.columns:
+            continue
+        words = {text.lower() for text in texts_of(head, name)}
+        if not words <= {*column.allowed}:
+            return True
     return False
 
 
@@ -151,20 +169,19 @@ def _refuse_options(source: Source, tables: list[str]) -> None:
         )
 
 
-_BARE_VOLUMES = (
-    {"buyvol", "buyvolume", "takerbuyvol", "takerbuyvolume"},
-    {"sellvol", "sellvolume", "takersellvol", "takersellvolume"},
-)
+_VOLUMES_OF_BUYERS = ("buyvol", "buyvolume", "takerbuyvol", "takerbuyvolume")
+_VOLUMES_OF_SELLERS = ("sellvol", "sellvolume", "takersellvol", "takersellvolume")
 
 
 def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
     """Raise for volumes of buyers and sellers without a unit, such as the coins of Binance."""
-    named = [[name for name in head.columns if plain_name(name) in words] for words in _BARE_VOLUMES]
-    if all(len(names) == 1 for names in named):
-        (buy,), (sell,) = named
+    buy = columns_named(head, _VOLUMES_OF_BUYERS)
+    sell = columns_named(head, _VOLUMES_OF_SELLERS)
+    if len(buy) == 1 and len(sell) == 1:
         raise Unclear(
-            f"{source}: {buy} and {sell} may be in USD, coins or contracts: pass --table volume_taker "
-            f"--map buy_usd={buy} --map sell_usd={sell} if they are USD, or multiply them by the price first",
+            f"{source}: {buy[0]} and {sell[0]} may be in USD, coins or contracts: pass --table volume_taker "
+            f"--map buy_usd={buy[0]} --map sell_usd={sell[0]} if they are USD, or multiply them by the price "
+            "first",
             "--table",
             ["volume_taker"],
         )
@@ -172,10 +189,10 @@ def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
 
 def refuse_remaining_orders(source: Source, head: Chunk) -> None:
     """Raise for rows of BitMEX's feed of liquidations: remaining sizes of orders, without a time."""
-    names = {plain_name(name): name for name in head.columns}
-    if "leavesqty" in names:
+    columns = columns_named(head, ("leavesqty",))
+    if columns:
         raise ArchiveError(
-            f"{source}: its column {names['leavesqty']} is the remaining size of an order in BitMEX's feed "
+            f"{source}: its column {columns[-1]} is the remaining size of an order in BitMEX's feed "
             "of liquidations, and its messages have no time: write the first message of each order as a row "
             "with its time of arrival, symbol, side and value_usd (contracts of XBTUSD are 1 USD)"
         )
@@ -190,12 +207,12 @@ _TOTALS = {
 
 def total_columns(head: Chunk) -> dict[str, str]:
     """Return the column of each table of totals of venues."""
-    plain = {plain_name(name): name for name in head.columns}
     columns: dict[str, str] = {}
+    plain = {plain_name(column): column for column in head.columns}
     for table, names in _TOTALS.items():
-        found = next((plain[name] for name in names if name in plain), None)
-        if found is not None:
-            columns[table] = found
+        column = first_of(plain, names)
+        if column is not None:
+            columns[table] = column
     return columns
 
 
@@ -224,7 +241,7 @@ _CLOSE = re.compile(r"(dvol|vol(atility)?_?index).*close|close.*dvol", re.I)
 
 def _refuse_closes(source: Source, head: Chunk) -> None:
     """Ask for the time of closes of a volatility index without their opens."""
-    closes = [name for name in head.columns if _CLOSE.search(name)]
+    closes = columns_like(head, _CLOSE)
     if len(closes) == 1:
         raise Unclear(
             f"{source}: its column {closes[0]} is a close, which is known at the end of its bar: pass --map "
@@ -272,12 +289,11 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     if ("strike" in by_meaning and _FIGURES & by_meaning.keys()) or (
         "iv" in by_meaning and "instrument_name" in by_meaning
     ):
-        has_trades = any(plain_name(column) in ("tradeid", "tradeseq", "execid") for column in head.columns)
+        has_trades = bool(columns_named(head, ("tradeid", "tradeseq", "execid")))
         return ["options_trades" if has_trades else "options_snapshot"]
     words = f"{_near_path(source)} {' '.join(head.columns)}"
-    is_of_accounts = bool(_OF_ACCOUNTS & {plain_name(column) for column in head.columns})
     has_levels = {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
-    if has_levels and is_of_accounts:
+    if has_levels and columns_named(head, _OF_ACCOUNTS):
         _refuse_fills(source)
     if has_levels and ("level" in head.columns or not are_trades(head)):
         _refuse_changes(source, head, by_meaning)
@@ -314,7 +330,10 @@ def value_columns(table: str, by_meaning: Mapping[str, str]) -> set[str]:
 
 def figures_of_all(by_meaning: Mapping[str, str]) -> set[str]:
     """Return the columns with the figures of any table."""
-    return set[str]().union(*(value_columns(table, by_meaning) for table in _FIGURES_OF_TABLES))
+    columns: set[str] = set()
+    for table in _FIGURES_OF_TABLES:
+        columns |= value_columns(table, by_meaning)
+    return columns
 
 
 def _tables_of_series(by_meaning: Mapping[str, str]) -> list[str]:
@@ -351,7 +370,9 @@ def _table_of_instruments(head: Chunk, by_meaning: Mapping[str, str]) -> str:
     depths = {"bid_depth_usd", "ask_depth_usd"}
     if depths <= {*head.columns} or depths <= by_meaning.keys():
         return "orderbook_depth_history"  # the caller states a distance that the file lacks
-    if {"side", "quantity"} <= by_meaning.keys() and _kinds_of_markets(head, by_meaning) == {"option"}:
+    if {"side", "quantity"} <= by_meaning.keys() and kinds_of_markets(
+        head, by_meaning.get("instrument_name")
+    ) == {"option"}:
         return "options_trades"
     return "futures_history" if _is_of_futures(head, by_meaning) else ""
 
@@ -365,18 +386,15 @@ _FIRST_NAMES = 20
 
 def _is_of_futures(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
     """Return whether rows are prices of dated futures, by the names of their instruments."""
-    has_price = any(plain_name(name) in PRICES_OF_FUTURES for name in head.columns)
-    if not has_price or {"strike", "side"} & by_meaning.keys():
+    if not columns_named(head, PRICES_OF_FUTURES) or {"strike", "side"} & by_meaning.keys():
         return False
-    kinds = _kinds_of_markets(head, by_meaning)
+    kinds = kinds_of_markets(head, by_meaning.get("instrument_name"))
     return "future" in kinds and kinds <= {"future", "perpetual", "symbol"}
 
 
-def _kinds_of_markets(head: Chunk, by_meaning: Mapping[str, str]) -> set[str]:
-    """Return the kinds of the first markets of a file, by their names."""
-    column = by_meaning.get("instrument_name")
-    texts = [] if column is None else encoded(head.columns[column]).texts[:_FIRST_NAMES]
-    return {market_of(text).kind for text in texts}
+def kinds_of_markets(head: Chunk, column: str | None) -> set[str]:
+    """Return the kinds of the first markets of a column, by their names."""
+    return {market_of(text).kind for text in texts_of(head, column)[:_FIRST_NAMES]}
 
 
 _BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
@@ -384,7 +402,7 @@ _BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
 
 def _is_book(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
     """Return whether the sides of rows belong to an order book."""
-    words = {text.lower() for text in encoded(head.columns[by_meaning["side"]]).texts}
+    words = {text.lower() for text in texts_of(head, by_meaning["side"])}
     return bool(words) and words <= _BOOK_WORDS
 
 
@@ -405,9 +423,8 @@ _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid ac
 
 def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Raise for changes of a book, which are levels that were added, changed or removed."""
-    sizes = numbers(head.columns[by_meaning["quantity"]], "size", Rejections(len(head)))
-    has_names = bool(_OF_CHANGES & {plain_name(column) for column in head.columns})
-    if has_names or (sizes == 0).any():
+    sizes = figures_of(head, by_meaning["quantity"])
+    if columns_named(head, _OF_CHANGES) or (sizes == 0).any():
         raise ArchiveError(
             f"{source}: its rows are changes of a book, and not whole books: build snapshots from them first"
         )
@@ -460,7 +477,7 @@ _OF_TRADES = frozenset(
 
 def are_trades(head: Chunk) -> bool:
     """Return whether columns have names of files of trades."""
-    return bool(_OF_TRADES & {plain_name(column) for column in head.columns})
+    return bool(columns_named(head, _OF_TRADES))
 
 
 def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
@@ -503,9 +520,10 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
     folders = source.name.lower().split("/")[:-1][-_FOLDERS:]
     if any("spot" in re.split("[^a-z]+", folder) for folder in folders):
         name = f"spot {name}"
-    table = next((table for pattern, table in _OTHER_CANDLES if pattern.search(name)), None)
-    if table is None:
+    tables = [table for pattern, table in _OTHER_CANDLES if pattern.search(name)]
+    if not tables:
         return
+    table = tables[0]
     if table not in archive_tables():
         raise Unclear(
             f"{source}: its columns are those of candles of prices, and its name is of {table}, which no "
@@ -655,10 +673,13 @@ def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
     """
     if _OF_SUMS.search(f"{source.name.rsplit('/', 1)[-1]} {rate}") is not None:
         return True
-    sizes = np.abs(numbers(head.columns[rate], rate, Rejections(len(head)), suffix="%"))
+    sizes = np.abs(figures_of(head, rate, suffix="%"))
     sizes = sizes[np.isfinite(sizes)]
-    floors = np.round(_FLOOR_OF_HOUR * apart * np.array([1.0, 100.0]), 9)  # as fractions, and in percent
-    return bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), floors))) > _MAX_AT_FLOOR
+    if not sizes.size:
+        return False
+    floor = _FLOOR_OF_HOUR * apart
+    floors = np.round([floor, 100 * floor], 9)  # as fractions, and in percent
+    return float(np.mean(np.isin(np.round(sizes, 9), floors))) > _MAX_AT_FLOOR
 
 
 _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
@@ -710,7 +731,7 @@ def _is_each_paid(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> b
     rows = pd.DataFrame(
         {"stamp": _stamps(head, by_meaning, given), "series": _series(head, by_meaning), "hours": hours}
     ).sort_values(["series", "stamp"])
-    apart = rows.groupby("series")["stamp"].diff() / 3.6e9
+    apart = rows.groupby("series")["stamp"].diff() / HOUR_US
     ratios = (apart[apart > 0] / rows["hours"]).groupby(rows["series"]).median().dropna()
     return bool(len(ratios)) and bool(ratios.between(0.9, 1.1).all())
 
@@ -734,8 +755,6 @@ _OBSERVED = frozenset(
     "observedat recordedat origintime receivedtime receivedat".split()
 )
 """Names of times at which somebody looked, so that rates are samples."""
-OF_RECEIPT = re.compile(r"(?<![a-z])(recv|receiv|receipt|ingest|arriv)", re.I)
-"""Beginnings of words for the time at which a collector had a row."""
 
 
 def _hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
@@ -761,16 +780,20 @@ def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> f
     """Return the interval that the caller or the typical row states; None without one that is valid."""
     hours = _hours_of_rows(head, by_meaning, given)
     hours = hours[np.isfinite(hours)]
-    return float(np.median(hours)) if hours.size else None
+    if not hours.size:
+        return None
+    return float(np.median(hours))
 
 
 def words_in(
     source: Source, name: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
 ) -> list[str]:
     """Return the words of a column in the first rows, or the one of the options or the path."""
-    if name not in given.set and name in by_meaning:
-        return encoded(head.columns[by_meaning[name]]).texts
-    word = given.set.get(name) or names_in_path(source.name).get(name)
+    if name in given.set:
+        return [given.set[name]]
+    if name in by_meaning:
+        return texts_of(head, by_meaning[name])
+    word = names_in_path(source.name).get(name)
     return [word] if word else []
 
 
@@ -785,12 +808,10 @@ def _has_longer_intervals(
     """Return whether contracts pay less often than their rows, by facts that all contracts have."""
     if "interval_hours" in by_meaning or "interval_hours" in given.set:
         return False
-    words = words_in(source, "symbol", head, by_meaning, given)
-    symbols = {market_of(word).symbol for word in words}
-    pairs = itertools.product(_venues(source, head, by_meaning, given), symbols)
-    hours = [known_interval(venue, symbol) for venue, symbol in pairs]
-    known = [interval for interval in hours if interval is not None]
-    return bool(known) and len(known) == len(hours) and max(known) > 1.5 * apart
+    venues = _venues(source, head, by_meaning, given)
+    known = known_intervals(venues, symbols_of(words_in(source, "symbol", head, by_meaning, given)))
+    hours = [interval for interval in known if interval is not None]
+    return bool(hours) and len(hours) == len(known) and max(hours) > 1.5 * apart
 
 
 _NEXT_PAYMENT = re.compile(r"next(funding|settle|payment)[a-z]*")
@@ -798,34 +819,45 @@ _SECONDS_OF_LABELS = 60
 
 
 def _are_before_payments(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether rows are running rates, by the next payments that they state.
+    """Return whether rows are running rates, by the next payments that they state."""
+    for column in _columns_of_next_payments(head):
+        if _is_next_payment_of_samples(head, column, by_meaning, given):
+            return True
+    return False
+
+
+def _columns_of_next_payments(head: Chunk) -> list[str]:
+    """Return the columns with the times of next payments."""
+    return [column for column in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(column))]
+
+
+def _is_next_payment_of_samples(
+    head: Chunk, column: str, by_meaning: Mapping[str, str], given: Given
+) -> bool:
+    """Return whether the next payments of a column are those of samples.
 
     A payment has the next one a whole interval after it, and no row before that. Intervals may differ by
     contract and change.
     """
-    columns = [name for name in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(name))]
     stamps = _stamps(head, by_meaning, given)
-    for name in columns:
-        following = _stamps(head, {"time": name}, given)
-        missing = np.iinfo(np.int64).min
-        has_both = (stamps != missing) & (following != missing)
-        seconds = (following[has_both] - stamps[has_both]) / 1e6
-        if not seconds.size or (seconds < 0).any():
-            continue
-        hours = np.round(seconds / 3600)
-        is_whole = (np.abs(seconds - 3600 * hours) <= _SECONDS_OF_LABELS) & np.isin(hours, VALID_HOURS)
-        stated = _hours_of_rows(head, by_meaning, given)[has_both]
-        is_stated = np.isnan(stated) | (hours == stated)
-        if not (is_whole & is_stated).all():
-            return True
-        rows = pd.DataFrame(
-            {"series": _series(head, by_meaning), "stamp": stamps, "due": following}, copy=False
-        )[has_both]
-        rows = rows.drop_duplicates().sort_values(["series", "stamp"], kind="stable")
-        later = rows.groupby("series")["stamp"].shift(-1)
-        if (later < rows["due"] - 1e6 * _SECONDS_OF_LABELS).any():
-            return True
-    return False
+    following = _stamps(head, {"time": column}, given)
+    missing = np.iinfo(np.int64).min
+    has_both = (stamps != missing) & (following != missing)
+    seconds = (following[has_both] - stamps[has_both]) / 1e6
+    if not seconds.size or (seconds < 0).any():
+        return False
+    # A payment is a whole interval of contracts before the next, and the interval that rows state.
+    hours = np.round(seconds / 3600)
+    is_whole = (np.abs(seconds - 3600 * hours) <= _SECONDS_OF_LABELS) & np.isin(hours, VALID_HOURS)
+    stated = _hours_of_rows(head, by_meaning, given)[has_both]
+    is_stated = np.isnan(stated) | (hours == stated)
+    if not (is_whole & is_stated).all():
+        return True
+    # A series of payments has no row between a payment and the next.
+    rows = pd.DataFrame({"series": _series(head, by_meaning), "stamp": stamps, "due": following}, copy=False)
+    rows = rows[has_both].drop_duplicates().sort_values(["series", "stamp"], kind="stable")
+    later = rows.groupby("series")["stamp"].shift(-1)
+    return bool((later < rows["due"] - 1e6 * _SECONDS_OF_LABELS).any())
 
 
 def _hours_of_rows(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:
@@ -845,17 +877,21 @@ def intervals_of_next_payments(head: Chunk, given: Given) -> set[float]:
 
     OKX's ``nextFundingTime`` moves with the payments as well. Series with one payment have none.
     """
-    columns = [name for name in head.columns if _NEXT_PAYMENT.fullmatch(plain_name(name))]
+    columns = _columns_of_next_payments(head)
     if len(columns) != 1:
         return set()
-    named = {name: given.map.get(name, name) for name in ("symbol", "exchange")}
-    series = _series(head, {name: column for name, column in named.items() if column in head.columns})
+    names: dict[str, str] = {}
+    for name in ("symbol", "exchange"):
+        column = given.map.get(name, name)
+        if column in head.columns:
+            names |= {name: column}
+    series = _series(head, names)
     following = _stamps(head, {"time": columns[0]}, given)
     rows = pd.DataFrame({"series": series, "stamp": following})
     rows = rows[rows["stamp"] != np.iinfo(np.int64).min].drop_duplicates().sort_values(["series", "stamp"])
-    apart = rows.groupby("series")["stamp"].diff() / 3.6e9
+    apart = rows.groupby("series")["stamp"].diff() / HOUR_US
     shortest = apart.groupby(rows["series"]).min().dropna().round(3)
-    return {hours for hours in shortest.tolist() if hours in VALID_HOURS}
+    return {*shortest.tolist()} & {*VALID_HOURS}
 
 
 _INSERTED = re.compile(r"^(created|inserted|createdat|insertedat|created_at|inserted_at)$", re.I)
@@ -870,7 +906,7 @@ def _are_at_payments(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     """
     stamps = _stamps(head, by_meaning, given)
     stamps = np.where(stamps == np.iinfo(np.int64).min, 0, stamps)
-    if len(stamps) < _LEAST_SERIES or (stamps % 3_600_000_000 > _AT_ONCE_US).any():
+    if len(stamps) < _LEAST_SERIES or (stamps % HOUR_US > _AT_ONCE_US).any():
         return False
     names = {}
     for name in ("exchange", "symbol"):
@@ -884,7 +920,7 @@ def _are_at_payments(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     rows = pd.DataFrame({**names, "stamp": stamps}).drop_duplicates()
     for (venue, symbol), series in rows.groupby(["exchange", "symbol"], sort=False)["stamp"]:
         hours = known_interval(venue_of_word(venue), market_of(symbol).symbol)
-        apart = np.diff(np.sort(series.to_numpy())) / 3.6e9
+        apart = np.diff(np.sort(series.to_numpy())) / HOUR_US
         if hours is None or apart.size < _LEAST_SERIES or abs(float(np.median(apart)) - hours) > 0.01:
             return False
     return True
@@ -905,9 +941,9 @@ def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclea
 
 
 def _stamps(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:
-    rejections = Rejections(len(head))
+    """Return the times of rows [µs]; the smallest integer where missing."""
     tz = dt.UTC if given.tz is None else zone(given.tz)
-    stamps = instants(head.columns[by_meaning["time"]], "time", rejections, tz=tz)
+    stamps = instants(head.columns[by_meaning["time"]], "time", Rejections(len(head)), tz=tz)
     return np.where(stamps.isna(), np.iinfo(np.int64).min, stamps.asi8)
 
 
@@ -916,9 +952,11 @@ def _typical_hours(stamps: Array, series: Array) -> float | None:
     order = np.lexsort((stamps, series))
     stamps = stamps[order]
     series = series[order]
-    apart = np.diff(stamps)[np.diff(series) == 0] / 3.6e9
+    apart = np.diff(stamps)[np.diff(series) == 0] / HOUR_US
     apart = apart[apart > 0]
     if not apart.size:
         return None
-    on_hours = np.mean((stamps + 60_000_000) % 3_600_000_000 <= 120_000_000)
-    return float(np.median(apart)) if on_hours > 0.8 else min(float(np.median(apart)), 0.5)
+    median = float(np.median(apart))
+    # Rows within a minute of a whole hour are on it; other rows are samples, whatever the time between them.
+    on_hours = np.mean((stamps + MINUTE_US) % HOUR_US <= 2 * MINUTE_US)
+    return median if on_hours > 0.8 else min(median, 0.5)

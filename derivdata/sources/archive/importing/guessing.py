@@ -17,7 +17,7 @@ from derivdata.sources.archive.importing.adjustments import (
     book_amount,
     one_side,
 )
-from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours, numbers
+from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours
 from derivdata.sources.archive.importing.column_meanings import (
     CLOSES,
     OPENS,
@@ -25,14 +25,19 @@ from derivdata.sources.archive.importing.column_meanings import (
     QUANTITIES,
     WORDS,
     columns_by_meaning,
+    columns_like,
+    columns_named,
+    figures_of,
     has_times,
     quantity_in_rows,
     quantity_of,
+    texts_of,
 )
 from derivdata.sources.archive.importing.guessed_contracts import (
     DVOL,
     LEAST_DISTINCT,
     columns_of_table,
+    distinct_rows,
     path_words,
     plan_of_book,
     plan_of_futures,
@@ -76,12 +81,14 @@ from derivdata.sources.archive.importing.liquidation_amounts import (
 )
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
-    known_interval,
+    known_intervals,
     market_of,
     names_in_path,
     pays_hourly,
     plain_name,
+    symbols_of,
     venue_of_word,
+    venues_of,
 )
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
@@ -138,7 +145,7 @@ def _plans_of(
     if len(tables) == 1 and not has_prices and not _has_prices_in_rows(head, tables[0], by_meaning):
         rows, sparse = _rows_of_figures(head, value_columns(tables[0], by_meaning), set())
         plan = _plan(source, rows, tables[0], by_meaning, given)._replace(sparse=sparse)
-        return [plan], _notice_of_sides(plan, head, given)
+        return [plan], _notices_of(plan, head, given)
     return _plans_of_several(source, head, tables, by_meaning, given)
 
 
@@ -167,40 +174,47 @@ def _drop_other_steps(source: Source, head: Chunk, by_meaning: dict[str, str], g
     column = by_meaning.get("interval_hours", "")
     if plain_name(column) not in _OF_STEPS or "interval_hours" in given.map:
         return
-    venues = {venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)}
-    symbols = {market_of(word).symbol for word in words_in(source, "symbol", head, by_meaning, given)}
-    hours = {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
+    venues = venues_of(words_in(source, "exchange", head, by_meaning, given))
+    symbols = symbols_of(words_in(source, "symbol", head, by_meaning, given))
+    known = known_intervals(venues, symbols)
     stated = interval_hours(head.columns[column], Rejections(len(head)))
     stated = np.unique(stated[np.isfinite(stated)])
-    if len(hours) == 1 and None not in hours and stated.size == 1 and stated[0] not in hours:
+    if len(known) == 1 and None not in known and stated.size == 1 and stated[0] not in known:
         del by_meaning["interval_hours"]
 
 
 def _refuse_no_market(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
     """Ask for the venue, and for the symbol with it, if a file has neither."""
-    known = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
-    if "exchange" in known:
+    stated = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
+    if "exchange" in stated:
         return
-    symbol = by_meaning.get("symbol") or by_meaning.get("instrument_name")
-    if symbol is None and "symbol" not in known:
+    column = by_meaning.get("symbol") or by_meaning.get("instrument_name")
+    if column is None and "symbol" not in stated:
         raise ArchiveError(
             f"{source}: symbol is not in the file, nor is exchange: state both with --market VENUE:SYMBOL, "
             "such as --market binance:BTC, or name their columns with --map symbol=COLUMN and --map "
             f"exchange=COLUMN; the file has {', '.join(head.columns)[:300]}"
         )
-    texts = [] if symbol is None else encoded(head.columns[symbol]).texts
-    if not any(market_of(text).venue for text in texts):
+    if not any(market_of(name).venue for name in texts_of(head, column)):
         raise ArchiveError(
             f"{source}: exchange is not in the file: name the column with --map exchange=COLUMN, or state "
             f"one value for all rows with --set exchange=VALUE; the file has {', '.join(head.columns)[:300]}"
         )
 
 
-def _notice_of_contracts(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
-    """Return the notice that sizes of a book are read as contracts of a known size."""
+def _notices_of(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
+    """Return the notice that open interest of a venue is halved, or that sizes of a book are converted."""
     own = given._replace(map=plan.sources, set=plan.constants)
-    pairs = itertools.product(words_of("exchange", head, own), words_of("symbol", head, own))
-    for word, name in pairs:
+    if plan.table.name == "orderbook_book":
+        return _notice_of_contracts(head, own)
+    if plan.table.name == "oi_history":
+        return _notice_of_sides(head, own)
+    return ()
+
+
+def _notice_of_contracts(head: Chunk, own: Given) -> tuple[str, ...]:
+    """Return the notice that sizes of a book are read as contracts of a known size."""
+    for word, name in itertools.product(words_of("exchange", head, own), words_of("symbol", head, own)):
         amount = book_amount(venue_of_word(word), name)
         if amount is not None and (amount.is_usd or amount.size != 1.0):
             unit = "USD" if amount.is_usd else "coins"
@@ -210,26 +224,22 @@ def _notice_of_contracts(plan: ImportPlan, head: Chunk, given: Given) -> tuple[s
     return ()
 
 
-def _notice_of_sides(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
-    """Return the notice that open interest of a venue is halved, or that sizes of a book are converted."""
-    if plan.table.name == "orderbook_book":
-        return _notice_of_contracts(plan, head, given)
-    if plan.table.name != "oi_history":
-        return ()
-    own = given._replace(map=plan.sources, set=plan.constants)
+def _notice_of_sides(head: Chunk, own: Given) -> tuple[str, ...]:
+    """Return the notice that open interest is of both sides of contracts, and is halved or may have to be."""
+    column = own.map.get("oi_usd", "oi_usd")
     venues = both_sides(own, head)
-    if not venues:
-        named = sorted(set(map(venue_of_word, words_of("exchange", head, own))) & {*FIELDS_OF_BOTH_SIDES})
-        column = plan.sources.get("oi_usd", "oi_usd")
-        if not named or column == "oi_usd" or plain_name(column).startswith("single"):
-            return ()  # Bybit's singleOpenInterest counts one side (v5, 2026)
+    if venues:
         return (
-            f"{', '.join(named)} states the open interest of both sides of each contract, and "
-            f"{plan.sources['oi_usd']} is stored as it is: halve it first if it is the venue's own figure",
+            f"{column} of {', '.join(venues)} counts both sides of each contract, and is halved: "
+            "pass oi_usd in a column of that name if it is of one side already",
         )
+    named = sorted(venues_of(words_of("exchange", head, own)) & {*FIELDS_OF_BOTH_SIDES})
+    # Bybit's singleOpenInterest counts one side (v5, 2026).
+    if not named or column == "oi_usd" or plain_name(column).startswith("single"):
+        return ()
     return (
-        f"{plan.sources['oi_usd']} of {', '.join(venues)} counts both sides of each contract, and is halved: "
-        "pass oi_usd in a column of that name if it is of one side already",
+        f"{', '.join(named)} states the open interest of both sides of each contract, and "
+        f"{column} is stored as it is: halve it first if it is the venue's own figure",
     )
 
 
@@ -254,6 +264,7 @@ _QUANTITY_OF_CANDLES = {
 def _take_candles(source: Source, table: str | None, by_meaning: dict[str, str]) -> None:
     """Take the open of candles as the quantity of the table, or of Deribit's index by the file name."""
     quantity = _QUANTITY_OF_CANDLES.get(table or "")
+    # Exports of Deribit's index have the names of prices.
     if table is None and DVOL.search(source.name.rsplit("/", 1)[-1]):
         quantity = "index_pct"
     has_own = quantity in by_meaning or (quantity == "oi_coins" and "oi_usd" in by_meaning)
@@ -267,7 +278,7 @@ _AT_THE_MONEY = frozenset("atmiv atmvol atmvolatility ivatm atmimpliedvolatility
 
 def _take_curve(head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the volatility at the money of each expiry, whose strike is the forward next to it."""
-    columns = [name for name in head.columns if plain_name(name) in _AT_THE_MONEY]
+    columns = columns_named(head, _AT_THE_MONEY)
     has_forward = {"expiry", "underlying_price"} <= by_meaning.keys()
     if len(columns) == 1 and has_forward and not {"iv", "strike"} & by_meaning.keys():
         by_meaning["iv"] = columns[0]
@@ -278,26 +289,27 @@ def _plans_of_several(
     source: Source, head: Chunk, tables: list[str], by_meaning: Mapping[str, str], given: Given
 ) -> tuple[list[ImportPlan], tuple[str, ...]]:
     """Return the plans for those of several tables about which there is no question, and the questions."""
+    readings = [(name, by_meaning) for name in tables if name != "prices_history"]
+    readings += _prices_by_kind(by_meaning)
+    figures: set[str] = set()
+    for name, meanings in readings:
+        figures |= value_columns(name, meanings)
     plans: list[ImportPlan] = []
     notices: list[str] = []
-    wanted = [(name, by_meaning) for name in tables if name != "prices_history"]
-    wanted += _prices_by_kind(by_meaning)
-    figures: set[str] = set()
-    for name, meanings in wanted:
-        figures |= value_columns(name, meanings)
-    for name, meanings in wanted:
+    for name, meanings in readings:
         rows, sparse = _rows_of_figures(head, value_columns(name, meanings), figures)
         try:
             plan = _plan(source, rows, name, meanings, _given_of(name, tables, given))
             _refuse_lacking(plan, rows)
             _refuse_no_price(plan, rows)
-            plans.append(plan._replace(sparse=sparse))
-            notices += _notice_of_sides(plan, head, given)
         except ArchiveError as question:
             if [name] == tables:
                 raise
             why = str(question).removeprefix(f"{source}: ")
             notices.append(f"not imported as {name} (--table {name}): {why}")
+            continue
+        plans.append(plan._replace(sparse=sparse))
+        notices += _notices_of(plan, head, given)
     if any(plan.table.name in tables for plan in plans):
         return plans, tuple(notices)
     raise Unclear(
@@ -310,14 +322,17 @@ def _plans_of_several(
 
 def _prices_by_kind(by_meaning: Mapping[str, str]) -> list[tuple[str, Mapping[str, str]]]:
     """Return the table of prices with the columns of each kind of price next to other tables."""
-    wanted: list[tuple[str, Mapping[str, str]]] = []
+    readings: list[tuple[str, Mapping[str, str]]] = []
     for kind in ("mark", "index", "last"):
         column = by_meaning.get(kind)
         # A close is known at the end of its bar.
-        if column is not None and plain_name(column) not in CLOSES:
-            others = {name: used for name, used in by_meaning.items() if name == kind or name not in PRICES}
-            wanted.append(("prices_history", others))
-    return wanted
+        if column is None or plain_name(column) in CLOSES:
+            continue
+        meanings = {**by_meaning}
+        for other in {*PRICES} - {kind}:
+            meanings.pop(other, None)
+        readings.append(("prices_history", meanings))
+    return readings
 
 
 _WITH_PRICES = ("funding_settlements", "funding_history")
@@ -335,18 +350,23 @@ def _has_prices_in_rows(head: Chunk, table: str, by_meaning: Mapping[str, str]) 
 def _given_of(table: str, tables: list[str], given: Given) -> Given:
     """Return the options that are of one of the tables of a file: its columns, and its units."""
     own = archive_table(table)
-    foreign = {name for other in tables for name in archive_table(other).columns} - {*own.columns}
-    foreign |= {"interval_hours", "contract_size", "price_usd"} - {*own.columns}
+    foreign = {"interval_hours", "contract_size", "price_usd"}
+    for other in tables:
+        foreign |= {*archive_table(other).columns}
+    foreign -= {*own.columns}
     if "rate_bps_8h" in own.columns:
         foreign.discard("interval_hours")
     if table == "oi_history":
         foreign -= {"contract_size", "price_usd"}
-    return given._replace(
-        map={name: column for name, column in given.map.items() if name not in foreign},
-        set={name: word for name, word in given.set.items() if name not in foreign},
-        values={name: words for name, words in given.values.items() if name not in foreign},
-        unit=given.unit if given.unit in units_of(own) else None,
-    )
+    mapped = {**given.map}
+    constants = {**given.set}
+    words = {**given.values}
+    for name in foreign:
+        mapped.pop(name, None)
+        constants.pop(name, None)
+        words.pop(name, None)
+    unit = given.unit if given.unit in units_of(own) else None
+    return given._replace(map=mapped, set=constants, values=words, unit=unit)
 
 
 def _refuse_no_price(plan: ImportPlan, head: Chunk) -> None:
@@ -377,20 +397,19 @@ _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
 
 def _take_stated(given: Given, head: Chunk, by_meaning: dict[str, str]) -> None:
     """Take the columns that the caller names; a quantity comes in place of the others of a file."""
-    stated = {
-        _QUANTITY_OF_COLUMN[name]: column
-        for name, column in given.map.items()
-        if name in _QUANTITY_OF_COLUMN and column in head.columns
-    }
-    if stated:
-        for meaning in {*_QUANTITY_OF_COLUMN.values(), *QUANTITIES} - {*stated}:
+    quantities: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for name, column in given.map.items():
+        if column not in head.columns:
+            continue
+        if name in _QUANTITY_OF_COLUMN:
+            quantities[_QUANTITY_OF_COLUMN[name]] = column
+        if name in (*WORDS, "time", "interval_hours"):
+            names[name] = column
+    if quantities:
+        for meaning in {*_QUANTITY_OF_COLUMN.values(), *QUANTITIES} - {*quantities}:
             by_meaning.pop(meaning, None)
-        by_meaning.update(stated)
-    by_meaning |= {
-        name: column
-        for name, column in given.map.items()
-        if name in (*WORDS, "time", "interval_hours") and column in head.columns
-    }
+    by_meaning |= quantities | names
 
 
 def _plan(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
@@ -446,34 +465,54 @@ def _named_columns(
     stated = {*given.set, *given.map}
     mapped = columns_of_table(table, head, by_meaning, given)
     has = {*stated, *head.columns}
-    unit = given.unit
-    if "rate_bps_8h" in columns and "rate" in by_meaning and "rate_bps_8h" not in has:
-        unit = _take_rate(source, head, by_meaning["rate"], mapped, given)
-    unit = unit or unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
-    if table == "oi_history":
-        unit = take_interest(source, head, by_meaning, mapped, given) or unit
+    unit = _take_figures(source, head, table, by_meaning, mapped, given)
     fixed: dict[str, str] = {}
     words: dict[str, Mapping[str, str]] = {}
     if table == "prices_history":
         fixed = take_kind_of_price(source, head, by_meaning, mapped, given)
     elif table == "positioning_history" and "kind" not in has:
         fixed = take_kind_of_ratio(source, head, by_meaning, mapped, words)
-    if "fill_price_usd" in columns:
-        _take_price_of_fills(by_meaning, mapped, has)
+    if "fill_price_usd" in columns and "price_usd" in by_meaning:
+        # Where fills have a price of their own, a price without more words is that of orders.
+        name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
+        if name not in has:
+            mapped[name] = by_meaning["price_usd"]
     extra: dict[str, Kind] = {}
     if "strike" in columns:
         take_options(head, by_meaning, mapped)
-        unit = unit or unit_of_volatility(source, head, by_meaning)
         extra = take_quotes(by_meaning, mapped, has)
     if "side" in columns and "side" not in stated:
         words |= take_sides(head, table, mapped)
+    constants = path_words(source, head, mapped, table, stated)
     return given._replace(
         map={**mapped, **given.map},
         extra=extra,
-        set={**path_words(source, head, mapped, columns, stated), **fixed, **given.set},
+        set={**constants, **fixed, **given.set},
         values={**words, **given.values},
         unit=unit,
     )
+
+
+def _take_figures(
+    source: Source,
+    head: Chunk,
+    table: str,
+    by_meaning: Mapping[str, str],
+    mapped: dict[str, str],
+    given: Given,
+) -> str | None:
+    """Add the column of rates or of open interest, and return the unit of a table's figures."""
+    columns = archive_table(table).columns
+    has = {*given.set, *given.map, *head.columns}
+    unit = given.unit
+    if "rate_bps_8h" in columns and "rate" in by_meaning and "rate_bps_8h" not in has:
+        unit = _take_rate(source, head, by_meaning["rate"], mapped, given)
+    unit = unit or unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
+    if table == "oi_history":
+        unit = take_interest(source, head, by_meaning, mapped, given) or unit
+    if "strike" in columns:
+        unit = unit or unit_of_volatility(source, head, by_meaning)
+    return unit
 
 
 def _with_unit_of_rows(
@@ -505,7 +544,7 @@ def _both_words(head: Chunk, given: Given) -> dict[str, str]:
     if len(stated) != 1 or column not in head.columns:
         return {}
     [(word, side)] = stated.items()
-    others = {text.lower() for text in encoded(head.columns[column]).texts} - {word.lower()}
+    others = {text.lower() for text in texts_of(head, column)} - {word.lower()}
     if len(others) != 1:
         return {}
     opposite = "short" if side == "long" else "long"
@@ -530,7 +569,7 @@ def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]
     other = set()
     for name in archive_table(table).optional & {*head.columns} - stated:
         allowed = columns[name].allowed
-        if allowed and not {*encoded(head.columns[name]).texts} <= {*allowed}:
+        if allowed and not {*texts_of(head, name)} <= {*allowed}:
             other.add(name)
     return frozenset(other)
 
@@ -548,17 +587,19 @@ def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given
     Their time of day, or their contract, is in a column that was not recognised.
     """
     names = [given.map.get(name, name) for name in _KEYS_OF_SERIES if name not in given.set]
-    keys = [encoded(head.columns[name]).codes for name in names if name in head.columns]
-    columns = archive_table(table).columns
-    values = {given.map.get(name, name) for name in columns if name not in _KEYS_OF_SERIES}
-    figures = [encoded(head.columns[name]).codes for name in values if name in head.columns]
+    keys = {*names} & {*head.columns}
+    figures: set[str] = set()
+    for name in {*archive_table(table).columns} - {*_KEYS_OF_SERIES}:
+        column = given.map.get(name, name)
+        if column in head.columns:
+            figures.add(column)
     if table not in _SERIES or not keys or not figures or not len(head):
         return
-    distinct_keys = len(np.unique(np.column_stack(keys), axis=0))
-    distinct_rows = len(np.unique(np.column_stack([*keys, *figures]), axis=0))
-    if distinct_keys < LEAST_DISTINCT * distinct_rows:
+    distinct_keys = distinct_rows(head, keys)
+    distinct = distinct_rows(head, keys | figures)
+    if distinct_keys < LEAST_DISTINCT * distinct:
         raise Unclear(
-            f"{source}: its {distinct_rows:,} different rows have only {distinct_keys:,} different "
+            f"{source}: its {distinct:,} different rows have only {distinct_keys:,} different "
             f"combinations of {', '.join(names)}: name the column that distinguishes the others with --map "
             "time=COLUMN or --map symbol=COLUMN, or write one file for each series; the file has "
             f"{', '.join(head.columns)[:300]}",
@@ -568,12 +609,13 @@ def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given
 
 
 _OF_STARTS = re.compile(r"start|begin|from")
+_OF_ENDS = re.compile(r"end(?!ing)|until|(?<![a-z])to(?![a-z])", re.IGNORECASE)
 
 
 def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
     """Ask for the time of rates that have the start and the end of a period: payments are at either."""
     start = mapped.get("time", "")
-    ends = [name for name, values in head.columns.items() if _is_end(name) and has_times(values)]
+    ends = [name for name in columns_like(head, _OF_ENDS) if has_times(head.columns[name])]
     if _OF_STARTS.search(plain_name(start)) and len(ends) == 1:
         raise Unclear(
             f"{source}: its rates have the start and the end of their period: pass --map time={ends[0]} if "
@@ -590,15 +632,13 @@ _NOT_OF_PAYERS = re.compile(r"position|pos|strateg|trade|my", re.I)
 
 def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
     """Raise for rates without a sign next to a column that says who pays, as in Lighter's responses."""
-    rates = numbers(head.columns[column], column, Rejections(len(head)), suffix="%")
-    if (rates < 0).any():
+    if (figures_of(head, column, suffix="%") < 0).any():
         return
     for name, values in head.columns.items():
         if not pa.types.is_string(values.type) or _NOT_OF_PAYERS.search(name):
             continue
-        words = encoded(values).texts
-        is_of_payers = bool(words) and all(_PAYERS.fullmatch(word.replace("_", " ")) for word in words)
-        if is_of_payers and any("short" in word.lower() for word in words):
+        words = texts_of(head, name)
+        if _are_payers(words):
             raise ArchiveError(
                 f"{source}: its column {column} has no negative value, and its column {name} states who pays "
                 f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs, or pass "
@@ -606,39 +646,31 @@ def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
             )
 
 
+def _are_payers(words: Sequence[str]) -> bool:
+    """Return whether some words say who pays a rate, and shorts are among the payers."""
+    for word in words:
+        if not _PAYERS.fullmatch(word.replace("_", " ")):
+            return False
+    return any("short" in word.lower() for word in words)
+
+
 _OF_PREDICTIONS = frozenset("predicted prediction estimated estimate next indicative forecast".split())
 
 
 def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
     """Raise for rates of which a column says that some are predictions."""
-    column = next((name for name in head.columns if _has_predictions(head.columns[name])), None)
-    if column is not None:
-        texts = encoded(head.columns[column]).texts
-        raise ArchiveError(
-            f"{source}: its column {column} states the kind of a rate ({', '.join(texts[:5])}): write a "
-            "file of the settled rates, without this column"
-        )
-
-
-def _has_predictions(values: pa.ChunkedArray) -> bool:
-    if not pa.types.is_string(values.type):
-        return False
-    texts = encoded(values).texts
-    return len(texts) <= _MAX_KINDS and bool(_OF_PREDICTIONS & {text.lower() for text in texts})
+    for column, values in head.columns.items():
+        if not pa.types.is_string(values.type):
+            continue
+        texts = texts_of(head, column)
+        if len(texts) <= _MAX_KINDS and _OF_PREDICTIONS & {text.lower() for text in texts}:
+            raise ArchiveError(
+                f"{source}: its column {column} states the kind of a rate ({', '.join(texts[:5])}): write a "
+                "file of the settled rates, without this column"
+            )
 
 
 _MAX_KINDS = 8
-
-
-def _is_end(name: str) -> bool:
-    return re.search(r"end(?!ing)|until|(?<![a-z])to(?![a-z])", name, re.IGNORECASE) is not None
-
-
-def _take_price_of_fills(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> None:
-    """Take a price without more words as that of fills, or of orders where fills have their own."""
-    name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
-    if "price_usd" in by_meaning and name not in has:
-        mapped[name] = by_meaning["price_usd"]
 
 
 def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Given:
@@ -648,9 +680,9 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
     """
     if "rate_bps_8h" not in archive_table(table).columns or given.unit not in _OF_INTERVALS:
         return given
-    venues = [venue_of_word(word) for word in words_of("exchange", head, given)]
+    venues = venues_of(words_of("exchange", head, given))
     stated = given.set.get("interval_hours")
-    hourly = sorted({*venues} & ALWAYS_HOURLY)
+    hourly = sorted(venues & ALWAYS_HOURLY)
     if stated is not None and hourly and stated.strip().lower() not in ("1", "1.0", "1h", "01:00:00"):
         raise ArchiveError(
             f"{source}: interval_hours={stated} is not that of {', '.join(hourly)}, which pays each hour: "
@@ -662,9 +694,8 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
     has_interval = "interval_hours" in {*given.map, *given.set, *head.columns}
     if table != "funding_history" or has_interval or not venues:
         return given
-    symbols = {market_of(word).symbol for word in words_of("symbol", head, given)}
-    hours = {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
-    if None not in hours and (hours == {1.0} or not _has_floor_of_hours(head, given)):
+    known = known_intervals(venues, symbols_of(words_of("symbol", head, given)))
+    if None not in known and (known == {1.0} or not _has_floor_of_hours(head, given)):
         return given
     if len(between) == 1:
         return given._replace(set={**given.set, "interval_hours": f"{between[0]:g}"})
@@ -702,7 +733,7 @@ def _has_floor_of_hours(head: Chunk, given: Given) -> bool:
     if column not in head.columns:
         return False
     scale, _ = RATE_UNITS[given.unit or "bps_8h"]
-    rates = np.abs(numbers(head.columns[column], column, Rejections(len(head)), suffix="%"))
+    rates = np.abs(figures_of(head, column, suffix="%"))
     name = given.map.get("exchange", "exchange")
     if name in head.columns:
         words = encoded(head.columns[name])

@@ -6,6 +6,7 @@ Open interest in coins becomes USD by the prices of the file or of the archive.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,16 +55,22 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
     columns[CONTRACT] = words
     columns[RANK] = np.array([*_priorities(plan, markets, words), 0])[words.codes]
     if "exchange" in table.columns and "exchange" not in columns and any(m.venue for m in markets):
-        columns["exchange"] = distinct([m.venue or None for m in markets], words.codes)
+        columns["exchange"] = words.replaced(lambda text: market_of(text).venue or None)
     if "instrument_name" in table.columns and "instrument_name" not in columns:
-        named = [m.name if m.kind in ("option", "future") else None for m in markets]
-        if any(named):
-            columns["instrument_name"] = distinct(named, words.codes)
-    columns["symbol"] = distinct([market.symbol for market in markets], words.codes)
+        named = words.replaced(_name_of_instrument)
+        if named.texts:
+            columns["instrument_name"] = named
+    columns["symbol"] = words.replaced(lambda text: market_of(text).symbol)
     if "exchange" in columns and any(":" in text for text in columns["symbol"].texts):
         _name_hip3_contracts(columns, rejections)
     _refuse_others(words, markets, plan, rejections)
     _refuse_spot(columns, words, plan, rejections)
+
+
+def _name_of_instrument(text: str) -> str | None:
+    """Return the name of an option or a dated future; None for another market."""
+    market = market_of(text)
+    return market.name if market.kind in ("option", "future") else None
 
 
 def _priorities(plan: ImportPlan, markets: list[Market], words: Words) -> list[int]:
@@ -73,10 +80,8 @@ def _priorities(plan: ImportPlan, markets: list[Market], words: Words) -> list[i
     """
     if plan.table.name == "prices_spot":
         return [market.rank for market in markets]
-    return [
-        market.rank * _LIKENESSES + _likeness_of_spot(text)
-        for market, text in zip(markets, words.texts, strict=True)
-    ]
+    likeness = [_likeness_of_spot(text) for text in words.texts]
+    return [market.rank * _LIKENESSES + like for market, like in zip(markets, likeness, strict=True)]
 
 
 def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:
@@ -88,10 +93,10 @@ def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> Non
     codes, places = np.unique(code, return_inverse=True)
     renamed: list[tuple[str | None, str | None]] = []
     for place, pair in enumerate(codes.tolist()):
-        venue, symbol = divmod(pair, len(symbols.texts)) if pair >= 0 else (-1, -1)
         if pair < 0:
             renamed.append((None, None))
             continue
+        venue, symbol = divmod(pair, len(symbols.texts))
         names = venues.texts[venue], symbols.texts[symbol]
         try:
             renamed.append(hip3_contract(*names))
@@ -200,55 +205,63 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
 
 
 def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    """Take expiry, strike and side from names of instruments; reject rows that contradict their name."""
     words: Words = columns["instrument_name"]
-    markets = [market_of(text) for text in words.texts]
-    columns["instrument_name"] = distinct(
-        [m.name if m.kind == "option" else text for m, text in zip(markets, words.texts, strict=True)],
-        words.codes,
-    )
-    year = _year(columns)
-    expiries = [
-        m.expiry if m.expiry is not None or year is None else cme_expiry(m.name, year) for m in markets
-    ]
-    named = np.array(
-        [*(np.iinfo(np.int64).min if e is None else e for e in expiries), np.iinfo(np.int64).min]
-    )
-    stamps = named[words.codes].view("datetime64[us]")
+    texts = words.strings()
+    columns["instrument_name"] = words.replaced(_name_as_stored)
+    expiries = _expiries(words, _year(columns))
+    has_strikes = "strike" in plan.table.columns
     if "expiry" not in columns:
-        columns["expiry"] = pd.DatetimeIndex(stamps).tz_localize("UTC")
-    elif "strike" in plan.table.columns:
+        columns["expiry"] = pd.DatetimeIndex(expiries).tz_localize("UTC")
+    elif has_strikes:
         stated = times.naive_utc(columns["expiry"])
-        differs = (
-            ~np.isnat(stamps) & ~stated.isna() & (stated.floor("D") != pd.DatetimeIndex(stamps).floor("D"))
-        )
-        texts = words.strings()
+        is_other_day = stated.floor("D") != pd.DatetimeIndex(expiries).floor("D")
         rejections.reject(
-            np.asarray(differs),
+            np.asarray(~np.isnat(expiries) & ~stated.isna() & is_other_day),
             lambda row: f"instrument_name={texts[row]!r} expires on another day than expiry={stated[row]}",
         )
-    if "strike" not in plan.table.columns:
-        _take_named_hours(columns, stamps)
+    if not has_strikes:
+        _take_named_hours(columns, expiries)
         return
-    _take_hours_of_dates(columns, stamps)
-    strikes = np.array([*(np.nan if m.strike is None else m.strike for m in markets), np.nan])[words.codes]
-    sides = distinct([m.side or None for m in markets], words.codes)
-    if "strike" not in columns:
-        columns["strike"] = strikes
-    else:
-        stated = columns["strike"]
-        differs = np.abs(strikes - stated) > 1e-9 * np.maximum(np.abs(stated), 1.0)
-        texts = words.strings()
+    _take_hours_of_dates(columns, expiries)
+    strikes = words.mapped(lambda text: market_of(text).strike).astype(np.float64)
+    if "strike" in columns:
+        strike = columns["strike"]
         rejections.reject(
-            differs, lambda row: f"instrument_name={texts[row]!r} has another strike than {stated[row]:g}"
+            np.abs(strikes - strike) > 1e-9 * np.maximum(np.abs(strike), 1.0),
+            lambda row: f"instrument_name={texts[row]!r} has another strike than {strike[row]:g}",
         )
-    if "side" not in columns:
-        columns["side"] = sides
     else:
-        named_sides = sides.strings()
-        stated_sides = columns["side"].strings()
-        differs = ~sides.is_missing & ~columns["side"].is_missing & (named_sides != stated_sides)
-        texts = words.strings()
-        rejections.reject(differs, lambda row: f"instrument_name={texts[row]!r} is not a {stated_sides[row]}")
+        columns["strike"] = strikes
+    sides = words.replaced(lambda text: market_of(text).side or None)
+    if "side" in columns:
+        side = columns["side"].strings()
+        has_both = ~sides.is_missing & ~columns["side"].is_missing
+        rejections.reject(
+            has_both & (sides.strings() != side),
+            lambda row: f"instrument_name={texts[row]!r} is not a {side[row]}",
+        )
+    else:
+        columns["side"] = sides
+
+
+def _name_as_stored(text: str) -> str:
+    """Return the name of an option as it is stored; the name of another instrument unchanged."""
+    market = market_of(text)
+    return market.name if market.kind == "option" else text
+
+
+def _expiries(words: Words, year: int | None) -> Array:
+    """Return when instruments expire, by their names; `year` is that of a row, for contracts of CME."""
+    expiries = []
+    for text in words.texts:
+        market = market_of(text)
+        expiry = market.expiry
+        if expiry is None and year is not None:
+            expiry = cme_expiry(market.name, year)
+        expiries.append(np.datetime64("NaT") if expiry is None else np.datetime64(expiry, "us"))
+    expiries.append(np.datetime64("NaT"))  # of the code -1 of a missing name
+    return np.array(expiries, dtype="datetime64[us]")[words.codes]
 
 
 def _take_named_hours(columns: dict[str, Any], stamps: Array) -> None:
@@ -276,9 +289,11 @@ def _take_hours_of_dates(columns: dict[str, Any], stamps: Array) -> None:
 
 
 def _year(columns: dict[str, Any]) -> int | None:
-    stamps = columns.get("time")
-    stamps_known = None if stamps is None else stamps[~stamps.isna()]
-    return None if stamps_known is None or not len(stamps_known) else int(stamps_known[0].year)
+    """Return the year of the first row with a time; None without one."""
+    if "time" not in columns:
+        return None
+    stamps = columns["time"].dropna()
+    return int(stamps[0].year) if len(stamps) else None
 
 
 def _made_names(columns: dict[str, Any]) -> Words:
@@ -293,10 +308,10 @@ def _made_names(columns: dict[str, Any]) -> Words:
     )
     group = frame.groupby([*frame], sort=False, dropna=False)
     firsts = frame.loc[group.head(1).index]
-    names = [
-        None if any(map(pd.isna, row)) else made_name(row[0], times.us(row[1]), row[2], row[3])
-        for row in firsts.itertuples(index=False)
-    ]
+    names: list[str | None] = []
+    for symbol, expiry, strike, side in firsts.itertuples(index=False):
+        is_complete = pd.notna([symbol, expiry, strike, side]).all()
+        names.append(made_name(symbol, times.us(expiry), strike, side) if is_complete else None)
     return distinct(names, np.asarray(group.ngroup()))
 
 
@@ -334,20 +349,23 @@ def _of_known_contracts(columns: dict[str, Any]) -> bool:
     """Multiply open interest by the coins per contract in the venues' facts; False if one is unknown."""
     if "exchange" not in columns or CONTRACT not in columns:
         return False
-    venues = columns["exchange"].strings()
-    names = columns[CONTRACT].strings()
-    pairs = set(zip(venues.tolist(), names.tolist(), strict=True))
-    amounts = {pair: amount_of(*pair) for pair in pairs if None not in pair}
-    if any(amount is None or amount.is_usd for amount in amounts.values()):
-        return False
-    sizes = {pair: amount.size for pair, amount in amounts.items() if amount is not None}
-    columns["oi_usd"] = columns["oi_usd"] * np.array(
-        [sizes.get(pair, np.nan) for pair in zip(venues.tolist(), names.tolist(), strict=True)]
-    )
+    venues = columns["exchange"].strings().tolist()
+    names = columns[CONTRACT].strings().tolist()
+    pairs = [*zip(venues, names, strict=True)]
+    sizes: dict[tuple[str, str], float] = {}
+    for venue, name in {*pairs}:
+        if venue is None or name is None:
+            continue
+        amount = amount_of(venue, name)
+        if amount is None or amount.is_usd:
+            return False
+        sizes[venue, name] = amount.size
+    columns["oi_usd"] = columns["oi_usd"] * np.array([sizes.get(pair, np.nan) for pair in pairs])
     return True
 
 
 def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
+    """Convert percent to decimal; raise where the unit is not stated and values look like percent."""
     if plan.unit is None:
         try:
             require_decimal_volatility(columns["iv"], "say --unit percent, or --unit decimal if it is not")
@@ -367,29 +385,29 @@ def _of_contracts(columns: dict[str, Any], plan: ImportPlan) -> None:
 
 def _convert_value(columns: dict[str, Any]) -> None:
     """Compute the value of liquidations as price × quantity if the file has none."""
-    sizes = [columns[name] for name in ("filled_quantity", "quantity") if name in columns]
-    prices = [columns[name] for name in ("fill_price_usd", "order_price_usd") if name in columns]
-    if not sizes or not prices:
+    size = _first_known(columns, ("filled_quantity", "quantity"))
+    price = _first_known(columns, ("fill_price_usd", "order_price_usd"))
+    if size is None or price is None:
         return
-    size = _first_known(sizes)
-    price = _first_known(prices)
-    stated = columns.get("value_usd")
-    columns["value_usd"] = (
-        price * size if stated is None else np.where(np.isnan(stated), price * size, stated)
-    )
+    stated = columns.get("value_usd", np.full(len(size), np.nan))
+    columns["value_usd"] = np.where(np.isnan(stated), price * size, stated)
 
 
-def _first_known(columns: list[Array]) -> Array:
-    result = columns[0]
-    for other in columns[1:]:
-        result = np.where(np.isnan(result), other, result)
+def _first_known(columns: dict[str, Any], names: Sequence[str]) -> Array | None:
+    """Return the value of the first of some columns that has one in a row; None without any column."""
+    result: Array | None = None
+    for name in names:
+        if name not in columns:
+            continue
+        result = columns[name] if result is None else np.where(np.isnan(result), columns[name], result)
     return result
 
 
 def _convert_ratio(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     """Compute the ratio from the shares if both exist, else the shares from the ratio."""
     nothing = np.full(len(rejections.bad), np.nan)
-    long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
+    long = columns.get("long_share", nothing)
+    short = columns.get("short_share", nothing)
     if _are_percent(long, short):
         long = columns["long_share"] = long / 100
         short = columns["short_share"] = short / 100
@@ -438,15 +456,14 @@ def _known_intervals(columns: dict[str, Any]) -> Array | None:
     symbols: Words | None = columns.get("symbol")
     if venues is None or symbols is None or not venues.texts:
         return None
-    hours = np.array(
-        [
-            [known_interval(venue, symbol) or np.nan for symbol in [*symbols.texts, ""]]
-            for venue in venues.texts
-        ]
-    )
+    hours = np.full((len(venues.texts), len(symbols.texts) + 1), np.nan)
+    for row, venue in enumerate(venues.texts):
+        for column, symbol in enumerate([*symbols.texts, ""]):
+            hours[row, column] = known_interval(venue, symbol) or np.nan
     of_rows = np.where(venues.is_missing, np.nan, hours[venues.codes, symbols.codes])
-    is_known = np.isfinite(of_rows) | venues.is_missing
-    return of_rows if is_known.all() else None
+    if not (np.isfinite(of_rows) | venues.is_missing).all():
+        return None
+    return of_rows
 
 
 def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
@@ -498,14 +515,19 @@ def usd_from_coins(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
 
 
 def _price_in_archive(rows: pd.DataFrame, archive: Archive) -> pd.Series:
+    """Return the newest price of the hour before each row, of its venue or else of another."""
     prices = _prices(rows, archive)
     wanted = rows[["symbol", "exchange", "time"]].astype({"symbol": object, "exchange": object})
     wanted = wanted.assign(row=rows.index).sort_values("time", kind="stable")
-    own, other = (
-        pd.merge_asof(wanted, prices[[*by, "time", "price_usd"]], on="time", by=by, tolerance=_OLDEST)
-        for by in (["symbol", "exchange"], ["symbol"])
-    )
-    return own["price_usd"].fillna(other["price_usd"]).set_axis(own["row"])
+    own = _newest(wanted, prices, ["symbol", "exchange"])
+    other = _newest(wanted, prices, ["symbol"])
+    return own.fillna(other).set_axis(wanted["row"])
+
+
+def _newest(wanted: pd.DataFrame, prices: pd.DataFrame, by: list[str]) -> pd.Series:
+    """Return the newest price of the hour before each row, of rows with the same values of `by`."""
+    columns = prices[[*by, "time", "price_usd"]]
+    return pd.merge_asof(wanted, columns, on="time", by=by, tolerance=_OLDEST)["price_usd"]
 
 
 def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
@@ -515,9 +537,9 @@ def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
     symbols = sorted(set(rows["symbol"].astype(object)))
     frames = [archive.read(name, first, last, symbols=symbols) for name in _PRICES]
     columns = ["symbol", "exchange", "time", "price_usd", "kind"]
-    frames = [frame.reindex(columns=columns).astype(dict.fromkeys(columns[:2], object)) for frame in frames]
-    prices = pd.concat(
-        [frame.assign(kind=frame["kind"].astype(object)) for frame in frames], ignore_index=True
-    )
+    # Tables have other categories each, and prices of markets have no kind.
+    texts = dict.fromkeys(["symbol", "exchange", "kind"], object)
+    frames = [frame.reindex(columns=columns).astype(texts) for frame in frames]
+    prices = pd.concat(frames, ignore_index=True)
     prices = prices[prices["price_usd"] > 0].assign(rank=lambda p: p["kind"].map(_KINDS.index, "ignore"))
     return prices.sort_values(["time", "rank", "exchange"], na_position="first", kind="stable")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import itertools
 import re
 import tomllib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +50,7 @@ _COIN_API = re.compile(
     r"(?:_(?P<date>\d{6}))?(?:_(?P<strike>[\d.]+)_(?P<side>[CP]))?"
 )
 """CoinAPI: ``BINANCEFTS_PERP_BTC_USDT``, ``DERIBIT_FTS_BTC_USD_261225``, ``DERIBIT_OPT_BTC_..._90000_C``."""
+_KINDS_OF_COIN_API = {"PERP": "perpetual", "FTS": "future", "OPT": "option", "SPOT": "spot"}
 _NAUTILUS = re.compile(r"(?P<name>.+)\.(?P<venue>[A-Z][A-Z0-9_]+)")
 """NautilusTrader: ``BTCUSDT-PERP.BINANCE``."""
 _COINALYZE = re.compile(r"(?P<pair>[A-Z0-9_]+?)(?P<perpetual>_PERP)?\.(?P<code>[0-9A-HWVY])")
@@ -145,25 +147,25 @@ def market_of(name: str) -> Market:
         return Market(text, text, kind="cross")
     plain = contract(_MARGIN_WORDS.sub("", text))
     is_plain = re.fullmatch(r"[\w$][\w$.]*|[\w-]+:[\w$.-]+", plain.symbol) is not None
-    is_unknown = not is_plain or re.search(r"\d{6}", plain.symbol) is not None
-    kind = "unknown" if is_unknown else "perpetual" if plain.quote else "symbol"
+    kind = "perpetual" if plain.quote else "symbol"
+    # Six digits are a date that no pattern of instruments has.
+    if not is_plain or re.search(r"\d{6}", plain.symbol) is not None:
+        kind = "unknown"
     return Market(plain.symbol, text, kind=kind, rank=plain.rank)
 
 
 def _vendor(text: str) -> Market | None:
     """Parse a name with a venue, or of a vendor's own pattern."""
     if match := _COIN_METRICS.fullmatch(text):
-        inner = market_of(match["name"])
-        kind = "spot" if match["kind"] == "spot" else inner.kind
-        kind = "perpetual" if kind in ("symbol", "unknown") and match["kind"] == "future" else kind
-        return inner._replace(venue=venue_of_word(match["venue"]), kind=kind)
+        return _coin_metrics(match)
     if match := _COIN_API.fullmatch(text):
         return _coin_api(text, match)
     if match := _CCDATA.fullmatch(text):
         plain = contract(f"{match['base']}-{match['quote']}")
         return Market(plain.symbol, text, rank=plain.rank)
     if match := _BITFINEX.fullmatch(text):
-        plain = contract(f"{match['base']}-{'USDT' if match['quote'] == 'UST' else match['quote']}")
+        quote = {"UST": "USDT"}.get(match["quote"], match["quote"])
+        plain = contract(f"{match['base']}-{quote}")
         return Market(plain.symbol, text, rank=plain.rank)
     if match := _PHEMEX.fullmatch(text):
         plain = contract(f"{match['base']}-{match['quote'] or 'USD'}")
@@ -177,27 +179,39 @@ def _vendor(text: str) -> Market | None:
     return None
 
 
+def _coin_metrics(match: re.Match[str]) -> Market:
+    """Return the market of a name of Coin Metrics, whose last word is the kind."""
+    market = market_of(match["name"])._replace(venue=venue_of_word(match["venue"]))
+    if match["kind"] == "spot":
+        return market._replace(kind="spot")
+    if match["kind"] == "future" and market.kind in ("symbol", "unknown"):
+        return market._replace(kind="perpetual")
+    return market
+
+
 def _coin_api(text: str, match: re.Match[str]) -> Market:
     plain = contract(f"{match['base']}-{match['quote']}")
     market = Market(plain.symbol, text, venue_of_word(match["venue"]), rank=plain.rank)
-    kind = {"PERP": "perpetual", "FTS": "future", "OPT": "option", "SPOT": "spot"}[match["kind"]]
-    expiry = None if match["date"] is None else _expiry(match["date"])
-    strike = None if match["strike"] is None else float(match["strike"])
-    side = _side(match["side"] or "")
-    if expiry is not None and strike is not None and side:
-        market = market._replace(name=made_name(plain.symbol, expiry, strike, side))
-    return market._replace(kind=kind, expiry=expiry, strike=strike, side=side)
+    market = market._replace(kind=_KINDS_OF_COIN_API[match["kind"]], side=_side(match["side"] or ""))
+    if match["date"] is not None:
+        market = market._replace(expiry=_expiry(match["date"]))
+    if match["strike"] is not None:
+        market = market._replace(strike=float(match["strike"]))
+    if market.expiry is not None and market.strike is not None and market.side:
+        name = made_name(market.symbol, market.expiry, market.strike, market.side)
+        market = market._replace(name=name)
+    return market
 
 
 def _coinalyze(text: str) -> Market | None:
     """Parse a name with the code of its venue; names without ``_PERP`` are spot markets on most venues."""
     match = _COINALYZE.fullmatch(text)
-    venue = "" if match is None else _COINALYZE_VENUES.get(match["code"], "")
-    if match is None or not venue:
+    if match is None or match["code"] not in _COINALYZE_VENUES:
         return None
     plain = contract(match["pair"])
     is_perpetual = match["perpetual"] is not None or match["code"] in _COINALYZE_PERPETUALS
-    return Market(plain.symbol, text, venue, "perpetual" if is_perpetual else "spot", rank=plain.rank)
+    kind = "perpetual" if is_perpetual else "spot"
+    return Market(plain.symbol, text, _COINALYZE_VENUES[match["code"]], kind, rank=plain.rank)
 
 
 @lru_cache(maxsize=4096)
@@ -237,7 +251,24 @@ def known_interval(venue: str, symbol: str) -> float | None:
     """
     if pays_hourly(venue):
         return 1.0
-    return fact_value(venue, "interval_hours", symbol) if symbol in _LEADERS else None
+    if symbol not in _LEADERS:
+        return None
+    return fact_value(venue, "interval_hours", symbol)
+
+
+def venues_of(words: Iterable[str]) -> set[str]:
+    """Return the slugs of the venues of some words."""
+    return {venue_of_word(word) for word in words}
+
+
+def symbols_of(names: Iterable[str]) -> set[str]:
+    """Return the symbols of the markets of some names."""
+    return {market_of(name).symbol for name in names}
+
+
+def known_intervals(venues: Iterable[str], symbols: Iterable[str]) -> set[float | None]:
+    """Return the hours between payments of some symbols on some venues; None for those that change."""
+    return {known_interval(venue, symbol) for venue, symbol in itertools.product(venues, symbols)}
 
 
 _LEADERS = frozenset({"BTC", "ETH"})
@@ -253,15 +284,19 @@ _HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex
 
 
 def _option(text: str) -> Market | None:
+    """Parse the name of an option with symbol, date, strike and side."""
     match = _OPTION.fullmatch(text)
-    expiry = None if match is None else _expiry(match["date"])
-    if match is None or expiry is None:
+    if match is None:
+        return None
+    expiry = _expiry(match["date"])
+    if expiry is None:
         return None
     strike = float(re.sub("[dD_]", ".", match["strike"]))
-    plain = contract(match["base"])
+    symbol = contract(match["base"]).symbol
     side = _side(match["side"])
-    name = text if re.fullmatch(r"[\w-]+", text) else made_name(plain.symbol, expiry, strike, side)
-    return Market(plain.symbol, name, kind="option", expiry=expiry, strike=strike, side=side)
+    # A name with other marks, such as that of ccxt, is written as Deribit's.
+    name = text if re.fullmatch(r"[\w-]+", text) else made_name(symbol, expiry, strike, side)
+    return Market(symbol, name, kind="option", expiry=expiry, strike=strike, side=side)
 
 
 def _delta(text: str) -> Market | None:
@@ -284,13 +319,17 @@ def _delta(text: str) -> Market | None:
 
 
 def _side(word: str) -> str:
+    """Return the type of an option by the first letter of a word; empty for another letter."""
     return {"C": "call", "P": "put"}.get(word[:1].upper(), "")
 
 
 def _dated(text: str) -> Market | None:
+    """Parse the name of a dated future."""
     match = _DATED.fullmatch(text)
-    expiry = None if match is None else _expiry(match["date"])
-    if match is None or expiry is None:
+    if match is None:
+        return None
+    expiry = _expiry(match["date"])
+    if expiry is None:
         return None
     plain = contract(match["base"] + (match["quote"] or ""))
     return Market(plain.symbol, text, kind="future", expiry=expiry)
@@ -313,9 +352,13 @@ def cme_expiry(name: str, year: int) -> int | None:
     if match is None:
         return None
     digits = match["year"]
-    of = 2000 + int(digits) if len(digits) == 2 else year + (int(digits) - year) % 10
+    # One digit is in the ten years from that of the row on.
+    expiry_year = year + (int(digits) - year) % 10
+    if len(digits) == 2:
+        expiry_year = 2000 + int(digits)
     month = _CME_MONTHS.index(match["month"]) + 1
-    last = dt.date(of, month, calendar.monthrange(of, month)[1])
+    _, days = calendar.monthrange(expiry_year, month)
+    last = dt.date(expiry_year, month, days)
     friday = last - dt.timedelta(days=(last.weekday() - calendar.FRIDAY) % 7)
     stamp = pd.Timestamp(friday).tz_localize("Europe/London") + pd.Timedelta(16, "h")
     return times.us(stamp.tz_convert("UTC"))
@@ -324,7 +367,9 @@ def cme_expiry(name: str, year: int) -> int | None:
 @lru_cache(maxsize=4096)
 def _expiry(text: str) -> int | None:
     """Return the time [µs] of a date in a name: ``27MAR26``, ``260327``, ``20260327``."""
-    return None if iso_of(text) is None else times.us(expiry(text))
+    if iso_of(text) is None:
+        return None
+    return times.us(expiry(text))
 
 
 def made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
@@ -354,10 +399,12 @@ def names_in_path(path: str) -> dict[str, str]:
     if not any(map(_may_be_coin, _WORD.split(stem))):
         for folder in reversed(folders[:-1]):
             symbols = symbols or _symbols_in(folder)
-    named = {"exchange": venues, "symbol": symbols}
-    return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(
-        path.split("/")[:-1]
-    )
+    named: dict[str, str] = {}
+    if len(venues) == 1:
+        named["exchange"] = venues.pop()
+    if len(symbols) == 1:
+        named["symbol"] = symbols.pop()
+    return named | _partitions(path.split("/")[:-1])
 
 
 _BULK_FILE = re.compile(
@@ -457,7 +504,10 @@ _PARTITION = re.compile(r"(?P<name>[a-z_]+)=(?P<value>[^=]+)", re.IGNORECASE)
 def _partitions(folders: Sequence[str]) -> dict[str, str]:
     """Return venue and symbol of folders such as ``exchange=binance``, the layout of Hive and Spark."""
     stated: dict[str, str] = {}
-    for match in filter(None, map(_PARTITION.fullmatch, folders)):
+    for folder in folders:
+        match = _PARTITION.fullmatch(folder)
+        if match is None:
+            continue
         meaning = meaning_of(match["name"])
         if meaning == "symbol":
             stated["symbol"] = market_of(match["value"]).symbol
@@ -537,14 +587,17 @@ def scale_in_name(name: str) -> tuple[str, float]:
     match = _SCALED.search(name)
     if match is None:
         return name, 1.0
-    word = next(filter(None, map(match.group, ("long", "eastern", "short", "before", "alone"))))
+    scale = match["long"] or match["eastern"] or match["short"] or match["before"] or match["alone"]
     rest = _OF_AMOUNTS.sub(" ", f"{name[: match.start()]} {name[match.end() :]}")
     if re.search(r"usd|\$|dollar|美元|美金", name, re.IGNORECASE) is not None:
         rest = f"{rest} usd"
-    return rest, _SCALES[word.lower()]
+    return rest, _SCALES[scale.lower()]
 
 
 def unread_scale(name: str) -> str:
     """Return a word in the name of a column that may be a scale, and is not read; empty without."""
-    match = None if scale_in_name(name)[1] != 1.0 else _UNREAD_SCALE.search(name)
-    return "" if match is None else match[0]
+    _, scale = scale_in_name(name)
+    match = _UNREAD_SCALE.search(name)
+    if scale != 1.0 or match is None:
+        return ""
+    return match[0]

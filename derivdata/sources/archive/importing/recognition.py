@@ -28,7 +28,7 @@ from derivdata.sources.archive.importing.market_names import (
     meaning_of,
     names_in_path,
     plain_name,
-    venue_of_word,
+    venues_of,
 )
 from derivdata.sources.archive.importing.plan import Adjust, Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
@@ -100,6 +100,16 @@ class Layout(NamedTuple):
         return f"{self.source} {self.name}"
 
     @property
+    def table_names(self) -> list[str]:
+        """The tables that its files fill."""
+        return list(dict.fromkeys(reads.table for reads in self.reads))
+
+    @property
+    def mapped_names(self) -> frozenset[str]:
+        """The columns of tables that its files have."""
+        return frozenset().union(*(reads.map for reads in self.reads))
+
+    @property
     def header(self) -> Header:
         """The columns, for a reader of CSV."""
         return Header(self.columns, self.by_position)
@@ -122,8 +132,8 @@ class Layout(NamedTuple):
 
     def fits(self, chunk: Chunk, source: Source) -> dict[str, str] | None:
         """Return the constants in a file's name if its first rows have this layout, else None."""
-        said = self.constants(source)
-        if said is None:
+        constants = self.constants(source)
+        if constants is None:
             return None
         if is_headless(chunk.columns):
             # Numbers alone identify a layout only together with a file name or patterns of values.
@@ -132,13 +142,12 @@ class Layout(NamedTuple):
             fits = self._fits_by_position(chunk)
         else:
             fits = self._fits_by_name(chunk)
-        if not fits:
-            return None
-        return said
+        return constants if fits else None
 
     def _fits_by_position(self, chunk: Chunk) -> bool:
-        has_width = len(chunk.columns) == len(self.columns)
-        return has_width and self._matches(_renamed(chunk, self.columns))
+        if len(chunk.columns) != len(self.columns):
+            return False
+        return self._matches(dict(zip(self.columns, chunk.columns.values(), strict=True)))
 
     def _fits_by_name(self, chunk: Chunk) -> bool:
         lower = set(map(str.lower, chunk.columns))
@@ -172,23 +181,14 @@ class Layout(NamedTuple):
     @property
     def weight(self) -> int:
         """Strength of a fit: number of columns, patterns, and a name."""
-        weight = 2 * len(self.match)
-        if self.by_position:
-            weight += len(self.columns)
-        else:
-            weight += len(self.signature)
-        if self.file:
-            weight += 20
-        return weight
+        names = self.columns if self.by_position else self.signature
+        weight = len(names) + 2 * len(self.match)
+        return weight + 20 if self.file else weight
 
 
 def is_headless(columns: Collection[str]) -> bool:
     """Return whether columns are named by their places, as of lists and of CSV without a header."""
     return [*columns] == [str(place) for place in range(len(columns))]
-
-
-def _renamed(chunk: Chunk, names: tuple[str, ...]) -> dict[str, Any]:
-    return dict(zip(names, chunk.columns.values(), strict=True))
 
 
 def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
@@ -197,23 +197,33 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
         raise ValueError(
             f"unit={given.unit!r}: the layout {layout.label} states the unit of its amounts: omit it"
         )
-    constants = {**layout.set, **reads.set, **said}
-    constants = {name: layout.values.get(name, {}).get(word, word) for name, word in constants.items()}
     columns = {*archive_table(reads.table).columns, "interval_hours", *reads.extra}
-    mapped = {n: c for n, c in {**reads.map, **given.map}.items() if n not in given.set}
-    fixed = {n: w for n, w in constants.items() if n not in given.map and n in columns} | {**given.set}
+    mapped = {**reads.map, **given.map}
+    fixed: dict[str, str] = {}
+    for name, word in {**layout.set, **reads.set, **said}.items():
+        if name in columns and name not in given.map:
+            words = layout.values.get(name, {})
+            fixed[name] = words.get(word, word)
+    fixed |= given.set
+    for name in given.set:
+        mapped.pop(name, None)
     own = reads.venues.get(venue_slug(fixed.get("exchange", "")), {})
-    sides = {"side": _pairs(own["side"])} if "side" in own else {}
+    values = {**layout.values}
+    if "side" in own:
+        values["side"] = _pairs(own["side"])
+    values |= given.values
+    unit = None if reads.unit == BY_SIZE else reads.unit
     whole = given._replace(
         map=mapped,
-        set={n: w for n, w in fixed.items() if n not in mapped},
-        unit=given.unit or own.get("unit") or (None if reads.unit == BY_SIZE else reads.unit),
-        values={**layout.values, **sides, **given.values},
+        set={name: word for name, word in fixed.items() if name not in mapped},
+        unit=given.unit or own.get("unit") or unit,
+        values={name: words for name, words in values.items() if name in columns},
         extra=reads.extra,
     )
-    whole = whole._replace(values={n: w for n, w in whole.values.items() if n in columns})
-    stated = "interval_hours" in {*given.map, *given.set}
-    plan = make_plan(reads.table, whole, layout.header, reads.adjust, is_spaced=reads.spaced and not stated)
+    has_interval = "interval_hours" in {*given.map, *given.set}
+    plan = make_plan(
+        reads.table, whole, layout.header, reads.adjust, is_spaced=reads.spaced and not has_interval
+    )
     return plan._replace(
         optional=frozenset(reads.optional), makes=frozenset(reads.makes), ignored=frozenset(reads.ignores)
     )
@@ -297,12 +307,11 @@ def listing() -> pd.DataFrame:
         signature = " ".join(layout.signature)
         if layout.file:
             signature += f" · file name {layout.file}"
-        tables = dict.fromkeys(reads.table for reads in layout.reads)
         rows.append(
             {
                 "source": layout.source,
                 "layout": layout.name,
-                "tables": " ".join(tables),
+                "tables": " ".join(layout.table_names),
                 "signature": signature,
                 "seen": layout.about,
             }
@@ -413,21 +422,7 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         return _guessed(source, head, table, given, "columns as named")
     fitting = _fitting(source, head, table, writer)
     if fitting:
-        layout, said = _one_of(source, fitting, table)
-        _refuse_unknown_zone(source, layout, given)
-        _refuse_other_venue(source, head, layout, given)
-        given = _with_own_venue(head, layout, said, given)
-        from_path = _from_path(source, layout, said, writer, given)
-        constants = {**from_path, **said}
-        wanted = [reads for reads in layout.tables(head.columns) if table in (None, reads.table)]
-        return [
-            Task(
-                source,
-                plan_of(layout, reads, constants, _with_unit(source, head, reads, given)),
-                layout.label,
-            )
-            for reads in wanted
-        ]
+        return _tasks_of_layout(source, head, fitting, table, writer, given)
     if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
         tasks = _of_answer(source, table, writer, given)
         if tasks:
@@ -437,6 +432,28 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     if writer in VENUES and "exchange" not in {*given.set, *given.map}:
         given = given._replace(set={**given.set, "exchange": writer})
     return _guessed(source, head, table, given, "names of the columns")
+
+
+def _tasks_of_layout(
+    source: Source,
+    head: Chunk,
+    fitting: list[tuple[Layout, dict[str, str]]],
+    table: str | None,
+    writer: str | None,
+    given: Given,
+) -> list[Task]:
+    """Return the tables of a file by the layout that fits it best."""
+    layout, constants = _one_of(source, fitting, table)
+    _refuse_unknown_zone(source, layout, given)
+    _refuse_other_venue(source, head, layout, given)
+    given = _with_own_venue(head, layout, constants, given)
+    constants = {**_from_path(source, layout, constants, writer, given), **constants}
+    tasks = []
+    for reads in layout.tables(head.columns):
+        if table in (None, reads.table):
+            plan = plan_of(layout, reads, constants, _with_unit(source, head, reads, given))
+            tasks.append(Task(source, plan, layout.label))
+    return tasks
 
 
 def _guessed(source: Source, head: Chunk, table: str | None, given: Given, label: str) -> list[Task]:
@@ -495,7 +512,7 @@ def _fitting(
     for layout in layouts():
         if writer not in (None, layout.source):
             continue
-        if table is not None and all(reads.table != table for reads in layout.reads):
+        if table is not None and table not in layout.table_names:
             continue
         if layout.named_only and writer is None:
             continue
@@ -526,7 +543,7 @@ def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Give
     column = _venue_column(head, layout)
     if column is None:
         return
-    stated = {venue_of_word(word) for word in encoded(head.columns[column]).texts}
+    stated = venues_of(encoded(head.columns[column]).texts)
     other = sorted(stated - {own})[:_SHOWN_VENUES]
     if other:
         raise Unclear(
@@ -546,7 +563,7 @@ def _venue_column(head: Chunk, layout: Layout) -> str | None:
     for column, values in head.columns.items():
         if meaning_of(column) != "exchange" or column.lower() in used:
             continue
-        venues = {venue_of_word(word) for word in encoded(values).texts}
+        venues = venues_of(encoded(values).texts)
         if venues and (plain_name(column) != "source" or venues & KNOWN_VENUES):
             return column
     return None
@@ -554,11 +571,12 @@ def _venue_column(head: Chunk, layout: Layout) -> str | None:
 
 def _with_own_venue(head: Chunk, layout: Layout, said: Mapping[str, str], given: Given) -> Given:
     """Map the column of venues of a file whose layout has none; it comes before the names of folders."""
-    mapped = {name for reads in layout.reads for name in reads.map}
-    if "exchange" in {*layout.set, *said, *mapped, *given.set, *given.map}:
+    if "exchange" in {*layout.set, *said, *layout.mapped_names, *given.set, *given.map}:
         return given
     column = _venue_column(head, layout)
-    return given if column is None else given._replace(map={**given.map, "exchange": column})
+    if column is None:
+        return given
+    return given._replace(map={**given.map, "exchange": column})
 
 
 def _one_of(
@@ -578,13 +596,13 @@ def _one_of(
     if table is None and best[0][0].named_only:
         best = _of_quantity(source, best)
         labels = " and of ".join(layout.label for layout, _ in best)
-    tables = [" and ".join(dict.fromkeys(reads.table for reads in layout.reads)) for layout, _ in best]
-    if table is None and len({*tables}) > 1:
+    tables = list(dict.fromkeys(" and ".join(layout.table_names) for layout, _ in best))
+    if table is None and len(tables) > 1:
         raise Unclear(
             f"{source}: its columns are those of {labels}: select one with "
-            f"{' or '.join(f'--table {name}' for name in dict.fromkeys(tables))}",
+            f"{' or '.join(f'--table {name}' for name in tables)}",
             "--table",
-            list(dict.fromkeys(tables)),
+            tables,
         )
     return best[0]
 
@@ -597,18 +615,18 @@ def _of_quantity(
 ) -> list[tuple[Layout, dict[str, str]]]:
     """Return the layouts of the quantity in the file name, or all."""
     family = _TABLES_OF.get(quantity_of(source, None) or "")
-    own = [pair for pair in fitting if family and pair[0].reads[0].table.startswith(family)]
+    if family is None:
+        return fitting
+    own = [pair for pair in fitting if pair[0].reads[0].table.startswith(family)]
     return own or fitting
 
 
 def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> Exception:
     """Return the error that no layout of a source matches a file, with the nearest one."""
     own = [layout for layout in layouts() if layout.source == writer]
-    telling = [
-        layout for layout in own if table is None or any(reads.table == table for reads in layout.reads)
-    ]
+    telling = [layout for layout in own if table is None or table in layout.table_names]
     if not telling:
-        tables = sorted({reads.table for layout in own for reads in layout.reads})
+        tables = sorted(set().union(*(layout.table_names for layout in own)))
         return ValueError(
             f"no file of {writer} is read as {table}; they are read as {', '.join(tables)}: omit --from to "
             "read the columns by their names"
@@ -634,9 +652,8 @@ def _from_path(
     source: Source, layout: Layout, said: Mapping[str, str], writer: str | None, given: Given
 ) -> dict[str, str]:
     """Return venue and symbol from the path or the given writer, if nothing else has them."""
-    stated = {*layout.set, *said, *given.set, *given.map, *(n for r in layout.reads for n in r.map)}
-    if writer in VENUES and "exchange" not in stated:
-        return {
-            n: w for n, w in {**names_in_path(source.name), "exchange": writer}.items() if n not in stated
-        }
-    return {name: word for name, word in names_in_path(source.name).items() if name not in stated}
+    words = names_in_path(source.name)
+    if writer in VENUES:
+        words["exchange"] = writer
+    stated = {*layout.set, *said, *given.set, *given.map, *layout.mapped_names}
+    return {name: word for name, word in words.items() if name not in stated}
