@@ -14,7 +14,7 @@ import derivdata as dd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Unclear
-from derivdata.sources.archive.importing.recognition import Layout, layouts, listing
+from derivdata.sources.archive.importing.declared_layouts import Layout, layouts, listing
 from tests.archive.rates import EVER
 
 # Of each sample: table, and cells of its first row in the order of the table, worked out by hand.

@@ -789,11 +789,9 @@ def words_in(
     source: Source, name: str, head: Chunk, by_meaning: Mapping[str, str], given: Given
 ) -> list[str]:
     """Return the words of a column in the first rows, or the one of the options or the path."""
-    if name in given.set:
-        return [given.set[name]]
-    if name in by_meaning:
+    if name in by_meaning and name not in given.set:
         return texts_of(head, by_meaning[name])
-    word = names_in_path(source.name).get(name)
+    word = given.set.get(name) or names_in_path(source.name).get(name)
     return [word] if word else []
 
 
