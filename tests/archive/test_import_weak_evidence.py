@@ -189,3 +189,23 @@ def test_a_chart_of_open_interest_needs_its_unit(tmp_path: Path) -> None:
         _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content)
     _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content, unit="usd")
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [6e9]
+
+
+def test_open_interest_of_both_margins_of_deribit_is_rejected(tmp_path: Path) -> None:
+    """1.1e9 of BTC-PERPETUAL are USD; 180,000 of SOL_USDC-PERPETUAL are coins."""
+    rows = [f"{_START},BTC-PERPETUAL,1100000000,67000", f"{_START},SOL_USDC-PERPETUAL,180000.5,165"]
+    content = "\n".join(["timestamp,instrument_name,open_interest,mark_price", *rows]) + "\n"
+    for unit in ("usd", "coins"):
+        with pytest.raises(ArchiveError, match="in coins for SOL_USDC-PERPETUAL, and in USD"):
+            _import(tmp_path, "deribit.csv", content, unit=unit, table="oi_history")
+
+
+def test_rates_named_t_and_r_are_not_of_gate_without_its_name(tmp_path: Path) -> None:
+    rows = [{"t": _START + 28_800 * number, "r": 0.0001} for number in range(4)]
+    with pytest.raises(ArchiveError, match="exchange"):
+        _import(tmp_path, "BTC_USDT_funding.json", json.dumps(rows))
+    _import(tmp_path, "gate_BTC_USDT_funding.json", json.dumps(rows))
+    assert {*_rows(tmp_path, "funding_settlements")["exchange"]} == {"gateio"}
+    in_ms = [{**row, "t": row["t"] * 1000} for row in rows]
+    with pytest.raises(ArchiveError):
+        _import(tmp_path, "BTC_USDT_ms.json", json.dumps(in_ms))

@@ -353,6 +353,8 @@ def interest_of_inverse(
     column = whole.map.get("oi_usd", "oi_usd")
     venues = [venue_of_word(word) for word in words_of("exchange", head, whole)]
     pairs = [*itertools.product(venues, words_of("symbol", head, whole))]
+    if column in head.columns and not _SAYS_USD.search(column):
+        _refuse_both_margins(source, pairs)
     inverse = [pair for pair in pairs if is_inverse_name(*pair)]
     if not inverse or column not in head.columns or _SAYS_USD.search(column) or given.unit == "usd":
         return AmountPlan(whole)
@@ -395,6 +397,20 @@ def _plan_of_contracts(head: Chunk, whole: Given, column: str) -> AmountPlan:
     if not venues:
         return AmountPlan(rest, usd_of_contracts)
     return AmountPlan(rest, partial(_usd_of_one_side, venues=venues))
+
+
+def _refuse_both_margins(source: Source, pairs: Sequence[tuple[str, str]]) -> None:
+    """Raise for open interest of inverse and linear perpetuals of Deribit in one column.
+
+    It is in USD of the former and in coins of the latter (API v2, get_book_summary_by_currency, 2026).
+    """
+    names = [name for venue, name in pairs if venue == "deribit" and name.endswith("-PERPETUAL")]
+    linear = [name for name in names if "_USD" in name]
+    if linear and len(linear) < len(names):
+        raise ArchiveError(
+            f"{source}: open interest of Deribit is in coins for {', '.join(linear[:3])}, and in USD for "
+            "contracts without USDC in their name: write a file for each, and pass --unit coins or --unit usd"
+        )
 
 
 def _usd_of_one_side(frame: pd.DataFrame, venues: Sequence[str]) -> pd.DataFrame:
