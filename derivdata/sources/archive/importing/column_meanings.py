@@ -463,7 +463,7 @@ def quantity_of(source: Source, table: str | None) -> str | None:
     """Return the quantity of a column named ``value``, by the table or the file name."""
     if table is not None:
         return _QUANTITY_OF_TABLE.get(table)
-    name = source.name.rsplit("/", 1)[-1]
+    name = source.file_name
     for pattern, quantity in _QUANTITY_OF_NAME:
         if pattern.search(name):
             return quantity

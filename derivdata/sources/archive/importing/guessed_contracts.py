@@ -350,7 +350,7 @@ def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> 
 
 def _kind_in_path(source: Source) -> str:
     """Return the kind of the candles of a file: mark price or index if its name says so."""
-    name = source.name.rsplit("/", 1)[-1].lower()
+    name = source.file_name.lower()
     is_of_marks = re.search("(?<![a-z])mark(?!et)", name) is not None
     is_of_indices = re.search("(?<![a-z])index(?!et)", name) is not None
     if is_of_marks == is_of_indices:
@@ -432,7 +432,7 @@ def path_words(
     if "instrument_name" in have and "instrument_name" in columns:
         named.pop("symbol", None)  # names of instruments have it
     words = {name: word for name, word in named.items() if name in columns and name not in have}
-    if DVOL.search(f"{mapped.get('index_pct', '')} {source.name.rsplit('/', 1)[-1]}"):
+    if DVOL.search(f"{mapped.get('index_pct', '')} {source.file_name}"):
         return {"exchange": "deribit", **words}
     if "price_usd" in columns and "symbol" not in stated:
         _refuse_other_currency(source, has_symbols="symbol" in have)
@@ -443,7 +443,7 @@ def path_words(
 
 def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
     """Ask whether prices are in USD where the name of their file has another currency, or a pair of coins."""
-    name = source.name.rsplit("/", 1)[-1]
+    name = source.file_name
     words = re.split(r"[^A-Z]+", name.upper())
     other = min(CURRENCIES & {*words}, default="")
     if not other and not has_symbols:
@@ -472,7 +472,7 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
     if column not in head.columns or not len(head):
         return
     last = instants(head.columns[column], "time", Rejections(len(head)), tz=dt.UTC).max()
-    for name in _DATED_NAME.findall(source.name.rsplit("/", 1)[-1]):
+    for name in _DATED_NAME.findall(source.file_name):
         market = market_of(name)
         if market.expiry is None or pd.isna(last):
             continue

@@ -160,7 +160,7 @@ _OF_OPTIONS = re.compile(r"(?<![a-z])options?(?![a-z])", re.I)
 def _refuse_options(source: Source, tables: list[str]) -> None:
     """Ask about a file whose name says options if its table is of perpetual contracts."""
     other = [table for table in tables if table in ("oi_history", "orderbook_book")]
-    if other and _OF_OPTIONS.search(source.name.rsplit("/", 1)[-1]):
+    if other and _OF_OPTIONS.search(source.file_name):
         raise Unclear(
             f"{source}: its name says options, and {other[0]} is of perpetual contracts: omit it, or pass "
             f"--table {other[0]} if its rows are of these",
@@ -225,7 +225,7 @@ def _of_venues(
     if not is_of_totals or {"symbol", "instrument_name"} & named:
         return tables
     totals = total_columns(head)
-    words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(totals.values())}"
+    words = f"{source.file_name} {' '.join(totals.values())}"
     if totals and not re.search(r"total|all(?![a-z])", words, re.IGNORECASE):
         raise Unclear(
             f"{source}: its rows name a venue and no contract: pass --set symbol=BTC if they are of one "
@@ -436,7 +436,7 @@ _FRONT_MONTHS = re.compile(r"(?<![a-z])cme(?![a-z])|front.?month|continuous|(btc
 def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
     """Ask about prices of CME's futures, which are not those of a perpetual contract."""
     is_of_cme = "cme" in _venues(source, head, by_meaning, given)
-    if is_of_cme or _FRONT_MONTHS.search(source.name.rsplit("/", 1)[-1]):
+    if is_of_cme or _FRONT_MONTHS.search(source.file_name):
         raise Unclear(
             f"{source}: its prices may be of dated futures of CME, and prices_history is of perpetual "
             "contracts and indices: omit it, or pass --table futures_history if its rows name their "
@@ -448,7 +448,7 @@ def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, s
 
 def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Ask for the side of rows of liquidations, whose prices look like those of a series."""
-    words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(head.columns)}"
+    words = f"{source.file_name} {' '.join(head.columns)}"
     if by_meaning.get("last", "").lower() in ("open", "o") or not _FORCED.search(words):
         return
     sides = [name for name in head.columns if plain_name(name).endswith("side")]
@@ -516,7 +516,7 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
     """Raise a question about candles if the file name suggests another quantity than prices."""
     if by_meaning.get("last", "").lower() not in ("open", "close", "o", "c"):
         return
-    name = source.name if "premiumIndex" in source.name else source.name.rsplit("/", 1)[-1]
+    name = source.name if "premiumIndex" in source.name else source.file_name
     folders = source.name.lower().split("/")[:-1][-_FOLDERS:]
     if any("spot" in re.split("[^a-z]+", folder) for folder in folders):
         name = f"spot {name}"
@@ -561,7 +561,7 @@ def _refuse_averages(source: Source, by_meaning: Mapping[str, str]) -> None:
     time = by_meaning.get("time", "")
     named = [rate] if _OF_AVERAGES.search(rate) else []
     named += [time] if _OF_BUCKETS.search(time) else []
-    named += _OF_AVERAGES.findall(source.name.rsplit("/", 1)[-1])
+    named += _OF_AVERAGES.findall(source.file_name)
     if named:
         raise Unclear(
             f"{source}: {rate} may be an average of the rates of each period (see {named[0]!r}), or what was "
@@ -671,7 +671,7 @@ def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
 
     Their name says so, or many are at the floor of all these hours: 0.00125 % for each hour.
     """
-    if _OF_SUMS.search(f"{source.name.rsplit('/', 1)[-1]} {rate}") is not None:
+    if _OF_SUMS.search(f"{source.file_name} {rate}") is not None:
         return True
     sizes = np.abs(figures_of(head, rate, suffix="%"))
     sizes = sizes[np.isfinite(sizes)]

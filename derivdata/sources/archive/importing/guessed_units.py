@@ -65,7 +65,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     """Return the unit of rates that their name, their cells or their size state."""
     name = column
     if plain_name(column) in ("value", *OPENS, *CLOSES):
-        name = source.name.rsplit("/", 1)[-1].split(".")[0]
+        name = source.file_name.split(".")[0]
     scale, period = scale_and_period(name)
     is_text = pa.types.is_string(head.columns[column].type)
     if is_text and any("%" in text for text in texts_of(head, column)):
@@ -219,7 +219,7 @@ def scales_of(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
 
 def unit_of_interest(source: Source, column: str) -> str:
     """Return USD if the file name has it, else raise a question."""
-    if IN_USD.search(source.name.rsplit("/", 1)[-1]) is not None:
+    if IN_USD.search(source.file_name) is not None:
         return "usd"
     raise Unclear(
         f"{source}: {column} may be in USD, coins or contracts: state it with --unit usd, "

@@ -265,7 +265,7 @@ def _take_candles(source: Source, table: str | None, by_meaning: dict[str, str])
     """Take the open of candles as the quantity of the table, or of Deribit's index by the file name."""
     quantity = _QUANTITY_OF_CANDLES.get(table or "")
     # Exports of Deribit's index have the names of prices.
-    if table is None and DVOL.search(source.name.rsplit("/", 1)[-1]):
+    if table is None and DVOL.search(source.file_name):
         quantity = "index_pct"
     has_own = quantity in by_meaning or (quantity == "oi_coins" and "oi_usd" in by_meaning)
     is_candle = plain_name(by_meaning.get("last", "")) in (*OPENS, *CLOSES)

@@ -283,7 +283,9 @@ def _venue_column(head: Chunk, layout: Layout) -> str | None:
 
     A column ``source`` has venues only if one of its words is known.
     """
-    used = {column.lower() for reads in layout.reads for column in reads.map.values()}
+    used: set[str] = set()
+    for reads in layout.reads:
+        used |= {column.lower() for column in reads.map.values()}
     for column, values in head.columns.items():
         if meaning_of(column) != "exchange" or column.lower() in used:
             continue

@@ -72,6 +72,11 @@ class Source:
             return f"{self.path.as_posix()}/{self.member}"
         return self.path.as_posix()
 
+    @property
+    def file_name(self) -> str:
+        """Return the last part of the path."""
+        return self.name.rsplit("/", 1)[-1]
+
     def __str__(self) -> str:
         if self.member:
             return f"{self.path} ({self.member})"

@@ -359,7 +359,7 @@ def _with_execution(source: Source, response: VenueResponse, given: Given) -> Ve
     frame = response.tables.get(_TRADES_OF_OPTIONS)
     if frame is None or response.venue != "binance":
         return response
-    name = source.name.rsplit("/", 1)[-1].lower()
+    name = source.file_name.lower()
     execution = given.set.get("execution", "")
     if execution:
         pass
