@@ -177,9 +177,9 @@ def audit(
 def _ask_about_series(
     table: Table, rows: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
 ) -> None:
-    some = _heads_of_series(rows)
+    heads = _heads_of_series(rows)
     if "rate_bps_8h" in table.columns:
-        _ask_about_rates(some, venues, read, questions, unit)
+        _ask_about_rates(heads, venues, read, questions, unit)
         if "schedule" in questions and "interval_hours" in table.columns:
             _ask_about_schedules(_heads_of_series(_payments(rows)))
         if "interval" in questions and "interval_hours" in table.columns:
@@ -187,7 +187,7 @@ def _ask_about_series(
             if len(payments):
                 _refuse_intervals(payments)
     elif table.name == "oi_history" and "unit" in questions:
-        _refuse_coins(some)
+        _refuse_coins(heads)
     if "unit" in questions:
         _refuse_unit_changes(table, rows)
         if "rate_bps_8h" in table.columns:
@@ -252,19 +252,21 @@ def _ask_about_schedules(payments: pd.DataFrame) -> None:
 
 
 def _ask_about_rates(
-    some: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
+    heads: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
 ) -> None:
     if "unit" in questions:
-        _refuse_unit_of_rates(some, named=unit is not None)
-    if len(some) < _MIN_ROWS:
+        _refuse_unit_of_rates(heads, named=unit is not None)
+    if len(heads) < _MIN_ROWS:
         return
-    if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
-        _refuse_factors(some, read)
+    if "venues" in questions and len(venues | {*heads["exchange"].cat.categories}) > 1:
+        _refuse_factors(heads, read)
 
 
 def _payments(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of settled rates; those of the next settlement are stated at any time before it."""
-    return rows[rows["rate_kind"] == "settled"] if "rate_kind" in rows.columns else rows
+    if "rate_kind" not in rows.columns:
+        return rows
+    return rows[rows["rate_kind"] == "settled"]
 
 
 def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
@@ -341,16 +343,16 @@ def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     taken = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
-    some = rows.filter(["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"])
+    heads = rows.filter(["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"])
     if taken.sum() == len(rows):
-        return some
+        return heads
     before = np.cumsum(taken) - taken
-    return some.take(np.arange(taken.sum()) + np.repeat(starts - before, taken))
+    return heads.take(np.arange(taken.sum()) + np.repeat(starts - before, taken))
 
 
-def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
+def _refuse_unit_of_rates(heads: pd.DataFrame, *, named: bool) -> None:
     """Raise for rates that are too small if no unit was given, and for rates that are too large."""
-    rate = np.abs(some["rate_bps_8h"].to_numpy())
+    rate = np.abs(heads["rate_bps_8h"].to_numpy())
     rate = rate[rate > 0]
     if not rate.size:
         return
@@ -367,7 +369,7 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
         )
     # A coin may pay as much for days; a major one, or several at once, do not.
     huge = _HUGE_BPS_8H_OF_ONE
-    symbols = set(some["symbol"].unique())
+    symbols = set(heads["symbol"].unique())
     if len(symbols) >= _MIN_SYMBOLS or symbols & set(_LARGE_COINS):
         huge = _HUGE_BPS_8H
     if rate.size >= _MIN_ROWS and np.mean(rate > huge) >= 0.5:
@@ -509,11 +511,11 @@ def _is_near(sizes: Any, moved_floor: float) -> Any:
     return (sizes >= moved_floor / _NEAR_FLOOR) & (sizes <= moved_floor * _NEAR_FLOOR)
 
 
-def _refuse_schedules(some: pd.DataFrame) -> None:
+def _refuse_schedules(heads: pd.DataFrame) -> None:
     """Raise for payments that are all off the schedule by the same hours, as in another time zone."""
-    interval = some["interval_hours"].to_numpy(dtype=float)
+    interval = heads["interval_hours"].to_numpy(dtype=float)
     is_counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)
-    counted = some[is_counted]
+    counted = heads[is_counted]
     hours = (counted["time"] - counted["time"].dt.normalize()).dt.total_seconds().to_numpy() / 3600
     schedules = counted[["symbol", "exchange"]].assign(
         offset=np.round(hours) % interval[is_counted], step=interval[is_counted]
@@ -534,17 +536,17 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
             )
 
 
-def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
+def _refuse_factors(heads: pd.DataFrame, read: Read) -> None:
     """Raise for a venue whose rates are those of other venues times the factor of a typical mistake."""
-    series = _series_codes(some["symbol"].array, some["exchange"].array)
-    some = some[(np.bincount(series) >= _MIN_ROWS)[series]]
-    if some.empty:
+    series = _series_codes(heads["symbol"].array, heads["exchange"].array)
+    heads = heads[(np.bincount(series) >= _MIN_ROWS)[series]]
+    if heads.empty:
         return
     # 1. The median size of each series, new and stored rows together, by symbol and venue.
-    others = read(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
-    symbols = union_categoricals([some["symbol"], others["symbol"]])
-    venues = union_categoricals([some["exchange"], others["exchange"]])
-    rates = np.abs(np.append(some["rate_bps_8h"].to_numpy(), others["rate_bps_8h"].to_numpy()))
+    others = read(list(heads["symbol"].unique()), heads["time"].min(), heads["time"].max())
+    symbols = union_categoricals([heads["symbol"], others["symbol"]])
+    venues = union_categoricals([heads["exchange"], others["exchange"]])
+    rates = np.abs(np.append(heads["rate_bps_8h"].to_numpy(), others["rate_bps_8h"].to_numpy()))
     series = _series_codes(symbols, venues)[rates > 0]
     sizes = pd.Series(rates[rates > 0]).groupby(series).agg(["median", "size"])
     medians_of_size = sizes["median"][sizes["size"] >= _MIN_ROWS]
@@ -554,7 +556,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     has_median = medians.notna().to_numpy(dtype=bool)
     values = medians.to_numpy()
     # 2. The ratio of each venue with new rows to the median of the others, by symbol.
-    for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
+    for exchange in sorted(set(heads["exchange"].unique()) & set(medians.columns)):
         place = medians.columns.get_loc(exchange)
         both = has_median[:, place] & np.delete(has_median, place, axis=1).any(axis=1)
         if not both.any():
@@ -607,8 +609,8 @@ def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray
     return codes
 
 
-def _refuse_coins(some: pd.DataFrame) -> None:
-    sizes = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
+def _refuse_coins(heads: pd.DataFrame) -> None:
+    sizes = heads.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
     medians = sizes["median"][sizes["size"] >= _MIN_ROWS]
     for (symbol, exchange), median in medians.items():
         guess = ""

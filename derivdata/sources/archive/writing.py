@@ -331,10 +331,11 @@ def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
     codes = []
     # In batches, because a code for every row needs as much memory as the largest column.
     for start in range(0, stamps.size, BATCH_ROWS):
-        some = np.searchsorted(edges, stamps[start : start + BATCH_ROWS], side="right")
-        firsts = np.concatenate([[0], np.flatnonzero(some[1:] != some[:-1]) + 1])
+        codes_of_rows = np.searchsorted(edges, stamps[start : start + BATCH_ROWS], side="right")
+        is_changed = codes_of_rows[1:] != codes_of_rows[:-1]
+        firsts = np.concatenate([[0], np.flatnonzero(is_changed) + 1])
         bounds.append(start + firsts)
-        codes.append(some[firsts])
+        codes.append(codes_of_rows[firsts])
     return np.concatenate([*bounds, [stamps.size]]), np.concatenate(codes)
 
 
@@ -690,11 +691,11 @@ def find_undoable(manifest: Manifest, number: int) -> Correction:
         raise ValueError(f"number={number}: correction not found; see archive.corrections()")
     if number in undone:
         raise ValueError(f"number={number}: this correction was already undone")
-    own = selection_of(target)
+    changed = selection_of(target)
     for later in manifest.corrections:
         counts = later.number > number and later.table == target.table and later.number not in undone
         takes_back = later.undoes is not None and later.undoes > number
-        if counts and not takes_back and own.overlaps(selection_of(later)):
+        if counts and not takes_back and changed.overlaps(selection_of(later)):
             raise ValueError(
                 f"number={number}: the later correction {later.number} changed the same rows: undo "
                 f"{later.number} first"

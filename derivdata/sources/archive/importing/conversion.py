@@ -116,7 +116,9 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
         columns[name] = columns[name].replaced(partial(_replaced, plan.values[name]))
     if "exchange" in columns:
         columns["exchange"] = columns["exchange"].replaced(_venue)
-        _refuse_totals(columns["exchange"], rejections)
+        # Vendors list totals over venues among the venues.
+        is_total = columns["exchange"].is_in(_TOTALS)
+        rejections.reject(is_total, "exchange is a total of several venues: omit it")
     instruments.read_names(columns, plan, rejections)
     for name, column in plan.table.columns.items():
         if column.allowed and name in columns:
@@ -133,11 +135,6 @@ def _venue(text: str) -> str:
 
 
 _TOTALS = ("all", "total", "aggregated", "aggregate")
-
-
-def _refuse_totals(venues: Words, rejections: Rejections) -> None:
-    """Reject rows with totals over venues, which vendors list among the venues."""
-    rejections.reject(venues.is_in(_TOTALS), "exchange is a total of several venues: omit it")
 
 
 def _replaced(words: Mapping[str, str], text: str) -> str:

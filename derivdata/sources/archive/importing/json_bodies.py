@@ -66,7 +66,9 @@ def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
     check_json(text, {})
     records = records_of(msgspec.json.decode(text))
     numbers = range(1, len(records.rows) + 1)
-    yield from _in_chunks(records, numbers, rows)
+    for start in range(0, max(len(records.rows), 1), rows):  # a body without records is one empty chunk
+        chunk = slice(start, start + rows)
+        yield _columns(records.rows[chunk], numbers[chunk], records.notices)
 
 
 _PYTHON = re.compile(rb"\s*[\[({]*\s*\{\s*'")
@@ -503,6 +505,7 @@ def _have_common_fields(records: Sequence[dict[str, Any]]) -> bool:
 
 
 def _is_of_records(value: Any) -> bool:
+    """Return whether a value is a list of objects or lists, by its first items."""
     return isinstance(value, list) and bool(value) and all(map(_is_nested, value[:10]))
 
 
@@ -583,12 +586,6 @@ def _of_mongo(value: Any) -> Any:
     return None if _is_nested(value) else value
 
 
-def _in_chunks(records: RecordList, numbers: Sequence[int], rows: int) -> Iterator[Records]:
-    for start in range(0, max(len(records.rows), 1), rows):
-        chunk = slice(start, start + rows)
-        yield _columns(records.rows[chunk], numbers[chunk], records.notices)
-
-
 def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ...]) -> Records:
     """Return records as Arrow columns; a list is a record whose fields are named by position."""
     records: list[dict[str, Any]] = []
@@ -621,6 +618,7 @@ def _column(values: list[Any]) -> pa.ChunkedArray:
 
 
 def _as_text(value: Any) -> str | None:
+    """Return a value as JSON; texts and missing values unchanged."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value)

@@ -369,7 +369,8 @@ def _in_iso_order(texts: list[str]) -> list[str]:
     can_be_day_first = all(int(match[2]) <= 12 for match in slashed)
     can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
     if can_be_day_first and can_be_month_first:
-        can_be_day_first, can_be_month_first = _even_orders(slashed)
+        can_be_day_first = _are_even(slashed, day=1, month=2)
+        can_be_month_first = _are_even(slashed, day=2, month=1)
     has_one_order = can_be_day_first != can_be_month_first
     result: list[str] = []
     for text in texts:
@@ -396,19 +397,14 @@ _LEAST_DATES = 2
 _MAX_DAYS_APART = 7
 
 
-def _even_orders(dates: Sequence[re.Match[str]]) -> tuple[bool, bool]:
-    """Return whether dates are no more than a week apart as days first, and as months first.
-
-    In the other order, the first days of a month are months apart. Months of reports begin on the first.
-    """
-    return _are_even(dates, day=1, month=2), _are_even(dates, day=2, month=1)
-
-
 _MIDNIGHT = re.compile(r"0?0:00(:00)?|12:00(:00)? ?AM")
 
 
 def _are_even(dates: Sequence[re.Match[str]], *, day: int, month: int) -> bool:
-    """Return whether dates are no more than a week apart, with day and month in two groups of each match."""
+    """Return whether dates are no more than a week apart, with day and month in two groups of each match.
+
+    In the other order, the first days of a month are months apart. Months of reports begin on the first.
+    """
     days = sorted({dt.date(int(date[3]), int(date[month]), int(date[day])) for date in dates})
     if len(days) < _LEAST_DATES:
         return False

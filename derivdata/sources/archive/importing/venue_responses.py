@@ -171,10 +171,10 @@ _MAX_UNNAMED = 6
 
 def _is_unnamed(body: bytes) -> bool:
     """Return whether the rows of a response are short lists of unnamed values."""
-    rows = _rows_in(body)
-    if not rows or not isinstance(rows[0], list) or len(rows[0]) > _MAX_UNNAMED:
+    row = _first_row(body)
+    if not isinstance(row, list) or len(row) > _MAX_UNNAMED:
         return False
-    return not any(isinstance(value, list | dict) for value in rows[0])
+    return not any(isinstance(value, list | dict) for value in row)
 
 
 def _names_path(source: Source, path: str) -> bool:
@@ -251,6 +251,9 @@ _WORDS_OF_MARKETS = {
 }
 
 
+_NAMES_OF_CANDLES = frozenset({"open", "high", "low", "close"})
+
+
 def _of_market(
     source: Source, responses: list[VenueResponse], body: bytes, given: Given
 ) -> list[VenueResponse]:
@@ -268,8 +271,10 @@ def _of_market(
             others.append(response)
     if others:
         return others
-    has_names = not _is_of_lists(body)
-    if not priced or (has_names and not _is_of_candles(body)):
+    row = _first_row(body)
+    has_names = not isinstance(row, list)
+    has_prices = isinstance(row, dict) and _NAMES_OF_CANDLES.issubset(map(plain_name, row))
+    if not priced or (has_names and not has_prices):
         return _firsts(priced)
     if given.set.get("kind"):
         kinds = [given.set["kind"]]
@@ -307,17 +312,6 @@ def _first_row(body: bytes) -> Any:
     if not rows:
         return None
     return rows[0]
-
-
-def _is_of_lists(body: bytes) -> bool:
-    """Return whether the rows of a response are lists."""
-    return isinstance(_first_row(body), list)
-
-
-def _is_of_candles(body: bytes) -> bool:
-    """Return whether the rows of a response are candles whose prices have names."""
-    row = _first_row(body)
-    return isinstance(row, dict) and {"open", "high", "low", "close"} <= {plain_name(name) for name in row}
 
 
 def _of_kind(source: Source, responses: list[VenueResponse], given: Given) -> list[VenueResponse]:
