@@ -1,4 +1,4 @@
-"""Rows of an import until they are written, in memory or a temporary file, and the rows that series lack."""
+"""Buffered rows of an import, in memory or a temporary file, and the rows that their series lack."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ HOLD_ROWS = 2_000_000
 """
 
 
-class WaitingRows:
+class RowBuffer:
     """Rows of an import, in the order in which they came, that are not written yet."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from derivdata.sources.archive.importing.adjustments import added_up, spaced
 from derivdata.sources.archive.importing.buffered_rows import (
     BestQuotes,
     MissingRows,
-    WaitingRows,
+    RowBuffer,
     in_open_chains,
     joined,
 )
@@ -393,7 +393,7 @@ class ImportRun:
         self._dry_run = dry_run
         self._show = show
         self._plan = tasks[0].plan
-        self._waiting = WaitingRows()
+        self._buffer = RowBuffer()
         self._starts: list[tuple[int, Callable[..., Any]]] = []  # first origin of each chunk, and its lines
         self._rows_of_file: Counter[int] = Counter()
         self._seen: dict[int, Counter[str]] = {}
@@ -411,26 +411,28 @@ class ImportRun:
         self.read += len(chunk) + len(chunk.broken)
         rejections = converted.rejections
         self.rejected += int(rejections.bad.sum()) + len(chunk.broken)
+        # Only the first rejected rows are explained: a file of a wrong unit rejects millions.
         self._explain(place, chunk, rejections.reasons)
         for notice in chunk.notices:
             self._notices[f"{self._tasks[place].source.name}: {notice}"] = None
         frame = converted.frame
+        # From the number within the chunk to that within all files, by which later checks find the line.
         frame[ORIGIN] = frame[ORIGIN].to_numpy() + start
         self._missing.see(frame)
-        self._waiting.add(frame)
-        if self._waiting.is_full:
-            self._relieve()
+        self._buffer.add(frame)
+        if self._buffer.is_full:
+            self._empty_buffer()
 
     def finished(self) -> Imported:
-        """Write the rows that wait, and return the counts."""
+        """Write the buffered rows, and return the counts."""
         # Arrow keeps the memory of the text of a file, which is more than that of its rows.
         pa.default_memory_pool().release_unused()
-        frame = self._waiting.take()
+        frame = self._buffer.take()
         if frame is not None:
             if self._needs_all_rows(frame):
                 self._quotes.see(frame)
-            self._waiting.add(frame)
-        for buffered in self._waiting.all():
+            self._buffer.add(frame)
+        for buffered in self._buffer.all():
             self._write(buffered)
         self._show_understanding(None)  # without rows it was not shown yet
         source = _ADDED_UP.get(self._plan.table.name)
@@ -486,18 +488,19 @@ class ImportRun:
         """Return whether a row can be written only when the quote currencies of all rows are known."""
         return RANK in frame.columns and is_of_contracts(self._plan.table)
 
-    def _relieve(self) -> None:
+    def _empty_buffer(self) -> None:
         """Write the rows in memory, or move them to a temporary file until all are read."""
-        frame = self._waiting.take()
+        frame = self._buffer.take()
         if frame is None:
             return
         if self._needs_all_rows(frame):
             self._quotes.see(frame)
-            self._waiting.set_aside(frame)
+            self._buffer.set_aside(frame)
             return
         if self._plan.table.name == "options_snapshot":
+            # Later rows may belong to the newest chain, and a chain is written as a whole.
             is_open = in_open_chains(frame)
-            self._waiting.add(frame[is_open])
+            self._buffer.add(frame[is_open])
             frame = frame[~is_open].reset_index(drop=True)
         if len(frame):
             self._write(frame)
