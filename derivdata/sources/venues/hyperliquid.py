@@ -241,6 +241,8 @@ def predicted_fundings(reading: Reading) -> Records:
 
 
 def _prediction(reading: Reading, coin: str, venue: str, predicted: _Predicted, hours: float) -> StatedRate:
+    if hours <= 0.0:
+        reading.fail(f"{coin} on {venue}: expected an interval above 0 hours, got {hours:g}")
     settlement: int | None = reading.ms(predicted.nextFundingTime)
     if reading.at is not None and settlement is not None and settlement <= reading.at:
         settlement = (reading.at // _HOUR_US + 1) * _HOUR_US if venue == "hyperliquid" else None
