@@ -244,3 +244,22 @@ def test_drafts_of_a_full_disk_are_removed_by_the_next_open(
         left = {path.name for path in (tmp_path / "a").iterdir()}
         assert left <= {".lock", ".merging", "archive.json", "oi_history"}
     assert _append(archive, 1) == 3
+
+
+def test_an_interrupted_wait_for_a_writing_thread_is_keyboard_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `threading.Condition.wait` ends if it is interrupted after it released its lock."""
+    archive = open_archive(tmp_path / "a")
+
+    def interrupted_wait(*_: Any) -> None:
+        lock = threading.Lock()
+        with lock:
+            lock.release()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("concurrent.futures.Future.result", interrupted_wait)
+        with pytest.raises(KeyboardInterrupt):
+            _append(archive, 0)
+    assert _append(archive, 0) == 3

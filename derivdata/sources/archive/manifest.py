@@ -333,6 +333,9 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing:
             _sweep(storage)
         if isinstance(problem, OSError):
             raise _refused(storage, before or Manifest(), tried, problem) from None
+        # A wait of Python's threading that is interrupted releases its lock twice, which is a RuntimeError.
+        if isinstance(problem, RuntimeError) and isinstance(problem.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         raise
 
 
