@@ -209,3 +209,13 @@ def test_rates_named_t_and_r_are_not_of_gate_without_its_name(tmp_path: Path) ->
     in_ms = [{**row, "t": row["t"] * 1000} for row in rows]
     with pytest.raises(ArchiveError):
         _import(tmp_path, "BTC_USDT_ms.json", json.dumps(in_ms))
+
+
+def test_sizes_of_contracts_in_usd_are_not_coins(tmp_path: Path) -> None:
+    """200,000 contracts of 0.1 ETH are 50,000,000 USD at 2,500; those of 0.1 USD are 20,000 USD."""
+    header = "timestamp,open_interest_contracts,ctVal,ctValCcy,mark_price"
+    content = f"{header}\n{_START},200000,0.1,USD,2500\n"
+    with pytest.raises(ArchiveError, match="has sizes of contracts in USD, as ctValCcy says"):
+        _import(tmp_path, "okx_ETH.csv", content)
+    _import(tmp_path, "okx_ETH.csv", content.replace("USD", "ETH"))
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [50_000_000.0]

@@ -19,6 +19,7 @@ from derivdata.sources.archive.importing.adjustments import (
     one_side,
     usd_of_contracts,
 )
+from derivdata.sources.archive.importing.cells import encoded
 from derivdata.sources.archive.importing.column_meanings import (
     AMOUNTS_IN_USD,
     CLOSES,
@@ -329,6 +330,7 @@ def take_interest(
         unit = _interest_by_size(source, head, by_meaning, given) or unit_of_interest(source, column)
     size = first_of(plain, _NAMES_OF_SIZES)
     if unit == "contracts" and size is not None and "contract_size" not in stated:
+        _refuse_size_in_usd(source, head, size)
         mapped["contract_size"] = size
     price = first_of(by_meaning, _PRICES_OF_INTEREST)
     if price is None and PRICE_OF_COIN in head.columns:
@@ -336,6 +338,20 @@ def take_interest(
     if unit in IN_COINS and price is not None and "price_usd" not in stated:
         mapped["price_usd"] = price
     return unit
+
+
+_NAMES_OF_CURRENCIES = frozenset("ctvalccy contractvalccy contractsizeccy contractsizecurrency".split())
+_DOLLARS = frozenset({"USD", "USDT", "USDC"})
+
+
+def _refuse_size_in_usd(source: Source, head: Chunk, size: str) -> None:
+    """Raise for sizes of contracts in USD, by the column of their currency, OKX's ``ctValCcy`` (v5, 2026)."""
+    for name, cells in head.columns.items():
+        if plain_name(name) in _NAMES_OF_CURRENCIES and _DOLLARS & {*encoded(cells).texts}:
+            raise ArchiveError(
+                f"{source}: its column {size} has sizes of contracts in USD, as {name} says: multiply the "
+                "contracts by them, and write the product into a column oi_usd"
+            )
 
 
 _SAYS_USD = re.compile(r"usd|dollar|\$", re.IGNORECASE)
