@@ -219,3 +219,13 @@ def test_sizes_of_contracts_in_usd_are_not_coins(tmp_path: Path) -> None:
         _import(tmp_path, "okx_ETH.csv", content)
     _import(tmp_path, "okx_ETH.csv", content.replace("USD", "ETH"))
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [50_000_000.0]
+
+
+def test_the_absolute_rate_of_kraken_is_not_a_fraction(tmp_path: Path) -> None:
+    """1e-5 USD an hour of a coin of 2 USD is a fraction of 5e-6, and not of 1e-5 (0.8 bps per 8 hours)."""
+    content = _rates("timestamp,fundingRate")
+    with pytest.raises(Unclear, match="fundingRate of kraken may be in USD per contract and hour"):
+        _import(tmp_path, "kraken_XRP.csv", content)
+    _import(tmp_path, "kraken_XRP.csv", content, unit="native")
+    rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert rates.iloc[0] == pytest.approx(1.08)  # 0.0000135 × 8

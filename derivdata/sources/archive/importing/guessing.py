@@ -506,6 +506,10 @@ def _take_figures(
     has = {*given.set, *given.map, *head.columns}
     unit = given.unit
     if "rate_bps_8h" in columns and "rate" in by_meaning and "rate_bps_8h" not in has:
+        if given.unit is None and "kraken" in [
+            venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)
+        ]:
+            _refuse_rate_in_usd(source, by_meaning["rate"])
         unit = _take_rate(source, head, by_meaning["rate"], mapped, given)
     unit = unit or unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
     if table == "oi_history":
@@ -752,6 +756,20 @@ def _total_of(table: str, head: Chunk) -> dict[str, str]:
     """Return the file's column of the totals of venues, if it has one."""
     column = total_columns(head).get(table)
     return {} if column is None else {_TOTALS_OF[table]: column}
+
+
+def _refuse_rate_in_usd(source: Source, column: str) -> None:
+    """Ask whether Kraken's ``fundingRate`` is a fraction: historicalfundingrates has it in USD a contract.
+
+    The fraction next to it is ``relativeFundingRate`` (Futures API v4, 2026).
+    """
+    if column == "fundingRate":
+        raise Unclear(
+            f"{source}: {column} of kraken may be in USD per contract and hour, as the venue has it next to "
+            "relativeFundingRate: pass --unit native if it is a fraction, or divide it by the price first",
+            "--unit",
+            ["native"],
+        )
 
 
 def _take_rate(source: Source, head: Chunk, column: str, mapped: dict[str, str], given: Given) -> str:
