@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 import derivdata as dd
 from derivdata import plot
@@ -71,7 +72,7 @@ def test_chains_of_lists_join_to_one_table_marked_synthetic() -> None:
     pd.testing.assert_frame_equal(both, joined, check_flags=False)
     assert dd.provenance(joined)["synthetic"] is True
     axes = plot.venue_difference(joined[joined["symbol"] == "BTC"])
-    assert any("synthetic" in text.get_text() for text in [*axes.texts, *axes.figure.texts])
+    assert any("synthetic" in text.get_text() for text in axes.figure.findobj(Text))
 
 
 def test_prices_of_an_archive_reach_the_chain(tmp_path: Path) -> None:
