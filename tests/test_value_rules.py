@@ -115,6 +115,34 @@ def test_a_true_chain_has_no_notice() -> None:
     assert notices(chain(), lambda: dd.options.snapshot("BTC", "deribit")) == []
 
 
+@pytest.mark.parametrize("moves", [0.0, 1e-6])
+def test_one_index_for_all_expiries_has_no_notice(moves: float) -> None:
+    """The forward of September is 4 % above an index, which moves while the venue publishes its rows."""
+    body = chain()
+    for place, row in enumerate(body["instruments"]):
+        row["underlying_price"] = 0.96e5 * (1.0 + moves * (place % 5))
+        row["mark_coin"] = row["mark_usd"] / row["underlying_price"]
+        row["iv"] = None
+    without(lambda row: row["expiry"] < "2026-09-25", body)
+    assert notices(body, lambda: dd.options.snapshot("BTC", "deribit")) == []
+
+
+def test_a_chain_without_underlying_has_no_notice_of_its_strikes() -> None:
+    body = chain()
+    for row in body["instruments"]:
+        row["underlying_price"] = None
+    assert notices(body, lambda: dd.options.snapshot("BTC", "deribit")) == []
+
+
+def test_marks_in_dollars_are_compared_with_parity() -> None:
+    body = chain()
+    other_calls(body)
+    for row in body["instruments"]:
+        del row["mark_coin"]
+    said = " ".join(notices(body, lambda: dd.options.snapshot("BTC", "deribit")))
+    assert "calls less puts of 2026-06-05 differ" in said
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_wrong_chain_has_a_notice(name: str) -> None:
     change, text = CHAINS[name]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from derivdata.client.market_sizes import MIN_PRICES
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
+from derivdata.client.snapshot_rules import marks_usd
 from derivdata.client.transport import SESSION
 from derivdata.support.arrays import Array
 
@@ -30,6 +31,8 @@ _PARITY_APART = 0.03
 """Largest median difference from parity, as a share of the forward; in recorded chains it is 0.0002."""
 _ABOVE = 2.0
 _BASIS_A_YEAR = 0.3
+_ONE_INDEX = 0.001
+"""Largest difference of one index between its rows, as a share; it moves while a venue publishes them."""
 _MIN_WITHOUT_VOLATILITY = 3
 _PRICED_USD = 5.0
 
@@ -89,7 +92,7 @@ def _missing_strikes(expiry: Array, strike: Array, forward: Array) -> Iterator[s
     for day, own in frame.groupby("expiry"):
         middle = float(own["forward"].median())
         lowest, highest = float(own["strike"].min()), float(own["strike"].max())
-        if len(own) >= _MIN_OF_EXPIRY and not lowest <= middle <= highest:
+        if len(own) >= _MIN_OF_EXPIRY and (middle < lowest or middle > highest):
             shown = np.datetime64(int(day), "us").astype("datetime64[D]")
             yield (
                 f"strikes of {shown} are from {lowest:g} to {highest:g} and the underlying is at {middle:g}: "
@@ -135,19 +138,19 @@ def _unlike_parity(
     e: CheckedResponse, expiry: Array, now: int, strike: Array, forward: Array
 ) -> Iterator[str]:
     """Find expiries whose calls less puts are not forward less strike, by their marks."""
-    marks = e.numbers("mark_coin") if "mark_coin" in e.columns else None
-    if marks is None:
-        dollars = e.numbers("mark_usd") if "mark_usd" in e.columns else None
-        if dollars is None:
-            return
-        marks = dollars / forward
-    rows = pd.DataFrame({"expiry": expiry, "strike": strike, "mark": marks, "forward": forward})
+    dollars = marks_usd(e, forward)
+    if dollars is None:
+        return
+    rows = pd.DataFrame({"expiry": expiry, "strike": strike, "mark": dollars / forward, "forward": forward})
     is_call = np.asarray(e.columns["side"] == "call")
     pairs = rows[is_call].merge(rows[~is_call], on=["expiry", "strike"], suffixes=("", "_put"))
     pairs = pairs[(pairs["mark"] > 0.0) & (pairs["mark_put"] > 0.0)]
+    # Farther from the forward, a discount of the strike by 5 % counts.
+    pairs = pairs[(pairs["strike"] / pairs["forward"] - 1.0).abs() < 0.5]
     pairs["apart"] = pairs["mark"] - pairs["mark_put"] - 1.0 + pairs["strike"] / pairs["forward"]
-    # One index for all expiries differs from each forward by the basis.
-    is_index = rows["forward"].nunique() == 1
+    # One index for all expiries differs from each forward by the basis, and may move between its rows.
+    levels = rows.groupby("expiry")["forward"].median()
+    is_index = levels.max() - levels.min() < _ONE_INDEX * levels.median()
     for day, own in pairs.groupby("expiry"):
         years = (int(day) - now) / (365 * DAY_US)
         most = _PARITY_APART + (_BASIS_A_YEAR * years if is_index else 0.0)

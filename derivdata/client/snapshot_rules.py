@@ -467,7 +467,7 @@ def unlike_black(e: CheckedResponse) -> Iterator[str]:
     if {*e.words.get("exchange", ())} <= _BLACK_VENUES:
         yield from _other_greeks(e, is_near, forward, upper, years)
     # 4. Compare marks: the error of the value divided by vega is the error of the volatility.
-    mark = _marks(e, forward)
+    mark = marks_usd(e, forward)
     if mark is None:
         return
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -537,7 +537,7 @@ def _nearest(expiry: Array, distance: Array) -> Array:
     return is_near
 
 
-def _marks(e: CheckedResponse, forward: Array) -> Array | None:
+def marks_usd(e: CheckedResponse, forward: Array) -> Array | None:
     """Return mark prices [USD] from coins or USD; None if the response has neither."""
     name = "price" if "trade_id" in e.columns else "mark"
     coins = e.numbers(f"{name}_coin") if f"{name}_coin" in e.columns else None
