@@ -183,6 +183,15 @@ def test_a_chart_of_a_spot_market_is_not_of_the_perpetual(tmp_path: Path, ending
     assert _rows(tmp_path, "prices_history")["resolution"].tolist() == ["1h"]
 
 
+@pytest.mark.parametrize(
+    ("bar", "resolution"), [("120", "2h"), ("1D", "1d"), ("45", "raw"), ("1W", "raw"), ("1M", "raw")]
+)
+def test_bars_of_a_chart_have_their_step(tmp_path: Path, bar: str, resolution: str) -> None:
+    content = f"time,open,high,low,close\n{_START},67010.5,67100,66900,67050\n"
+    _import(tmp_path, f"BYBIT_BTCUSDT.P, {bar}_ab12c.csv", content)
+    assert _rows(tmp_path, "prices_history")["resolution"].tolist() == [resolution]
+
+
 def test_a_chart_of_open_interest_needs_its_unit(tmp_path: Path) -> None:
     content = f"time,open,high,low,close\n{_START},6000000000,1,1,1\n"
     with pytest.raises(Unclear, match="open may be in USD, coins or contracts"):
@@ -207,8 +216,23 @@ def test_rates_named_t_and_r_are_not_of_gate_without_its_name(tmp_path: Path) ->
     _import(tmp_path, "gate_BTC_USDT_funding.json", json.dumps(rows))
     assert {*_rows(tmp_path, "funding_settlements")["exchange"]} == {"gateio"}
     in_ms = [{**row, "t": row["t"] * 1000} for row in rows]
-    with pytest.raises(ArchiveError):
+    with pytest.raises(ArchiveError, match="--set exchange=VALUE"):
         _import(tmp_path, "BTC_USDT_ms.json", json.dumps(in_ms))
+    _import(tmp_path, "BTC_USDT_ms.json", json.dumps(in_ms), set={"exchange": "bybit"})
+    assert {*_rows(tmp_path, "funding_settlements")["exchange"]} == {"bybit", "gateio"}
+
+
+def test_the_writer_of_a_file_states_its_venue(tmp_path: Path) -> None:
+    """The slug of Gate is gateio."""
+    rows = [{"t": _START + 28_800 * number, "r": 0.0001} for number in range(4)]
+    _import(tmp_path, "BTC_USDT.json", json.dumps(rows), source="gate")
+    assert {*_rows(tmp_path, "funding_settlements")["exchange"]} == {"gateio"}
+
+
+def test_two_numbers_without_names_are_not_payments_of_gate(tmp_path: Path) -> None:
+    content = "".join(f"{_START + 28_800 * number},{67000 + number}\n" for number in range(4))
+    _import(tmp_path, "binance_BTCUSDT_mark.csv", content)
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0, 67001.0, 67002.0, 67003.0]
 
 
 def test_sizes_of_contracts_in_usd_are_not_coins(tmp_path: Path) -> None:

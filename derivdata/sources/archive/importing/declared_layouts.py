@@ -218,7 +218,8 @@ def layouts() -> tuple[Layout, ...]:
     folder = Path(__file__).with_name("layouts")
     for file in sorted(folder.glob("*.toml")):
         declared = tomllib.loads(file.read_text(encoding="utf-8"))
-        listed += map(_layout, declared["layout"])
+        words = declared.get("values", {})
+        listed += [_layout({"values": words, **layout}) for layout in declared["layout"]]
     return tuple(listed)
 
 

@@ -40,7 +40,7 @@ from derivdata.sources.archive.importing.venue_responses import read_response, r
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean
-from derivdata.tables.contracts import VENUES
+from derivdata.tables.contracts import VENUES, venue_slug
 
 
 class Task(NamedTuple):
@@ -379,8 +379,8 @@ def _from_path(
 ) -> dict[str, str]:
     """Return venue and symbol from the path or the given writer, if nothing else has them."""
     words = names_in_path(source.name)
-    if writer in VENUES:
-        words["exchange"] = writer
+    if writer is not None and venue_slug(writer) in VENUES:
+        words["exchange"] = venue_slug(writer)
     stated = {*layout.set, *said, *given.set, *given.map, *layout.mapped_names}
     return {name: word for name, word in words.items() if name not in stated}
 
