@@ -206,7 +206,7 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
 
 @typed
 def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the number of symbols by how much their price changed in 24 hours.
+    """Return counts of symbols by their 24-hour price change.
 
     Parameters
     ----------

@@ -67,7 +67,13 @@ def types_text() -> str:
         unique = {path.rpartition(".")[2]: path for path in unfamiliar}
         flat = {name: path for name, path in unique.items() if counts[name] == 1}
         lines = [f"{family}: _{kind}{_title(family)}" for family in sorted(families) if family not in flat]
-        classes.append(_class(f"{kind}Methods", f"``.dd`` of a {kind}.", [*lines, *_methods(flat)]))
+        classes.append(
+            _class(
+                f"{kind}Methods",
+                f"Methods of the accessor ``.dd`` of a {kind}, with types.",
+                [*lines, *_methods(flat)],
+            )
+        )
     return "\n\n".join(classes)
 
 

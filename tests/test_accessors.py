@@ -106,6 +106,21 @@ def test_methods_return_what_their_functions_return(rates: pd.DataFrame, fit: xr
     assert options.dd.clean().attrs["dropped"] == chain.clean(options).attrs["dropped"]
 
 
+def test_results_have_the_functions_that_take_them() -> None:
+    """Kinds are recognised by the names in real results, which a renamed variable changes."""
+    dd.connect("sample", cache="off")
+    bars = dd.panel(dd.prices.history("BTC", "9d", venues=["okx"])).dd.bars(step="1d")
+    assert bars.dd.realised("5d").identical(analysis.volatility.realised(bars, "5d"))
+    paid = dd.funding.settlements("BTC", "9d", venues=["binance", "okx"])
+    backtest = analysis.backtest
+    result = backtest.carry(paid, backtest.SpreadThreshold(0.05), backtest.Costs(fee_bps=1.0))
+    pd.testing.assert_frame_equal(result.dd.trades(), backtest.trades(result))
+    assert "backtest" in dir(result.dd.plot)
+    assert "orderbook_depth" in dir(dd.orderbook.book("BTC", "binance").dd.plot)
+    events = dd.liquidations.events(since="6h")
+    assert "cascades" in dir(events.dd.clusters(gap="10s").dd)
+
+
 def test_figures_are_in_plot(rates: pd.DataFrame) -> None:
     drawn = dd.plot.data(rates.dd.panel().dd.plot.heatmap())
     pd.testing.assert_frame_equal(drawn, dd.plot.data(dd.plot.funding_heatmap(dd.panel(rates))))
@@ -126,7 +141,8 @@ def test_wrong_name_suggests_the_nearest(rates: pd.DataFrame) -> None:
     ):
         rates.dd.spread("okx", "bybit")
     with pytest.raises(
-        AttributeError, match=r"'butterfly_check' .*; expected a Dataset of kind 'fit' \(method"
+        AttributeError,
+        match=r"'butterfly_check' .*; expected the result of dd\.analysis\.surface\.from_chain",
     ):
         rates.dd.panel().dd.butterfly_check()
     with pytest.raises(AttributeError, match="plot has no function 'smil'"):
@@ -134,7 +150,7 @@ def test_wrong_name_suggests_the_nearest(rates: pd.DataFrame) -> None:
 
 
 def test_completion_lists_methods_of_the_object() -> None:
-    book = pd.DataFrame({"price": [1.0], "size": [2.0]})
+    book = pd.DataFrame({"side": ["bid"], "level": [1], "price_usd": [1.0], "size": [2.0]})
     assert "orderbook_depth" in dir(book.dd.plot)
     assert "from_chain" not in dir(book.dd)
     legs = pd.DataFrame({"quantity": [1.0]})

@@ -127,6 +127,9 @@ def test_import_prints_counts_of_rows(tmp_path: Path, capsys: pytest.CaptureFixt
     dd.connect(str(tmp_path / "mine"))
     frame = dd.funding.settlements("BTC", "2024-01-01", "2024-01-02")
     assert frame["rate_bps_8h"].tolist() == [1.0, 2.0]
+    arguments[1] = "funding.settlements"
+    assert main(arguments) == 0
+    assert "0 written, 2 already there" in capsys.readouterr().out
     assert [str(t) for t in frame["time"]] == ["2024-01-01 00:00:00+00:00", "2024-01-01 08:00:00+00:00"]
 
 

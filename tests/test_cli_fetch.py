@@ -70,6 +70,7 @@ def test_fetch_writes_typed_files_and_requires_a_destination(tmp_path: Path) -> 
             ["funding.nope", "BTC", "--to", "-"],
             "a table of funding: history, metadata, settlements, snapshot",
         ),
+        (["funding_history", "--to", "-"], "got 'funding_history'; did you mean 'funding.history'?"),
         (["nonsense", "--to", "-"], "positioning, prices, rwa, volatility, volume\n"),
         (["options.surface", "BTC", "--to", "-"], "FETCHER must be a table of options: "),
         (["catalog", "BTC", "--to", "-"], "catalog does not have the option SYMBOL"),

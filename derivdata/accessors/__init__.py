@@ -30,12 +30,14 @@ _ALIASES = {"plot": PLOT_ALIASES}
 
 
 class Kind(NamedTuple):
-    """A kind of object: its class, names of columns or variables that it needs, and its functions."""
+    """A kind of object: its class, the columns or variables that it needs, its functions, and its source."""
 
     name: str
     type: str
     needs: tuple[str, ...]
     functions: tuple[str, ...]
+    source: str = ""
+    """Function that returns such an object."""
 
 
 KINDS = (
@@ -126,6 +128,7 @@ KINDS = (
             "plot.venue_difference",
             "plot.volatility",
         ),
+        "analysis.surface.from_chain",
     ),
     Kind(
         "chain",
@@ -159,28 +162,44 @@ KINDS = (
     Kind(
         "backtest",
         "Dataset",
-        ("equity",),
+        ("equity_usd",),
         ("analysis.backtest.capacity", "analysis.backtest.trades", "plot.backtest"),
+        "analysis.backtest.carry",
     ),
     Kind(
         "forecast",
         "Dataset",
         ("net_bps",),
         ("analysis.carry_table", "analysis.funding.portfolio", "plot.carry"),
+        "analysis.funding.forecast_carry",
     ),
-    Kind("picks", "Dataset", ("predicted_net_bps",), ("analysis.funding.pick_summary",)),
+    Kind(
+        "picks",
+        "Dataset",
+        ("predicted_net_bps",),
+        ("analysis.funding.pick_summary",),
+        "analysis.funding.pick_record",
+    ),
     Kind(
         "futures curve",
         "Dataset",
         ("basis_apr",),
         ("analysis.futures.cash_and_carry", "analysis.futures.constant_maturity", "plot.term_structure"),
+        "analysis.futures.term_structure",
     ),
-    Kind("variance", "Dataset", ("total_variance",), ("analysis.variance.volatility_index",)),
+    Kind(
+        "variance",
+        "Dataset",
+        ("total_variance",),
+        ("analysis.variance.volatility_index",),
+        "analysis.variance.model_free",
+    ),
     Kind(
         "bars",
         "Dataset",
-        ("open", "close"),
+        ("open_usd", "close_usd"),
         ("analysis.volatility.cone", "analysis.volatility.realised"),
+        "analysis.volatility.bars",
     ),
     Kind("attribution", "Dataset", ("contribution",), ("plot.pnl_attribution",)),
     Kind("open interest", "Dataset", ("share",), ("plot.open_interest",)),
@@ -204,11 +223,10 @@ KINDS = (
         "order book table",
         "DataFrame",
         ("side", "level", "price_usd", "size"),
-        ("analysis.depth.by_band",),
+        ("analysis.depth.by_band", "plot.orderbook_depth"),
     ),
     Kind("taker table", "DataFrame", ("buy_usd", "sell_usd"), ("plot.taker_volume",)),
     Kind("depth", "DataFrame", ("depth_bps",), ("plot.orderbook_depth",)),
-    Kind("book", "DataFrame", ("price", "size"), ("plot.orderbook_depth",)),
     Kind(
         "futures",
         "DataFrame",
@@ -227,7 +245,13 @@ KINDS = (
         ),
     ),
     Kind("liquidation totals", "DataFrame", ("long_usd", "short_usd"), ("plot.liquidations",)),
-    Kind("clusters", "DataFrame", ("peak_10s_usd",), ("analysis.liquidations.cascades",)),
+    Kind(
+        "clusters",
+        "DataFrame",
+        ("peak_10s_usd",),
+        ("analysis.liquidations.cascades",),
+        "analysis.liquidations.clusters",
+    ),
     Kind(
         "options",
         "DataFrame",
@@ -288,10 +312,10 @@ class Family:
         _reject_private(self, name)
         name = _ALIASES.get(self._name, {}).get(name, name)
         if name not in self._functions:
-            raise AttributeError(
-                f"{self._name} has no function {name!r} for this "
-                f"object{did_you_mean(name, self._functions, _listed(self._functions))}"
+            advice = _elsewhere(name, self._data) or did_you_mean(
+                name, self._functions, _listed(self._functions)
             )
+            raise AttributeError(f"{self._name} has no function {name!r} for this object{advice}")
         return _bound(self._functions[name], self._data)
 
     def __dir__(self) -> list[str]:
@@ -355,9 +379,13 @@ def _elsewhere(name: str, data: Any) -> str:
         return f"; convert the table to a panel first: .dd.panel().dd.{name}(...)"
     kinds = []
     for kind in owners:
-        needs = f" ({', '.join(kind.needs)})" if kind.needs else ""
-        kinds.append(f"{kind.type} of kind {kind.name!r}{needs}")
-    return f"; expected a {' or a '.join(dict.fromkeys(kinds))}"
+        if kind.source:
+            kinds.append(f"the result of dd.{kind.source}")
+        elif kind.needs:
+            kinds.append(f"a {kind.type} with {', '.join(kind.needs)}")
+        else:
+            kinds.append(f"a {kind.type}")
+    return f"; expected {' or '.join(dict.fromkeys(kinds))}"
 
 
 def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:

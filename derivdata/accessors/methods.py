@@ -137,7 +137,7 @@ class _DataArrayPlot:
 
 
 class DataArrayMethods:
-    """``.dd`` of a DataArray."""
+    """Methods of the accessor ``.dd`` of a DataArray, with types."""
 
     backtest: _DataArrayBacktest
     basis: _DataArrayBasis
@@ -309,7 +309,7 @@ class _DataFramePlot:
 
 
 class DataFrameMethods:
-    """``.dd`` of a DataFrame."""
+    """Methods of the accessor ``.dd`` of a DataFrame, with types."""
 
     align: _DataFrameAlign
     backtest: _DataFrameBacktest
@@ -473,7 +473,7 @@ class _DatasetPlot:
 
 
 class DatasetMethods:
-    """``.dd`` of a Dataset."""
+    """Methods of the accessor ``.dd`` of a Dataset, with types."""
 
     backtest: _DatasetBacktest
     business_time: _DatasetBusinessTime

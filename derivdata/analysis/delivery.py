@@ -38,10 +38,10 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
         Result of `derivdata.analysis.surface.from_chain`, of one symbol on one venue, at one time or over
         time.
     prices
-        Table ``delivery_prices``; rows of the surface's symbol and venue count.
+        Table ``delivery_prices``. Rows of other symbols and venues than the surface's are ignored.
     contract
-        Deliveries to use, such as ``"option:USD"``. By default deliveries of options, or else of an index, or
-        else of an unknown contract. Deliveries of futures are used only if named.
+        Contract whose deliveries are used, such as ``"option:USD"``. The default is the first kind with
+        deliveries: options, an index, an unknown contract. Deliveries of futures need this argument.
 
     Returns
     -------
@@ -53,8 +53,8 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     Raises
     ------
     ValueError
-        No surface with forwards, several symbols or venues, or `prices` is not that table. Two contracts
-        have different prices at an expiry, or only futures were delivered: name the contract.
+        The surface lacks forwards or has several symbols or venues; `prices` is another table; `contract`
+        is missing although two contracts have different prices at an expiry, or only futures were delivered.
 
     Notes
     -----

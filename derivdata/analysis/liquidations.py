@@ -516,6 +516,8 @@ def cascades(
         The selected rows, in order of ``start``. The quantile uses only clusters that had ended, because the
         final value of a running cluster was not known.
     """
+    if "side" in runs and "start" not in runs:
+        raise ValueError("runs must be the result of clusters, got orders; pass clusters(events, gap='10s')")
     require_columns(runs, "runs", ("value_usd", "count"), others=("start", "end"))
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"quantile must be a share of the clusters from 0 to 1, got {quantile!r}")

@@ -124,14 +124,15 @@ def quantile(
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Return the log-moneyness at given probabilities of a lower price at expiry.
+    """Return quantiles of the log-moneyness at expiry.
 
     Parameters
     ----------
     surface, year_fraction, extrapolate, clock
         As in `density`.
     probability
-        Between 0 and 1: a number, a 1-D array (dim ``probability``) or a DataArray.
+        Probability of a lower price, between 0 and 1: a number, a 1-D array (dim ``probability``) or a
+        DataArray.
 
     Returns
     -------

@@ -426,7 +426,10 @@ def cboe(
     stated = {name: unit for name, data in named.items() if (unit := unit_of(data, name)) is not None}
     for name, unit in stated.items():
         if unit in _NOT_PRICES:
-            raise ValueError(f"{name} must be prices in the currency of the strikes, got {unit!r}")
+            raise ValueError(
+                f"{name} must be prices in the currency of the strikes, got {unit!r}: pass premiums in that "
+                "currency (a premium in coin times the forward)"
+            )
     if len(set(stated.values())) > 1:
         units = ", ".join(f"{name} in {unit!r}" for name, unit in stated.items())
         raise ValueError(f"{' and '.join(stated)} must have one unit, got {units}: convert with dd.units")

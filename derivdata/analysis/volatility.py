@@ -515,7 +515,8 @@ def implied_minus_realised(
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``, a volatility in another unit, or a window that is not a positive length of time.
+        No dim ``time``, a volatility in another unit, a window that is not a positive length of time, or
+        another dim of both without a common label.
     """
     implied = _decimal(implied, "implied")
     realised = _by_end(_decimal(realised, "realised"))
@@ -525,6 +526,8 @@ def implied_minus_realised(
     if ahead:
         realised = realised.assign_coords(time=realised["time"] - shift)
     others = ({*implied.dims} | {*realised.dims}) - {"time"}
+    for dim in sorted(map(str, {*implied.dims} & {*realised.dims} & others)):
+        _require_common(implied, realised, dim)
     implied, realised = xr.align(implied, realised, join="left", exclude=others)
     difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
     difference["volatility"].attrs = {"units": UNIT}
@@ -542,6 +545,16 @@ def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
     if unit not in (None, UNIT):
         raise ValueError(f"{name} must be a volatility in {UNIT!r} or {_PERCENT!r}, got {unit!r}")
     return panel
+
+
+def _require_common(implied: xr.DataArray, realised: xr.DataArray, dim: str) -> None:
+    """Raise if two volatilities share no label of a dim: xarray would return an empty difference."""
+    labels = [[str(label) for label in data[dim].values.tolist()] for data in (implied, realised)]
+    if all(labels) and {*labels[0]}.isdisjoint(labels[1]):
+        raise ValueError(
+            f"implied and realised must have a common {dim}, got {', '.join(labels[0])} and "
+            f"{', '.join(labels[1])}: select one of each, such as realised.sel({dim}={labels[1][0]!r})"
+        )
 
 
 def _by_end(realised: xr.DataArray) -> xr.DataArray:

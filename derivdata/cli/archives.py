@@ -136,10 +136,14 @@ def _table_and_files(arguments: argparse.Namespace) -> tuple[str | None, list[st
         arguments.usage_error("FILE is missing: pass files, folders or patterns to import")
     if arguments.to is None:
         arguments.usage_error("--to is missing: pass the archive's folder, or s3://bucket/path")
+    from derivdata.tables import TABLES
+
     first, *rest = arguments.files
-    is_name = re.fullmatch(r"[a-z][a-z0-9_]*", first) is not None and not Path(first).exists()
+    # A table is also written as the function that fetches it: funding.settlements.
+    name = first.replace(".", "_") if first.replace(".", "_") in TABLES else first
+    is_name = re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None and not Path(first).exists()
     if arguments.table is None and rest and is_name:
-        return first, rest
+        return name, rest
     return arguments.table, arguments.files
 
 
@@ -385,10 +389,11 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
     if names:
         raise ValueError(f"FETCHER must be a table of {family}: {', '.join(names)}; got {name!r}")
-    raise ValueError(
-        f"FETCHER must be catalog, instruments or FAMILY.FUNCTION, got {name!r}; families: "
-        f"{', '.join(FAMILIES)}"
-    )
+    near = [family for family in FAMILIES if name in FETCHERS and name.startswith(f"{family}_")]
+    advice = f"families: {', '.join(FAMILIES)}"
+    if near:
+        advice = f"did you mean {name.replace('_', '.', 1)!r}?"
+    raise ValueError(f"FETCHER must be catalog, instruments or FAMILY.FUNCTION, got {name!r}; {advice}")
 
 
 def _arguments(fetcher: Callable[..., Any], command: argparse.Namespace) -> dict[str, Any]:

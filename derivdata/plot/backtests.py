@@ -99,8 +99,9 @@ def backtest(
         traded.
     """
     if isinstance(result, pd.DataFrame) != (kind == "sweep"):
-        maker = kind if kind in ("capacity", "sweep") else "carry"
-        raise ValueError(f"kind={kind!r} draws the result of backtest.{maker}, got another result")
+        if kind == "sweep":
+            raise ValueError("kind='sweep' draws the table of backtest.sweep, got another result")
+        raise ValueError(f"kind={kind!r} does not draw a table; for backtest.sweep pass kind='sweep'")
     return _DRAW[kind](result, source, ax)
 
 

@@ -97,7 +97,7 @@ def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
         )
     is_pair = isinstance(figsize, tuple | list) and len(figsize) == 2
     if not is_pair or not all(isinstance(side, int | float) and 0 < side <= 100 for side in figsize):
-        raise ValueError(f"figsize must be width and height [inches], (8, 4.5), got {figsize!r}")
+        raise ValueError(f"figsize must be (width, height) in inches, such as (8, 4.5), got {figsize!r}")
     _, new = plt.subplots(figsize=tuple(figsize), layout="constrained")
     return new
 

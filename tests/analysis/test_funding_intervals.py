@@ -80,7 +80,9 @@ def test_intervals_are_those_that_an_archive_assigns():
 
 def test_too_short_series_and_samples_give_no_interval():
     assert _inferred([8, 8])["interval_hours"].isnull().all()
-    with pytest.raises(ValueError, match="panel must have settlements"):
+    with pytest.raises(
+        ValueError, match=r"panel must have settlements, got sampled rates.*pass dd.funding.settlements"
+    ):
         funding.infer_interval(series(np.ones(5), kind="sampled"))
 
 

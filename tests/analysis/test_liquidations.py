@@ -84,6 +84,8 @@ def test_cascades_are_large_and_have_no_look_ahead(events: pd.DataFrame) -> None
     bar = found["value_usd"].expanding(min_periods=20).quantile(0.9).shift(1).fillna(-np.inf)
     expected = found[found["value_usd"] >= np.maximum(bar, 1e6)]["start"].tolist()
     assert liquidations.cascades(found, quantile=0.9)["start"].tolist() == expected
+    with pytest.raises(ValueError, match="runs must be the result of clusters, got orders"):
+        liquidations.cascades(events)
 
 
 def test_peak_and_price_move_of_one_asset() -> None:

@@ -242,3 +242,10 @@ def test_published_indices_in_percent_are_compared_with_decimal_volatilities() -
         volatility.implied_minus_realised(index.assign_attrs(units="bps/8h"), ended, window="1d")
     with pytest.raises(ValueError, match="realised must be a volatility in '1/√year' or '%', got 'USD'"):
         volatility.implied_minus_realised(index, ended.assign_attrs(units="USD"), window="1d")
+    deribit, okx = index.expand_dims(exchange=["deribit"]), ended.expand_dims(exchange=["okx"])
+    with pytest.raises(
+        ValueError, match=r"have a common exchange, got deribit and okx.*sel\(exchange='okx'\)"
+    ):
+        volatility.implied_minus_realised(deribit, okx, window="1d")
+    selected = volatility.implied_minus_realised(deribit, okx.sel(exchange="okx"), window="1d")
+    np.testing.assert_allclose(selected["volatility"].squeeze(), [0.2, np.nan], rtol=1e-14)

@@ -295,7 +295,7 @@ def test_quotes_of_one_option_in_rows_of_their_own_are_refused(tmp_path: Path) -
     for minute in range(3):
         for word, iv in (("bid", 0.519), ("ask", 0.531)):
             content += f"{_START + 60 * minute},C,27MAR26,70000,BTC,{word},0.05,67100.5,{iv}\n"
-    with pytest.raises(ArchiveError, match=r"its column data_type distinguishes rows \(bid, ask\)"):
+    with pytest.raises(ArchiveError, match=r"the column data_type distinguishes rows \(bid, ask\)"):
         _import(tmp_path, "deribit_greeks.csv", content)
 
 

@@ -82,8 +82,14 @@ def test_figure_draws_the_recorded_data(name: str) -> None:
         (plot.open_interest, made.holdings, "level", {"window": "7d"}, "window is an option of kind='trend'"),
         (plot.volatility, made.index_history, "history", {"implied": {7.0: 0.5}}, "implied .*kind='cone'"),
         (plot.volatility, lambda: made.volatility(0.5), "history", {}, "needs a Dataset, got a DataArray"),
-        (plot.backtest, made.swept, "equity", {}, "'equity' draws the result of backtest.carry"),
-        (plot.backtest, made.backtested, "sweep", {}, "draws the result of backtest.sweep"),
+        (
+            plot.backtest,
+            made.swept,
+            "equity",
+            {},
+            "'equity' does not draw a table; for backtest.sweep pass kind='sweep'",
+        ),
+        (plot.backtest, made.backtested, "sweep", {}, "draws the table of backtest.sweep"),
     ],
 )
 def test_invalid_options_and_results_are_rejected(

@@ -75,7 +75,9 @@ def test_densities_and_quotes_state_their_unit_or_none() -> None:
     with pytest.raises(ValueError, match="probability must be in '1', got '%'"):
         dd.analysis.delivery.calibration(probability.assign_attrs(units="%"))
     quotes = CALLS["analysis.variance.cboe"]()
-    with pytest.raises(ValueError, match="bid must be prices in the currency of the strikes, got '1/√year'"):
+    with pytest.raises(
+        ValueError, match="bid must be prices in the currency of the strikes, got '1/√year': pass premiums"
+    ):
         dd.analysis.variance.cboe(
             **quotes | {side: quotes[side].assign_attrs(units="1/√year") for side in ("bid", "ask")}
         )

@@ -254,7 +254,10 @@ def infer_interval(
     """
     panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if kind_of(panel) != "settled":
-        raise ValueError("panel must have settlements: sampled rates do not determine the interval")
+        raise ValueError(
+            "panel must have settlements, got sampled rates, which do not determine the interval; "
+            "pass dd.funding.settlements"
+        )
     ascending = np.sort([hours_of(candidate, "candidates") for candidate in candidates])
     if confirm < 1 or not ascending.size:
         raise ValueError(

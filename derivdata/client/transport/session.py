@@ -323,7 +323,8 @@ def _text(name: str, value: Any) -> str:
         raise TypeError(f"{name} must be text, got {value!r}")
     if not value or value != value.strip() or _UNSENDABLE.search(value):
         raise ValueError(
-            f"{name} must be non-empty text without spaces or control characters at its ends, got {value!r}"
+            f"{name} must be non-empty text without spaces at its ends and without control characters, "
+            f"got {value!r}"
         )
     return value
 

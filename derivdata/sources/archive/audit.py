@@ -364,8 +364,8 @@ def _refuse_unit_of_rates(heads: pd.DataFrame, *, named: bool) -> None:
             kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"
         raise Question(
             f"rate_bps_8h looks like {kind}",
-            "pass --unit native or --unit percent (and --set interval_hours=8), or --unit bps_8h if it "
-            "is not; before an append convert it (dd.units), or pass accept=['unit']",
+            "pass --unit native or --unit percent (and --set interval_hours=8), or --unit bps_8h "
+            "if the rates are in bps per 8 hours; in Python convert with dd.units, or pass accept=['unit']",
         )
     # A coin may pay as much for days; a major one, or several at once, do not.
     huge = _HUGE_BPS_8H_OF_ONE

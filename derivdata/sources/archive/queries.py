@@ -209,7 +209,7 @@ class _ServedFiles(AbstractFileSystem):  # type: ignore[misc]
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         if mode != "rb":
             raise PermissionError(
-                errno.EROFS, "archives must be written by their methods, such as append and replace", path
+                errno.EROFS, "read-only in queries; write with Archive.append or Archive.replace", path
             )
         return _OpenFile(path, self._file(path), self.failures)
 

@@ -232,9 +232,9 @@ def refuse_quotes_in_rows(source: Source, head: Chunk, given: Given) -> None:
     distinct_keys = distinct_rows(head, keys & {*head.columns})
     if distinct_keys < LEAST_DISTINCT * len(head):
         raise ArchiveError(
-            f"{source}: its {len(head):,} first rows have only {distinct_keys:,} different options and "
-            f"times, and its column {column} distinguishes rows ({', '.join(words[:5])}): write a file of "
-            "rows with one of these words, or one row for each option and time with a column for each word"
+            f"{source}: expected one row per option and time, got {distinct_keys:,} options and times in "
+            f"the first {len(head):,} rows; the column {column} distinguishes rows ({', '.join(words[:5])}): "
+            f"pivot the file so that each value of {column} is a column, or keep the rows of one value"
         )
 
 

@@ -291,7 +291,9 @@ def refuse_error(body: dict[str, Any]) -> None:
             return
     if body.get("data") or body.get("result") or messages[0].lower() in ("success", "ok"):
         return
-    raise ArchiveError(f"it is an error response of a service: {messages[0][:120]}")
+    raise ArchiveError(
+        f"expected data, got an error response of a service ({messages[0][:120]!r}); request the data again"
+    )
 
 
 def _has_next_page(body: dict[str, Any], name: str) -> bool:
