@@ -99,15 +99,21 @@ CHAINS: dict[str, tuple[Callable[[Body], None], str]] = {
         partial(without, lambda row: row["instrument_name"] == "BTC-5JUN26-60000-P"),
         "1 of 68 strikes",
     ),
-    "the next days": (partial(without, lambda row: row["expiry"] < "2026-06-12"), "first expiry is 8 days"),
-    "later months": (partial(without, lambda row: row["expiry"] > "2026-06-26T09"), "last expiry is 22 days"),
+    "the next days": (
+        partial(without, lambda row: row["expiry"] < "2026-06-12"),
+        "first expiry is 8 days ahead: expected at most 4",
+    ),
+    "later months": (
+        partial(without, lambda row: row["expiry"] > "2026-06-26T09"),
+        "last expiry is 22 days ahead: expected at least 30",
+    ),
     "low strikes": (
         partial(without, lambda row: row["expiry"] < "2026-06-12" and row["strike"] < 103_000),
         "strikes of 2026-06-05 are from 105000 to 140000",
     ),
     "volatilities": (without_volatility, "iv is 0 in 12 options"),
-    "calls of others": (other_calls, "calls less puts of 2026-06-05 differ"),
-    "placeholders": (placeholders, "ask_usd is 999999 in 16 options"),
+    "calls of others": (other_calls, "call minus put of 2026-06-05 differs"),
+    "placeholders": (placeholders, "ask_usd is 999999 USD in 16 options"),
 }
 
 
@@ -199,7 +205,10 @@ def futures(*, shift: int = 0, is_copied: bool = False) -> Body:
     ("body", "text"),
     [
         (futures(), ""),
-        (futures(shift=1), "moves a row apart from index_price_usd"),
+        (
+            futures(shift=1),
+            "one row apart: one of the two may be shifted",
+        ),
         (futures(is_copied=True), "price_usd and index_price_usd of BTC binance are equal"),
     ],
 )
@@ -215,7 +224,7 @@ def test_marks_of_futures_move_with_their_index(body: Body, text: str) -> None:
             np.where(np.arange(120) % 4 == 0, 0.0, 1.1 + 0.3 * np.sin(np.arange(120))),
             "is 0 in 30 of 120 rows",
         ),
-        (70.0 + np.sin(np.arange(120)), "was never above 45 for days"),
+        (70.0 + np.sin(np.arange(120)), "expected at most 45 bps per 8 hours"),
         (1.1 + 0.3 * np.sin(np.arange(120)), ""),
     ],
 )
@@ -248,5 +257,5 @@ def test_wicks_are_near_the_candle(factor: float) -> None:
     ]
     body = {"success": True, "coin": "xyz:TSLA", "interval": "1h", "data": rows}
     said = notices(body, lambda: dd.hip3.candles("xyz:TSLA", *WINDOW))
-    assert [text for text in said if "low is over 5 times apart" in text] == said
+    assert [text for text in said if "low differs from open and close by over 5 times" in text] == said
     assert len(said) == (factor < 1.0)

@@ -1,4 +1,4 @@
-"""Rules for the options of one chain: pairs of calls and puts, expiries, strikes around the forward."""
+"""Rules for the options of one chain: put-call parity, expiries, strikes around the forward."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from derivdata.client.transport import SESSION
 from derivdata.support.arrays import Array
 
 _DAILY_VENUES = frozenset(("binance", "bybit", "deribit", "okx"))
-"""Venues that list options of BTC and ETH for the next days, weeks and quarters, calls and puts alike.
+"""Venues that list calls and puts on BTC and ETH for the next days, weeks and quarters.
 
-In 17 chains of Deribit from December 2025 and January 2026 no strike had one side only, no forward was
-beyond the strikes of its expiry, and the first expiry was at most 1.3 days ahead.
+In 17 chains of Deribit from December 2025 and January 2026, every strike had a call and a put, every forward
+was between the strikes of its expiry, and the first expiry was at most 1.3 days ahead.
 """
 _NEXT_US = 4 * DAY_US
 _LAST_US = 30 * DAY_US
@@ -25,10 +25,11 @@ _MIN_OF_CHAIN = 100
 _MIN_EXPIRIES = 3
 _MIN_OF_EXPIRY = 10
 _FEW = 0.01
-"""Largest share of strikes with one side in a list that was cut; other lists leave out unquoted options."""
+"""Maximum share of strikes with only a call or a put that suggests missing rows. If the share is larger, the
+venue omits options without quotes."""
 _MIN_PAIRS = 4
 _PARITY_APART = 0.03
-"""Largest median difference from parity, as a share of the forward; in recorded chains it is 0.0002."""
+"""Maximum median deviation from put-call parity, as a share of the forward. Recorded chains have 0.0002."""
 _ABOVE = 2.0
 _BASIS_A_YEAR = 0.3
 _ONE_INDEX = 0.001
@@ -38,7 +39,7 @@ _PRICED_USD = 5.0
 
 
 def unlikely_chains(e: CheckedResponse) -> Iterator[str]:
-    """Find chains with missing options, and marks that contradict each other or their volatility."""
+    """Find chains with missing options, and mark prices that contradict parity or their volatility."""
     if e.table is None or e.table.name not in ("options_snapshot", "options_metrics") or not e.size:
         return
     now = e.as_of_us
@@ -49,7 +50,7 @@ def unlikely_chains(e: CheckedResponse) -> Iterator[str]:
     expiry = e.micros("expiry")
     if expiry is None or now is None:
         return
-    # An archive may have some of the options only.
+    # An archive may hold only some of the options.
     is_whole = SESSION.origin() is not None and np.unique(expiry).size >= _MIN_EXPIRIES
     is_whole &= e.requested.get("symbol", "") in MIN_PRICES
     is_whole &= e.requested.get("exchange", "") in _DAILY_VENUES
@@ -67,18 +68,24 @@ def unlikely_chains(e: CheckedResponse) -> Iterator[str]:
 
 
 def _missing_expiries(expiry: Array, now: int) -> Iterator[str]:
-    """Find chains without the next days, or without any month."""
+    """Find chains without an expiry in the next days, or without one in a later month."""
     apart = expiry[expiry > now] - now
     if not apart.size:
         return
     if apart.min() > _NEXT_US:
-        yield f"the first expiry is {apart.min() / DAY_US:.0f} days ahead: rows of the next days are missing"
+        yield (
+            f"the first expiry is {apart.min() / DAY_US:.0f} days ahead: expected at most "
+            f"{_NEXT_US / DAY_US:.0f} days; rows may be missing"
+        )
     if apart.max() < _LAST_US:
-        yield f"the last expiry is {apart.max() / DAY_US:.0f} days ahead: rows of later ones are missing"
+        yield (
+            f"the last expiry is {apart.max() / DAY_US:.0f} days ahead: expected at least "
+            f"{_LAST_US / DAY_US:.0f} days; rows may be missing"
+        )
 
 
 def _missing_strikes(expiry: Array, strike: Array, forward: Array) -> Iterator[str]:
-    """Find strikes with one side in a list that has both sides otherwise, and forwards beyond all strikes."""
+    """Find single strikes without a call or a put, and forwards outside the range of strikes."""
     frame = pd.DataFrame({"expiry": expiry, "strike": strike, "forward": forward})
     sides = frame.groupby(["expiry", "strike"]).size()
     single = sides[sides == 1]
@@ -86,8 +93,8 @@ def _missing_strikes(expiry: Array, strike: Array, forward: Array) -> Iterator[s
         day, first = single.index[0]
         shown = np.datetime64(int(day), "us").astype("datetime64[D]")
         yield (
-            f"{len(single)} of {len(sides)} strikes have a call or a put only, first {first:g} of {shown}: "
-            "rows may be missing"
+            f"{len(single)} of {len(sides)} strikes have only a call or only a put, first {first:g} of "
+            f"{shown}: rows may be missing"
         )
     for day, own in frame.groupby("expiry"):
         middle = float(own["forward"].median())
@@ -96,13 +103,13 @@ def _missing_strikes(expiry: Array, strike: Array, forward: Array) -> Iterator[s
             shown = np.datetime64(int(day), "us").astype("datetime64[D]")
             yield (
                 f"strikes of {shown} are from {lowest:g} to {highest:g} and the underlying is at {middle:g}: "
-                "rows may be missing or of another coin"
+                "rows may be missing or belong to another coin"
             )
             return
 
 
 def _repeated_asks(e: CheckedResponse, strike: Array, forward: Array) -> Iterator[str]:
-    """Find quotes above strike and underlying that repeat one value, as placeholders do."""
+    """Find placeholders: repeated prices far above the strike and the underlying price."""
     for name in ("bid_usd", "ask_usd", "mark_usd"):
         prices = e.numbers(name) if name in e.columns else None
         if prices is None:
@@ -111,7 +118,10 @@ def _repeated_asks(e: CheckedResponse, strike: Array, forward: Array) -> Iterato
         largest = float(prices[is_above].max()) if is_above.any() else 0.0
         count = int((prices == largest).sum())
         if largest and count >= _MIN_PAIRS:
-            yield f"{name} is {largest:g} in {count} options, above strike and underlying: a placeholder"
+            yield (
+                f"{name} is {largest:g} USD in {count} options, over {_ABOVE:g} times the strike and the "
+                "underlying price: it may be a placeholder"
+            )
             return
 
 
@@ -129,15 +139,15 @@ def _without_volatility(
     if is_wrong.sum() >= _MIN_WITHOUT_VOLATILITY:
         row = int(np.argmax(is_wrong))
         yield (
-            f"iv is 0 in {int(is_wrong.sum())} options near the money, first of strike {strike[row]:g} with "
-            f"the mark {mark[row]:g}: values may be missing"
+            f"iv is 0 in {int(is_wrong.sum())} options near the money, first at strike {strike[row]:g} with "
+            f"a mark price of {mark[row]:g} USD: values may be missing"
         )
 
 
 def _unlike_parity(
     e: CheckedResponse, expiry: Array, now: int, strike: Array, forward: Array
 ) -> Iterator[str]:
-    """Find expiries whose calls less puts are not forward less strike, by their marks."""
+    """Find expiries whose mark prices violate put-call parity: call − put = forward − strike."""
     dollars = marks_usd(e, forward)
     if dollars is None:
         return
@@ -158,8 +168,8 @@ def _unlike_parity(
         if len(own) >= _MIN_PAIRS and apart > most:
             shown = np.datetime64(int(day), "us").astype("datetime64[D]")
             yield (
-                f"calls less puts of {shown} differ from forward less strike by {100 * apart:.2g} % of the "
-                f"forward, at the median of {len(own)} strikes: marks may be of other options or in another "
-                "unit"
+                f"call minus put of {shown} differs from forward minus strike by {100 * apart:.2g} % of the "
+                f"forward (median of {len(own)} strikes): mark prices may belong to other options or be in "
+                "another unit"
             )
             return

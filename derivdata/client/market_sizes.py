@@ -31,8 +31,8 @@ LARGE_VENUES = frozenset(("binance", "bybit", "okx"))
 _MIN_OF_LARGE_USD = {"oi_usd": 2e7, "volume_usd": 2e5, "buy_usd": 1e5, "sell_usd": 1e5}
 """Open interest and hourly volume [USD] of BTC or ETH at `LARGE_VENUES`, a tenth of the lows since 2021."""
 _MIN_OF_MANY = 5.0
-"""Factor of the least median hourly volume in many rows. In 2023 and 2024 the lowest 8 hours of ETH on Bybit
-were 4e6 an hour, and its median 5e7."""
+"""Factor between the minimum of single rows and that of the median of many rows. In 2023 and 2024, hourly
+volume of ETH on Bybit [USD] was 4e6 in its lowest 8 hours, and its median 5e7."""
 _MIN_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
 """Open interest and hourly volume [USD] of all contracts of one of `LARGE_VENUES`, likewise."""
 _MIN_TOTAL_OI_USD = 2e8
@@ -48,13 +48,13 @@ _MIN_LARGEST = {
 """Minimum of the largest value over many symbols. In a wrong unit (fraction, percent) it is a hundredth or
 less."""
 _MIN_OI_CHANGE_PCT = 0.2
-"""Minimum of the largest change over ten venues in a day; of 43 venues it is above 10."""
+"""Minimum of the largest daily change among ten venues [%]. Among 43 venues it is above 10."""
 _MAX_CHANGES_PCT = ("price_24h_change_pct", "oi_24h_change_pct")
 _MAX_OI_CHANGE_PCT = 40.0
 _MAX_TOP_FUNDING_BPS = 100.0
 _CROWDED = 0.05
 _MAX_OF_VOLUME = 0.5
-"""Largest share of liquidations in the volume of a venue; of large ones it was a quarter at most."""
+"""Maximum ratio of liquidations to the volume of a venue. On large venues it was at most a quarter."""
 _MIN_VOLUME_USD = 1e7
 _MIN_VENUES = 10
 _MIN_ORDERS = 50
@@ -136,8 +136,8 @@ def _prices(e: CheckedResponse) -> Iterator[str]:
             if is_below.any():
                 row = int(np.argmax(is_below))
                 yield (
-                    f"{name} of {symbol} is {values[row]:.4g} in {int(is_below.sum())} rows: it was never "
-                    f"below {minimum:g} since 2021"
+                    f"{name} of {symbol} is {values[row]:.4g} in {int(is_below.sum())} rows: expected at "
+                    f"least {minimum:g}, as always since 2021"
                 )
 
 
@@ -333,7 +333,7 @@ def _changes(e: CheckedResponse) -> Iterator[str]:
 
 
 def _changes_of_symbols(e: CheckedResponse) -> Iterator[str]:
-    """Check changes and rates of many symbols: their median, and changes of price that lost their sign."""
+    """Check changes and rates of many symbols: their medians, and price changes without a sign."""
     if e.size < _MIN_SYMBOLS:
         return
     limits = dict.fromkeys(_MAX_CHANGES_PCT, _MAX_OI_CHANGE_PCT) | {
@@ -343,14 +343,18 @@ def _changes_of_symbols(e: CheckedResponse) -> Iterator[str]:
         values = e.numbers(name)
         if values is None or not np.isfinite(values).any():
             continue
-        middle = float(np.nanmedian(values))  # in a cascade, most markets fall as much
+        # A crash moves most markets by similar amounts, so the limit is far above a usual median.
+        middle = float(np.nanmedian(values))
         if middle > maximum:
-            yield f"{name} is {middle:.3g} at the median of {e.size} rows: another unit or an offset"
+            yield (
+                f"{name} has a median of {middle:.3g} in {e.size} rows: expected at most {maximum:g}; values "
+                "may be in another unit or have an offset"
+            )
     changes = e.numbers("price_24h_change_pct")
     if changes is None or e.size < 2 * _MIN_SYMBOLS or "rank" not in e.columns:
         return
     own = changes[np.isfinite(changes)]
-    # If all markets rise, few rise by almost nothing; without signs, many do.
+    # If all markets rise, few of them rise by almost 0. Without signs, many changes are near 0.
     is_crowded = own.size and np.quantile(own, _CROWDED) < 2.0 * _CROWDED * np.median(own)
     if is_crowded and own.min() >= 0.0:
         yield f"price_24h_change_pct is never below 0 in {own.size} rows: its sign may be lost"
@@ -382,7 +386,10 @@ def _flows_and_stocks(e: CheckedResponse) -> Iterator[str]:
     if interest is not None and volume is not None and float(np.nansum(volume)) > _MIN_VOLUME_USD:
         total = float(np.nansum(interest))
         if total < 1.0:
-            yield f"oi_usd sums to {total:.3g} and volume_24h_usd to {np.nansum(volume):.3g}: another unit"
+            yield (
+                f"oi_usd sums to {total:.3g} USD and volume_24h_usd to {np.nansum(volume):.3g} USD: "
+                "one of the two may be in another unit"
+            )
     if name == "volume_taker" and e.step_us >= HOUR_US:
         yield from _buys_and_sells(e)
 
@@ -468,7 +475,8 @@ def _liquidations(e: CheckedResponse) -> Iterator[str]:
             row = int(np.argmax(is_above))
             yield (
                 f"liquidation_24h_usd of {e.columns['exchange'][row]} is {liquidated[row]:.3g} and "
-                f"volume_24h_usd {volume[row]:.3g}: no venue had as many liquidations"
+                f"volume_24h_usd is {volume[row]:.3g}: expected liquidations of at most "
+                f"{_MAX_OF_VOLUME:.0%} of the volume"
             )
 
 

@@ -233,8 +233,8 @@ def _unranked_symbols(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
         largest, minimum = float(np.nanmax(own)), float(np.nanmin(following))
         if largest * _RANKED < minimum:
             yield (
-                f"oi_usd of {ranked[place]} is at most {largest:.3g}, and that of the next symbol of the "
-                f"ranked list at least {minimum:.3g}: another unit"
+                f"oi_usd of {ranked[place]} is at most {largest:.3g} USD, and that of the next symbol of "
+                f"the ranked list at least {minimum:.3g} USD: one of the two may be in another unit"
             )
             return
 

@@ -47,7 +47,8 @@ far."""
 _DELTA_APART = 0.12
 _OTHER_GREEK = 3.0
 _WRONG_GREEKS = 0.1
-"""Largest share of options with another greek. Of vega, 8 chains of Deribit from January 2026 have none."""
+"""Maximum share of options whose greek deviates from Black 1976. For vega it is 0 in 8 chains of Deribit from
+January 2026."""
 _BLACK_VENUES = {"binance", "bybit", "deribit", "derive"}
 """Venues with greeks of Black (1976), in USD: docs/conventions.md."""
 _IV_APART = 0.25
@@ -133,7 +134,7 @@ def unlikely_columns(e: CheckedResponse) -> Iterator[str]:
 
 
 def _missing_venues(e: CheckedResponse) -> Iterator[str]:
-    """Find lists of many venues without one of the three largest."""
+    """Find lists of many venues that lack one of the three largest venues."""
     venues = {*e.words.get("exchange", ())}
     is_list = e.table is not None and e.table.name in _LISTS_OF_VENUES
     missing = sorted(LARGE_VENUES - venues)
@@ -203,7 +204,7 @@ def _constant_columns(e: CheckedResponse, kinds: dict[str, tuple[str, Array]]) -
 
 
 def _limited_column(name: str, kind: str, own: Array) -> Iterator[str]:
-    """Find a largest or smallest amount that many symbols share, and amounts of one digit."""
+    """Find a maximum or minimum that many symbols share, and amounts rounded to one digit."""
     if kind in _MAY_BE_ONE or own.size < _MIN_LIMITED:
         return
     for word, limit in (("above", float(own.max())), ("below", float(own.min()))):
@@ -212,13 +213,13 @@ def _limited_column(name: str, kind: str, own: Array) -> Iterator[str]:
         has_digits = limit != float(f"{limit:.3g}")
         is_varied = np.unique(others).size >= 0.5 * others.size
         if has_digits and is_varied and shared >= max(_MIN_SHARED, _LIMITED_SHARE * own.size):
-            yield f"{name} is {limit:g} in {shared} of {own.size} rows and never {word}: it may be limited"
+            yield f"{name} is {limit:g} in {shared} of {own.size} rows and never {word}: it may be capped"
             return
     amounts = own[own >= _MIN_ROUNDED_USD]
     if name.endswith("usd") and amounts.size >= _MIN_ROUNDED and np.unique(amounts).size > _MIN_DISTINCT:
         scale = 10.0 ** np.floor(np.log10(amounts))
         if (np.abs(amounts / scale - np.rint(amounts / scale)) < 1e-9).all():
-            yield f"{name} has one digit in all {amounts.size} rows: values may be rounded"
+            yield f"{name} has one significant digit in all {amounts.size} rows: values may be rounded"
 
 
 def _is_of_large_markets(e: CheckedResponse) -> bool:
@@ -510,7 +511,7 @@ def _other_greeks(
         is_negative = is_near & (stated < 0.0) & (expected > 0.0)
         if is_negative.sum() >= max(_MIN_OPTIONS, _WRONG_GREEKS * is_near.sum()):
             yield (
-                f"{name} has the other sign in {int(is_negative.sum())} of {int(is_near.sum())} options near "
+                f"{name} has the wrong sign in {int(is_negative.sum())} of {int(is_near.sum())} options near "
                 "the money"
             )
             continue

@@ -1,4 +1,4 @@
-"""Rules for values that markets do not make: limited, rounded, shifted, and one row again in all series."""
+"""Rules for implausible values of series: capped, shifted, repeated, or in another unit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEVELS = (*_PRICES, "oi_usd", "total_oi_usd")
 _SUMS = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 _COLUMNS = (_RATE, *_LEVELS, *_SUMS, "bid_depth_usd", "ask_depth_usd", "volume_24h_usd")
 _LARGE_RATE_BPS = 45.0
-"""Median [bps/8h] of four days that BTC and ETH have not reached: 40 on the day of Ethereum's merge."""
+"""Median rate over four days [bps/8h] that BTC and ETH never reached. It was 40 at Ethereum's merge."""
 _LARGE_RATE_US = 4 * DAY_US
 _MIN_RATES = 12
 _ZERO_SHARE = 0.2
@@ -37,7 +37,7 @@ _WICK_SHARE = 0.02
 
 
 def unlikely_values(e: CheckedResponse) -> Iterator[str]:
-    """Find values by venue and time, and candles, that no market makes."""
+    """Find implausible values of series by venue, and implausible candles."""
     if e.table is None:
         yield from _candles(e)
         return
@@ -51,17 +51,17 @@ def unlikely_values(e: CheckedResponse) -> Iterator[str]:
 
 
 def _limits(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find series with a largest or smallest value that many rows share."""
+    """Find series whose maximum or minimum is repeated in many rows."""
     for fault in limited_series(rows.series, rows.values, is_rate=name == _RATE)[:1]:
         word = "above" if fault.factor > 0.0 else "below"
         yield (
             f"{name} of {described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} in "
-            f"{fault.rows} rows, and never {word} it: values may be limited"
+            f"{fault.rows} rows and never {word}: values may be capped"
         )
 
 
 def _large_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find rows of BTC and ETH, or of whole venues, that such large markets do not have."""
+    """Find rows that are implausible for large markets: BTC, ETH, or all contracts of a venue."""
     if name == _RATE:
         yield from _rates_of_large(e, rows)
     elif has_only_large(e):
@@ -72,7 +72,10 @@ def _large_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[
 
 
 def _rates_of_large(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
-    """Find rates of BTC or ETH that are large for days, or often exactly 0, at venues with an interest."""
+    """Find rates of BTC or ETH that are high for days or often exactly 0.
+
+    Only venues whose formula has an interest rate count: their rates are rarely 0.
+    """
     symbols = np.asarray(e.columns["symbol"])[rows.order]
     venues = np.asarray(e.columns["exchange"])[rows.order]
     starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
@@ -85,8 +88,8 @@ def _rates_of_large(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
         is_long = count >= _MIN_RATES and rows.times[last] - rows.times[first] >= _LARGE_RATE_US
         if is_long and medians[place] > _LARGE_RATE_BPS:
             yield (
-                f"{_RATE} of {where} is {medians[place]:.3g} at the median of {count} rows: it was never "
-                f"above {_LARGE_RATE_BPS:g} for days, so the unit may be another one"
+                f"{_RATE} of {where} has a median of {medians[place]:.3g} in {count} rows: expected at most "
+                f"{_LARGE_RATE_BPS:g} bps per 8 hours over days; values may be in another unit"
             )
             return
         zeros = int(rows.by_size.zeros[place])
@@ -99,14 +102,14 @@ def _sections(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find sections of large markets that are far larger or smaller than the rows before and after them."""
     for fault in other_sections(rows.series, rows.times, rows.values)[:1]:
         yield (
-            f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times as large from "
-            f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows as in the others: another unit"
+            f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times the other rows in "
+            f"{fault.rows} rows from {shown_time(rows.times[fault.row])}: values may be in another unit"
         )
 
 
 def _rows_again(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find times at which all series of large markets have the value of the row before."""
-    # An archive may carry values forward.
+    """Find times at which all series of large markets repeat the previous row."""
+    # An archive is not checked, because it may carry values forward.
     is_short = rows.series[-1] + 1 < _MIN_SERIES
     if e.step_us < HOUR_US or is_short or SESSION.origin() is None:
         return
@@ -120,13 +123,13 @@ def _rows_again(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str
     whole = np.flatnonzero((again == present) & (again >= _MIN_SERIES))
     if whole.size:
         yield (
-            f"{name} of all {again[whole[0]]} venues at {shown_time(times[whole[0]])} is that of the row "
-            f"before ({whole.size} times): rows may be stale"
+            f"{name} of all {again[whole[0]]} venues at {shown_time(times[whole[0]])} repeats the previous "
+            f"row (so at {whole.size} times): rows may be stale"
         )
 
 
 def _marks_and_index(e: CheckedResponse) -> Iterator[str]:
-    """Find marks of dated futures that are the index itself, or follow it by a row."""
+    """Find prices of dated futures that equal the index, or are one row before or after it."""
     marks = venue_rows(e, "price_usd")
     index = venue_rows(e, "index_price_usd")
     if marks is None or index is None:
@@ -146,8 +149,8 @@ def _marks_and_index(e: CheckedResponse) -> Iterator[str]:
         shifted = max(_correlation(moves[1:], others[:-1]), _correlation(moves[:-1], others[1:]))
         if at_once < _AT_ONCE and shifted > _SHIFTED:
             yield (
-                f"price_usd of {where} moves a row apart from index_price_usd (correlation {shifted:.2f}, at "
-                f"one row {at_once:.2f}): the rows of one of them are shifted"
+                f"price_usd and index_price_usd of {where} have a correlation of {at_once:.2f} in the same "
+                f"row, and of {shifted:.2f} one row apart: one of the two may be shifted"
             )
             return
 
@@ -159,7 +162,7 @@ def _correlation(first: Array, second: Array) -> float:
 
 
 def _candles(e: CheckedResponse) -> Iterator[str]:
-    """Find candles with many lows or highs far from their open and close, and limited ones."""
+    """Find candles with many lows or highs far from open and close, and capped prices."""
     names = ("open", "high", "low", "close")
     if not {*names} <= e.columns.keys() or e.time_us is None or len(e.words.get("coin", [""])) != 1:
         return
@@ -175,8 +178,8 @@ def _candles(e: CheckedResponse) -> Iterator[str]:
     for name, is_far in (("low", low * _FAR_WICK < lower), ("high", high > _FAR_WICK * upper)):
         if is_far.sum() >= max(_MIN_WICKS, _WICK_SHARE * is_far.size):
             yield (
-                f"{name} is over {_FAR_WICK:g} times apart from open and close in {int(is_far.sum())} rows: "
-                "another unit"
+                f"{name} differs from open and close by over {_FAR_WICK:g} times in {int(is_far.sum())} "
+                "rows: values may be in another unit"
             )
             return
     alone = np.zeros(e.size, dtype=np.int64)
@@ -184,4 +187,5 @@ def _candles(e: CheckedResponse) -> Iterator[str]:
     for name, values in zip(names, columns, strict=True):
         faults += [(name, fault, values) for fault in limited_series(alone, values, is_rate=False)]
     for name, fault, values in faults[:1]:
-        yield f"{name} is {values[fault.row]:g} in {fault.rows} rows and never beyond: values may be limited"
+        word = "above" if fault.factor > 0.0 else "below"
+        yield f"{name} is {values[fault.row]:g} in {fault.rows} rows and never {word}: values may be capped"

@@ -56,12 +56,12 @@ _ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
 _RISING_SHARE = 0.9
 _MIN_RISE = 3.0
-"""How many times its first third the last third of a running sum is."""
+"""Minimum ratio of the last third of a running sum to its first third."""
 _SPLIT_ROWS = 12
 _SPLIT = 50.0
 _SECTION = 20.0
-"""Ratio of a section of BTC or ETH to the rest: medians of four days of 8-hour volumes on Binance, Bybit and
-OKX were at most 8 times those of a month in 2023 and 2024."""
+"""Minimum ratio of a section of BTC or ETH to the rest. In 2023 and 2024 on Binance, Bybit and OKX, the
+median 8-hour volume of four days was at most 8 times that of a month."""
 _LIMITED_SHARE = 0.2
 _MIN_LIMITED = 12
 _MIN_RUNS = 4
@@ -120,7 +120,7 @@ def _starts_and_ends(series: _Array) -> tuple[_Array, _Array]:
 
 
 def _distinct_shares(series: _Array, values: _Array) -> _Array:
-    """Return by row the share of distinct values among those of its series other than 0.
+    """Return for each row the share of distinct values among the nonzero values of its series.
 
     A price of few ticks, or a rate of few digits, repeats its steps by chance.
     """
@@ -138,10 +138,10 @@ def _distinct_shares(series: _Array, values: _Array) -> _Array:
 def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
     """Return rows at which two blocks of rows of one series are equal, one pair per series.
 
-    A block has eight rows and at least six distinct values, and half of its series' values other than 0 are
-    distinct; if nine of ten are, a block has five distinct rows. In more than 5,000 rows a quarter of the
-    blocks is compared, so a copy of one block may not be found. Responses of more than 50,000 rows are not
-    compared.
+    A block has eight rows with at least six distinct values, if half of the nonzero values of its series are
+    distinct. If nine of ten are distinct, it has five rows, all distinct. In more than 5,000 rows only a
+    quarter of the blocks is compared, so one repeated block may be missed. Responses of more than 50,000 rows
+    are not compared.
     """
     if not 2 * _SHORT_BLOCK <= values.size <= _MAX_ROWS:
         return []
@@ -159,7 +159,7 @@ def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
 def _equal_blocks(
     series: _Array, values: _Array, is_used: _Array, block: int, min_distinct: int
 ) -> list[tuple[int, int]]:
-    """Return the first pair of equal blocks of each series, of the rows `is_used`."""
+    """Return the first pair of equal blocks of each series, among the rows where `is_used`."""
     # 1. A number for the values of each block of one series.
     if values.size < 2 * block:
         return []
@@ -253,9 +253,9 @@ def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
 
 
 def other_sections(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return sections of at least a day and twelve rows that are 20 times and more the rest, or the inverse.
+    """Return sections of at least a day and twelve rows that differ from the rest by a factor of 20 or more.
 
-    The arguments are as in `late_series`; of a section and the rest, the shorter one is the section.
+    The arguments are as in `late_series`. The shorter one of the two groups of rows is the section.
     """
     faults = []
     for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
@@ -285,10 +285,10 @@ def other_sections(series: _Array, times: _Array, values: _Array) -> list[Series
 
 
 def limited_series(series: _Array, values: _Array, *, is_rate: bool) -> list[SeriesFault]:
-    """Return series whose largest or smallest value is that of a fifth of the rows, in four runs or more.
+    """Return series whose maximum or minimum is in a fifth of the rows, in four runs or more.
 
-    The other values are distinct. Values of few digits are caps, interests and floors of venues, and do not
-    count. The factor is 1 for the largest value, −1 for the smallest.
+    The other values must be distinct. Values of few digits are excluded, because they may be caps, interest
+    or floors of venues. The factor is 1 for a maximum and −1 for a minimum.
     """
     faults: list[SeriesFault] = []
     starts, ends = _starts_and_ends(series)

@@ -847,10 +847,12 @@ LIES: dict[str, Lie] = {
         orders_again, "other size", r"\d+ of \d+ orders are the same as another one, except for their id"
     ),
     "an option without its counterpart": Lie(
-        one_side_missing, "unlikely chain", r"1 of \d+ strikes have a call or a put only"
+        one_side_missing, "unlikely chain", r"1 of \d+ strikes have only a call or only a put"
     ),
     "lows of a tenth": Lie(
-        partial(each, "low", lambda v: v / 10), "unlikely value", "low is over 5 times apart from open"
+        partial(each, "low", lambda v: v / 10),
+        "unlikely value",
+        "low differs from open and close by over 5 times",
     ),
     "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
