@@ -146,7 +146,7 @@ def test_marks_in_dollars_are_compared_with_parity() -> None:
     for row in body["instruments"]:
         del row["mark_coin"]
     said = " ".join(notices(body, lambda: dd.options.snapshot("BTC", "deribit")))
-    assert "calls less puts of 2026-06-05 differ" in said
+    assert "call minus put of 2026-06-05 differs" in said
 
 
 @pytest.mark.parametrize("name", CHAINS)

@@ -50,7 +50,7 @@ _NAMED = 2
 
 
 _LOG_RATIO = 20.0
-"""Sizes of legs over a wider range have a logarithmic axis."""
+"""Ratio of the largest to the smallest size of a leg above which the axis is logarithmic."""
 
 
 @figure_function

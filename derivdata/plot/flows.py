@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _MAX_VENUES = 8
 _MILLION = 1e6
 _POINTS = 180
-"""Maximum number of points of a line, so that it is not a band on a narrow screen."""
+"""Maximum number of points of a line: more look like a band on a narrow screen."""
 _LINE = 12.0
 """Height of a line of a lane's label [points]."""
 
@@ -145,7 +145,7 @@ def positioning(
 
 
 def _thinned(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return means over equal numbers of steps, at most `_POINTS` of them, and their length in words."""
+    """Return at most `_POINTS` means over equal numbers of steps, and a text with their length."""
     count = int(np.ceil(len(lines) / _POINTS))
     if count < 2:
         return lines, ""
@@ -344,7 +344,7 @@ def option_flow(
     most = max(float(wide.to_numpy().max()), 0.0)
     margin = 0.06 * (most - minimum)
     for strip in (upper, lower):
-        strip.set_ylim(minimum - margin, most + margin)  # one scale, to compare calls and puts
+        strip.set_ylim(minimum - margin, most + margin)  # A common scale makes calls and puts comparable.
     name = symbol
     if trades["exchange"].nunique() == 1:
         name += f" on {trades['exchange'].iloc[0]}"

@@ -177,7 +177,7 @@ _LANE_OF_THREE = 34.0
 _LABEL_DISTANCE = 0.2
 """Distance of two labels of values outside a lane, as a fraction of its length."""
 _MARK_DISTANCE = 0.12
-"""Distance from an arrowhead to the next that its label needs, in the same unit."""
+"""Minimum distance between arrowheads whose labels do not overlap, in the same unit."""
 ABOVE = "#b35806"
 BELOW = "#542788"
 _BELOW_ON_DARK = "#a98bd8"
@@ -283,7 +283,7 @@ def _mark_outside(
         for run in _far_runs(values, beyond, starts, furthest):
             side = "left"
             next_runs = starts[(starts > run) & (starts < run + _MARK_DISTANCE * len(values))]
-            if run > 0.9 * len(values) or next_runs.size:  # not over the next arrowhead
+            if run > 0.9 * len(values) or next_runs.size:  # Labels must not cover the next arrowhead.
                 side = "right"
             look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center", "ha": side}
             shift = 4.0 if side == "left" else -4.0

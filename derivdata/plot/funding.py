@@ -50,7 +50,7 @@ _SMALL_LINE = 6.2
 """Height of the name of a row [points], and in letters of 6 points."""
 _NEAR = 0.05
 _NEARLY_ALWAYS = 0.9
-"""A heat map omits venues whose rates are usual in this fraction of cells."""
+"""Minimum fraction of cells with usual rates for which a heat map omits a venue."""
 _NEUTRAL = 0.004
 """Part of the colour scale from 0 to the usual rate."""
 _STOPS = 65
@@ -202,9 +202,9 @@ def funding_heatmap(
     reach
         Distance from `centre` to both ends of the colour scale [bps/8h]; None uses the 98th percentile.
     centre
-        Rate between the two colours [bps/8h]. None uses 0. If the median rate is within 0.05 of 1, the usual
-        0.01 % per 8 hours, rates from 0 to 1 have the colour of the page, and venues that are there in 90 %
-        of cells or more are omitted, if others are not.
+        Rate between the two colours [bps/8h]. None uses 0. If the median rate is within 0.05 of 1, which is
+        the usual 0.01 % per 8 hours, rates from 0 to 1 have the colour of the page. Venues with such rates in
+        at least 90 % of cells are then omitted, except if all venues have them.
     by_kind
         Group venues under headings: centralised and decentralised.
     source, ax, figsize, engine
@@ -288,7 +288,7 @@ def funding_heatmap(
 
 
 def _heat_finding(rates: Floats, means: pd.Series, usual: int, centre: float, level: float) -> str:
-    """Describe the rates of a heat map; `usual` is the number of venues at the usual `level`."""
+    """Return a sentence about the rates; `usual` is the number of venues with rates up to `level`."""
     of = "of cells"
     if centre:
         return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} {of}"
@@ -310,7 +310,7 @@ def _usual(rates: Floats) -> float:
 
 
 def _usual_venues(cells: pd.DataFrame, level: float) -> list[str]:
-    """Return the venues whose rates are from 0 to the usual `level` nearly all the time."""
+    """Return the venues whose rates are nearly always between 0 and the usual `level`."""
     if not level:
         return []
     is_usual = cells.isna() | ((cells > -_NEAR) & (cells < level + _NEAR))
@@ -321,7 +321,8 @@ def _usual_venues(cells: pd.DataFrame, level: float) -> list[str]:
 def _stops(centre: float, reach: float, level: float) -> tuple[list[float], list[float]]:
     """Return rates and their places on the colour scale, from 0 to 1.
 
-    Rates from 0 to the usual `level` are nearly colourless, because most rates in quiet markets are there.
+    Rates from 0 to the usual `level` are nearly colourless, because most rates of quiet markets are in
+    this range.
     """
     rates = [centre - reach, centre, centre + reach]
     places = [0.0, 0.5, 1.0]
@@ -686,9 +687,9 @@ def cumulative_funding(
     Returns
     -------
     Axes
-        The upper axes; with payments, the lower axes show integral minus payments, and the title and the
-        labels give the sums at the last payment that has a sample. Payments for hours before the first sample
-        are omitted, and samples before the hours of the first payment. Gaps are skipped in all lines.
+        The upper axes. With payments, the lower axes show integral minus payments, and title and labels give
+        the sums at the last payment with a sample. All sums begin at the first hour with both samples and
+        payments. Gaps are skipped in all lines.
 
     Raises
     ------
@@ -776,17 +777,20 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
 
 
 def _same_window(rates: xr.DataArray, paid: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Return the samples and the sum of payments of the same hours, so that both begin at zero.
+    """Return samples and cumulative payments from the first hour that has both.
 
-    A payment covers the hours before it. Payments for hours before the first sample are omitted, and so are
-    samples of hours before those of the first payment.
+    A payment covers the interval before it, so a payment whose interval begins before the first sample is
+    omitted. Earlier samples than the first covered hour are omitted too.
     """
     paid = paid.dropna("time")
     covered = paid["interval_hours"].to_numpy() * np.timedelta64(3600, "s")
     begins = paid["time"].to_numpy() - covered
     paid = paid.isel(time=begins >= rates["time"].to_numpy()[0])
     if not paid.sizes["time"]:
-        raise ValueError("settled has no payment for hours within the window of sampled")
+        raise ValueError(
+            "settled: expected a payment whose interval is within the window of sampled, got none; use a "
+            "common window"
+        )
     rates = rates.sel(time=slice(np.min(begins[begins >= rates["time"].to_numpy()[0]]), None))
     return rates, funding.cumulative(paid, gaps="skip")["funding_bps"]
 

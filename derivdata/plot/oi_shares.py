@@ -295,7 +295,7 @@ def _levels(
 
 
 def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> tuple[list[str], list[str]]:
-    """Draw each line as its change since its first value; return changes and latest levels in words."""
+    """Draw the change of each line since its first value; return changes and latest levels as text."""
     kinds: dict[str, tuple[str, str, float, dict[str, Any]]] = {
         "oi_usd": ("in USD", "{} B USD", _BILLION, {"color": PALETTE[0], "lw": 1.3}),
         "oi_coins": ("in coins", f"{{}} {symbol}", 1.0, {"color": PALETTE[1], "lw": 2.0}),

@@ -32,7 +32,7 @@ _SIZES = {1e4: "10 k USD", 1e5: "100 k USD", 1e6: "1 M USD", 1e7: "10 M USD"}
 """Values of the dots in the key [USD]."""
 _MAX_DISTANCES = 5
 _TALL = 3.0
-"""A bar that is this many times as high as the next has its value written next to it."""
+"""Ratio of the highest bar to the next above which its value is written next to it."""
 _STEPS = (
     (1, 1, "minute"),
     (3, 5, "5 minutes"),
@@ -83,12 +83,15 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the dots, whose area is in proportion to the order's value; from
-        500 orders on cells, each the sum over about a 24th of the window, coloured on a logarithmic scale,
-        with the share of longs at the right. Below them are the value of longs (down) and shorts (up) per
-        hour, or per longer step so that there are at most 72 bars (1 minute in windows under an hour, 5 under
-        three hours; the step of cells), the price, and the coverage if it is partial, blank for unobserved
-        times. A bar that is over three times as high as the next has its value next to it.
+        The axes of the dots, whose area is in proportion to the order's value. From 500 orders on, cells
+        replace the dots: each is the sum over about a 24th of the window, coloured on a logarithmic scale,
+        with the share of longs at the right.
+
+        The axes below show the value of shorts (up) and longs (down) per step, the price, and the coverage if
+        it is partial (blank for unobserved times). The step is 1 minute in windows under an hour, 5 minutes
+        under three hours, and else an hour or more, so that there are at most 72 bars; cells have the same
+        step. A bar over three times as high as the next has its value next to it.
+
         Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
@@ -181,7 +184,7 @@ def _covers(coverage: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> 
 
 
 def _around(level: Any, first: pd.Timestamp, last: pd.Timestamp) -> Any:
-    """Return prices from the last before the window to the first after it, so that its line has no gaps."""
+    """Return prices from the last before the window to the first after it, so that the line spans it."""
     stamps = pd.DatetimeIndex(level["time"].to_numpy())
     start = max(int(stamps.searchsorted(first, side="right")) - 1, 0)
     end = int(stamps.searchsorted(last, side="left")) + 1
@@ -391,7 +394,7 @@ def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str
     if len(order) > 1 and abs(values.iloc[order[0]]) >= _TALL * abs(values.iloc[order[1]]):
         tallest = int(order[0])
         height = float(values.iloc[tallest])
-        # At the side of the bar with more space.
+        # The label is on the side of the bar with more space.
         middle = (values.index.min() + (values.index.max() - values.index.min()) / 2).to_datetime64()
         start = values.index[tallest].to_datetime64()
         end, shift, side = (start + step, 4, "left") if start < middle else (start, -4, "right")
@@ -555,7 +558,7 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
         if data[column].dtype.kind not in "fiu":
             raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
     if data["depth_bps"].isna().any():
-        raise ValueError("data has rows without depth_bps: drop them")
+        raise ValueError("data has missing values in depth_bps: drop these rows")
     distances = sorted(data["depth_bps"].unique(), reverse=True)
     shown = distances[:_MAX_DISTANCES]
     strips = style.strips(ax, *[1.0] * len(shown), size=(8.0, 5.0), gap=0.08)
@@ -570,7 +573,7 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
         strip.axhline(0.0, color=GREY, lw=0.8)
         depths = rows[["bid_depth_usd", "ask_depth_usd"]].to_numpy(dtype=np.float64)
         if not np.isfinite(depths).any():
-            raise ValueError(f"data must have depths within {distance:g} bps, got only missing ones")
+            raise ValueError(f"data has only missing depths within {distance:g} bps: drop these rows")
         largest = float(np.nanmax(depths)) / 1e6
         strip.set_ylim(-1.15 * largest, 1.15 * largest)
         style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="size")
@@ -584,7 +587,7 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
 
 
 def _range_of_depth(rows: pd.DataFrame, distance: float) -> str:
-    """Return a sentence about the range of the mean depth of both sides within a distance."""
+    """Return a sentence about the depth within a distance: range over time of the mean of both sides."""
     mean = (rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2e6
     low = float(mean.min())
     high = float(mean.max())

@@ -39,7 +39,7 @@ DIVERGING = "PuOr_r"
 NO_DATA = "#c3c7cd"
 _PURPLE = "#7b5cc4"
 _ORANGE = "#c8640a"
-"""Ends of the colours of rates, which are visible on a light and on a dark page."""
+"""Colours of the lowest and highest rates, visible on light and dark pages."""
 
 FOOTER = "footer"
 """Id of the text with the source. A report removes it and writes it below its figures."""
@@ -103,7 +103,7 @@ def colours_with_gaps(name: str) -> Colormap:
 
 
 def page_colours() -> Colormap:
-    """Return a colour map from purple to orange whose middle is transparent, so that it is the page's colour.
+    """Return a colour map from purple to orange whose middle is transparent, on light and dark pages.
 
     Missing cells are grey.
     """
@@ -424,8 +424,8 @@ def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **op
 def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str]], *, limits: Any = None) -> None:
     """Write labels right of the axes at the heights of values, at least a line apart.
 
-    `ends` holds value, label and colour; a line in this colour leads from the value to the label. A missing
-    value gets no label. `limits` are those of the axes, or their logarithms if the values are logarithms.
+    `ends` holds value, label and colour; a line in this colour leads from the value to the label. Missing
+    values have no label. `limits` are those of the axes, as logarithms if the values are logarithms.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -532,7 +532,7 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     if is_narrow(ax):
         wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)
         text = "\n".join(map(wrap.fill, text.split("\n")))
-        # From the left, because axes with labels at their right are too narrow for the text.
+        # Aligned left, because axes with labels at their right are too narrow for the text.
         place, side, shift = 0.0, "left", -indent(ax)
     below: dict[str, Any] = {"xycoords": ("axes fraction", ax.xaxis.label), "textcoords": "offset points"}
     look: dict[str, Any] = {"ha": side, "va": "top", "fontsize": 8, "color": muted()}

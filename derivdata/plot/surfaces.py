@@ -177,7 +177,7 @@ def _finding(fit: xr.Dataset, tenors: Array) -> str:
     dearer, cheaper = "calls", "puts"
     if np.mean(skews) <= 0.0:
         dearer, cheaper = "puts", "calls"
-        skews = 0.0 - skews  # not -skews, which would write -0.0
+        skews = 0.0 - skews  # -skews would show -0.0.
     amounts = [f"{skew:.1f} points in {span}" for skew, span in zip(skews, spans, strict=True)]
     return f"25-delta {dearer} are dearer than {cheaper}, by {' and '.join(amounts)}"
 
@@ -209,9 +209,9 @@ def venue_difference(
     Returns
     -------
     Axes
-        The left one of three panels: 1.5 at-the-money standard deviations of the reference below the forward
-        (puts), at the forward, and as far above it (calls). Each has a bar per venue and tenor. Without
-        quotes of both venues there is no bar.
+        The left one of three panels: puts 1.5 standard deviations below the forward, options at the forward,
+        and calls 1.5 above it. The standard deviation is the reference's at the money. Each panel has a bar
+        per venue and tenor, if both venues have quotes.
 
     Raises
     ------
@@ -246,9 +246,9 @@ def venue_difference(
 
 
 def _dress_panels(panels: list[Axes], breaks: Array, label: str) -> Axes:
-    """Draw lines between venues, and write the label of all x axes; return the axes with the label.
+    """Draw lines between venues and the common label of the x axes; return the axes with the label.
 
-    The footer is below the label: in narrow figures it begins at the left, in others it ends at the right.
+    The footer is placed below this label. It is aligned left in narrow figures and right in others.
     """
     is_narrow = style.is_narrow(panels[0])
     for panel in panels[1:]:
@@ -269,7 +269,7 @@ def _draw_differences(panels: list[Axes], place: Array, cells: Array) -> None:
     has_values = not style.is_narrow(panels[0])
     low = min(float(np.nanmin(cells)), 0.0)
     high = max(float(np.nanmax(cells)), 0.0)
-    space = 0.3 if has_values else 0.06  # of the values next to the bars
+    space = 0.3 if has_values else 0.06  # Keep space for the values next to the bars.
     margin = space * max(high - low, 0.1)
     low -= margin
     high += margin

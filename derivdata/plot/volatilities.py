@@ -220,7 +220,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
 
 
 def _draw_bands(ax: Axes, days: Array, values: Array, quantiles: Array) -> str:
-    """Draw the ranges between the outermost quantiles and, darker, between the next ones; describe them."""
+    """Draw bands between the outermost quantiles and, darker, between the next ones; return their key."""
     ranges = []
     for inner in range(min(2, len(quantiles) // 2)):
         ranges.append(f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} %")
@@ -356,11 +356,11 @@ _NARROW = 300.0
 _FORWARD = "forward volatility"
 _AT_FORWARD = "at the money"
 _WIDE_SPREAD = 2.0
-"""Quoted bounds further away than this multiple of the range of volatilities are omitted."""
+"""Multiple of the range of volatilities beyond which quoted bounds are omitted."""
 _FLAT = 0.005
-"""A term structure with a smaller range is described as nearly flat [1/√year]."""
+"""Range of volatility below which a term structure is described as nearly flat [1/√year]."""
 _UNCHANGED = 0.05
-"""A smaller median change is not described [points]."""
+"""Median change below which volatility is described as unchanged [volatility points]."""
 _MIN_RANGE = 0.02
 """Minimum range of the axis, so that a flat line does not look steep [1/√year]."""
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
@@ -386,10 +386,9 @@ def term_structure(
         of ``dd.options.surface``, to which a surface is fitted first. For ``"basis"``: result of
         ``dd.analysis.chain.basis`` for one chain, with its spot.
     kind
-        ``"volatility"``: volatility at the forward with the quoted bid and ask, if the fit has them, and one
-        comparison: volatility of an earlier time (`before`), or else steps for the forward volatility between
-        expiries, missing where total variance falls. Bounds so far apart that they would flatten the line
-        are omitted.
+        ``"volatility"``: volatility at the forward, with bid and ask if the fit has them. A second line shows
+        the volatility of an earlier time (`before`), or else the forward volatility between expiries, which
+        is missing where total variance falls. Very wide bounds, which would flatten the line, are omitted.
         ``"basis"``: forward over spot as simple annual rate.
     before
         At-the-money volatility of an earlier time, drawn at the same expiries: a fit, or rows of one time of
@@ -477,7 +476,7 @@ def _at_the_money(
 
 
 def _bounds(fit: xr.Dataset, span: float) -> Array | None:
-    """Return half the quoted spread at the money by expiry; NaN if it is far wider than `span` or unknown."""
+    """Return half the quoted spread at the money by expiry; NaN if unknown or far wider than `span`."""
     if "atm_half_spread_vol" not in fit:
         return None
     half = np.asarray(fit["atm_half_spread_vol"], dtype=np.float64)
@@ -601,7 +600,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
 def _carry_of(apr: Array, tenors: Array) -> str:
     """Return a sentence about the rates of forwards over spot."""
     ends = sorted(100.0 * np.abs([np.min(apr), np.max(apr)]))
-    rates = " to ".join(dict.fromkeys(f"{end:.1f}" for end in ends))  # one number if both are equal
+    rates = " to ".join(dict.fromkeys(f"{end:.1f}" for end in ends))  # Equal rounded rates are shown once.
     if np.min(apr) > 0.0:
         return f"all forwards are above spot, by {rates} % a year (contango)"
     if np.max(apr) < 0.0:

@@ -25,9 +25,9 @@ _DELTAS = {0.25: "25P", 0.5: "50", 0.75: "25C"}
 _SHOWN_DELTA = 0.05
 _CURVE_POINTS = 101
 _FLAT_POINTS = 0.5
-"""A term structure within this many points is called flat."""
+"""Range below which a term structure is described as flat [volatility points]."""
 _LIGHT = 0.6
-"""Only the light part of the colour map is used, on which dark numbers are legible."""
+"""Part of the colour map that is used: dark numbers are legible only on light cells."""
 
 
 class Level(NamedTuple):
@@ -227,12 +227,12 @@ def _extremes(iv: Array, tenors: Array) -> str:
 
 
 def draw_term(fit: xr.Dataset, before: pd.DataFrame | None, name: str, *, ax: Axes, source: Any) -> Axes:
-    """Draw ATM volatility by expiry with its quoted bounds, and that of the day before as a thin line."""
+    """Draw ATM volatility by expiry with bid and ask, and the day before as a thin line."""
     curve = fitted(fit)
     tenors = days(curve)
     atm = np.asarray(smile.iv(curve, 0.0, extrapolate=True)).ravel()
     half = np.full(len(atm), np.nan)
-    if "atm_half_spread_vol" in curve:  # quotes may have no bid and ask
+    if "atm_half_spread_vol" in curve:  # Some chains have quotes without bid and ask.
         half = np.asarray(curve["atm_half_spread_vol"]).ravel()
     now = pd.Series(atm, pd.DatetimeIndex(curve["expiry"].to_numpy()))
     ax.vlines(tenors, atm - half, atm + half, color=style.PALETTE[0], lw=3.0, alpha=0.4)
@@ -304,7 +304,7 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
             ("30-day ATM", level.implied, style.PALETTE[0]),
             (f"{level.days:.3g}-day realised", level.realised, style.PALETTE[1]),
         ):
-            # As rounded as the labels, so that the title has their difference.
+            # Rounded like the labels, so that the title states their difference.
             last = round(100.0 * float(line.dropna("time")[-1]), 1)
             last_values.append(last)
             cell.plot(
@@ -314,7 +314,7 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
         gaps.append(f"{abs(gap):.1f} points {'above' if gap > 0 else 'below'} realised for {level.symbol}")
         low, high = cell.get_ylim()
         spans.append((low, high))
-    # One length for all, so that equal moves look equal.
+    # All y axes have the same length, so that equal changes look equal.
     length = max(high - low for low, high in spans)
     for cell, level, (low, high) in zip(cells, levels, spans, strict=True):
         centre = (low + high) / 2.0

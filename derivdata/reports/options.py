@@ -62,7 +62,7 @@ def history_panel(section: Section, data: Data, symbol: str, venue: str, now: An
         )
     title = f"{symbol} volatility index and skew over time on {venue}"
     look: dict[str, Any] = {"title": title, "size": (WIDE, 4.0)}
-    # One tenor: skews of several differ more from each other than each moves.
+    # Only one tenor, because skews differ more between tenors than over time.
     levels = history[["strip_index", "atm", "rr25"]].sel(tenor=[_IMPLIED_DAYS]).assign_attrs(history.attrs)
     return section.panel(plot.volatility, levels, symbol=f"{symbol} on {venue}", source=chains, **look)
 
@@ -271,11 +271,11 @@ def _venue_gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
 _READINGS = {
     "term": (
         "ATM volatility by expiry, with the bid and ask at the money as bars; the thin grey line is the day "
-        "before. A rising line prices more movement later than now; a falling line prices stress now."
+        "before. A rising line means that options price larger moves later, a falling line larger moves now."
     ),
     "smile": (
         "Implied volatility over delta for a near, a middle and a far expiry, at one scale. Left of 50 are "
-        "puts, right of it calls. The left side is higher if protection against a fall costs more."
+        "puts, right of it calls. The left side is higher if protection against falling prices costs more."
     ),
     "surface": (
         "Implied volatility by delta and time to expiry, interpolated between expiries. Compare a row to see "
@@ -283,8 +283,8 @@ _READINGS = {
     ),
     "history": (
         "Above, the 30-day strip index and 30-day ATM volatility. Below, the 30-day 25-delta risk reversal: "
-        "call minus put volatility, below zero if protection against a fall costs more. eSSVI fits of up to "
-        "32 chains of the window."
+        "call minus put volatility. It is below zero if protection against falling prices costs more. Fits "
+        "are eSSVI, of up to 32 chains of the window."
     ),
     "strikes": (
         "Calls upwards, puts downwards, in coins, over all expiries. Many positions gain or lose value at "

@@ -200,7 +200,7 @@ class Answer(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Panels of one question, often one for each symbol, how to read them, and their venues and period."""
+    """Figure of a question: panels (often one per symbol), how to read them, venues and period."""
 
     panels: Sequence[Panel]
     reading: str
@@ -281,7 +281,7 @@ class Section:
     def answer(self, question: str, words: str, panel: Panel | None = None, scope: str = "") -> None:
         """Add a question to the first screen, with a sentence and a panel that answer it.
 
-        `scope` are the venues and the period of the panel.
+        `scope` states the venues and the period of the panel.
         """
         panels: list[Panel] = []
         if panel is not None and self.draws:
@@ -307,7 +307,7 @@ class Section:
         return Panel(partial(draw, *data, **options), title, size)
 
     def figure(self, panels: Sequence[Panel], reading: str, scope: str = "") -> None:
-        """Add the panels of one question, how to read them, and their venues and period."""
+        """Add the panels of a question with `reading` (how to read them) and `scope` (venues and period)."""
         if self.draws and panels:
             self.blocks.append(Figure(panels, reading, scope))
 
@@ -428,7 +428,7 @@ def _block(block: _Block, drawn: Iterator[Drawn]) -> str:
 
 
 def _sources(drawn: Sequence[Drawn], scope: str) -> str:
-    """Return the sources of panels, without duplicates, with attributions as links, after their scope."""
+    """Return the scope and the distinct sources of panels, with attributions as links."""
     words = list(dict.fromkeys(panel.source for panel in drawn if panel.source))
     if scope:
         words[:1] = [" · ".join([scope, *words[:1]])]

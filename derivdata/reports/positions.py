@@ -41,7 +41,7 @@ _SIDES = (
     "cascades are listed below."
 )
 _ROWS = 8
-"""Venues with a bar of their own."""
+"""Maximum number of venues with a separate bar; the rest are summed."""
 _STEP_HOURS = (1, 2, 4, 6, 8, 12, 24)
 _MOST_BARS = 42
 _MIN_CASCADE = 1e6
@@ -177,7 +177,7 @@ def _answer(section: Section, all_holdings: list[Holdings], period: str) -> None
     gains = "; ".join(words[:3])
     key = "* significant at 95 %" if "*" in gains else "none of them significant at 95 %"
     line = f"{gains} points of share in {all_holdings[0].days:.3g} days ({key})."
-    # The largest of each symbol, and these next to each other.
+    # The largest changes of each symbol, grouped by symbol.
     symbols = list(table["symbol"].drop_duplicates()[:3])
     largest = table.loc[table["change"].abs().sort_values(ascending=False, kind="stable").index]
     rows = [largest[largest["symbol"] == symbol].head(_ROWS // len(symbols)) for symbol in symbols]
@@ -213,7 +213,7 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
         words = f"{change:+.2f}"
         ax.annotate(words, (change, row), shift, va="center", ha=side, fontsize=8, textcoords="offset points")
     for first in np.flatnonzero(shown["symbol"].ne(shown["symbol"].shift()))[1:]:
-        ax.axhline(first - 0.5, color=style.GREY, lw=0.6)  # between symbols
+        ax.axhline(first - 0.5, color=style.GREY, lw=0.6)  # Space between symbols.
     ax.axvline(0, color=style.GREY, lw=1.0)
     reach = float(shown["change"].abs().max())
     low = min(float(shown["change"].min()), 0.0)

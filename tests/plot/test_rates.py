@@ -209,5 +209,7 @@ def test_payments_before_the_samples_are_not_compared_with_them(days_before: int
 def test_payments_after_the_samples_are_rejected() -> None:
     paid = made.payments(1.0, 3)
     paid["time"] -= pd.Timedelta(20, "D")
-    with pytest.raises(ValueError, match="settled has no payment for hours within the window of sampled"):
+    with pytest.raises(
+        ValueError, match="settled: expected a payment whose interval is within the window of sampled"
+    ):
         plot.cumulative_funding(made.constant(1.0, 10), paid, venue="alpha")

@@ -261,10 +261,10 @@ def quote_weights(
 ) -> Any:
     """Return the weight of the squared residuals of volatility under a named weighting.
 
-    None is ``"vega"``; with bid and ask in `sides` it is one over the square of half the spread, so that
-    residuals are measured in half spreads. A missing bid counts as a volatility of 0. A quote without both
-    gets the weight of the widest quote along `dims`, the quotes that are fitted together. If all quotes lack
-    both, the weight is vega.
+    None is ``"vega"`` without bid and ask. With them in `sides` it is one over the square of half the spread,
+    so that residuals are measured in half spreads. A missing bid counts as a volatility of 0. A quote that
+    lacks bid and ask gets the weight of the widest quote along `dims`, over which quotes are fitted together.
+    If all quotes lack them, the weight is vega.
 
     Vega divided by the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``. The constant is omitted, because only
     ratios of weights matter. A residual of price is the residual of volatility times vega, and a residual of

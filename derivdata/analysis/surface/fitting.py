@@ -193,10 +193,10 @@ def fit(
         - ``"equal"``: 1, so that each far strike counts as much as one at the money.
         - ``"variance"``: residuals are errors of total variance.
     iv_bid, iv_ask
-        Volatilities of bid and ask, shaped like `iv`; NaN or not positive if missing. A fit outside them has
-        the distance to the nearer one, measured from a tenth of the spread inside it, as its residual. A fit
-        between them has a thousandth of the distance to the mid, which only makes the minimum unique. A quote
-        without bid and ask uses `iv`. ``"slices"`` uses them as `derivdata.analysis.smile.fit` does.
+        Volatilities of bid and ask, shaped like `iv`; NaN or not positive if missing. Outside bid and ask,
+        the residual is the distance to a point a tenth of the spread inside the nearer side. Between them it
+        is a thousandth of the distance to the mid, which only makes the minimum unique. A quote without bid
+        and ask uses `iv`. ``"slices"`` uses them as `derivdata.analysis.smile.fit` does.
     loss
         Use of bid and ask.
 
