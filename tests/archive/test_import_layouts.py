@@ -61,6 +61,25 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "value_usd": 33500.0,
         }
     },
+    "bybit publicTrade of options": {
+        "options_trades": {
+            "symbol": "BTC", "exchange": "bybit", "time": "2026-03-01T00:00:00.005Z", "strike": 70000.0,
+            "side": "call", "taker_side": "buy", "execution": "book", "size": 0.5, "price_usd": 7400.0,
+            "iv": 0.525, "index_price_usd": 67000.5,
+        }
+    },
+    "bybit kline_for_metatrader4": {
+        "prices_history": {
+            "symbol": "BTC", "exchange": "bybit", "time": "2026-03-01T00:00Z", "kind": "last",
+            "price_usd": 67000.5, "resolution": "15m",
+        }
+    },
+    "kucoin mark and index of the instrument stream": {
+        "prices_history": {
+            "symbol": "BTC", "exchange": "kucoin", "time": "2026-03-01T00:00Z", "kind": "index",
+            "price_usd": 66999.5,
+        }
+    },
     "coingecko derivatives of one exchange": {
         "oi_history": {
             "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00Z", "oi_usd": 6041490500.5,

@@ -204,3 +204,39 @@ def test_rates_of_the_next_payment_are_not_payments_each_second(tmp_path: Path, 
     assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * 60)
     assert {*rates["settlement_time"]} == {pd.Timestamp("2026-03-01T08:00Z")}
     assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 60)
+
+
+def test_lists_in_envelopes_of_combined_streams_are_read(tmp_path: Path) -> None:
+    messages = []
+    for second in range(3):
+        mark = {
+            "e": "markPriceUpdate", "E": _START + 1_000 * second, "p": "67000.5", "P": "66998",
+            "i": "66999.5", "r": "0.0001", "T": _START + 28_800_000,
+        }  # fmt: skip
+        rows = [{**mark, "s": symbol} for symbol in ("BTCUSDT", "ETHUSDT")]
+        content = {"stream": "!markPrice@arr@1s", "data": rows}
+        messages.append({"recv_ts": _START + 1_000 * second + 40, "msg": content})
+    _import(tmp_path, "binance_marks.jsonl", messages, set={"interval_hours": "8"})
+    prices = _rows(tmp_path, "prices_history")
+    assert prices.groupby(["symbol", "kind"], observed=True)["price_usd"].first().to_dict() == {
+        ("BTC", "index"): 66999.5, ("BTC", "mark"): 67000.5,
+        ("ETH", "index"): 66999.5, ("ETH", "mark"): 67000.5,
+    }  # fmt: skip
+    assert prices["time"].max() == pd.Timestamp("2026-03-01T00:00:02Z")
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0] * 6)
+
+
+def test_responses_without_a_time_have_that_of_their_envelope(tmp_path: Path) -> None:
+    # POST /info predictedFundings of Hyperliquid (2026) has the next payments only.
+    rates = [
+        ["BinPerp", {"fundingRate": "0.0001", "nextFundingTime": 1772352000000, "fundingIntervalHours": 8}],
+        ["HlPerp", {"fundingRate": "-0.00001", "nextFundingTime": 1772326800000, "fundingIntervalHours": 1}],
+    ]
+    polls = [{"ts": _START + 1_000 * second, "data": [["BTC", rates]]} for second in (5, 605)]
+    _import(tmp_path, "predicted.jsonl", polls)
+    rows = _rows(tmp_path, "funding_rates").sort_values(["exchange", "time"])
+    assert rows["exchange"].tolist() == ["binance", "binance", "hyperliquid", "hyperliquid"]
+    times = ["2026-03-01T00:00:05Z", "2026-03-01T00:10:05Z"]
+    assert rows["time"].tolist() == list(map(pd.Timestamp, times * 2))
+    # -0.00001 an hour are -0.8 bps in 8 hours.
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, 1.0, -0.8, -0.8])

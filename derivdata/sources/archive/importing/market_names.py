@@ -118,6 +118,8 @@ _COINS_BY_NAME = {
 """Names of coins, as CoinGecko, Santiment and dashboards write them; ``BITCOIN`` is another coin."""
 
 
+_TOPIC_OF_KUCOIN = re.compile(r"^/contract(Market)?/\w+:")
+"""``/contract/instrument:XBTUSDTM``: the market of a message of its WebSocket (2026)."""
 _OF_DVOL = re.compile(r"(?<=[A-Z])[-_ ]?DVOL$|^DVOL[-_ ]?(?=[A-Z])", re.IGNORECASE)
 """The name of Deribit's volatility index next to that of its coin: ``BTC-DVOL``, ``BTCDVOL``."""
 
@@ -140,6 +142,7 @@ def market_of(name: str) -> Market:
     """Parse the name of a market; a name of an unknown pattern has the kind ``unknown``."""
     text = _COINS_BY_NAME.get(name.strip(), name.strip())
     text = _OF_DVOL.sub("", text)
+    text = _TOPIC_OF_KUCOIN.sub("", text)
     market = _vendor(text) or _option(text) or _delta(text) or _dated(text) or _cme(text)
     if market is not None:
         return market

@@ -87,7 +87,10 @@ _UNREADABLE = (
     msgspec.DecodeError,
     NotJson,
 )
-_VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{8} \d{2}:\d{2}.*", re.IGNORECASE)
+_VALUE = re.compile(
+    r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{4}\.\d{2}\.\d{2}( .*)?|\d{8} \d{2}:\d{2}.*",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"(https?://|#)", re.IGNORECASE)
 _STATED_DELIMITER = re.compile(r"sep=(.)", re.IGNORECASE)
 """A first line for Excel with the delimiter."""

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
+import pyarrow as pa
 
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.buffered_rows import joined
+from derivdata.sources.archive.importing.cells import Rejections
 from derivdata.sources.archive.importing.json_bodies import records_of
 from derivdata.sources.archive.importing.market_names import (
     known_interval,
@@ -24,6 +26,7 @@ from derivdata.sources.archive.importing.plan import Given, Unclear
 from derivdata.sources.archive.importing.readers import explained
 from derivdata.sources.archive.importing.source_files import Source, opened
 from derivdata.sources.archive.importing.stream_messages import is_reply
+from derivdata.sources.archive.importing.timestamps import instants
 from derivdata.sources.archive.schemas import archive_tables
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
@@ -506,7 +509,10 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> VenueRes
     """Read one response per line, or a list of responses, as one response."""
     responses = []
     for page in _pages(body):
-        response = _read(venue, request, page, given)
+        stated = given
+        if page.received is not None and "time" not in given.set:
+            stated = given._replace(set={**given.set, "time": page.received.isoformat()})
+        response = _read(venue, request, page.body, stated)
         if response is None:
             return None
         responses.append(response)
@@ -522,13 +528,26 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> VenueRes
     return VenueResponse(venue, request, tables, tuple(notices))
 
 
-def _pages(body: bytes) -> Iterator[bytes]:
+class _Page(NamedTuple):
+    """A response without the envelope of a collector, and the time at which it was received."""
+
+    body: bytes
+    received: pd.Timestamp | None = None
+
+    def received_at(self, time: pd.Timestamp | None) -> _Page:
+        """Return the page with the time of an outer envelope, unless it has one."""
+        return self if self.received is not None else self._replace(received=time)
+
+
+def _pages(body: bytes) -> Iterator[_Page]:
     """Yield the responses of a file with one per line, or of a list of them."""
     lines = [line.strip() for line in body.splitlines()]
     pages = list(filter(None, lines))
     if len(pages) <= 1 or not all(page[:1] in b"{[" and page[-1:] in b"}]" for page in pages):
         pages = _objects_in(body)
-    yield from filter(None, map(_message, pages))
+    for page in map(_message, pages):
+        if page.body:
+            yield page
 
 
 def _objects_in(body: bytes) -> list[bytes]:
@@ -545,24 +564,36 @@ def _objects_in(body: bytes) -> list[bytes]:
 _MAX_PAGES = 10_000
 _MESSAGES = ("message", "msg", "raw", "payload", "data")
 """Names under which collectors keep a message next to the time at which they received it."""
+_NAMES_OF_STREAMS = ("stream", "topic")
 _OF_RECEIPT = re.compile(r"recv|receiv|local|arriv|ingest|collect|capture|^(ts|time|timestamp|stream|topic)$")
 
 
-def _message(line: bytes) -> bytes:
+def _message(line: bytes) -> _Page:
     """Return a message without the envelope of a collector; empty for the reply to a subscription."""
     try:
         message = msgspec.json.decode(line)
     except msgspec.DecodeError:
-        return line
+        return _Page(line)
     if not isinstance(message, dict):
-        return line
+        return _Page(line)
     name = next((name for name in _MESSAGES if name in message), None)
     if name is not None and all(_OF_RECEIPT.search(other.lower()) for other in {*message} - {name}):
-        inner = message[name]
-        if isinstance(inner, str) and inner[:1] in ("{", "["):
-            return _message(inner.encode())
-        if isinstance(inner, dict):
-            return _message(msgspec.json.encode(inner))
+        content = message[name]
+        time = _time_of_receipt(message)
+        if isinstance(content, str) and content[:1] in ("{", "["):
+            return _message(content.encode()).received_at(time)
+        if isinstance(content, dict | list):
+            return _message(msgspec.json.encode(content)).received_at(time)
     if is_reply(message):
-        return b""
-    return line
+        return _Page(b"")
+    return _Page(line)
+
+
+def _time_of_receipt(envelope: dict[str, Any]) -> pd.Timestamp | None:
+    """Return the only time next to the message of a collector; None for several, and for other text."""
+    cells = [value for name, value in envelope.items() if name not in (*_MESSAGES, *_NAMES_OF_STREAMS)]
+    if len(cells) != 1 or isinstance(cells[0], bool) or not isinstance(cells[0], str | int | float):
+        return None
+    column = pa.chunked_array([pa.array([cells[0]])])
+    time = instants(column, "time", Rejections(1), tz=None)[0]
+    return None if pd.isna(time) else time
