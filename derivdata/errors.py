@@ -51,8 +51,13 @@ __all__ = [
 __dir__ = __all__.copy
 
 
-_USER_IN_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]+):/{1,2}[^/\s]+@", re.IGNORECASE)
-"""User and password of an address, also where a path has joined the two slashes."""
+_USER_IN_ADDRESS = re.compile(
+    r"\b([a-z][a-z0-9+.-]+):/{1,2}(?:[^/\s]+|[^/\s:@]+:(?!\d{1,5}/)[^\s@]+)@", re.IGNORECASE
+)
+"""User and password of an address, also where a path has joined the two slashes.
+
+A password may have a slash that is not escaped, for which the address is wrong and in the message.
+"""
 
 
 class DerivdataError(Exception):

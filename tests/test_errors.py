@@ -73,6 +73,11 @@ def test_messages_keep_addresses_without_a_user_and_paths() -> None:
         assert str(errors.ArchiveError(text)) == text
 
 
+def test_a_slash_in_a_password_is_hidden_and_a_port_is_kept() -> None:
+    message = str(errors.ArchiveError("http://me:pass/word77@host.example:80 and http://localhost:80/a@b"))
+    assert message == "http://***@host.example:80 and http://localhost:80/a@b"
+
+
 def test_a_proxy_that_needs_another_package_is_named() -> None:
     error = network_error(
         "/funding", requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")
