@@ -173,7 +173,9 @@ def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Time
     step = pd.Timedelta(0)
     if stamps.size > 1:
         step = pd.Timedelta(np.median(np.diff(stamps)))
-    if not step or length < step:
+    if not step:
+        raise ValueError("data has one time: pass two or more")
+    if length < step:
         raise ValueError(f"{name}={text!r} is shorter than the step of the data, {step}")
     return length, step
 
@@ -237,6 +239,8 @@ def taker_volume(
     stamps = buy["time"].values
     length, step = _length(window, stamps, "window")
     delta: pd.DataFrame = taker.cumulative_delta(buy, sell).transpose("time", "exchange").to_pandas()
+    if not np.isfinite(delta).to_numpy().any():
+        raise ValueError(f"data must have buy_usd and sell_usd of {symbol}, got only missing values")
     steps = int(length / step)
     sums = []
     for side in (buy, sell):

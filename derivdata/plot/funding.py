@@ -423,6 +423,8 @@ def _ends(means: pd.Series) -> str:
     bottom = f"({means.iloc[-1]:+.2f})"
     if len(means) == 1:
         return f"{means.index[0]} paid {top}"
+    if f"({means.iloc[0]:+.2f})" == bottom:
+        return f"longs on all {len(means)} venues paid the same {top}"
     if means.iloc[0] < 0.0:
         return f"longs on {means.index[0]} were paid least {top}, on {means.index[-1]} most {bottom}"
     return f"longs on {means.index[0]} paid most {top}, on {means.index[-1]} least {bottom}"
@@ -734,6 +736,10 @@ def cumulative_funding(
         upper.plot(times, added, color=GREY, lw=1.4, ls=":", label=label)
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
+    if not np.isfinite([amount, total]).all():
+        raise ValueError(
+            f"sampled and settled must have values of {symbol} on {venue}, got only missing ones"
+        )
     days = (end - times[0]) / np.timedelta64(1, "D")
     did = "paid" if amount >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(amount):.1f} bps in {days:.3g} days"

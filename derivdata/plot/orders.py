@@ -212,12 +212,16 @@ def _liquidations_title(events: pd.DataFrame) -> str:
     side, share = ("longs", longs) if longs >= 0.5 else ("shorts", 1.0 - longs)
     words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated"
     if len(by_venue) > 1:
-        words += f", most of it on {by_venue.idxmax()} ({style.share(by_venue.max() / value)})"
+        most = by_venue.max() / value
+        venue = f"{by_venue.idxmax()} ({style.share(most)})"
+        words += f", most of it on {venue}" if most > 0.5 else f"; the largest venue was {venue}"
     return words
 
 
 def _million(value: float) -> str:
-    """Format dollars in millions: ``25.5 million USD``."""
+    """Format dollars in millions, small amounts in dollars: ``25.5 million USD``, ``2,000 USD``."""
+    if abs(value) < 1e5:
+        return f"{value:,.0f} USD"
     return f"{value / 1e6:,.1f} million USD"
 
 
@@ -588,10 +592,15 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
 
 def _range_of_depth(rows: pd.DataFrame, distance: float) -> str:
     """Return a sentence about the depth within a distance: range over time of the mean of both sides."""
-    mean = (rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2e6
-    low = float(mean.min())
-    high = float(mean.max())
-    words = f"depth within {distance:g} bps was between {low:,.1f} and {high:,.1f} million USD a side"
-    if len(rows) == 1:
-        return f"depth within {distance:g} bps was {low:,.1f} million USD a side"
-    return f"{words}, now {float(mean.iloc[-1]):,.1f}"
+    mean = ((rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2.0).dropna()
+    if mean.empty:
+        return f"depth within {distance:g} bps of one side only"
+    written = [f"{depth / 1e6:,.1f}" for depth in (mean.min(), mean.max(), mean.iloc[-1])]
+    unit = "million USD"
+    if mean.max() < 1e5:
+        written = [f"{depth:,.0f}" for depth in (mean.min(), mean.max(), mean.iloc[-1])]
+        unit = "USD"
+    if len(mean) == 1:
+        return f"depth within {distance:g} bps was {written[0]} {unit} a side"
+    words = f"depth within {distance:g} bps was between {written[0]} and {written[1]} {unit} a side"
+    return f"{words}, now {written[2]}"

@@ -174,6 +174,12 @@ def _finding(fit: xr.Dataset, tenors: Array) -> str:
         atm = 100.0 * np.asarray(points["atm"])[places]
         levels = [f"{level:.1f} % in {span}" for level, span in zip(atm, spans, strict=True)]
         return f"volatility at the money is {' and '.join(levels)}"
+    if np.min(skews) < 0.0 < np.max(skews):
+        sides = []
+        for skew, span in zip(skews, spans, strict=True):
+            side = "puts" if skew < 0.0 else "calls"
+            sides.append(f"{side} by {abs(skew):.1f} points in {span}")
+        return f"dearer at 25 delta: {' and '.join(sides)}"
     dearer, cheaper = "calls", "puts"
     if np.mean(skews) <= 0.0:
         dearer, cheaper = "puts", "calls"

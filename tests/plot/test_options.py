@@ -16,6 +16,7 @@ from derivdata import plot
 from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
+from derivdata.plot import surfaces
 from tests.plot import made
 from tests.plot.bars import bars_of
 
@@ -390,3 +391,12 @@ def test_many_strikes_are_summed_in_bins() -> None:
     few = plot.strikes(made.chain(), expiry="2026-02-04")
     assert few.get_xlabel() == "strike [USD], 99.5 % shown"
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def test_title_of_a_surface_names_both_sides_if_the_skew_changes_its_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = xr.Dataset({"rr25": ("expiry", [-0.02, 0.01]), "atm": ("expiry", [0.5, 0.5])})
+    monkeypatch.setattr(surfaces, "points_at_expiries", lambda *_: points)
+    words = surfaces._finding(xr.Dataset(), np.array([7.0, 180.0]))
+    assert words == "dearer at 25 delta: puts by 2.0 points in 7 days and calls by 1.0 points in 180 days"

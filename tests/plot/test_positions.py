@@ -126,6 +126,38 @@ def test_title_of_depth_describes_the_widest_band() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bid_depth_usd": 300.0, "ask_depth_usd": 100.0}, "was between 200 and 200 USD a side, now 200"),
+        ({"bid_depth_usd": np.nan}, "of one side only"),
+    ],
+)
+def test_title_of_small_or_missing_depth_has_no_zeros(change: dict[str, float], words: str) -> None:
+    title = " ".join(plot.orderbook_depth(made.depths().assign(**change)).get_title(loc="left").split())
+    assert title == f"BTC on alpha: depth within 50 bps {words}"
+
+
+@pytest.mark.parametrize(
+    ("venues", "value", "words"),
+    [
+        (["a", "a", "b"], 1e3, "of the 3,000 USD liquidated, most of it on a (67 %)"),
+        (["a", "b", "c"], 1e6, "of the 3.0 million USD liquidated; the largest venue was a (33 %)"),
+    ],
+)
+def test_title_of_liquidations_states_the_largest_venue(venues: list[str], value: float, words: str) -> None:
+    orders = made.liquidated().head(3).assign(exchange=venues, value_usd=value)
+    title = " ".join(plot.liquidations(orders, coverage=None).get_title(loc="left").split())
+    assert words in title
+
+
+def test_taker_volume_without_values_or_with_one_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="got only missing values"):
+        plot.taker_volume(made.taken().assign(buy_usd=np.nan), window="2d")
+    with pytest.raises(ValueError, match="data has one time"):
+        plot.taker_volume(made.taken().head(1), window="2d")
+
+
+@pytest.mark.parametrize(
     ("low", "note"),
     [
         (0.001, "* solid: trend significant (95 %)"),

@@ -162,6 +162,18 @@ def test_single_venue_has_a_singular_title() -> None:
     assert ax.texts[0].get_text() == "1 venue"
 
 
+def test_equal_rates_of_venues_have_one_mean_in_the_title() -> None:
+    title = plot.funding_history(made.funding().assign(rate_bps_8h=1.0)).get_title(loc="left")
+    assert (
+        " ".join(title.split()) == "BTC funding: longs on all 3 venues paid the same (mean +1.00 bps per 8 h)"
+    )
+
+
+def test_funding_that_is_missing_is_not_summed() -> None:
+    with pytest.raises(ValueError, match="BTC on alpha, got only missing ones"):
+        plot.cumulative_funding(made.constant(1.0, 3).assign(rate_bps_8h=np.nan), venue="alpha")
+
+
 def test_lanes_use_the_given_limits() -> None:
     """The step between lanes is the range of the limits and a gap of 18 %."""
     ax = plot.funding_history(made.funding(), highlight=1, limits=(-4.0, 6.0))
