@@ -185,6 +185,8 @@ def test_importing_derivdata_imports_neither_pandas_nor_xarray() -> None:
 def test_flags_have_one_boolean_per_status() -> None:
     status = xr.DataArray([0, 5, 4], dims="expiry", attrs={"flag_masks": [1, 2, 4], "flag_meanings": "a b c"})
     decoded = analysis.flags(xr.Dataset({"status": status}))
+    measured = xr.zeros_like(status, dtype=float).drop_attrs().assign_coords(status=status)
+    assert set(analysis.flags(measured)) == set(decoded), "the coordinate of a DataArray"
     assert list(decoded) == ["a", "c"]
     assert decoded["a"].values.tolist() == [False, True, False]
     assert decoded["c"].values.tolist() == [False, True, True]

@@ -99,10 +99,10 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
     Parameters
     ----------
     data
-        A result with the variable, or the variable itself, with the CF attributes ``flag_masks`` and
-        ``flag_meanings``.
+        A result with the variable or coordinate, or the variable itself, with the CF attributes
+        ``flag_masks`` and ``flag_meanings``.
     variable
-        Name of the variable in a Dataset.
+        Name of the variable of a Dataset, or of the coordinate of a DataArray.
 
     Returns
     -------
@@ -126,6 +126,8 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
             raise ValueError(
                 f"data does not have the variable {variable!r}; available: {', '.join(map(str, data))}"
             )
+        data = data[variable]
+    elif variable in data.coords:
         data = data[variable]
     if "flag_masks" not in data.attrs or "flag_meanings" not in data.attrs:
         name = variable if data.name is None else data.name

@@ -306,7 +306,10 @@ def _check_unit(table: Table, unit: str | None) -> None:
     if unit is not None and not units:
         raise ValueError(f"unit={unit!r}: table {table.name} has no column to convert")
     if unit not in {None, *units}:
-        raise ValueError(f"unit={unit!r} is not one of {', '.join(units)}")
+        advice = ""
+        if unit in ("fraction", "decimal") and "native" in units:
+            advice = "; a fraction per interval is 'native'"
+        raise ValueError(f"unit must be one of {', '.join(units)}, got {unit!r}{advice}")
 
 
 def in_order(table: Table, frame: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
