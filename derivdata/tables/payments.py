@@ -28,6 +28,7 @@ __all__ = [
     "confirmed_runs",
     "conflict_text",
     "contradicted",
+    "ends_other_interval",
     "intervals_of_gaps",
     "is_same_rate",
     "is_valid",
@@ -202,13 +203,31 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
     gaps = _gaps(np.asarray(times, dtype=np.int64), starts)
     equal = np.append(False, gaps[1:] == gaps[:-1])
     has_run = (confirmed_runs(equal) | _is_even(gaps, starts)) & is_valid(gaps) & np.isfinite(stated)
-    is_other = has_run & (np.abs(gaps - stated) > _ROUNDING)
+    is_other = has_run & (np.abs(gaps - stated) > _ROUNDING) & ~ends_other_interval(gaps, stated)
     before = np.append(np.nan, stated[:-1])
     is_change = (stated != before) & (gaps > stated / 2 - _ROUNDING)
     is_early = (gaps < _OVERLAP * stated) & ~is_change
     # A single extra payment makes two payments early, so they do not count.
     is_early &= confirmed_runs(np.append(False, is_early[1:] & is_early[:-1] & ~starts[1:]))
     return Contradiction(is_other | is_early, gaps, np.where(is_other, gaps, stated))
+
+
+def ends_other_interval(gaps: _Array, stated: _Array) -> NDArray[np.bool_]:
+    """Return the payments that end an interval of the row before, and state the one of the row after.
+
+    MEXC states the new interval in the last payment of the old one (`collectCycle`, 2024-12).
+
+    Parameters
+    ----------
+    gaps
+        Hours before each payment, NaN before the first of a series.
+    stated
+        Hours that each row states; else NaN.
+    """
+    before = np.append(np.nan, stated[:-1])
+    after = np.append(gaps[1:], np.nan)
+    is_old = (np.abs(gaps - before) <= _ROUNDING) & (stated != before)
+    return np.asarray(is_old & (np.isnan(after) | (np.abs(after - stated) <= _ROUNDING)))
 
 
 def _is_even(gaps: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -253,3 +253,46 @@ def test_the_absolute_rate_of_kraken_is_not_a_fraction(tmp_path: Path) -> None:
     _import(tmp_path, "kraken_XRP.csv", content, unit="native")
     rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
     assert rates.iloc[0] == pytest.approx(1.08)  # 0.0000135 × 8
+
+
+def test_rates_of_venues_with_several_intervals_are_not_samples(tmp_path: Path) -> None:
+    """binance pays every 8 hours, dydx each hour at the time of a block; 0.0000125 an hour is 1 bps."""
+    binance = [f"{_START + 28_800 * number},binance,BTC,0.0001" for number in range(9)]
+    dydx = [f"{_START + 3600 * number}.403,dydx,BTC,0.0000125" for number in range(72)]
+    content = "\n".join(["timestamp,venue,coin,funding_rate", *binance, *dydx]) + "\n"
+    _import(tmp_path, "rates.csv", content)
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows.groupby("exchange", observed=True).size().to_dict() == {"binance": 9, "dydx": 72}
+    assert rows.groupby("exchange", observed=True)["interval_hours"].unique().map(list).to_dict() == {
+        "binance": [8.0],
+        "dydx": [1.0],
+    }
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0] * 81)
+
+
+def test_hourly_rows_of_a_venue_that_pays_every_8_hours_are_samples(tmp_path: Path) -> None:
+    rows = [
+        f"{_START + 3600 * number}.403,{venue},BTC,0.00001"
+        for venue in ("okx", "dydx")
+        for number in range(72)
+    ]
+    _import(tmp_path, "rates.csv", "\n".join(["timestamp,venue,coin,funding_rate", *rows]) + "\n")
+    assert len(_rows(tmp_path, "funding_history")) == 144
+
+
+def test_the_first_payment_after_a_change_of_the_interval_is_no_contradiction(tmp_path: Path) -> None:
+    """MEXC states the next interval in the row of a payment that ends an earlier one (2024-12-12)."""
+    times = [_START + 4 * 3600 * number for number in range(7)]
+    times += [times[-1] + 8 * 3600 * number for number in range(1, 7)]
+    hours = [4] * 6 + [8] * 7
+    rows = [f"{time},GIGA_USDT,0.0001,{interval}" for time, interval in zip(times, hours, strict=True)]
+    content = "\n".join(["ts,symbol,funding_rate,collect_cycle", *rows]) + "\n"
+    _import(tmp_path, "mexc.csv", content)
+    assert _rows(tmp_path, "funding_settlements")["interval_hours"].tolist() == hours
+
+
+def test_intervals_that_alternate_contradict_the_time_between_rows(tmp_path: Path) -> None:
+    rows = [f"{_START + 4 * 3600 * number},GIGA_USDT,0.0001,{4 + 4 * (number % 2)}" for number in range(12)]
+    content = "\n".join(["ts,symbol,funding_rate,collect_cycle", *rows]) + "\n"
+    with pytest.raises(ArchiveError, match="its rows are 4 hours apart"):
+        _import(tmp_path, "mexc.csv", content, table="funding_settlements")

@@ -27,7 +27,13 @@ from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.definitions import MAX_PAID
 from derivdata.tables.history_rows import level_changes, rate_changes
-from derivdata.tables.payments import HOUR_US, confirmed_runs, contradicted, payment_time
+from derivdata.tables.payments import (
+    HOUR_US,
+    confirmed_runs,
+    contradicted,
+    ends_other_interval,
+    payment_time,
+)
 from derivdata.tables.schema import Column, Kind, Table
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
@@ -393,6 +399,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
     ratio = gaps / stated
     is_run = confirmed_runs(np.append(False, np.abs(gaps[1:] - gaps[:-1]) < _SAME_GAP_HOURS))
     wrong = is_run & (np.abs(ratio - np.maximum(np.rint(ratio), 1.0)) > _WHOLE)
+    wrong &= ~ends_other_interval(gaps, stated)
     wrong |= contradicted(series, stamps, stated).rows
     if not wrong.any():
         multiples = pd.Series(ratio).groupby(series).agg(["size", lambda values: values.quantile(0.25)])

@@ -23,13 +23,11 @@ from derivdata.sources.archive.importing.column_meanings import (
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
     known_interval,
-    known_intervals,
     market_of,
     meaning_of,
     names_in_path,
     pays_hourly,
     plain_name,
-    symbols_of,
     venue_of_word,
 )
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
@@ -644,7 +642,7 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
     if is_of_hourly and apart > _LEAST_APART and not is_paid:
         raise _some_of_payments(source, venues, apart)
-    is_paid = is_paid or is_of_hourly
+    is_paid = is_paid or is_of_hourly or _are_intervals_apart(source, head, by_meaning, given)
     kind = _kind_by_interval(head, by_meaning, given, apart)
     return kind or _kind_by_spacing(source, apart, is_paid=is_paid)
 
@@ -655,7 +653,7 @@ def _are_samples_by_facts(
     """Return whether rows are not the payments of their venues; raise where they may be sums of payments."""
     venues = _venues(source, head, by_meaning, given)
     if apart <= _LEAST_APART or not venues or not {*venues} <= ALWAYS_HOURLY:
-        return _has_longer_intervals(source, head, by_meaning, given, apart)
+        return _has_longer_intervals(source, head, by_meaning, given)
     if _may_be_sums(source, head, by_meaning["rate"], apart):
         raise _some_of_payments(source, venues, apart)
     return True
@@ -800,16 +798,54 @@ def _venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: G
     return [venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)]
 
 
-def _has_longer_intervals(
-    source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given, apart: float
-) -> bool:
-    """Return whether contracts pay less often than their rows, by facts that all contracts have."""
+def _has_longer_intervals(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether a contract pays less often than its rows, by facts that all contracts have."""
     if "interval_hours" in by_meaning or "interval_hours" in given.set:
         return False
-    venues = _venues(source, head, by_meaning, given)
-    known = known_intervals(venues, symbols_of(words_in(source, "symbol", head, by_meaning, given)))
-    hours = [interval for interval in known if interval is not None]
-    return bool(hours) and len(hours) == len(known) and max(hours) > 1.5 * apart
+    return max(_rows_in_intervals(source, head, by_meaning, given), default=0.0) > _MAX_ROWS_IN_INTERVAL
+
+
+_MAX_ROWS_IN_INTERVAL = 1.5
+
+
+def _are_intervals_apart(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether the rows of each contract are apart by its interval, by the facts of venues."""
+    intervals = _rows_in_intervals(source, head, by_meaning, given)
+    return bool(intervals) and min(intervals) > 0.9 and max(intervals) < 1.1
+
+
+def _rows_in_intervals(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given
+) -> list[float]:
+    """Return the rows in an interval of each contract, by the facts of venues; empty if one is unknown.
+
+    Contracts of one file may pay each hour on some venues and every 8 hours on others.
+    """
+    rows = _rows_of_contracts(source, head, by_meaning, given)
+    counts: list[float] = []
+    for (venue, symbol), stamps in rows.groupby(["exchange", "symbol"], sort=False)["stamp"]:
+        hours = known_interval(venue_of_word(venue), market_of(symbol).symbol)
+        if hours is None:
+            return []
+        apart = _typical_hours(stamps.to_numpy(), np.zeros(len(stamps), dtype=np.int64))
+        if apart is not None:
+            counts.append(hours / apart)
+    return counts
+
+
+def _rows_of_contracts(
+    source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given
+) -> pd.DataFrame:
+    """Return the venue, symbol and time of each row with a time; no rows if a name is not stated."""
+    columns: dict[str, object] = {"stamp": _stamps(head, by_meaning, given)}
+    for name in ("exchange", "symbol"):
+        words = words_in(source, name, head, by_meaning, given)
+        if name in by_meaning and name not in given.set:
+            columns[name] = encoded(head.columns[by_meaning[name]]).strings()
+        else:
+            columns[name] = np.full(len(head), words[0] if words else None, dtype=object)
+    rows = pd.DataFrame(columns).dropna().drop_duplicates()
+    return rows[rows["stamp"] != np.iinfo(np.int64).min]
 
 
 _NEXT_PAYMENT = re.compile(r"next(funding|settle|payment)[a-z]*")
@@ -902,20 +938,9 @@ def _are_at_payments(source: Source, head: Chunk, by_meaning: Mapping[str, str],
 
     Each series has a row for each interval, at the whole hour.
     """
-    stamps = _stamps(head, by_meaning, given)
-    stamps = np.where(stamps == np.iinfo(np.int64).min, 0, stamps)
-    if len(stamps) < _LEAST_SERIES or (stamps % HOUR_US > _AT_ONCE_US).any():
+    rows = _rows_of_contracts(source, head, by_meaning, given)
+    if len(rows) < _LEAST_SERIES or (rows["stamp"] % HOUR_US > _AT_ONCE_US).any():
         return False
-    names = {}
-    for name in ("exchange", "symbol"):
-        words = words_in(source, name, head, by_meaning, given)
-        if name in by_meaning and name not in given.set:
-            names[name] = encoded(head.columns[by_meaning[name]]).strings()
-        elif words:
-            names[name] = np.full(len(head), words[0], dtype=object)
-    if len(names) < 2:
-        return False
-    rows = pd.DataFrame({**names, "stamp": stamps}).drop_duplicates()
     for (venue, symbol), series in rows.groupby(["exchange", "symbol"], sort=False)["stamp"]:
         hours = known_interval(venue_of_word(venue), market_of(symbol).symbol)
         apart = np.diff(np.sort(series.to_numpy())) / HOUR_US
