@@ -241,6 +241,20 @@ def test_rates_of_large_coins_are_small_and_rarely_zero(rates: np.ndarray, text:
     assert (text in " ".join(said)) if text else said == []
 
 
+@pytest.mark.parametrize(("venue", "count"), [("okx", 1), ("risex", 0)])
+def test_only_volumes_of_large_venues_do_not_multiply(venue: str, count: int) -> None:
+    """30 times as much from the second day on, as after a launch."""
+    hours = np.arange(len(STAMPS))
+    volumes = 1e8 * np.exp(0.4 * np.sin(hours**2)) * np.where(hours < 24, 1.0, 30.0)
+    rows = [
+        {"timestamp": stamp, "exchange": venue, "volume_usd": float(volume)}
+        for stamp, volume in zip(STAMPS, volumes, strict=True)
+    ]
+    body = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": rows}
+    said = notices(body, lambda: dd.volume.history("BTC", *WINDOW, resolution="1h", venues=[venue]))
+    assert len([text for text in said if "times the other rows" in text]) == count
+
+
 @pytest.mark.parametrize("factor", [1.0, 0.1])
 def test_wicks_are_near_the_candle(factor: float) -> None:
     close = walk(300.0)

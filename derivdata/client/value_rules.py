@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from derivdata.client.market_sizes import MIN_PRICES, has_only_large
+from derivdata.client.market_sizes import LARGE_VENUES, MIN_PRICES, has_only_large
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
 from derivdata.client.series_rules import SeriesRows, described, venue_rows
 from derivdata.client.transport import SESSION
@@ -99,12 +99,18 @@ def _rates_of_large(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
 
 
 def _sections(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find sections of large markets that are far larger or smaller than the rows before and after them."""
-    for fault in other_sections(rows.series, rows.times, rows.values)[:1]:
+    """Find sections of large venues that are far larger or smaller than the rows before and after them.
+
+    Volumes of small venues may multiply within a day, such as at a launch.
+    """
+    for fault in other_sections(rows.series, rows.times, rows.values):
+        if e.columns["exchange"][rows.order[fault.row]] not in LARGE_VENUES:
+            continue
         yield (
             f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times the other rows in "
             f"{fault.rows} rows from {shown_time(rows.times[fault.row])}: values may be in another unit"
         )
+        return
 
 
 def _rows_again(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:

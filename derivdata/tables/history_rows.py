@@ -611,7 +611,7 @@ def _common(rates: _Array) -> _Array:
     """Return the distinct repeated rates above 0, to six decimals, ascending."""
     minimum = _min_repeated(rates.size)
     values = np.sort(np.round(rates, 6))
-    # Sorted, a value that `least` rows have equals the value `least` − 1 places later.
+    # Sorted, a value that `minimum` rows have equals the value `minimum` − 1 places later.
     repeated = values[minimum - 1 :][values[minimum - 1 :] == values[: max(values.size - minimum + 1, 0)]]
     return np.unique(repeated[repeated > 0])
 

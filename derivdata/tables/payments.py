@@ -82,7 +82,7 @@ def payment_time(times: _Array) -> NDArray[np.int64]:
 
 
 def confirmed_runs(is_equal: _Array, minimum: int = CONFIRMING_GAPS) -> NDArray[np.bool_]:
-    """Return a mask of gaps in a run of at least `least` equal ones.
+    """Return a mask of gaps in a run of at least `minimum` equal ones.
 
     `is_equal` states of each gap whether it equals the gap before; gaps are along the last axis.
     """

@@ -428,7 +428,7 @@ def _outsiders(
 ) -> Iterator[tuple[int, _Array, _Array, float, float]]:
     """Yield series that agree less than the others: code, scores, sum of the others, and both correlations.
 
-    The others agree by at least the correlation `least`.
+    The others agree by at least the correlation `minimum`.
     """
     for codes, table in _tables(series, market, times, values):
         if table.shape[1] <= _MIN_COMPARED:

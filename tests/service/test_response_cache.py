@@ -7,7 +7,7 @@ import gzip
 from derivdata.sources.service.http.responses import EncodedBody, ResponseCache
 
 
-def test_min_recently_used_response_is_evicted_first_and_too_large_ones_at_once() -> None:
+def test_least_recently_used_response_is_evicted_first_and_too_large_ones_at_once() -> None:
     """Responses of 10,000 bytes take 11 to 12 kB with key and entry: three fit into 36 kB."""
     kept = ResponseCache(limit=36_000)
     answers = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}

@@ -192,7 +192,7 @@ def direction_of(expected: Floats) -> Floats:
 
 
 def trailing_mean(values: Floats, span: int, minimum: float) -> Floats:
-    """Return trailing means of `span` values on the last axis; NaN with fewer than `least` known values."""
+    """Return trailing means of `span` values on the last axis; NaN with fewer than `minimum` known values."""
     finite = np.isfinite(values)
     before = [(0, 0)] * (values.ndim - 1) + [(span - 1, 0)]
     total = sliding(np.add, np.pad(np.where(finite, values, 0.0), before), span)

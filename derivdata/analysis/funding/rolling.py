@@ -57,7 +57,7 @@ def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any
 def mean_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Floats, Floats]:
     """Return the mean and standard deviation (n − 1) of every run of `window` values along each row.
 
-    NaN is ignored; fewer than `least` values give NaN. The relative error of the deviation is about 1e-10,
+    NaN is ignored; fewer than `minimum` values give NaN. The relative error of the deviation is about 1e-10,
     and it is exactly 0 if all values are equal.
     """
     # Sums are relative to the mean of the first window: squares relative to 0 would lose all digits of a
@@ -109,7 +109,7 @@ _Ranks = NDArray[np.unsignedinteger[Any]]
 def median_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Floats, Floats]:
     """Return median and 1.4826 × median absolute deviation of every run of `window` values along each row.
 
-    NaN is ignored; fewer than `least` values give NaN.
+    NaN is ignored; fewer than `minimum` values give NaN.
     """
     rows = values.shape[0]
     count = values.shape[1] - window + 1
