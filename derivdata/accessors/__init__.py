@@ -392,6 +392,7 @@ def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return the functions of an object: all by family and name, and those with a unique name."""
     # 1. Functions of the kinds that the object is of; a dict keeps their order without duplicates.
     names = set(map(str, getattr(data, "columns", ()))) or set(map(str, getattr(data, "variables", ())))
+    # A table may have its key columns as index.
     if type(data).__name__ == "DataFrame":
         names |= set(map(str, filter(None, data.index.names)))
     functions: dict[str, None] = {}
@@ -405,7 +406,8 @@ def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         family = module.rpartition(".")[2]
         if family not in ("", "analysis"):
             families.setdefault(family, {})[name] = path
-    # 3. Functions, except figures, whose name no other module has.
+    # 3. Functions with a unique name. Figures are excluded, because some have the name of an analysis, such
+    # as `open_interest`, and would make it ambiguous.
     name_of = {path: path.rpartition(".")[2] for path in functions if not path.startswith("plot.")}
     counts = Counter(name_of.values())
     return families, {name: path for path, name in name_of.items() if counts[name] == 1}

@@ -136,6 +136,7 @@ def _collector_options(arguments: argparse.Namespace) -> dict[str, Any]:
     from derivdata.support import times
 
     options: dict[str, Any] = {}
+    # A single poll has no later turn for the requests that a limit of time would postpone.
     if arguments.once:
         options["share_seconds"] = None
     for name in ("keep", "fail_after"):

@@ -202,6 +202,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WORST = 12
+"""Maximum number of series in the table of incomplete series."""
 _QUESTION = "What is wrong with the data?"
 _SHORT = {"funding rates": "rates", "funding settlements": "payments"}
 _FORMATS = {"present": ",d", "missing": ",d", "gaps": ",d", "step [h]": ".3g", "longest gap [h]": ".1f"}

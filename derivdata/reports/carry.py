@@ -35,6 +35,7 @@ _SHOWN = 5
 """Pairs on the first screen."""
 _QUESTION = "Which spreads survive costs?"
 _RECORD_DAYS = (7, 3)
+"""Holding times of past selections, tried in this order: a short window has too few long ones."""
 _MIN_PICKS = 5
 _WARNING = (
     "The API's own warning: the data is informational and not intended for P&L, backtesting or production "

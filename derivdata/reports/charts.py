@@ -23,6 +23,7 @@ _COLUMNS = 3
 """Smiles in one figure."""
 _DELTAS = {0.25: "25P", 0.5: "50", 0.75: "25C"}
 _SHOWN_DELTA = 0.05
+"""Distance from delta 0 and 1 within which quotes are not drawn: high volatilities would flatten the rest."""
 _CURVE_POINTS = 101
 _FLAT_POINTS = 0.5
 """Range below which a term structure is described as flat [volatility points]."""

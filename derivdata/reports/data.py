@@ -33,6 +33,7 @@ FEE_BPS = 5.0
 
 OTHERS = "others"
 _STEPS: tuple[tuple[int, times.Resolution], ...] = ((45, "1h"), (180, "4h"), (400, "8h"))
+"""Resolution by the maximum length of the window [days]: at most 1,200 rows per series."""
 
 Fees = float | Mapping[str, float]
 
@@ -153,8 +154,10 @@ _LACKS = (BadRequest, NotFound, TierError)
 
 _LIQUIDATION_DAYS = 7
 _PRICE_TOLERANCE = pd.Timedelta(2, "h")
+"""Maximum distance of an option's underlying price from the time of a requested price."""
 _BEFORE = pd.Timedelta(7, "D")
 _PAST = pd.Timedelta(365, "D")
+"""Length of the history of rates and marks from which carry is forecast."""
 _SURFACE_DAYS = pd.Timedelta(30, "D")
 _SURFACES = 31
 """Maximum number of surfaces that are fitted for the histories of the index and of skew."""

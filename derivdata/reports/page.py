@@ -32,8 +32,8 @@ _MARGIN = 5.0
 """Space around a panel [points]."""
 
 _RULES: dict[Any, Any] = {
-    "svg.hashsalt": "derivdata",
-    "svg.fonttype": "none",
+    "svg.hashsalt": "derivdata",  # ids are random otherwise, and two reports of the same data would differ
+    "svg.fonttype": "none",  # words remain text, which readers can search and copy
     "timezone": "UTC",
     "text.parse_math": False,  # a symbol or venue may contain "$"
     "font.family": "sans-serif",
@@ -163,6 +163,8 @@ FLAT = (WIDE, 2.15)
 """Size of a panel on the first screen, which has space for four."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:"
+"""Content security policy: the page loads nothing from a network and runs only its own script, so a script in
+the name of a symbol or venue does not run."""
 
 
 class Finding(NamedTuple):

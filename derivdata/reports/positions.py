@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MATTERS = 0.002
+"""Minimum change of share for the text; a smaller one may be significant but is not relevant."""
 _FORMATS = {
     "OI [M USD]": ",.1f",
     "OI [coins]": ",.0f",
@@ -44,7 +45,9 @@ _ROWS = 8
 """Maximum number of venues with a separate bar; the rest are summed."""
 _STEP_HOURS = (1, 2, 4, 6, 8, 12, 24)
 _MOST_BARS = 42
+"""Maximum number of bars over the window. A week has steps of 4 hours."""
 _MIN_CASCADE = 1e6
+"""Minimum value of a cascade in the report [USD]."""
 _DAY = pd.Timedelta(1, "D")
 _LIQUIDATION_FORMATS = {
     "longs [M USD]": ",.2f",

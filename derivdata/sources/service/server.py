@@ -108,6 +108,7 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
+        # With eight checks per timeout, a connection is closed at most an eighth too late.
         self._timer = self._loop.call_later(self.request_seconds / 8.0, self._look)
 
     def _look(self) -> None:
@@ -140,15 +141,18 @@ def config(app: ASGIApp, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
+        date_header=False,  # the application sends the Date of its own clock
+        proxy_headers=False,  # a client could otherwise state its address, by which requests are counted
+        timeout_graceful_shutdown=1,  # slow clients must not delay the end of the service
     )
 
 
 _SHORT_SECONDS = 5.0
+"""A worker that ends sooner has failed at its start, for example because its source cannot be read."""
 _MAX_FAILURES = 3
+"""Number of such failures in a row that ends the service, instead of starting workers indefinitely."""
 _WORKER_PATIENCE = 10.0
+"""Seconds that a worker has to end after SIGTERM."""
 
 
 class WorkerSettings(NamedTuple):
@@ -262,6 +266,7 @@ def _end_with_parent(server: uvicorn.Server) -> None:
 
 
 _PATIENCE = 30.0
+"""Seconds to wait for the thread of the service to start, and to end."""
 
 
 class RunningService:

@@ -160,6 +160,7 @@ _MAX_LINES = 20
 _MAX_BYTES = 2000
 """Maximum bytes of the header: proxies reject responses whose headers exceed 4 to 8 kB."""
 _MAX_BYTES_OF_ONE = 280
+"""Maximum bytes of one correction, so that one long text does not replace all others."""
 _NEWLINE = "%0A"
 _SAFE = " ,;:=()/.-_|"
 

@@ -64,6 +64,7 @@ T = TypeVar("T")
 
 _KNOWN = frozenset(tables.VENUES).union(*endpoints.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
+"""Longest resolution of rows and of responses."""
 _SAME_SUBJECT = {"funding_history": "funding_settlements", "funding_settlements": "funding_history"}
 _CACHED_BYTES = 128 << 20
 _SMALL = 4096
@@ -127,7 +128,8 @@ class _SharedResult:
 class View:
     """A store at the time `now`: rows at `now` are visible, later rows are not.
 
-    `first_days` is the length of the first block of a history, `block_rows` the target size of the others.
+    A history is read in blocks, which limits memory. `first_days` is the length of the first block, whose
+    rows per day are not known yet. `block_rows` is the target size of the others.
     """
 
     first_days = 8
@@ -287,6 +289,7 @@ class View:
         start = window.start
         days = self.first_days
         while start < window.end or not results:
+            # Blocks end at midnight, so that none divides a bucket, which is a day or shorter.
             end = min(start.floor("1D") + days * _LONGEST, window.end)
             result, rows = make(window._replace(start=start, end=end))
             results.append(result)

@@ -101,6 +101,7 @@ class RateLimit:
         now = self._clock()
         recent = self._admitted.setdefault(caller, deque())
         self._admitted.move_to_end(caller)
+        # Without a required key every client address is a caller: memory must not grow with their number.
         if len(self._admitted) > self._most:
             self._admitted.popitem(last=False)
         while recent and now - recent[0] >= self._seconds:
@@ -141,6 +142,8 @@ class Guard:
         self._refuse = refuse
         self._body_seconds = body_seconds
         names = {name.lower().rstrip(".") for name in hosts}
+        # localhost and addresses are valid hosts without being listed. Here they would be valid origins too,
+        # and a web page of any other local server could read the data.
         self._allowed = {name for name in names if name != "localhost" and not _is_address(name)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,6 +200,7 @@ class Guard:
         """Read and discard the body, which no endpoint uses; raise `Refusal` if it is large or slow."""
         length = request.headers.get("Content-Length", "0")
         try:
+            # int() raises for texts of thousands of digits, so the length is compared first.
             if not length.isdecimal() or len(length) > 9 or int(length) > _BODY_BYTES:
                 raise _too_large()
             async with asyncio.timeout(self._body_seconds):

@@ -47,6 +47,7 @@ from derivdata.support.text import HiddenKeys
 from derivdata.tables import endpoints
 
 _SAFE = " !#$&'()*+,/:;=?@[]~"
+"""Characters of a source's label that are not percent-encoded in headers, which must be one line of ASCII."""
 
 
 def app(
@@ -108,6 +109,7 @@ def app(
             Exception: service.failed,
         },
     )
+    # Starlette would redirect a path with a trailing slash, to an address made of the Host header.
     application.router.redirect_slashes = False
     return application
 
@@ -218,6 +220,7 @@ class _Service:
         caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
         self._keys.admit(caller.tier, endpoint.tier)
         headers: dict[str, str] = {}
+        # The last check, so that requests with a wrong key or tier do not use up the rate.
         if endpoint.path in self._rates:
             headers = self._rates[endpoint.path].admit(caller.name)
         return headers, caller
@@ -241,7 +244,8 @@ class _Service:
         if encoded is None:
             return Response(status_code=499)  # the client has disconnected
         if _accepts_gzip(request) and encoded.worth_compressing and not encoded.is_compressed:
-            await run_in_threadpool(encoded.compressed)
+            await run_in_threadpool(encoded.compressed)  # in this thread it would delay all other responses
+        # After compression, because the cache measures an entry only when it is stored.
         self._cache.put(key, encoded)
         all_headers = dict(headers)
         if encoded.corrections:
@@ -368,6 +372,7 @@ class _Service:
         body = encoded.body
         extra = self._version() | dict(headers or {})
         if status == 200:
+            # A body depends on the tier of the key. The hash keeps the key itself out of memory.
             resource = (request.url.path, request.url.query, hash(request.headers.get("X-Api-Key")))
             validators = self._changes.headers(resource, encoded.tag, self._view.now)
             extra |= validators

@@ -23,7 +23,9 @@ from derivdata.sources.service.data.store import Cancelled, Refusal, cancelled_b
 from derivdata.sources.service.data.view import BoundedCache
 
 _SMALL = 1024
+"""Bytes below which a body is not compressed: it fits into about one packet."""
 _PIECE = 1 << 17
+"""Bytes of a piece of a body. A slow client holds about one piece in its connection's buffer."""
 _ENTRY = 1024
 """Bytes of an entry in addition to its body and key: objects and the dictionary slot."""
 
@@ -128,6 +130,7 @@ def _bytes_of(key: Hashable) -> int:
 
 
 _ENTRY_BYTES = 512
+"""Approximate bytes of an entry in addition to its key."""
 
 
 class _Change(NamedTuple):
@@ -268,8 +271,10 @@ class WorkQueue:
             job.started = True
             self._running[caller] += 1
             self._to_the_end(caller)
+            # An empty context, because a job may serve several requests: `noted` of the first one must not
+            # collect the corrections of the job.
             task = asyncio.get_running_loop().create_task(self._run(job), context=contextvars.Context())
-            self._tasks.add(task)
+            self._tasks.add(task)  # the event loop has only a weak reference
             task.add_done_callback(self._tasks.discard)
 
     def _to_the_end(self, caller: Hashable) -> None:
