@@ -26,6 +26,13 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         }
     },
     "binance REST openInterestHist": {"oi_history": {"symbol": "BTC", "oi_usd": 6041490500.0}},
+    # The rows are in the order of kinds in the table: accounts, top_accounts, top_positions.
+    "binance ratios of accounts and positions with the endpoint's name": {
+        "positioning_history": {
+            "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00Z", "kind": "accounts",
+            "long_share": 0.6, "short_share": 0.4, "long_short_ratio": 1.5,
+        }
+    },
     "binance web export of funding rates": {
         "funding_settlements": {"time": "2025-06-18T08:00Z", "rate_bps_8h": -0.1752, "interval_hours": 8.0}
     },

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -732,3 +733,23 @@ def test_a_question_about_rates_comes_before_the_prices_next_to_them(tmp_path: P
     content = "\n".join(["time,funding_rate,mark_price,symbol", *lines]) + "\n"
     with pytest.raises(Unclear, match="the unit of funding_rate is not clear"):
         _import(tmp_path, "okx.csv", content)
+
+
+def test_repeated_headers_are_omitted(tmp_path: Path) -> None:
+    header, *lines = _LONG.splitlines(keepends=True)
+    bad = f"BTCUSDT,{_STAMPS[-1] + 28_800},x\n"
+    content = "".join([header, *lines[:4], header, *lines[4:], bad])
+    result = _import(tmp_path, "okx.csv", content)
+    rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert rates.tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+    assert result.rejected == 1
+    assert "line 12:" in str(result.first_rejected)
+
+
+def test_workbooks_are_refused_with_the_conversion(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(ArchiveError, match=r"pandas.read_excel\('FILE.xlsx'\).to_csv"):
+        _import(tmp_path, "okx.xlsx", content.getvalue())

@@ -194,7 +194,7 @@ def chunks(source: Source, header: Header | None = None, *, rows: int | None = N
     for number, stored in enumerate(_as_stored(source, header, rows)):
         has_others = number > 0 or len(stored) >= rows
         try:
-            chunk = _long(stored)
+            chunk = _long(_without_headers(stored))
         except ArchiveError as problem:
             raise ArchiveError(f"{source}: {problem}") from None
         if has_others:
@@ -265,6 +265,16 @@ def _unclear_mark(column: pa.ChunkedArray) -> str:
 
 
 _SOME_CELLS = 100
+
+
+def _without_headers(chunk: Chunk) -> Chunk:
+    """Return a chunk without lines that repeat the header, as collectors write at each start."""
+    is_header = np.full(len(chunk), len(chunk.columns) > 1)
+    for name, cells in chunk.columns.items():
+        if not is_header.any() or not pa.types.is_string(cells.type):
+            return chunk
+        is_header &= np.asarray(pc.equal(cells, name).fill_null(name == UNNAMED))
+    return _chosen(chunk, ~is_header)
 
 
 def _long(chunk: Chunk) -> Chunk:

@@ -133,7 +133,10 @@ def _members_of_zip(path: Path) -> list[Source]:
         items = [item for item in archive.infolist() if not item.is_dir() and not _is_aside(item.filename)]
     names = sorted(item.filename for item in items)
     if "[Content_Types].xml" in names:
-        raise ArchiveError(f"{path}: is an office document such as an Excel workbook: save it as CSV first")
+        raise ArchiveError(
+            f"{path}: is an office document such as an Excel workbook: save it as CSV first, or convert it: "
+            "python -c \"import pandas; pandas.read_excel('FILE.xlsx').to_csv('FILE.csv', index=False)\""
+        )
     if any(item.flag_bits & _ENCRYPTED for item in items):
         raise ArchiveError(f"{path}: the zip is encrypted: unpack it first")
     if not names:
