@@ -148,6 +148,14 @@ def test_liquidations_over_time_name_the_largest_step() -> None:
     plt.close(figure)
 
 
+def test_liquidations_of_a_day_have_steps_of_an_hour() -> None:
+    figure, ax = plt.subplots()
+    start = pd.Timestamp("2026-01-01", tz="UTC")
+    positions._draw_liquidations(orders(), start, start + pd.Timedelta(1, "D"), ax=ax, source="hand")
+    assert "were liquidated in an hour from 1 Jan 00:00 UTC" in " ".join(ax.get_title(loc="left").split())
+    plt.close(figure)
+
+
 def test_liquidations_by_venue_state_the_share_of_longs() -> None:
     figure, ax = plt.subplots()
     positions._draw_venues(positions._by_side(orders()), orders(), ax=ax, source="hand")

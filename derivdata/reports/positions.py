@@ -403,8 +403,9 @@ def _draw_liquidations(
     side = str(by_side.columns[place % 2])
     when = by_side.index[place // 2]
     share = pct(float(top[side] / by_side.to_numpy().sum()), 0)
+    length = "an hour" if step == 1 else f"{step} hours"
     title = (
-        f"{usd(1e6 * top[side])} of {_assets(events)} {side}s were liquidated in {step} hours from "
+        f"{usd(1e6 * top[side])} of {_assets(events)} {side}s were liquidated in {length} from "
         f"{when.day}\u00a0{when:%b %H:%M} UTC, {share} of all in {hours / 24.0:.3g} days"
     )
     style.dress(ax, title=title, y=f"longs (down), shorts (up)\n[million USD in {step} h]", form="size")
