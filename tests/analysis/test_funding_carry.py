@@ -27,6 +27,9 @@ def test_pair_earns_the_settlements_of_its_holding_time():
     assert float(found["gross_bps"]) == -1.0
     assert float(found["cost_bps"]) == 14.0
     assert float(found["net_bps"]) == -15.0
+    # -15 bps in one day are -0.0015 × 365 a year.
+    assert float(found["net_apr"]) == pytest.approx(-0.5475)
+    assert found["net_apr"].attrs == {"units": "1/year"}
     assert int(found["long_settlements"]) == int(found["short_settlements"]) == 3
     assert int(found["status"]) == 0
 

@@ -39,8 +39,9 @@ from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import TimeLike, naive_utc, timestamp
-from derivdata.units import BPS, BPS_UNIT, REFERENCE_HOURS, USD_UNIT
+from derivdata.units import APR_UNIT, BPS, BPS_UNIT, REFERENCE_HOURS, USD_UNIT
 
+_HOURS_A_YEAR = 365.0 * 24.0
 _LINEAR = "linear"
 
 
@@ -251,10 +252,11 @@ def realised_carry(
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``
-        ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, the payments
-        of each leg; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
-        paid fraction of the hours due; ``status``. If a settlement is missing or the panel ends before the
-        end, the status is ``gap`` and the sums cover the known rows. With `prices` also ``long_usd`` and
+        ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``net_apr`` [1/year], the same as a simple fraction of one
+        leg's notional per 365 days; ``gross_bps`` = ``long_bps`` + ``short_bps``, the payments of each leg;
+        ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the paid fraction
+        of the hours due; ``status``. If a settlement is missing or the panel ends before the end, the status
+        is ``gap`` and the sums cover the known rows. With `prices` also ``long_usd`` and
         ``short_usd``, the earnings of each leg by payments and price after its fees, ``net_usd``, their sum,
         and ``long_coin`` and ``short_coin``, the same in a leg's settlement coin (NaN for linear legs). Below
         `min_cover` all sums are NaN.
@@ -296,6 +298,8 @@ def realised_carry(
     gross = received["long_bps"] + received["short_bps"]
     figures = {"net_bps": gross - cost, "gross_bps": gross, **received, "cost_bps": xr.DataArray(cost)}
     result = _in_bps(figures)
+    years = float(span[1] - span[0]) / _HOURS_A_YEAR
+    result["net_apr"] = (result["net_bps"] / 1e4 / years).assign_attrs(units=APR_UNIT)
     for leg, venue in venues.items():
         result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)
         result[f"{leg}_coverage"] = carry["coverage"].sel(exchange=venue, drop=True)
