@@ -144,8 +144,8 @@ def test_impossible_values_are_rejected(archive: Archive) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"symbol": "BT\x1b[31mC"}, r"symbol: 'BT\\x1b\[31mC' has characters that are not shown"),
-        ({"symbol": "B\0TC"}, r"symbol: 'B\\x00TC' has characters"),
+        ({"symbol": "BT\x1b[31mC"}, r"symbol: 'BT\\x1b\[31mC' has control or invisible characters"),
+        ({"symbol": "B\0TC"}, r"symbol: 'B\\x00TC' has control or invisible characters"),
         ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows are impossible, first 1626-"),
     ],
 )

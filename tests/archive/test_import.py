@@ -236,7 +236,7 @@ def test_stored_and_differing_rows_are_counted(tmp_path: Path) -> None:
     assert (result.written, result.present, result.differing) == (2, 1, 1)
     again = settlements(tmp_path, content.replace("02,1", "02,3"), unit="bps")
     assert (again.written, again.present, again.differing) == (0, 2, 2)
-    assert "2 already there with other values (those first seen stay)" in str(again)
+    assert "2 already there with other values (the first values are kept)" in str(again)
     assert held(tmp_path)["rate_bps_8h"].tolist() == [1.0, 1.0]
 
 

@@ -164,7 +164,7 @@ def test_a_contract_size_is_not_that_of_every_contract(tmp_path: Path) -> None:
         "timestamp,symbol,side,price,quantity\n"
         f"{_START},BTC-USDT-SWAP,long,67000,8.5\n{_START},DOGE-USDT-SWAP,long,0.25,3\n"
     )
-    with pytest.raises(Unclear, match=r"contract_size=0\.01 is not that of all its contracts"):
+    with pytest.raises(Unclear, match=r"contract_size=0\.01 differs from the sizes of its contracts"):
         _import(tmp_path, "okx/liquidations.csv", content, set={"contract_size": "0.01"})
     counts = _import(tmp_path, "okx/liquidations.csv", content, unit="contracts")
     assert (counts.written, counts.rejected) == (1, 1)
@@ -189,7 +189,7 @@ def test_a_figure_of_a_venue_of_both_sides_has_a_notice(tmp_path: Path) -> None:
     content = _lines("ts,symbol,open_interest_usd", "{ms},BTC_USDT,3484059500")
     counts = _import(tmp_path, "gate.csv", content)
     assert {*_rows(tmp_path, "oi_history")["oi_usd"]} == {3_484_059_500.0}
-    assert "open_interest_usd is stored as it is" in counts.notices[0]
+    assert "open_interest_usd is stored unchanged" in counts.notices[0]
 
 
 def test_rows_of_coins_are_not_totals_of_venues(tmp_path: Path) -> None:
@@ -517,7 +517,7 @@ def test_a_column_states_the_unit(tmp_path: Path, unit: str, usd: float) -> None
 def test_rows_of_several_units_are_refused(tmp_path: Path) -> None:
     content = _lines("time,exchange,symbol,open_interest,unit", "{s},binance,BTCUSDT,6e9,usd", count=3)
     content += f"{_START},bybit,BTCUSDT,52000.5,BTC\n"
-    with pytest.raises(ArchiveError, match=r"its column unit has units \(usd, BTC\)"):
+    with pytest.raises(ArchiveError, match=r"its column unit has several or unknown units \(usd, BTC\)"):
         _import(tmp_path, "oi.csv", content, unit="usd")
 
 

@@ -519,7 +519,7 @@ def test_pairs_that_are_not_quoted_in_usd_are_rejected(tmp_path: Path, name: str
 
 def test_prices_of_a_file_with_another_currency_in_its_name_are_asked_about(tmp_path: Path) -> None:
     rows = f"time,open,high,low,close\n{_START},61000,61100,60900,61050\n"
-    with pytest.raises(Unclear, match="its name has EUR, so that its prices may not be in USD"):
+    with pytest.raises(Unclear, match="its name has EUR, so its prices may not be in USD"):
         _import(tmp_path, "kraken_BTC_EUR.csv", rows)
 
 

@@ -37,7 +37,7 @@ def test_the_kind_of_the_caller_selects_its_column(tmp_path: Path, kind: str, pr
 
 def test_mark_prices_are_not_stored_as_another_kind(tmp_path: Path) -> None:
     content = _hourly("time,symbol,markPrice", "{time},BTCUSDT,61000")
-    with pytest.raises(ArchiveError, match="no column is that of index prices"):
+    with pytest.raises(ArchiveError, match="expected a column of index prices"):
         _import(tmp_path, "okx_prices.csv", content, set={"kind": "index"})
 
 
@@ -131,7 +131,7 @@ def test_open_interest_column_of_another_venue_than_gate_is_unchanged(tmp_path: 
     content = _hourly("time,symbol,open_interest_usd", "{time},BTC,4287580124")
     counts = _import(tmp_path, "gate_oi.csv", content)
     assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {4_287_580_124.0}
-    assert "open_interest_usd is stored as it is" in counts.notices[0]
+    assert "open_interest_usd is stored unchanged" in counts.notices[0]
 
 
 @pytest.mark.parametrize("clock", ["", " 0:00", " 00:00:00", " 12:00:00 AM"])
@@ -278,7 +278,7 @@ def test_a_scale_without_a_unit_multiplies_in_the_unit_of_the_caller(tmp_path: P
 def test_ambiguous_scale_word_is_rejected(tmp_path: Path) -> None:
     """``mil`` is a thousand in Spanish, and a million in English."""
     content = _hourly("time,exchange,symbol,OI (mil USD)", "{time},binance,BTCUSDT,6041500")
-    with pytest.raises(ArchiveError, match="as it has the word 'mil'"):
+    with pytest.raises(ArchiveError, match="because it has the word 'mil'"):
         _import(tmp_path, "oi.csv", content, unit="usd")
 
 

@@ -68,7 +68,7 @@ def _rates(header: str, hours: int = 1) -> str:
 def test_averages_of_rates_are_not_taken_for_payments(
     tmp_path: Path, name: str, header: str, hours: int
 ) -> None:
-    with pytest.raises(Unclear, match="may be an average") as caught:
+    with pytest.raises(Unclear, match="may be the average rate of each period") as caught:
         _import(tmp_path, name, _rates(header, hours))
     assert caught.value.choices == ["funding_history", "funding_settlements"]
 
@@ -132,7 +132,7 @@ def test_one_size_of_several_contracts_is_rejected(tmp_path: Path) -> None:
     said: dict[str, Any] = {"exchange": "gateio"}
     with pytest.raises(ArchiveError, match="write a file for each contract, and state the coins"):
         _import(tmp_path, "liq_orders.json", body, set=said)
-    with pytest.raises(ArchiveError, match=r"0\.0001 cannot be that of all rows, which are of BTC, ETH"):
+    with pytest.raises(ArchiveError, match=r"0\.0001 cannot apply to all rows, which are of BTC, ETH"):
         _import(tmp_path, "liq_orders.json", body, set={**said, "contract_size": "0.0001"})
     single = json.dumps([_liquidation("ETH_USDT")])
     _import(tmp_path, "liq_orders.json", single, set={**said, "contract_size": "0.01"})

@@ -338,7 +338,7 @@ def test_impossible_rows_fail_their_venue_only(archive, fakes, clock) -> None:
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
     collector = Collector(archive, venues=["binance", "bybit"], **where)
     collector.once()
-    assert "characters that are not shown" in collector.failed["binance funding_history"]
+    assert "control or invisible characters" in collector.failed["binance funding_history"]
     assert archive.exchanges("funding_history") == ("bybit",)
     asked = archive.requests()
     answered = asked[asked["table"] == "funding_history"].groupby("exchange")["answered"].all()

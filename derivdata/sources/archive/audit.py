@@ -341,7 +341,7 @@ def _refuse_hidden(name: str, values: pd.Series) -> None:
     hidden = words.filter(pc.match_substring_regex(words, r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"))
     if len(hidden):
         shown = escape_controls(hidden[0].as_py())
-        raise Question(f"{name}: '{shown}' has characters that are not shown", "correct the name")
+        raise Question(f"{name}: '{shown}' has control or invisible characters", "correct the name")
 
 
 def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:

@@ -363,7 +363,7 @@ def _amounts_once(frame: pd.DataFrame) -> pd.DataFrame:
     """Compute values of liquidations in binance's snapshots, which have every row twice."""
     columns = [name for name in frame.columns if name != "origin"]
     valued = _amounts(frame)
-    valued.loc[frame.duplicated(columns).to_numpy(), REASON] = "a duplicate: the file has every row twice"
+    valued.loc[frame.duplicated(columns).to_numpy(), REASON] = "duplicate: the file has every row twice"
     return valued
 
 

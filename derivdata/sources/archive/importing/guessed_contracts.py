@@ -341,8 +341,8 @@ def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> 
     if not others:
         return None
     raise Unclear(
-        f"{source}: no column is that of {kind} prices, and {' and '.join(others)} may be of another kind: "
-        f"pass --map price_usd={others[0]} if it is",
+        f"{source}: expected a column of {kind} prices, got {' and '.join(others)}, which may be of another "
+        f"kind: pass --map price_usd={others[0]} if it has {kind} prices",
         "--map",
         [f"price_usd={name}" for name in others],
     )
@@ -450,8 +450,8 @@ def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
         other = pair_of_coins(name.split(".")[0])
     if other:
         raise Unclear(
-            f"{source}: its name has {other}, so that its prices may not be in USD: omit it, or state the "
-            "symbol with --set symbol=BTC if they are",
+            f"{source}: its name has {other}, so its prices may not be in USD: omit the file, or state the "
+            "symbol (--set symbol=BTC) if they are in USD",
             "--set",
             ["symbol=BTC"],
         )
@@ -479,8 +479,8 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
         expiry = pd.Timestamp(market.expiry, unit="us", tz="UTC")
         if expiry > last and expiry.weekday() == _FRIDAY:
             raise Unclear(
-                f"{source}: its name may be that of a dated future, {name}, which no table of perpetual "
-                f"contracts holds: omit it, or pass --set symbol={market.symbol} if it is not",
+                f"{source}: its name may be that of a dated future, {name}, and the table is of "
+                f"perpetual contracts: omit the file, or pass --set symbol={market.symbol} if not",
                 "--set",
                 [f"symbol={market.symbol}"],
             )

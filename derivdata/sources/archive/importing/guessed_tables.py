@@ -160,8 +160,8 @@ def _refuse_options(source: Source, tables: list[str]) -> None:
     other = [table for table in tables if table in ("oi_history", "orderbook_book")]
     if other and _OF_OPTIONS.search(source.file_name):
         raise Unclear(
-            f"{source}: its name says options, and {other[0]} is of perpetual contracts: omit it, or pass "
-            f"--table {other[0]} if its rows are of these",
+            f"{source}: its name says options, and {other[0]} is of perpetual contracts: omit the file, or "
+            f"pass --table {other[0]} if its rows are of perpetual contracts",
             "--table",
             other,
         )
@@ -524,8 +524,8 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
     table = tables[0]
     if table not in archive_tables():
         raise Unclear(
-            f"{source}: its columns are those of candles of prices, and its name is of {table}, which no "
-            "table holds: omit it, or pass --table prices_history if they are prices",
+            f"{source}: its columns are candles of prices, but its name says {table}, which no table "
+            "holds: omit the file, or pass --table prices_history if the candles are prices",
             "--table",
             ["prices_history"],
         )
@@ -562,9 +562,9 @@ def _refuse_averages(source: Source, by_meaning: Mapping[str, str]) -> None:
     named += _OF_AVERAGES.findall(source.file_name)
     if named:
         raise Unclear(
-            f"{source}: {rate} may be an average of the rates of each period (see {named[0]!r}), or what was "
-            "paid: pass --table funding_history to store averages as samples, or --table funding_settlements "
-            "if each row was paid",
+            f"{source}: {rate} may be the average rate of each period (see {named[0]!r}) or a payment: pass "
+            "--table funding_history to store averages as samples, or --table funding_settlements if each "
+            "row is a payment",
             "--table",
             ["funding_history", "funding_settlements"],
         )

@@ -192,7 +192,7 @@ def unit_in_rows(source: Source, head: Chunk, table: str, by_meaning: Mapping[st
         stated.add("coins" if word in coins else _WORDS_OF_UNITS.get(word.lower(), ""))
     if len(stated) > 1 or stated == {""}:
         raise ArchiveError(
-            f"{source}: its column {columns[0]} has units ({', '.join(words[:4])}) that are not all read: "
+            f"{source}: its column {columns[0]} has several or unknown units ({', '.join(words[:4])}): "
             "write a file for the rows of each unit"
         )
     if not stated <= {*units_of(archive_table(table))}:
@@ -209,8 +209,8 @@ def scales_of(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
         word = unread_scale(column)
         if word:
             raise ArchiveError(
-                f"{source}: its column {column!r} may be in a multiple of USD, as it has the word {word!r}: "
-                f"multiply it first, and name it {name}"
+                f"{source}: its column {column!r} may be in a multiple of USD, because it has the word "
+                f"{word!r}: convert it to USD first, and name it {name}"
             )
         _, scale = scale_in_name(column)
         if scale != 1.0:

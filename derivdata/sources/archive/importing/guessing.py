@@ -230,8 +230,8 @@ def _notice_of_sides(head: Chunk, own: Given) -> tuple[str, ...]:
     venues = both_sides(own, head)
     if venues:
         return (
-            f"{column} of {', '.join(venues)} counts both sides of each contract, and is halved: "
-            "pass oi_usd in a column of that name if it is of one side already",
+            f"{column} of {', '.join(venues)} counts both sides of each contract and is halved: "
+            "name the column oi_usd if it counts one side already",
         )
     named = sorted(venues_of(words_of("exchange", head, own)) & {*FIELDS_OF_BOTH_SIDES})
     # Bybit's singleOpenInterest counts one side (v5, 2026).
@@ -239,7 +239,7 @@ def _notice_of_sides(head: Chunk, own: Given) -> tuple[str, ...]:
         return ()
     return (
         f"{', '.join(named)} states the open interest of both sides of each contract, and "
-        f"{column} is stored as it is: halve it first if it is the venue's own figure",
+        f"{column} is stored unchanged: halve it first if it is the venue's own figure",
     )
 
 

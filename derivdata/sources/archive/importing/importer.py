@@ -104,7 +104,7 @@ class Imported:
             f"{self.present:,} already there",
         ]
         if self.differing:
-            counts.append(f"{self.differing:,} already there with other values (those first seen stay)")
+            counts.append(f"{self.differing:,} already there with other values (the first values are kept)")
         if self.other_quotes:
             counts.append(f"{self.other_quotes:,} of a quote currency of lower priority")
         if self.superseded:

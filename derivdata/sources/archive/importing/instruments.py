@@ -229,7 +229,7 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
         strike = columns["strike"]
         rejections.reject(
             np.abs(strikes - strike) > 1e-9 * np.maximum(np.abs(strike), 1.0),
-            lambda row: f"instrument_name={texts[row]!r} has another strike than {strike[row]:g}",
+            lambda row: f"instrument_name={texts[row]!r} and strike={strike[row]:g} differ",
         )
     else:
         columns["strike"] = strikes

@@ -416,8 +416,7 @@ def _check_width(source: Source, cells: Sequence[str], header: Header) -> None:
     """Raise for a file that has not as many columns as the names of its kind."""
     if len(cells) != len(header.names):
         raise ArchiveError(
-            f"{source}: {len(cells)} columns, where files of this kind have {len(header.names)}: "
-            f"{', '.join(header.names)}"
+            f"{source}: expected {len(header.names)} columns ({', '.join(header.names)}), got {len(cells)}"
         )
 
 

@@ -361,8 +361,7 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
     if named and is_headless(head.columns):
         columns = named[0].columns
         return ArchiveError(
-            f"{source}: {len(head.columns)} columns, where files of this kind have {len(columns)}: "
-            f"{', '.join(columns)}"
+            f"{source}: expected {len(columns)} columns ({', '.join(columns)}), got {len(head.columns)}"
         )
     has = {column.lower() for column in head.columns}
     nearest = max(telling, key=lambda layout: len(has & {column.lower() for column in layout.columns}))

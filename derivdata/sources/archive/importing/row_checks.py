@@ -69,7 +69,7 @@ def _lone_zeros(rows: pd.DataFrame) -> Reasons:
             is_zero[-after_last:] = False
         if np.median(values) > _LARGE_INTEREST:
             is_missing[own["place"].to_numpy()[is_zero]] = True
-    return _each(is_missing, lambda _: "oi_usd=0 among values above a million: the value is missing")
+    return _each(is_missing, lambda _: "oi_usd=0 among values above a million USD: the value is missing")
 
 
 _HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"
@@ -90,7 +90,7 @@ def _hidden_words(table: Table, rows: pd.DataFrame) -> Reasons:
         is_wrong = np.append(is_hidden, False)[words.codes]  # the code -1 of a missing word is the last item
         for row in np.flatnonzero(is_wrong).tolist():
             shown = escape_controls(str(words[row]))
-            reasons[row] = f"{name}='{shown}' has characters that are not shown"
+            reasons[row] = f"{name}='{shown}' has control or invisible characters"
     return reasons
 
 
@@ -247,8 +247,8 @@ def _scaled_strikes(rows: pd.DataFrame) -> Reasons:
     return _each(
         wrong,
         lambda row: (
-            f"the median strike of its chain is {strike[row]:.4g}, far from the price: strikes are scaled, "
-            "such as in thousands"
+            f"the median strike of its chain is {strike[row]:.4g}, far from the price: strikes may be in "
+            "another unit, such as thousands"
         ),
     )
 

@@ -124,7 +124,7 @@ def refuse_size_of_several(source: Source, answer: VenueResponse, given: Given) 
         symbols = sorted(_symbols_of(answer.tables.get(name)))
         if "contract_size" in given.set and len(symbols) > 1:
             raise ArchiveError(
-                f"{source}: contract_size={given.set['contract_size']} cannot be that of all rows, which are "
+                f"{source}: contract_size={given.set['contract_size']} cannot apply to all rows, which are "
                 f"of {', '.join(symbols[:_SHOWN])}: write a file for each contract"
             )
 
