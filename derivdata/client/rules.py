@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.client.chain_rules import unlikely_chains
 from derivdata.client.market_sizes import LARGEST_PRICES, beyond_markets
 from derivdata.client.reading import HOUR_US, CheckedResponse, figure, related
 from derivdata.client.relations import (
@@ -36,9 +35,14 @@ from derivdata.client.series_rules import (
     impossible_patterns,
     other_sizes,
     series_rows,
+    unlikely_values,
 )
-from derivdata.client.snapshot_rules import unlike_black, unlikely_columns, unlikely_snapshots
-from derivdata.client.value_rules import unlikely_values
+from derivdata.client.snapshot_rules import (
+    unlike_black,
+    unlikely_chains,
+    unlikely_columns,
+    unlikely_snapshots,
+)
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array

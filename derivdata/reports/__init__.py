@@ -19,9 +19,8 @@ from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
 from derivdata.reports import about
 from derivdata.reports.about import quality_section
-from derivdata.reports.carry import carry_section
+from derivdata.reports.carry import carry_section, funding_section
 from derivdata.reports.data import Data, Fees, ReportOptions, parse_options
-from derivdata.reports.funding import funding_section
 from derivdata.reports.options import options_section
 from derivdata.reports.page import Section, render_page
 from derivdata.reports.positions import liquidations_section, oi_section

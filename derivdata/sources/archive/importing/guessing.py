@@ -62,8 +62,11 @@ from derivdata.sources.archive.importing.guessed_tables import (
 from derivdata.sources.archive.importing.guessed_units import (
     FIELDS_OF_BOTH_SIDES,
     MAX_AT_FLOOR,
+    AmountPlan,
+    amount_plan,
     both_sides,
     interest_of_inverse,
+    refuse_other_sizes,
     refuse_small_interest,
     scales_of,
     take_interest,
@@ -72,11 +75,6 @@ from derivdata.sources.archive.importing.guessed_units import (
     unit_of_rates,
     unit_of_volatility,
     words_of,
-)
-from derivdata.sources.archive.importing.liquidation_amounts import (
-    AmountPlan,
-    amount_plan,
-    refuse_other_sizes,
     words_of_sides,
 )
 from derivdata.sources.archive.importing.market_names import (

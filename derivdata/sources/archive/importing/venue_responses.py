@@ -15,7 +15,7 @@ from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.buffered_rows import joined
 from derivdata.sources.archive.importing.cells import Rejections
-from derivdata.sources.archive.importing.json_bodies import records_of
+from derivdata.sources.archive.importing.json_bodies import is_reply, records_of
 from derivdata.sources.archive.importing.market_names import (
     known_interval,
     names_in_path,
@@ -25,7 +25,6 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.sources.archive.importing.plan import Given, Unclear
 from derivdata.sources.archive.importing.readers import explained
 from derivdata.sources.archive.importing.source_files import Source, opened
-from derivdata.sources.archive.importing.stream_messages import is_reply
 from derivdata.sources.archive.importing.timestamps import instants
 from derivdata.sources.archive.schemas import archive_tables
 from derivdata.sources.venues.endpoint import VenueEndpoint
