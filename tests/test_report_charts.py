@@ -33,12 +33,31 @@ def title(ax: Axes) -> str:
         ([45.0, 42.0, 40.0], "ATM volatility falls from 45.0 % in 12 h to 40.0 % in 90 d"),
         ([40.0, 45.0, 42.0], "ATM volatility peaks at 45.0 % in 7.0 d and falls to 42.0 % in 90 d"),
         ([45.0, 40.0, 42.0], "ATM volatility falls to 40.0 % in 7.0 d and rises to 42.0 % in 90 d"),
+        ([46.3, 46.8, 44.8], "ATM volatility peaks at 46.8 % in 7.0 d and falls to 44.8 % in 90 d"),
+        ([44.8, 44.6, 45.3], "ATM volatility falls to 44.6 % in 7.0 d and rises to 45.3 % in 90 d"),
+        ([46.3, 46.4, 44.8], "ATM volatility falls from 46.3 % in 12 h to 44.8 % in 90 d"),
         ([40.0], "ATM volatility is 40.0 % at the only expiry"),
     ],
 )
 def test_title_of_a_term_structure_states_its_shape(atm: list[float], words: str) -> None:
     tenors = np.array([0.5, 7.0, 90.0])[: len(atm)]
     assert charts.term_words(tenors, np.array(atm)) == words
+
+
+@pytest.mark.parametrize(
+    ("past", "words"),
+    [
+        ([44.2, 45.0, 44.16], ", by expiry 0.6 to 2.1 points above the day before"),
+        ([47.3, 48.8, np.nan], ", by expiry 1.0 to 2.0 points below the day before"),
+        ([46.0, 47.8, 44.8], ", by expiry 1.0 points below to 0.3 above the day before"),
+        ([45.3, 45.8, 43.8], ", all 1.0 points above the day before"),
+        ([46.3, 46.8, 44.8], ", unchanged from the day before"),
+        ([np.nan, np.nan, np.nan], ""),
+    ],
+)
+def test_title_of_a_term_structure_has_the_changes_of_the_labels(past: list[float], words: str) -> None:
+    """The labels 44.8 and 44.2 % differ by 0.6 points, although 44.84 minus 44.16 is 0.68."""
+    assert charts.change_words(np.array([46.3, 46.8, 44.84]), np.array(past)) == words
 
 
 @pytest.mark.parametrize(

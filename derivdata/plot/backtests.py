@@ -39,6 +39,8 @@ _LINE = 9.5
 """Height of a line in a bar [points]."""
 _LETTER = 5.0
 """Width of a letter [points]."""
+_BAR_LABEL = 36.0
+"""Width of the label of a bar [points]."""
 _FEW_BARS = 12
 """Bars of turnover up to this number have their costs."""
 _STEP_LABEL = 38.0
@@ -175,13 +177,26 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 
 
 def _write_nets(ax: Axes, table: pd.DataFrame, rows: pd.Series, span: float) -> None:
-    """Write the P&L into the bars of positions that are long enough; `span` is the axis' length [days]."""
-    for row, place in zip(table.itertuples(), rows, strict=True):
+    """Write the P&L into bars that are long enough; `span` is the axis' length [days].
+
+    The P&L of a shorter bar is next to it if no other position has the same row.
+    """
+    shared = rows.duplicated(keep=False)
+    first, last = ax.get_xlim()
+    for row, place, is_shared in zip(table.itertuples(), rows, shared, strict=True):
+        if not np.isfinite(place):
+            continue
         words = f"{row.net_usd:+,.0f}"
         width = 0.6 * style.cell_width(ax) * row.days / span
-        if np.isfinite(place) and _LETTER * len(words) < width:
-            middle = naive_utc(row.entry) + (row.exit - row.entry) / 2
-            ax.text(middle, place, words, ha="center", va="center", fontsize=8, color="#fcfcfc")
+        entry = naive_utc(row.entry)
+        end = naive_utc(row.exit)
+        look: dict[str, Any] = {"va": "center", "fontsize": 8}
+        if _LETTER * len(words) < width:
+            ax.text(entry + (end - entry) / 2, place, words, ha="center", color="#fcfcfc", **look)
+        elif not is_shared and ax.convert_xunits(end) > (first + last) / 2.0:
+            ax.annotate(words, (entry, place), (-3, 0), textcoords="offset points", ha="right", **look)
+        elif not is_shared:
+            ax.annotate(words, (end, place), (3, 0), textcoords="offset points", ha="left", **look)
 
 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -218,14 +233,15 @@ def _trade_bars(table: pd.DataFrame, title: str, ax: Axes | None) -> Axes:
     value = rows["net_bps"].to_numpy()
     color = np.where(value > 0.0, _GAIN, _LOSS)
     style.bars(ax, place, value, 0.62, horizontal=True, color=color)
-    reach = float(np.abs(value).max()) or 1.0
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
     for row, (net, reason) in enumerate(zip(value, rows["reason"], strict=True)):
         words = f"{net:+.1f}{_MARKS.get(reason, '')}"
-        side = "left" if net >= 0.0 else "right"
-        ax.text(net + np.copysign(0.02 * reach, net), row, words, va="center", ha=side, fontsize=8)
+        if net >= 0.0:
+            ax.annotate(words, (net, row), (3, 0), ha="left", **look)
+        else:
+            ax.annotate(words, (net, row), (-3, 0), ha="right", **look)
     ax.axvline(0, color=GREY, lw=1.0)
-    span = float(np.ptp(np.r_[0.0, value]))
-    ax.set_xlim(min(0.0, value.min()) - 0.2 * span, max(0.0, value.max()) + 0.2 * span)
+    ax.set_xlim(*_limits_with_labels(ax, names, value))
     style.dress(ax, title=title, x="net of costs [bps of one leg]", grid="x")
     key = "long / short venue, time held"
     for reason, mark in _MARKS.items():
@@ -233,6 +249,17 @@ def _trade_bars(table: pd.DataFrame, title: str, ax: Axes | None) -> Axes:
             key += f"; {mark.strip()}: {_REASONS[reason][1]}"
     style.note(ax, key)
     return ax
+
+
+def _limits_with_labels(ax: Axes, names: list[str], value: Array) -> tuple[float, float]:
+    """Return limits of bars [bps] with space for the label at the end of each bar."""
+    low = min(0.0, float(value.min()))
+    high = max(0.0, float(value.max()))
+    width = max(style.cell_width(ax) - _LETTER * max(map(len, names)), 2.5 * _BAR_LABEL)
+    # The labels have a fixed width [points], so the bars share the rest of the axes.
+    share = min(_BAR_LABEL / width, 0.3)
+    margin = share / (1.0 - 2.0 * share) * ((high - low) or 1.0)
+    return low - margin, high + margin
 
 
 def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Series) -> None:

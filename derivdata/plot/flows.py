@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _MAX_VENUES = 8
 _MILLION = 1e6
+_CLEAR_CORRELATION = 0.5
+"""Minimum rank correlation from which on the title states a relation."""
 _POINTS = 180
 """Maximum number of points of a line: more look like a band on a narrow screen."""
 _LINE = 12.0
@@ -119,7 +121,7 @@ def positioning(
     title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
     key = [averaged] if averaged else []
     if lines > 1:
-        key.append("percentile: of the newest ratio among earlier ones")
+        key.append("percentile of the newest ratio among earlier ones")
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
@@ -132,10 +134,7 @@ def positioning(
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
             joint = both.corr(method="spearman").iloc[0, 1]
-            more = "more" if joint >= 0.0 else "fewer"
-            title = (
-                f"{symbol}: {more} accounts are long while funding is high (rank correlation {joint:+.2f})"
-            )
+            title = f"{symbol}: {_relation(joint)} (rank correlation {joint:+.2f})"
             key.append("correlation: of the venues' medians")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
         table["rate_bps_8h"] = table["time"].map(median.to_series())
@@ -143,6 +142,14 @@ def positioning(
     style.note(upper, "; ".join(key))
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
+
+
+def _relation(correlation: float) -> str:
+    """Describe the relation of long accounts and funding by their rank correlation."""
+    if abs(correlation) < _CLEAR_CORRELATION:
+        return "long accounts and funding are only loosely related"
+    more = "more" if correlation > 0.0 else "fewer"
+    return f"{more} accounts are long while funding is high"
 
 
 def _thinned(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:

@@ -17,7 +17,6 @@ from derivdata.analysis import smile as smile_functions
 from derivdata.analysis import surface as analysis
 from derivdata.analysis.panels import hours_of, require_variables
 from derivdata.analysis.smile.evaluate import Method
-from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     apart,
@@ -47,6 +46,10 @@ _MIN_DISTANCE = 15.0
 _WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
 """Moneyness of the written values, as fractions of the reach."""
 _NEAR_DAYS = 7.0
+_COMPARED = 1.0
+"""Distance from the forward at which the title compares volatilities [standard deviations]."""
+_OUTER = 0.04
+"""Minimum half width of the outer columns, as a fraction of the axis, for their written values."""
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, 0.0, 1.5)
 """Moneyness at which venues are compared."""
@@ -81,8 +84,8 @@ def surface(
         Moneyness is ln(K/F) over the at-the-money standard deviation, so that short and long expiries are
         comparable. Time to expiry has a logarithmic scale. Each column is a listed expiry and extends half
         way to the next; nothing is interpolated between expiries or drawn outside the quotes. Values are
-        written into the columns [%]; a narrow figure has them in place of a colour scale. The title has
-        volatility at the forward, and puts minus calls at 25 delta [points].
+        written into the columns [%]; a narrow figure has them in place of a colour scale. The title compares
+        volatility one standard deviation below and above the forward [points].
 
     Raises
     ------
@@ -101,7 +104,7 @@ def surface(
     iv = np.asarray(smile_functions.iv(fit, k).transpose("deviation", "expiry"))
     expiries = pd.DatetimeIndex(fit["expiry"].to_numpy())
     tenors = days(fit)
-    title = f"{name_of(fit)}: {_finding(fit, tenors)}"
+    title = f"{name_of(fit)}: {_finding(iv, spread.to_numpy(), tenors)}"
     table = pd.DataFrame(
         {
             "expiry": np.tile(expiries, _ACROSS),
@@ -113,7 +116,7 @@ def surface(
     columns = np.arange(len(expiries))
     labels = list(map(expiry_label, expiries, tenors))
     x = "listed expiry [UTC], time to expiry [days]"
-    y = "distance from the forward\n[standard deviations]"
+    y = "distance from the forward\n[standard deviations σ]"
     unit = "implied volatility [% annualised]"
     if engine == "plotly":
         hover = "%{customdata}<br>%{y:+.2f} standard deviations<br>%{z:.2f} % annualised"
@@ -145,7 +148,10 @@ def _edges(tenors: Array) -> Array:
     """Return the edges of columns, half way between expiries on a logarithmic axis."""
     logs = np.log(tenors)
     middle = (logs[1:] + logs[:-1]) / 2.0
-    edges: Array = np.exp(np.r_[2.0 * logs[0] - middle[0], middle, 2.0 * logs[-1] - middle[-1]])
+    minimum = _OUTER * (logs[-1] - logs[0])
+    first = logs[0] - max(middle[0] - logs[0], minimum)
+    last = logs[-1] + max(logs[-1] - middle[-1], minimum)
+    edges: Array = np.exp(np.r_[first, middle, last])
     return edges
 
 
@@ -163,29 +169,34 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
                 ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
 
 
-def _finding(fit: xr.Dataset, tenors: Array) -> str:
-    """Return a sentence about the 25-delta risk reversals of a near and of the last expiry, or about ATM."""
-    points = points_at_expiries(fit, ("atm", "rr25"))
+def _finding(iv: Array, spread: Array, tenors: Array) -> str:
+    """Describe drawn volatility below minus above the forward for a near and the last expiry, or ATM."""
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
-    places = sorted({near, len(tenors) - 1})
-    spans = [f"{tenors[place]:.0f} days" for place in places]
-    skews = 100.0 * np.asarray(points["rr25"])[places]
+    columns = sorted({near, len(tenors) - 1})
+    spans = [f"{tenors[column]:.0f} days" for column in columns]
+    below = int(np.argmin(np.abs(spread + _COMPARED)))
+    above = len(spread) - 1 - below
+    skews = 100.0 * (iv[below, columns] - iv[above, columns])
     if not np.isfinite(skews).all():
-        atm = 100.0 * np.asarray(points["atm"])[places]
+        atm = 100.0 * iv[len(spread) // 2, columns]
         levels = [f"{level:.1f} % in {span}" for level, span in zip(atm, spans, strict=True)]
         return f"volatility at the money is {' and '.join(levels)}"
+    distance = f"{spread[above]:.2g} σ"
     if np.min(skews) < 0.0 < np.max(skews):
         sides = []
         for skew, span in zip(skews, spans, strict=True):
-            side = "puts" if skew < 0.0 else "calls"
-            sides.append(f"{side} by {abs(skew):.1f} points in {span}")
-        return f"dearer at 25 delta: {' and '.join(sides)}"
-    dearer, cheaper = "calls", "puts"
-    if np.mean(skews) <= 0.0:
-        dearer, cheaper = "puts", "calls"
-        skews = 0.0 - skews  # -skews would show -0.0.
+            relation = "higher" if skew > 0.0 else "lower"
+            sides.append(f"{abs(skew):.1f} points {relation} in {span}")
+        return (
+            f"volatility {distance} below the forward, compared with {distance} above: {' and '.join(sides)}"
+        )
+    relation = "higher"
+    if np.mean(skews) < 0.0:
+        relation = "lower"
+        skews = 0.0 - skews  # not -skews, which would write -0.0
     amounts = [f"{skew:.1f} points in {span}" for skew, span in zip(skews, spans, strict=True)]
-    return f"25-delta {dearer} are dearer than {cheaper}, by {' and '.join(amounts)}"
+    places = f"{distance} below the forward is {relation} than {distance} above"
+    return f"volatility {places}, by {' and '.join(amounts)}"
 
 
 @figure_function

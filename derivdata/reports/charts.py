@@ -244,10 +244,7 @@ def draw_term(fit: xr.Dataset, before: pd.DataFrame | None, name: str, *, ax: Ax
         past = pd.Series(before["iv"].to_numpy(), naive_utc(pd.DatetimeIndex(before["expiry"])))
         past = past.reindex(now.index)
         ax.plot(tenors, past, lw=1.0, color=style.GREY)
-        change = 100.0 * float((now - past).median())
-        if np.isfinite(change):
-            side = "above" if change >= 0.0 else "below"
-            words += f" and is {abs(change):.1f} points {side} the day before"
+        words += change_words(100.0 * now.to_numpy(), 100.0 * past.to_numpy())
         if np.isfinite(past.iloc[-1]):
             ends.append((float(past.iloc[-1]), f"day before {100.0 * past.iloc[-1]:.1f} %", style.GREY))
     # At least two points of volatility, so that a flat line does not look steep.
@@ -273,12 +270,36 @@ def term_words(tenors: Array, atm: Array) -> str:
         return f"ATM volatility is flat at {np.mean(atm):.1f} %"
     top = int(np.argmax(atm))
     bottom = int(np.argmin(atm))
-    if atm[top] - max(atm[0], atm[-1]) >= _FLAT_POINTS:
+    hump = atm[top] - max(atm[0], atm[-1])
+    trough = min(atm[0], atm[-1]) - atm[bottom]
+    # A bend of a tenth of the drawn range is visible.
+    visible = min(_FLAT_POINTS / 2.0, 0.1 * np.ptp(atm))
+    if hump >= visible and hump >= trough:
         return f"ATM volatility peaks at {ends[top]} and falls to {last}"
-    if min(atm[0], atm[-1]) - atm[bottom] >= _FLAT_POINTS:
+    if trough >= visible:
         return f"ATM volatility falls to {ends[bottom]} and rises to {last}"
     moves = "rises" if atm[-1] > atm[0] else "falls"
     return f"ATM volatility {moves} from {first} to {last}"
+
+
+def change_words(now: Array, past: Array) -> str:
+    """Describe the smallest and the largest change by expiry since the day before, from levels [%]."""
+    # As rounded as the labels, so that the title has their difference.
+    changes = np.round(np.round(now, 1) - np.round(past, 1), 1)
+    changes = changes[np.isfinite(changes)]
+    if not len(changes):
+        return ""
+    low = float(changes.min())
+    high = float(changes.max())
+    if low == high == 0.0:
+        return ", unchanged from the day before"
+    if low < 0.0 < high:
+        return f", by expiry {-low:.1f} points below to {high:.1f} above the day before"
+    side = "above" if high > 0.0 else "below"
+    nearest, furthest = sorted((abs(low), abs(high)))
+    if nearest == furthest:
+        return f", all {furthest:.1f} points {side} the day before"
+    return f", by expiry {nearest:.1f} to {furthest:.1f} points {side} the day before"
 
 
 def _few_ticks(ax: Axes, length: float) -> None:

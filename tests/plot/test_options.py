@@ -83,6 +83,30 @@ def test_bid_and_ask_are_bars_and_quotes_without_a_bid_are_faded() -> None:
     assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.52], [0.49, 0.52]]
 
 
+def test_the_title_of_a_surface_compares_volatilities_that_are_drawn() -> None:
+    ax = plot.surface(made.chain())
+    drawn = plot.data(ax)
+    amounts = []
+    for days in (7.0, 182.0):
+        column = drawn[np.isclose(drawn["days"], days)].set_index("deviations")["iv"]
+        below, above = (column.iloc[np.abs(column.index - place).argmin()] for place in (-1.0, 1.0))
+        amounts.append(f"{100 * (below - above):.1f} points in {days:.0f} days")
+    words = (
+        f"BTC on alpha: volatility 1 σ below the forward is higher than 1 σ above, by {' and '.join(amounts)}"
+    )
+    assert " ".join(ax.get_title(loc="left").split()) == words
+    # Fitted strikes end at 1.8 deviations, so that volatilities of 2 deviations are unknown.
+    iv = np.array([[0.6, 0.6], [0.5, 0.5], [0.4, np.nan]])
+    found = surfaces._finding(iv, np.array([-1.0, 0.0, 1.0]), np.array([7.0, 30.0]))
+    assert found == "volatility at the money is 50.0 % in 7 days and 50.0 % in 30 days"
+    iv = np.array([[0.4, 0.45], [0.5, 0.5], [0.6, 0.5]])
+    found = surfaces._finding(iv, np.array([-1.0, 0.0, 1.0]), np.array([7.0, 30.0]))
+    assert found == (
+        "volatility 1 σ below the forward is lower than 1 σ above, by 20.0 points in 7 days "
+        "and 5.0 points in 30 days"
+    )
+
+
 def test_the_title_of_a_smile_says_whether_puts_or_calls_cost_more() -> None:
     ax = plot.smile(made.chain(), made.fit(), expiries="2026-02-04")
     words = "BTC on alpha: 25-delta puts cost 7.6 points more than calls on 4 Feb 2026"
@@ -393,10 +417,10 @@ def test_many_strikes_are_summed_in_bins() -> None:
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]
 
 
-def test_title_of_a_surface_names_both_sides_if_the_skew_changes_its_sign(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    points = xr.Dataset({"rr25": ("expiry", [-0.02, 0.01]), "atm": ("expiry", [0.5, 0.5])})
-    monkeypatch.setattr(surfaces, "points_at_expiries", lambda *_: points)
-    words = surfaces._finding(xr.Dataset(), np.array([7.0, 180.0]))
-    assert words == "dearer at 25 delta: puts by 2.0 points in 7 days and calls by 1.0 points in 180 days"
+def test_title_of_a_surface_has_both_directions_if_the_skew_changes_its_sign() -> None:
+    iv = np.array([[0.52, 0.49], [0.5, 0.5], [0.5, 0.5]])
+    words = surfaces._finding(iv, np.array([-1.0, 0.0, 1.0]), np.array([7.0, 180.0]))
+    assert words == (
+        "volatility 1 σ below the forward, compared with 1 σ above: 2.0 points higher in 7 days "
+        "and 1.0 points lower in 180 days"
+    )

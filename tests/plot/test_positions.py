@@ -16,7 +16,7 @@ import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
-from derivdata.plot import backtests
+from derivdata.plot import backtests, flows
 from derivdata.plot.oi_shares import share_change
 from derivdata.plot.style import LONG, SHORT
 from tests.plot import made
@@ -299,6 +299,21 @@ def test_one_very_large_bar_has_its_value_next_to_it() -> None:
     assert not [t.get_text() for t in plain.texts if "M USD" in t.get_text()]
 
 
+@pytest.mark.parametrize(
+    ("correlation", "words"),
+    [
+        (0.47, "long accounts and funding are only loosely related"),
+        (-0.49, "long accounts and funding are only loosely related"),
+        (0.5, "more accounts are long while funding is high"),
+        (-0.5, "fewer accounts are long while funding is high"),
+    ],
+)
+def test_title_of_positioning_has_a_relation_from_a_clear_correlation_on(
+    correlation: float, words: str
+) -> None:
+    assert flows._relation(correlation) == words
+
+
 def test_many_orders_are_summed_by_time_step() -> None:
     """An order of 10,000 USD a minute over ten hours on one venue, all longs: 15 minutes hold 150,000 USD."""
     order = made.liquidated().iloc[[0] * 600].reset_index(drop=True)
@@ -407,3 +422,18 @@ def test_steps_across_new_year_name_both_years() -> None:
     starts = pd.date_range("2025-12-22", periods=4, freq="7D")
     backtests._step_ticks(ax, starts, pd.Timedelta(7, "D"), "week")
     assert ax.get_xlabel() == "first day of the week, 2025–2026 [UTC]"
+
+
+@pytest.mark.parametrize("size", [(12.0, 5.0), (3.9, 4.4)])
+def test_labels_of_positions_are_inside_the_axes(size: tuple[float, float]) -> None:
+    """Ten positions have ten labels, in short bars too, and none is over the axis at the left."""
+    for kind in ("trades", "positions"):
+        ax = plot.backtest(made.backtested(), kind, figsize=size)
+        figure = ax.get_figure(root=True)
+        figure.canvas.draw()
+        labels = [text for text in ax.texts if text.get_text()[:1] in "+-"]
+        assert len(labels) == 10
+        for label in labels:
+            box = label.get_window_extent()
+            assert box.x0 > ax.bbox.x0, label.get_text()
+            assert box.x1 < figure.bbox.x1, label.get_text()
