@@ -753,3 +753,75 @@ def test_workbooks_are_refused_with_the_conversion(tmp_path: Path) -> None:
         archive.writestr("xl/workbook.xml", "<workbook/>")
     with pytest.raises(ArchiveError, match=r"pandas.read_excel\('FILE.xlsx'\).to_csv"):
         _import(tmp_path, "okx.xlsx", content.getvalue())
+
+
+def test_rates_by_market_of_polls_are_rows(tmp_path: Path) -> None:
+    """Polls of a collector (2026-04), of which the first failed, in GitHub's slona-feed."""
+    polls: list[dict[str, Any]] = [{"timestamp": "2026-03-01T00:05:00Z", "rates": {}}]
+    for minute in (10, 20):
+        poll = {
+            "timestamp": f"2026-03-01T00:{minute}:00Z",
+            "rates": {"BTCUSDT": "0.0001", "ETHUSDT": "-0.00002"},
+            "next_funding": {"BTCUSDT": 1_772_352_000_000, "ETHUSDT": 1_772_352_000_000},
+        }
+        polls.append(poll)
+    said = {"exchange": "okx", "interval_hours": "8"}
+    _import(tmp_path, "funding_rates.json", json.dumps(polls), set=said)
+    rows = _rows(tmp_path, "funding_history").sort_values(["symbol", "time"])
+    assert rows["symbol"].tolist() == ["BTC", "BTC", "ETH", "ETH"]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, 1.0, -0.2, -0.2])
+    assert rows["time"].iloc[0] == pd.Timestamp("2026-03-01T00:10Z")
+
+
+def test_ranges_of_prometheus_are_read(tmp_path: Path) -> None:
+    """GET /api/v1/query_range of Prometheus 3: seconds, and numbers as text."""
+    labels = {"__name__": "perp_funding_rate", "exchange": "okx", "symbol": "BTC-USDT-SWAP", "job": "crypto"}
+    values = [[stamp, str(rate)] for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    result = [{"metric": labels, "values": values}]
+    body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    _import(tmp_path, "rates.json", json.dumps(body))
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+    assert {*rows["exchange"]} == {"okx"}
+
+
+def test_columns_of_charts_as_lists_are_read(tmp_path: Path) -> None:
+    """Deribit's get_tradingview_chart_data, and CoinGlass's exchange-history-chart (API v4), 2026."""
+    times = [stamp * 1000 for stamp in _STAMPS]
+    chart: dict[str, Any] = {"status": "ok", "ticks": times}
+    for name, first in (("open", 67000.5), ("high", 67020.0), ("low", 66990.0), ("close", 67010.0)):
+        chart[name] = [first + place for place in range(9)]
+    body = {"jsonrpc": "2.0", "id": 1, "result": chart}
+    _import(tmp_path, "deribit_BTC-PERPETUAL_tradingview_chart_data.json", json.dumps(body))
+    prices = _rows(tmp_path, "prices_history")
+    assert prices["price_usd"].tolist() == [67000.5 + place for place in range(9)]
+    assert prices["time"].iloc[1] == pd.Timestamp("2026-03-01T08:00Z")
+    by_venue = {"Binance": [1.2e10] * 9, "OKX": [3e9] * 9}
+    data = {"time_list": times, "price_list": [67000.5] * 9, "data_map": by_venue}
+    name = "coinglass_BTC_oi_exchange_history_chart.json"
+    _import(tmp_path, name, json.dumps({"code": "0", "data": data}), unit="usd")
+    interest = _rows(tmp_path, "oi_history").groupby("exchange", observed=True)["oi_usd"]
+    assert interest.first().to_dict() == {"binance": 1.2e10, "okx": 3e9}
+    assert interest.size().tolist() == [9, 9]
+
+
+def test_rates_of_venues_in_percent_are_read_from_polls(tmp_path: Path) -> None:
+    """CoinGlass's funding-rate/exchange-list (API v4, 2026): percent of the stated interval."""
+    stable = [
+        {"exchange": "Binance", "funding_rate_interval": 8, "funding_rate": 0.0081},
+        {"exchange": "Hyperliquid", "funding_rate_interval": 1, "funding_rate": 0.00125},
+    ]
+    coin = [{"exchange": "Binance", "funding_rate_interval": 8, "funding_rate": 0.02}]
+    lines = []
+    for hour in (1, 2, 3):
+        data = [
+            {"symbol": symbol, "stablecoin_margin_list": stable, "token_margin_list": coin}
+            for symbol in ("BTC", "ETH")
+        ]
+        poll = {"fetched_at": f"2026-03-01T0{hour}:01:00Z", "response": {"code": "0", "data": data}}
+        lines.append(json.dumps(poll))
+    _import(tmp_path, "coinglass_exchange_list.jsonl", "\n".join(lines), unit="percent")
+    rates = _rows(tmp_path, "funding_history").groupby("exchange", observed=True)["rate_bps_8h"]
+    # 0.0081 % are 0.81 bps, and 0.125 bps an hour are 1 bps in 8 hours.
+    assert rates.first().to_dict() == pytest.approx({"binance": 0.81, "hyperliquid": 1.0})
+    assert rates.size().tolist() == [6, 6]

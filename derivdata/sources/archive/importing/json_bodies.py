@@ -309,6 +309,8 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
     if depth > _DEPTH or not body:
         return None
     rows = _with_names(body)
+    if rows is None:
+        rows = _of_lists(body)
     if rows is not None:
         return {}, rows
     fields = _scalars(body)
@@ -340,6 +342,47 @@ def _with_names(body: dict[str, Any]) -> list[Any] | None:
                 rows = [[key, *row] for key, row in zip(index, rows, strict=True)]
             return [dict(zip(names, row, strict=True)) for row in rows]
     return None
+
+
+def _of_lists(body: dict[str, Any]) -> list[Any] | None:
+    """Return the rows of an object with a list of times and lists of numbers as long; None for others.
+
+    Deribit's get_tradingview_chart_data has ``ticks``, ``open``, ``high`` and others next to a status.
+    CoinGlass's charts have ``time_list``, ``price_list``, and ``data_map`` with a list for each venue (2026).
+    """
+    name = next((name for name in _NAMES_OF_TIMES if isinstance(body.get(name), list)), None)
+    if name is None or not body[name] or not _are_times(map(str, body[name])):
+        return None
+    size = len(body[name])
+    others = {key: value for key, value in body.items() if key != name}
+    lists = {key: cells for key, cells in others.items() if _is_of_cells(cells, size)}
+    maps = [value for value in others.values() if isinstance(value, dict)]
+    if len(maps) == 1 and _is_of_lists(maps[0], size):
+        key = _name_of_keys(maps[0])
+        rows: list[Any] = []
+        for word, cells in maps[0].items():
+            rows += [
+                {key: word, "time": time, "value": cell} for time, cell in zip(body[name], cells, strict=True)
+            ]
+        return rows
+    if not lists or len(lists) + len(_scalars(others)) != len(others):
+        return None
+    names = ["time", *lists]
+    return [dict(zip(names, row, strict=True)) for row in zip(body[name], *lists.values(), strict=True)]
+
+
+_NAMES_OF_TIMES = ("ticks", "time_list")
+
+
+def _is_of_cells(value: Any, size: int) -> bool:
+    return isinstance(value, list) and len(value) == size and not any(map(_is_nested, value))
+
+
+def _is_of_lists(body: dict[str, Any], size: int) -> bool:
+    """Return whether an object has lists of a size by venue or symbol."""
+    if not body or _name_of_keys(body) not in ("exchange", "symbol"):
+        return False
+    return all(_is_of_cells(cells, size) for cells in body.values())
 
 
 def _names_in(header: Any) -> list[str] | None:
@@ -531,6 +574,9 @@ def _rows_of(record: dict[str, Any]) -> list[Any]:
     levels = _book_in_list(record)
     if levels is not None:
         return levels
+    by_market = _by_market(record)
+    if by_market is not None:
+        return by_market
     history = _history(record)
     if history is None:
         return _of_series(record)
@@ -542,7 +588,11 @@ def _rows_of(record: dict[str, Any]) -> list[Any]:
 
 
 def _of_series(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a series of InfluxDB, whose words are tags; another record is one row."""
+    """Return the rows of a series of InfluxDB or Prometheus, whose words are tags; else one row."""
+    if record.keys() == {"metric", "values"}:  # of query_range, Prometheus 3
+        labels = dict(record["metric"])
+        name = labels.pop("__name__", "value")
+        return [{**labels, "time": time, name: value} for time, value in record["values"]]
     series = _with_names(record)
     if series is None:
         return [_plain(record)]
@@ -552,8 +602,47 @@ def _of_series(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**tags, **row} for row in series]
 
 
+def _by_market(record: dict[str, Any]) -> list[Any] | None:
+    """Return a row for each market of a poll whose figures are objects by market; None for another record.
+
+    ``{"timestamp": "...", "rates": {"BTCUSDT": "0.0001", ...}, "next_funding": {"BTCUSDT": 1776067200000}}``
+    """
+    maps = {_SINGULAR.get(name, name): value for name, value in record.items() if isinstance(value, dict)}
+    if not maps or len(maps) + len(_scalars(record)) != len(record) or not _have_times([record]):
+        return None
+    markets: dict[str, None] = {}
+    for cells in maps.values():
+        if any(map(_is_nested, cells.values())):
+            return None
+        markets.update(dict.fromkeys(cells))
+    for market in markets:
+        # ``volume_usd`` would be a market by its pattern.
+        if market != market.upper() or market_of(market).kind != "perpetual":
+            return None
+    fields = _scalars(record)
+    if not markets or any(meaning_of(name) == "symbol" for name in fields):
+        return None
+    return [
+        {**fields, "symbol": market, **{name: cells.get(market) for name, cells in maps.items()}}
+        for market in markets
+    ]
+
+
+_SINGULAR = {"rates": "rate", "funding_rates": "funding_rate", "prices": "price"}
+"""Names of the figures of one market, by those of objects with a figure for each market."""
+
+
+_OF_STABLECOINS = "stablecoin_margin_list"
+"""Rates of contracts in USDT of CoinGlass's funding-rate/exchange-list (API v4, 2026).
+
+They come before those of coin-margined contracts (``token_margin_list``), as elsewhere.
+"""
+
+
 def _history(record: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the only list of records in a record; None without one or with several."""
+    if _OF_STABLECOINS in record:
+        return record[_OF_STABLECOINS] or None
     lists = [value for value in record.values() if isinstance(value, list) and value]
     if len(lists) != 1 or not _all_are(dict, lists[0]):
         return None
