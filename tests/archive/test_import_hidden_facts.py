@@ -164,7 +164,7 @@ def test_a_contract_size_is_not_that_of_every_contract(tmp_path: Path) -> None:
         "timestamp,symbol,side,price,quantity\n"
         f"{_START},BTC-USDT-SWAP,long,67000,8.5\n{_START},DOGE-USDT-SWAP,long,0.25,3\n"
     )
-    with pytest.raises(Unclear, match=r"contract_size=0\.01 differs from the sizes of its contracts"):
+    with pytest.raises(Unclear, match=r"contract_size=0\.01 is not the size of all its contracts"):
         _import(tmp_path, "okx/liquidations.csv", content, set={"contract_size": "0.01"})
     counts = _import(tmp_path, "okx/liquidations.csv", content, unit="contracts")
     assert (counts.written, counts.rejected) == (1, 1)

@@ -614,9 +614,9 @@ def refuse_other_sizes(source: Source, head: Chunk, whole: Given) -> None:
         return
     listed = ", ".join(f"{name}: {size}" for name, size in sizes.items())
     raise Unclear(
-        f"{source}: contract_size={stated} differs from the sizes of its contracts ({listed[:200]}): pass "
-        "--unit contracts to use the size of each (contracts of unknown size are rejected), or import one "
-        "contract at a time",
+        f"{source}: contract_size={stated} is not the size of all its contracts ({listed[:200]}): import one "
+        "contract at a time, or pass --unit contracts to use the size of each (rows of contracts of unknown "
+        "size are rejected)",
         "--unit",
         ["contracts"],
     )

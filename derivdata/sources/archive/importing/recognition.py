@@ -148,7 +148,7 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     if fitting:
         return _tasks_of_layout(source, head, fitting, table, writer, given)
     if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
-        tasks = _of_answer(source, table, writer, given)
+        tasks = _of_response(source, table, writer, given)
         if tasks:
             return tasks
     if writer is not None and writer in sources():
@@ -212,18 +212,18 @@ def _has_own_names(head: Chunk, table: str) -> bool:
     return len({*archive_table(table).columns} & {*head.columns}) > 2
 
 
-def _of_answer(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
+def _of_response(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
     """Return the tables of a venue's response."""
-    answer = read_response(source, writer, given)
-    if answer is None:
+    response = read_response(source, writer, given)
+    if response is None:
         return []
-    refuse_size_of_several(source, answer, given)
-    label = f"response of {answer.venue} {answer.path}"
-    if not answer.tables:
-        raise ArchiveError(f"{source}: it is a {label}: {'; '.join(answer.notices)}")
+    refuse_size_of_several(source, response, given)
+    label = f"response of {response.venue} {response.path}"
+    if not response.tables:
+        raise ArchiveError(f"{source}: it is a {label}: {'; '.join(response.notices)}")
     return [
-        Task(source, make_plan(name, Given(accept=given.accept)), label, frame, answer.notices)
-        for name, frame in answer.tables.items()
+        Task(source, make_plan(name, Given(accept=given.accept)), label, frame, response.notices)
+        for name, frame in response.tables.items()
         if table in (None, name)
     ]
 
