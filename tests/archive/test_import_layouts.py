@@ -365,6 +365,12 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "prices_history": {"kind": "index", "price_usd": 42010.0},
         "funding_history": {"exchange": "hyperliquid", "rate_bps_8h": 1.0},
     },
+    # 25,000.5 coins at the mark of 67,000.
+    "hyperliquid activeAssetCtx": {
+        "oi_history": {"symbol": "BTC", "oi_usd": 1675033500.0},
+        "prices_history": {"kind": "index", "price_usd": 66999.5},
+        "funding_history": {"exchange": "hyperliquid", "rate_bps_8h": 1.0},
+    },
     "hyperliquid-data candles": {
         "prices_history": {"exchange": "hyperliquid", "price_usd": 67000.5, "resolution": "1h"}
     },
@@ -385,6 +391,9 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     # The first row names the payment of 2024-03-04 00:00, which follows the one whose rate it states.
     "okx allswaprate of 2021 to 2025": {
         "funding_settlements": {"symbol": "BTC", "time": "2024-03-03T16:00Z", "rate_bps_8h": 2.0}
+    },
+    "okx REST candles of swaps": {
+        "prices_history": {"symbol": "BTC", "kind": "last", "price_usd": 67000.5, "resolution": "1h"}
     },
     "okx candlesticks of swaps": {
         "prices_history": {"kind": "last", "price_usd": 67000.5, "resolution": "1m"}

@@ -296,3 +296,62 @@ def test_intervals_that_alternate_contradict_the_time_between_rows(tmp_path: Pat
     content = "\n".join(["ts,symbol,funding_rate,collect_cycle", *rows]) + "\n"
     with pytest.raises(ArchiveError, match="its rows are 4 hours apart"):
         _import(tmp_path, "mexc.csv", content, table="funding_settlements")
+
+
+def test_sides_of_venues_with_different_meanings_need_a_file_for_each(tmp_path: Path) -> None:
+    rows = [f"{venue},BTCUSDT,BUY,91000,0.1,{_START}" for venue in ("binance", "bybit")]
+    content = "\n".join(["exchange,symbol,side,price,qty,ts", *rows]) + "\n"
+    with pytest.raises(
+        ArchiveError, match=r"bybit states the side of the closed position .+ a file for each"
+    ):
+        _import(tmp_path, "liquidations.csv", content)
+
+
+def test_rates_of_one_poll_between_the_hours_are_samples(tmp_path: Path) -> None:
+    """No venue pays at 06:30; 0.0100% of 8 hours is 1 bps."""
+    content = "Symbol,Funding (8h),Updated\nBTCUSDT,0.0100%,2026-10-05T06:30:00Z\n"
+    _import(tmp_path, "binance_screener.csv", content)
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0])
+
+
+def test_a_stated_interval_is_not_asked_for_again(tmp_path: Path) -> None:
+    content = "Symbol,Funding (8h),Updated\nBTCUSDT,0.0100%,2026-10-05T06:00:00Z\n"
+    with pytest.raises(Unclear, match=r"choose one$"):
+        _import(tmp_path, "binance_screener.csv", content, set={"interval_hours": "8"})
+
+
+def test_the_kind_of_klines_without_volume_selects_the_table_of_prices(tmp_path: Path) -> None:
+    fields = "open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume"
+    content = (
+        f"{fields},taker_buy_quote_volume,ignore\n{_START}000,67000.5,67100,66900,67010,0,{_START + 3599}999,"
+        "0,720,0,0,0\n"
+    )
+    result = _import(tmp_path, "BTCUSDT-1h-2026-03.csv", content, set={"kind": "mark"})
+    assert result.written == 1
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.5]
+
+
+def test_rates_without_a_venue_are_asked_for_it_before_their_interval(tmp_path: Path) -> None:
+    record = {"ts": _START * 1000 + 230, "channel": "ctx", "data": {"coin": "BTC", "funding": "0.0000125"}}
+    lines = [json.dumps({**record, "ts": record["ts"] + 60_000 * number}) for number in range(4)]
+    with pytest.raises(ArchiveError, match="state the venue with --set exchange=VENUE"):
+        _import(tmp_path, "stream.jsonl", "\n".join(lines) + "\n", unit="native")
+
+
+def test_polls_of_ccxt_have_the_time_next_to_their_rates(tmp_path: Path) -> None:
+    """0.00015 of 4 hours is 3 bps per 8 hours."""
+    rate = {"timestamp": None, "datetime": None, "markPrice": 9.5, "indexPrice": 9.5, "fundingRate": 0.0001}
+    rate |= {"fundingTimestamp": (_START + 28_800) * 1000, "nextFundingRate": None, "interval": "8h"}
+    lines = []
+    for number in range(2):
+        rates = {
+            "BTC/USDT:USDT": {"symbol": "BTC/USDT:USDT", **rate},
+            "TRB/USDT:USDT": {"symbol": "TRB/USDT:USDT", **rate, "fundingRate": 0.00015, "interval": "4h"},
+        }
+        poll = {"ts": (_START + 60 * number) * 1000, "exchange": "bybit", "rates": rates}
+        lines.append(json.dumps(poll))
+    _import(tmp_path, "rates.jsonl", "\n".join(lines) + "\n")
+    rows = _rows(tmp_path, "funding_history")
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, 1.0, 3.0, 3.0])
+    first = pd.Timestamp("2026-03-01T00:00Z")
+    assert rows["time"].unique().tolist() == [first, first + pd.Timedelta(1, "min")]

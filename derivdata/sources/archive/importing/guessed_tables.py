@@ -588,13 +588,18 @@ def _kind_by_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     kind = _kind_of_times(source, head, by_meaning, given)
     if kind:
         return kind
-    choices = ["funding_settlements", "funding_history"]
+    advice = "choose one"
+    has_interval = _stated_hours(head, by_meaning, given) is not None
+    if not has_interval and _hours_apart(head, by_meaning, given) is not None:
+        advice += (
+            ", or state the venue's interval with --set interval_hours=8 if it is longer than the time "
+            "between rows"
+        )
     raise Unclear(
         f"{source}: its rates may be payments (--table funding_settlements) or samples "
-        "(--table funding_history): choose one, or state the venue's interval with --set interval_hours=8 if "
-        "it is longer than the time between rows",
+        f"(--table funding_history): {advice}",
         "--table",
-        choices,
+        ["funding_settlements", "funding_history"],
     )
 
 
@@ -632,7 +637,10 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     is_paid = _SETTLED.search(words) is not None
     apart = _hours_apart(head, by_meaning, given)
     if apart is None:
-        return "funding_settlements" if is_paid else ""
+        if is_paid:
+            return "funding_settlements"
+        is_off_hours = _share_on_hours(_stamps(head, by_meaning, given)) == 0
+        return "funding_history" if is_off_hours else ""
     if apart < _SHORTER and _REALISED.search(by_meaning["rate"]):
         raise _repeated_payments(source, by_meaning["rate"], apart)
     venues = _venues(source, head, by_meaning, given)
@@ -980,6 +988,12 @@ def _typical_hours(stamps: Array, series: Array) -> float | None:
     if not apart.size:
         return None
     median = float(np.median(apart))
-    # Rows within a minute of a whole hour are on it; other rows are samples, whatever the time between them.
-    on_hours = np.mean((stamps + MINUTE_US) % HOUR_US <= 2 * MINUTE_US)
-    return median if on_hours > 0.8 else min(median, 0.5)
+    # Rows off the whole hours are samples, whatever the time between them.
+    return median if _share_on_hours(stamps) > 0.8 else min(median, 0.5)
+
+
+def _share_on_hours(stamps: Array) -> float:
+    """Return the share of times [µs] that are within a minute of a whole hour; 1 without times."""
+    if not len(stamps):
+        return 1.0
+    return float(np.mean((stamps + MINUTE_US) % HOUR_US <= 2 * MINUTE_US))

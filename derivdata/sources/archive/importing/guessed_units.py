@@ -754,10 +754,12 @@ _VENUES_OF_ORDER_SIDES = frozenset({"binance", "aster"})
 
 Binance's forceOrder (API document of 2026), Tardis, cryptofeed at ce58c2a0 and ccxt 4.5.90 agree.
 """
+_OF_POSITION_SIDES = "bybit"
+"""Venue whose feed ``allLiquidation`` has Buy for a liquidated long position (API v5, 2026)."""
 _NAMES_OF_SIDES = ("side", "direction", "s", "orderside")
 
 
-def words_of_sides(head: Chunk, given: Given) -> Mapping[str, str]:
+def words_of_sides(source: Source, head: Chunk, given: Given) -> Mapping[str, str]:
     """Return the position that each word of the column of sides closed, where the venue decides it."""
     column = given.map.get("side", "side")
     if column not in head.columns or "side" in {*given.set, *given.values}:
@@ -767,6 +769,13 @@ def words_of_sides(head: Chunk, given: Given) -> Mapping[str, str]:
         return {}
     texts = [word for word in _words_of_rows(head, given, "exchange").tolist() if word is not None]
     venues = set(map(venue_of_word, texts))
+    if _OF_POSITION_SIDES in venues and len(venues) > 1:
+        raise ArchiveError(
+            f"{source}: its column {column} has sides of {', '.join(sorted(venues))}: {_OF_POSITION_SIDES} "
+            "states the side of the closed position and other venues that of the order, so that one word may "
+            "have two meanings: write a file for each venue, or pass --map-value side:BUY=short (or long) if "
+            "a word has the same meaning in all rows"
+        )
     if not venues or not venues <= _VENUES_OF_ORDER_SIDES:
         return {}
     return _ORDER_SIDES

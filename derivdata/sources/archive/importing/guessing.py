@@ -430,7 +430,7 @@ def _plan_by_names(
         return plan_of_book(by_meaning, whole, head)
     amounts = AmountPlan(whole)
     if "filled_quantity" in archive_table(table).columns:
-        amounts = amount_plan(source, head, _with_words_of_sides(head, whole), given)
+        amounts = amount_plan(source, head, _with_words_of_sides(source, head, whole), given)
         whole = amounts.given
     if table == "oi_history":
         refuse_other_sizes(source, head, whole)
@@ -533,9 +533,9 @@ def _with_unit_of_rows(
     return given._replace(unit=unit)
 
 
-def _with_words_of_sides(head: Chunk, given: Given) -> Given:
+def _with_words_of_sides(source: Source, head: Chunk, given: Given) -> Given:
     """Add the meaning of the words of orders on venues that state it."""
-    sides = words_of_sides(head, given) or _both_words(head, given)
+    sides = words_of_sides(source, head, given) or _both_words(head, given)
     return given._replace(values={**given.values, "side": sides}) if sides else given
 
 

@@ -479,9 +479,11 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
         if known is not None:
             columns["interval_hours"] = known
         if "interval_hours" not in columns:
+            advice = "pass --set interval_hours=8 or --map interval_hours=COLUMN"
+            if "exchange" not in columns:
+                advice = "state the venue with --set exchange=VENUE or --map exchange=COLUMN first"
             raise ArchiveError(
-                f"--unit {plan.unit} is per the venue's own interval, which the file does not state: pass "
-                "--set interval_hours=8 or --map interval_hours=COLUMN"
+                f"--unit {plan.unit} is per the venue's own interval, which the file does not state: {advice}"
             )
         own = columns["interval_hours"]
         rejections.reject(np.isnan(own), "interval_hours is missing")

@@ -164,10 +164,23 @@ def _records_of_object(body: dict[str, Any]) -> RecordList:
     fields, rows = listed
     if len(rows) > 1 or _have_times(rows):
         fields = _fields_of_all(fields, rows)
-    records = [{**fields, **row} if isinstance(row, dict) else row for row in rows]
+    records = [{**fields, **row} if isinstance(row, dict) else row for row in _timed(rows, listed[0])]
     pages = [name for name in _MORE if _has_next_page(body, name)]
     notices = [f"the response states that more pages follow ({name})" for name in pages]
     return RecordList(records, tuple(notices))
+
+
+def _timed(rows: list[Any], fields: dict[str, Any]) -> list[Any]:
+    """Return the rows of one time with the time next to their list, if their own ``timestamp`` is null.
+
+    ccxt's ``fetch_funding_rates`` has no time of most venues (4.5, 2026).
+    """
+    times = [value for name, value in fields.items() if meaning_of(name) == "time" and value is not None]
+    if len(times) != 1 or not _are_apart(rows):
+        return rows
+    if any(row.get("timestamp", "") is not None for row in rows):
+        return rows
+    return [{**row, "timestamp": times[0]} for row in rows]
 
 
 def _is_nested(value: Any) -> bool:

@@ -172,12 +172,20 @@ def _tasks_of_layout(
     _refuse_other_venue(source, head, layout, given)
     given = _with_own_venue(head, layout, constants, given)
     constants = {**_from_path(source, layout, constants, writer, given), **constants}
+    tables = [table] if table is not None else _tables_with_kind(layout, given)
     tasks = []
     for reads in layout.tables(head.columns):
-        if table in (None, reads.table):
+        if reads.table in tables:
             plan = plan_of(layout, reads, constants, _with_unit(source, head, reads, given))
             tasks.append(Task(source, plan, layout.label))
     return tasks
+
+
+def _tables_with_kind(layout: Layout, given: Given) -> list[str]:
+    """Return the tables of a layout; if the caller states a kind, such as mark, those with kinds."""
+    tables = layout.table_names
+    with_kind = [name for name in tables if "kind" in archive_table(name).columns]
+    return with_kind if "kind" in given.set and with_kind else tables
 
 
 def _guessed(source: Source, head: Chunk, table: str | None, given: Given, label: str) -> list[Task]:
