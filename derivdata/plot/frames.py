@@ -178,6 +178,8 @@ _LABEL_DISTANCE = 0.2
 """Distance of two labels of values outside a lane, as a fraction of its length."""
 _MARK_DISTANCE = 0.12
 """Minimum distance between arrowheads whose labels do not overlap, in the same unit."""
+_LABEL_SHIFT = 7.0
+"""Distance of such a label from the edge of its lane, so that it does not cover the line [points]."""
 ABOVE = "#b35806"
 BELOW = "#542788"
 _BELOW_ON_DARK = "#a98bd8"
@@ -236,7 +238,10 @@ def draw_lanes(
         level = np.clip(usual.to_numpy(dtype=np.float64), low, high)[:, None] + (bottoms - low)[None, :]
         ax.plot(x, level, color=GREY, lw=0.9, ls=":", label="_usual")
     ax.plot(x, shown + (bottoms - low)[None, :], color=style.ink(), lw=1.0, label="_lanes")
-    ax.set_ylim(-gap * (high - low), step * count)
+    below_lanes = gap * (high - low)
+    if (values < low).any():  # space for a label above the axis; titles are not yet in the height
+        below_lanes = max(below_lanes, 2.5 * _LABEL_SHIFT / style.height_of(ax) * step * count)
+    ax.set_ylim(-below_lanes, step * count)
     ax.set_yticks(bottoms + (high - low) / 2.0, names)
     ax.tick_params(axis="y", length=0)
     _write_marks(ax, marks, bottoms - low, base)
@@ -272,8 +277,8 @@ def _mark_outside(
     total = 0
     low, high = limits
     for beyond, edge, marker, furthest, away in (
-        (values > high, edges[1], "^", np.nanargmax, 4.5),
-        (values < low, edges[0], "v", np.nanargmin, -4.5),
+        (values > high, edges[1], "^", np.nanargmax, _LABEL_SHIFT),
+        (values < low, edges[0], "v", np.nanargmin, -_LABEL_SHIFT),
     ):
         if not beyond.any():
             continue

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.text import Annotation
 
 import derivdata as dd
 from derivdata import plot
@@ -225,3 +226,19 @@ def test_payments_after_the_samples_are_rejected() -> None:
         ValueError, match="settled: expected a payment whose interval is within the window of sampled"
     ):
         plot.cumulative_funding(made.constant(1.0, 10), paid, venue="alpha")
+
+
+def test_label_below_a_lane_is_between_its_line_and_the_axis() -> None:
+    """Rates of a venue are -50 for ten steps; their label is below the lane, in a low figure too."""
+    rates = dd.panel(made.funding(), "rate_bps_8h").isel(symbol=0).copy()
+    rates[{"time": slice(10, 20), "exchange": -1}] = -50.0
+    for size in ((12.0, 5.0), (3.9, 4.2)):
+        ax = plot.funding_history(rates, limits=(-2.0, 3.0), figsize=size, source="hand")
+        ax.get_figure(root=True).canvas.draw()
+        written = [text for text in ax.texts if isinstance(text, Annotation)]
+        labels = [text for text in written if text.get_text().startswith("-")]
+        assert labels
+        for label in labels:
+            box = label.get_window_extent()
+            assert box.y1 < ax.transData.transform((0.0, label.xy[1]))[1]
+            assert box.y0 > ax.bbox.y0
