@@ -559,6 +559,6 @@ def test_state_channels_are_known_endpoints_and_require_symbols() -> None:
         "kraken": {"event": "subscribe", "feed": "ticker", "product_ids": ["A", "B"]},
     }  # fmt: skip
     ping = b'{"type":"ping","time":"1789136310001"}'
-    assert STATE_STREAMS["edgex"][0].answer(ping) == '{"type":"pong","time":"1789136310001"}'
+    assert STATE_STREAMS["edgex"][0].reply(ping) == '{"type":"pong","time":"1789136310001"}'
     assert len(STATE_STREAMS["kraken"][0].connections([str(n) for n in range(250)], 0)[0].messages) == 3
     assert venues.read("okx", "open-interest", b'{"data": []}')["oi_history"].empty

@@ -222,7 +222,7 @@ def at(
         "delta": greek["delta"], "year_fraction": years, "status": status.astype(np.int32),
     }  # fmt: skip
     result = xr.Dataset({name: variable.drop_attrs() for name, variable in variables.items()})
-    if "instant" in result.dims:
+    if "timestamp" in result.dims:
         result = result.transpose(*vol.dims).rename(timestamp="expiry")
     return with_units(result.assign_attrs(origin_attrs(surface)), _UNITS)
 
@@ -250,13 +250,13 @@ def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
 
 
 def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
-    """Return times to expiry; several times are labelled by the dim ``instant``."""
+    """Return times to expiry; several times are labelled by the dim ``timestamp``."""
     if isinstance(expiry, xr.DataArray):
         if expiry.dtype.kind != "M":
             return bare(expiry, "maturity", "expiry")
         stamps, _ = expiries(expiry.to_numpy().ravel(), "expiry")
         expiry = expiry.copy(data=naive_utc(stamps).to_numpy().reshape(expiry.shape))
-        return years_until(surface, expiry.rename(expiry="instant") if "expiry" in expiry.dims else expiry)
+        return years_until(surface, expiry.rename(expiry="timestamp") if "expiry" in expiry.dims else expiry)
     several = isinstance(expiry, list | tuple | range) or getattr(expiry, "ndim", 0) > 0
     labels = list(expiry) if several else [expiry]
     if all(isinstance(stamp, int | float | np.number) for stamp in labels):
@@ -265,8 +265,8 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
     for place, stamp in enumerate(labels):
         if not (pd.api.types.is_scalar(stamp) and pd.isna(stamp)):
             label[place] = naive_utc(stamp_of(stamp, "expiry"))
-    timestamps = xr.DataArray(label, {"instant": label}, ["instant"])
-    return years_until(surface, timestamps if several else timestamps[0].drop_vars("instant"))
+    timestamps = xr.DataArray(label, {"timestamp": label}, ["timestamp"])
+    return years_until(surface, timestamps if several else timestamps[0].drop_vars("timestamp"))
 
 
 def years_until(surface: xr.Dataset, timestamps: xr.DataArray, argument: str = "surface") -> xr.DataArray:

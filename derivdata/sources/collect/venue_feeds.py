@@ -364,7 +364,7 @@ class VenueStream:
             raise SchemaError(self._quarantine.keep(exchange, channel, body, str(problem), now)) from None
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text other than JSON is ignored
-                reply = self._stream.response(body)
+                reply = self._stream.reply(body)
                 if reply is not None:
                     socket.send(reply)
                     return False

@@ -178,7 +178,7 @@ class Stream:
     connections: Callable[[Sequence[str], int], list[Socket]]
     marker: bytes  # content of every frame with data; other frames reply to subscriptions or pings
     # Returns the required reply to a frame without data
-    response: Callable[[bytes], str | None] = lambda _: None
+    reply: Callable[[bytes], str | None] = lambda _: None
     # Whether the venue is collected by this stream. Only one path is used, because stream and requests
     # identify rows differently.
     is_default: bool = True
