@@ -18,7 +18,7 @@ from derivdata.sources.archive.importing.cells import Rejections
 from derivdata.sources.archive.importing.guessed_units import unit_of_rates
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.source_files import Source
-from derivdata.sources.archive.importing.timestamps import instants, zone_in_name
+from derivdata.sources.archive.importing.timestamps import to_timestamps, zone_in_name
 from tests.archive.rates import EVER
 
 _FIRST = pd.Timestamp("2026-03-01")
@@ -173,7 +173,7 @@ def test_local_times_ask_for_the_zone(tmp_path: Path, name: str) -> None:
 )
 def test_years_of_two_digits_need_one_order(texts: list[str], first: str | None) -> None:
     rejections = Rejections(len(texts))
-    stamps = instants(pa.chunked_array([texts]), "time", rejections, tz=dt.UTC)
+    stamps = to_timestamps(pa.chunked_array([texts]), "time", rejections, tz=dt.UTC)
     if first is None:
         assert rejections.bad.all()
         assert "order" in rejections.reasons[0]

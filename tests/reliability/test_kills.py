@@ -46,11 +46,11 @@ KILLER = """
 """
 
 CACHE = """
-    from derivdata.client.transport.cache import AnswerFiles
+    from derivdata.client.transport.cache import ResponseFiles
     from tests.support.kept_answers import keep
 
     def work(kill, told):
-        files, n = AnswerFiles(Path(sys.argv[1]) / f"{kill}", "s"), 0  # each with a gigabyte of its own
+        files, n = ResponseFiles(Path(sys.argv[1]) / f"{kill}", "s"), 0  # each with a gigabyte of its own
         while True:
             body = random.Random(f"{kill} {n}").randbytes(200_000)
             keep(files, f"k{n}", body)
@@ -110,7 +110,7 @@ def test_a_killed_archive_writer_leaves_whole_appends(tmp_path: Path, measured: 
 WRITERS = """
     import os, random, sys, threading, time
     from pathlib import Path
-    from derivdata.client.transport.cache import AnswerFiles
+    from derivdata.client.transport.cache import ResponseFiles
     from tests.support.kept_answers import keep
 
     folder, processes, writes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -130,7 +130,7 @@ WRITERS = """
             assert record is None or record.body == body(other)
 
     def work(process):
-        files, longest = AnswerFiles(folder, "shared"), []
+        files, longest = ResponseFiles(folder, "shared"), []
         threads = [threading.Thread(target=write, args=(files, f"{process}-{t}", longest)) for t in range(4)]
         [t.start() for t in threads]
         [t.join() for t in threads]

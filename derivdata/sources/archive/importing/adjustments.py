@@ -499,10 +499,10 @@ def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**columns)
 
 
-_LEAST_UNDERLYING = 1_000.0
+_MIN_UNDERLYING = 1_000.0
 _MAX_COINS = 20.0
 """Price of an option in coins of which none is above: a put at 20 times the underlying price."""
-_LEAST_SHARE_IN_USD = 0.1
+_MIN_SHARE_IN_USD = 0.1
 """Share of the quotes of a chain above `_MAX_COINS` from which on the chain is in USD."""
 
 
@@ -524,12 +524,12 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     keys = [venue, frame["symbol"].astype(object)]
     largest = quotes.max(axis=1)
     is_above = (largest >= _MAX_COINS).astype(float).where(largest > 0.0)
-    is_large = is_above.groupby(keys).transform("mean") >= _LEAST_SHARE_IN_USD
+    is_large = is_above.groupby(keys).transform("mean") >= _MIN_SHARE_IN_USD
     underlying = level.groupby(keys).transform("median")
     is_large |= _are_usd_by_model(frame, quotes, keys)
     in_coin = is_quoted_in_coins & ~is_large
     quotes = quotes.mask(in_coin & (largest >= _MAX_COINS))
-    is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin | is_large)
+    is_clear = is_in_usd | (underlying >= _MIN_UNDERLYING) & (in_coin | is_large)
     columns: dict[str, Any] = {}
     for raw in quotes:
         for unit, is_in_unit in (("coin", in_coin), ("usd", ~in_coin)):

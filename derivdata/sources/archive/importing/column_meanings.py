@@ -20,7 +20,7 @@ from derivdata.sources.archive.importing.market_names import (
 )
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.source_files import Source
-from derivdata.sources.archive.importing.timestamps import instants, zone, zone_in_name
+from derivdata.sources.archive.importing.timestamps import to_timestamps, zone, zone_in_name
 from derivdata.sources.archive.importing.wide_tables import METRIC_NAMES
 from derivdata.support.arrays import Array
 
@@ -220,7 +220,7 @@ def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
 
 def _stamps_of(values: pa.ChunkedArray) -> pd.DatetimeIndex:
     """Return the times of a column, as UTC where it has no zone; NaT for other cells."""
-    return instants(values, "time", Rejections(len(values)), tz=dt.UTC)
+    return to_timestamps(values, "time", Rejections(len(values)), tz=dt.UTC)
 
 
 _CANDLE = ("o", "h", "l", "c")
@@ -313,7 +313,7 @@ def _near_time(head: Chunk) -> str | None:
     """Return the only column of timestamps, or else of times whose name has the word time.
 
     A file without another time has that at which a collector had its rows. Of several that have the same
-    instants, in other formats and zones, it is one in UTC.
+    times, in other formats and zones, it is one in UTC.
     """
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
     if len(near) > 1:
@@ -337,14 +337,14 @@ OF_RECEIPT = re.compile(r"(?<![a-z])(recv|receiv|receipt|ingest|arriv)", re.I)
 
 
 def _are_equal_times(names: list[str], head: Chunk) -> bool:
-    """Return whether columns of times have the same instants; a name may state the zone."""
+    """Return whether columns have the same times; a name may state the zone."""
     first: pd.DatetimeIndex | None = None
     for name in names:
         try:
             tz = zone(zone_in_name(name) or "UTC")
         except ValueError:
             return False
-        stamps = instants(head.columns[name], "time", Rejections(len(head)), tz=tz).floor("s")
+        stamps = to_timestamps(head.columns[name], "time", Rejections(len(head)), tz=tz).floor("s")
         if first is not None and not stamps.equals(first):
             return False
         first = stamps
@@ -378,7 +378,7 @@ _MAX_TIMES = 0.5
 def _share_of_times(values: pa.ChunkedArray) -> float:
     """Return the share of times among the non-missing values of a column."""
     rejections = Rejections(len(values))
-    stamps = instants(values, "time", rejections, tz=dt.UTC)
+    stamps = to_timestamps(values, "time", rejections, tz=dt.UTC)
     times = int((~stamps.isna()).sum())
     cells = times + int(rejections.bad.sum())
     if not cells:

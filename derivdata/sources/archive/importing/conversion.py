@@ -35,7 +35,7 @@ from derivdata.sources.archive.importing.instruments import convert_units
 from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
 from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.timestamps import instants
+from derivdata.sources.archive.importing.timestamps import to_timestamps
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.definitions import MAX_PAID
@@ -329,9 +329,9 @@ def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict
             continue
         cells = _cells(raw, len(chunk))
         if name == "time":
-            result[name] = instants(cells, name, rejections, tz=plan.tz, groups=groups)
+            result[name] = to_timestamps(cells, name, rejections, tz=plan.tz, groups=groups)
         else:
-            result[name] = instants(cells, name, rejections, tz=plan.tz)
+            result[name] = to_timestamps(cells, name, rejections, tz=plan.tz)
     return result
 
 

@@ -39,7 +39,7 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.source_files import Source
-from derivdata.sources.archive.importing.timestamps import instants
+from derivdata.sources.archive.importing.timestamps import to_timestamps
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind
 
@@ -206,7 +206,7 @@ def take_quotes(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[
     return {name: Kind.NUMBER for name in _QUOTES if name in mapped}
 
 
-LEAST_DISTINCT = 0.8
+MIN_DISTINCT = 0.8
 """Share of rows that differ in their keys, below which a column that distinguishes rows is missing."""
 
 
@@ -230,7 +230,7 @@ def refuse_quotes_in_rows(source: Source, head: Chunk, given: Given) -> None:
         return
     keys = {given.map.get(name, name) for name in _KEYS_OF_QUOTES}
     distinct_keys = distinct_rows(head, keys & {*head.columns})
-    if distinct_keys < LEAST_DISTINCT * len(head):
+    if distinct_keys < MIN_DISTINCT * len(head):
         raise ArchiveError(
             f"{source}: expected one row per option and time, got {distinct_keys:,} options and times in "
             f"the first {len(head):,} rows; the column {column} distinguishes rows ({', '.join(words[:5])}): "
@@ -471,7 +471,7 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
     column = mapped.get("time", "time")
     if column not in head.columns or not len(head):
         return
-    last = instants(head.columns[column], "time", Rejections(len(head)), tz=dt.UTC).max()
+    last = to_timestamps(head.columns[column], "time", Rejections(len(head)), tz=dt.UTC).max()
     for name in _DATED_NAME.findall(source.file_name):
         market = market_of(name)
         if market.expiry is None or pd.isna(last):

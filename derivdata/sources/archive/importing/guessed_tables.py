@@ -33,7 +33,7 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.sources.archive.importing.plan import Given, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, rows_with
 from derivdata.sources.archive.importing.source_files import Source
-from derivdata.sources.archive.importing.timestamps import instants, zone
+from derivdata.sources.archive.importing.timestamps import to_timestamps, zone
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
 from derivdata.tables.payments import HOUR_US, MINUTE_US, VALID_HOURS
@@ -648,7 +648,7 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         return "funding_history"
     _refuse_sampled_hours(source, by_meaning, apart)
     is_of_hourly = bool(venues) and all(map(pays_hourly, venues))
-    if is_of_hourly and apart > _LEAST_APART and not is_paid:
+    if is_of_hourly and apart > _MIN_APART and not is_paid:
         raise _some_of_payments(source, venues, apart)
     is_paid = is_paid or is_of_hourly or _are_intervals_apart(source, head, by_meaning, given)
     kind = _kind_by_interval(head, by_meaning, given, apart)
@@ -660,7 +660,7 @@ def _are_samples_by_facts(
 ) -> bool:
     """Return whether rows are not the payments of their venues; raise where they may be sums of payments."""
     venues = _venues(source, head, by_meaning, given)
-    if apart <= _LEAST_APART or not venues or not {*venues} <= ALWAYS_HOURLY:
+    if apart <= _MIN_APART or not venues or not {*venues} <= ALWAYS_HOURLY:
         return _has_longer_intervals(source, head, by_meaning, given)
     if _may_be_sums(source, head, by_meaning["rate"], apart):
         raise _some_of_payments(source, venues, apart)
@@ -689,7 +689,7 @@ def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
 
 
 _OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
-_LEAST_APART = 1.9
+_MIN_APART = 1.9
 
 
 def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: float) -> None:
@@ -698,7 +698,7 @@ def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: 
     They are payments of several hours as rates of one, or samples of a venue that pays each hour, such as
     Deribit's ``interest_1h``.
     """
-    if apart > _LEAST_APART and _OF_AN_HOUR.search(plain_name(by_meaning["rate"])):
+    if apart > _MIN_APART and _OF_AN_HOUR.search(plain_name(by_meaning["rate"])):
         raise Unclear(
             f"{source}: its column {by_meaning['rate']} has rates of one hour, and its rows are {apart:g} "
             "hours apart: pass --table funding_settlements if each row pays for all of these hours, or "
@@ -714,7 +714,7 @@ def _require_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     values = head.columns[by_meaning["time"]].drop_null()
     if len(values) and (stamps == np.iinfo(np.int64).min).all():
         rejections = Rejections(len(values))
-        instants(values, by_meaning["time"], rejections, tz=dt.UTC)
+        to_timestamps(values, by_meaning["time"], rejections, tz=dt.UTC)
         raise ArchiveError(f"{source}: {rejections.reasons[0]}")
 
 
@@ -947,17 +947,17 @@ def _are_at_payments(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     Each series has a row for each interval, at the whole hour.
     """
     rows = _rows_of_contracts(source, head, by_meaning, given)
-    if len(rows) < _LEAST_SERIES or (rows["stamp"] % HOUR_US > _AT_ONCE_US).any():
+    if len(rows) < _MIN_SERIES or (rows["stamp"] % HOUR_US > _AT_ONCE_US).any():
         return False
     for (venue, symbol), series in rows.groupby(["exchange", "symbol"], sort=False)["stamp"]:
         hours = known_interval(venue_of_word(venue), market_of(symbol).symbol)
         apart = np.diff(np.sort(series.to_numpy())) / HOUR_US
-        if hours is None or apart.size < _LEAST_SERIES or abs(float(np.median(apart)) - hours) > 0.01:
+        if hours is None or apart.size < _MIN_SERIES or abs(float(np.median(apart)) - hours) > 0.01:
             return False
     return True
 
 
-_LEAST_SERIES = 3
+_MIN_SERIES = 3
 
 
 def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclear:
@@ -974,7 +974,7 @@ def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclea
 def _stamps(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> Array:
     """Return the times of rows [µs]; the smallest integer where missing."""
     tz = dt.UTC if given.tz is None else zone(given.tz)
-    stamps = instants(head.columns[by_meaning["time"]], "time", Rejections(len(head)), tz=tz)
+    stamps = to_timestamps(head.columns[by_meaning["time"]], "time", Rejections(len(head)), tz=tz)
     return np.where(stamps.isna(), np.iinfo(np.int64).min, stamps.asi8)
 
 

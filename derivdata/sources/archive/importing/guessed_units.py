@@ -274,7 +274,7 @@ def words_of(name: str, head: Chunk, given: Given) -> list[str]:
 
 _LEADERS = frozenset({"BTC", "ETH"})
 _LARGE_VENUES = frozenset("binance bybit okx bitget gateio deribit hyperliquid".split())
-_LEAST_INTEREST = 1e6
+_MIN_INTEREST = 1e6
 """Open interest of BTC or ETH on a large venue [USD], which was always higher since 2020."""
 
 
@@ -289,7 +289,7 @@ def refuse_small_interest(source: Source, head: Chunk, plan: ImportPlan) -> None
         return
     amounts = figures_of(head, column) * plan.scales.get("oi_usd", 1.0)
     amounts = amounts[np.isfinite(amounts) & (amounts > 0)]
-    if amounts.size and _median(amounts) < _LEAST_INTEREST:
+    if amounts.size and _median(amounts) < _MIN_INTEREST:
         raise Unclear(
             f"{source}: the median of {column} is {_median(amounts):,.6g} USD, and {name} on {venue} has "
             "always had more than a million: pass --unit coins or --unit contracts if it is one of these, "

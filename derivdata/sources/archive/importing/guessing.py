@@ -35,7 +35,7 @@ from derivdata.sources.archive.importing.column_meanings import (
 )
 from derivdata.sources.archive.importing.guessed_contracts import (
     DVOL,
-    LEAST_DISTINCT,
+    MIN_DISTINCT,
     columns_of_table,
     distinct_rows,
     path_words,
@@ -599,7 +599,7 @@ def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given
         return
     distinct_keys = distinct_rows(head, keys)
     distinct = distinct_rows(head, keys | figures)
-    if distinct_keys < LEAST_DISTINCT * distinct:
+    if distinct_keys < MIN_DISTINCT * distinct:
         raise Unclear(
             f"{source}: its {distinct:,} different rows have only {distinct_keys:,} different "
             f"combinations of {', '.join(names)}: name the column that distinguishes the others with --map "

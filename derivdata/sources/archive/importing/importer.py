@@ -364,7 +364,7 @@ _ADDED_UP = {
 """Tables that the local service computes of another table."""
 _FILE = 1 << 40
 """Rows of each file are numbered from a multiple of this."""
-_LEAST_REPEATED = 3
+_MIN_REPEATED = 3
 """Number of distinct rows of a liquidations file from which equal repetition of all rows counts as copies."""
 _SHOWN = 20
 """Rejected rows, and contradictory payments, that are shown with their reason."""
@@ -579,7 +579,7 @@ class ImportRun:
         columns = [name for name in frame.columns if name != ORIGIN]
         sizes = frame.groupby(columns, sort=False, dropna=False, observed=True).size()
         repeats = int(sizes.iloc[0])
-        if len(sizes) < _LEAST_REPEATED or repeats == 1 or (sizes != repeats).any():
+        if len(sizes) < _MIN_REPEATED or repeats == 1 or (sizes != repeats).any():
             return frame
         is_again = frame.duplicated(columns).to_numpy()
         self.present += int(is_again.sum())

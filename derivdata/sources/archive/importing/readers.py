@@ -560,15 +560,15 @@ def _tables_of(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[tuple[p
 
 
 _CUT = "the file ends inside its last number, which has fewer digits than the others: fetch the file again"
-_LEAST_ROWS = 10
+_MIN_ROWS = 10
 _DIGITS = re.compile(r"-?(?P<whole>\d+)(?:\.(?P<decimals>\d*))?")
-_LEAST_DIGITS = 10
+_MIN_DIGITS = 10
 """Digits of whole numbers that are equally long in all rows, such as times."""
 
 
 def _ends_in_a_number(table: pa.Table) -> bool:
     """Return whether the last number of a file has fewer digits than all other rows."""
-    if len(table) < _LEAST_ROWS:
+    if len(table) < _MIN_ROWS:
         return False
     decimals: list[int] = []
     digits: list[int] = []
@@ -582,7 +582,7 @@ def _ends_in_a_number(table: pa.Table) -> bool:
         *others, last = decimals
     else:
         *others, last = digits
-        if min(others) < _LEAST_DIGITS:
+        if min(others) < _MIN_DIGITS:
             return False
     return len(set(others)) == 1 and last < others[0]
 

@@ -228,7 +228,7 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> Reasons:
 
 _MAX_FROM_UNDERLYING = 20.0
 """Times by which the median strike of a chain is above or below the underlying price, and never more."""
-_LEAST_STRIKES = {"BTC": 100.0, "ETH": 10.0}
+_MIN_STRIKES = {"BTC": 100.0, "ETH": 10.0}
 """Strikes [USD] under which no option of a coin was ever listed."""
 
 
@@ -237,7 +237,7 @@ def _scaled_strikes(rows: pd.DataFrame) -> Reasons:
     keys = [name for name in ("symbol", "exchange", "time") if name in rows.columns]
     chains = rows.groupby(keys, sort=False, observed=True)
     strike: Array = chains["strike"].transform("median").to_numpy(dtype=np.float64)
-    least = rows["symbol"].astype(object).map(_LEAST_STRIKES).to_numpy(dtype=np.float64)
+    least = rows["symbol"].astype(object).map(_MIN_STRIKES).to_numpy(dtype=np.float64)
     wrong = strike < least
     if "underlying_price" in rows.columns:
         price: Array = chains["underlying_price"].transform("median").to_numpy(dtype=np.float64)
@@ -253,7 +253,7 @@ def _scaled_strikes(rows: pd.DataFrame) -> Reasons:
     )
 
 
-_LEAST_OFF = 3
+_MIN_OFF = 3
 """Minimum number of rows off the hours of their step that suggest another zone, above that of late or lost
 rows.
 """
@@ -262,7 +262,7 @@ _OTHER_HOURS = {("bitmex", 8): (4,), ("kucoin", 8): (0, 4)}
 and so did KuCoin."""
 
 
-_LEAST_APART = 1.9
+_MIN_APART = 1.9
 """Hours between rows from which they are not those of each hour."""
 
 
@@ -271,7 +271,7 @@ def refuse_some_of_payments(frame: pd.DataFrame) -> None:
     hourly = frame[frame["exchange"].astype(object).isin(ALWAYS_HOURLY)]
     for (venue, symbol), stamps in hourly.groupby(["exchange", "symbol"], observed=True)["time"]:
         apart = stamps.drop_duplicates().sort_values().diff().median() / pd.Timedelta(1, "h")
-        if apart >= _LEAST_APART:
+        if apart >= _MIN_APART:
             raise Unclear(
                 f"rows of {symbol} on {venue} are {apart:g} hours apart, and the venue pays each hour: pass "
                 "--table funding_history if they are samples of the rate of an hour, or write the rate of an "
@@ -325,7 +325,7 @@ def _off_schedule(stamps: Array, step: int, offsets: Sequence[int]) -> str:
     is_step = np.diff(hour) == hours
     has_step = np.append(False, is_step) | np.append(is_step, False)
     wrong = is_at_hour & has_step & ~np.isin(hour % hours, offsets)
-    if wrong.sum() < min(_LEAST_OFF, len(stamps)):
+    if wrong.sum() < min(_MIN_OFF, len(stamps)):
         return ""
     first = pd.Timestamp(int(stamps[np.argmax(wrong)]), unit="us")
     return f"{int(wrong.sum())} rows, first {first:%Y-%m-%d %H:%M}, are not at a multiple of {hours} hours"

@@ -256,12 +256,12 @@ def _encoding(head: bytes) -> str | None:
     if not is_whole or b"\0" in head or header.isascii() or _is_utf8(header):
         return None
     best = max(_ENCODINGS, key=lambda encoding: _meaningful_names(header, encoding))
-    if _meaningful_names(header, best) < _LEAST_NAMES:
+    if _meaningful_names(header, best) < _MIN_NAMES:
         return None
     return best
 
 
-_LEAST_NAMES = 2
+_MIN_NAMES = 2
 
 
 def _is_utf8(text: bytes) -> bool:

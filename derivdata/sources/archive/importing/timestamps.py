@@ -134,7 +134,7 @@ def _is_word(zone_word: str, word: str) -> bool:
     return zone_word in word
 
 
-def instants(
+def to_timestamps(
     column: pa.ChunkedArray,
     name: str,
     rejections: Rejections,
@@ -393,7 +393,7 @@ def _iso_date(match: re.Match[str], *, day: int, month: int) -> str:
     return f"{match[3]}-{int(match[month]):02}-{int(match[day]):02}{_clock(match[4])}"
 
 
-_LEAST_DATES = 2
+_MIN_DATES = 2
 _MAX_DAYS_APART = 7
 
 
@@ -406,7 +406,7 @@ def _are_even(dates: Sequence[re.Match[str]], *, day: int, month: int) -> bool:
     In the other order, the first days of a month are months apart. Months of reports begin on the first.
     """
     days = sorted({dt.date(int(date[3]), int(date[month]), int(date[day])) for date in dates})
-    if len(days) < _LEAST_DATES:
+    if len(days) < _MIN_DATES:
         return False
     longest = max(later - earlier for earlier, later in itertools.pairwise(days))
     has_dates_only = all(_MIDNIGHT.fullmatch(date[4] or "0:00") for date in dates)

@@ -25,7 +25,7 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.sources.archive.importing.plan import Given, Unclear
 from derivdata.sources.archive.importing.readers import explained
 from derivdata.sources.archive.importing.source_files import Source, opened
-from derivdata.sources.archive.importing.timestamps import instants
+from derivdata.sources.archive.importing.timestamps import to_timestamps
 from derivdata.sources.archive.schemas import archive_tables
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
@@ -594,5 +594,5 @@ def _time_of_receipt(envelope: dict[str, Any]) -> pd.Timestamp | None:
     if len(cells) != 1 or isinstance(cells[0], bool) or not isinstance(cells[0], str | int | float):
         return None
     column = pa.chunked_array([pa.array([cells[0]])])
-    time = instants(column, "time", Rejections(1), tz=None)[0]
+    time = to_timestamps(column, "time", Rejections(1), tz=None)[0]
     return None if pd.isna(time) else time
