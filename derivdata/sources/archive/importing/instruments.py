@@ -253,15 +253,16 @@ def _name_as_stored(text: str) -> str:
 
 def _expiries(words: Words, year: int | None) -> Array:
     """Return when instruments expire, by their names; `year` is that of a row, for contracts of CME."""
-    expiries = []
-    for text in words.texts:
+    # The last entry is missing: a missing name has the code -1.
+    expiries = np.full(len(words.texts) + 1, "NaT", dtype="datetime64[us]")
+    for place, text in enumerate(words.texts):
         market = market_of(text)
         expiry = market.expiry
         if expiry is None and year is not None:
             expiry = cme_expiry(market.name, year)
-        expiries.append(np.datetime64("NaT") if expiry is None else np.datetime64(expiry, "us"))
-    expiries.append(np.datetime64("NaT"))  # of the code -1 of a missing name
-    return np.array(expiries, dtype="datetime64[us]")[words.codes]
+        if expiry is not None:
+            expiries[place] = expiry
+    return expiries[words.codes]
 
 
 def _take_named_hours(columns: dict[str, Any], stamps: Array) -> None:
