@@ -181,6 +181,10 @@ def _midpoint(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
 
 
 def _lmdi(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
+    """Return the parts by the logarithmic mean Divisia index, of a venue's `x` and the total `t`.
+
+    A venue that appears or disappears has no logarithm, and gets the midpoint's parts.
+    """
     defined = (x0 > 0) & (x1 > 0)
     ratio = (x1 / x0).where(defined, 1.0)
     flat = np.abs(ratio - 1.0) < 1e-12

@@ -150,7 +150,7 @@ def _high_prices(name: str, symbols: Array, values: Array) -> Iterator[str]:
 
 
 def _sizes_of_large(e: CheckedResponse) -> Iterator[str]:
-    """Compare the open interest and volume of large coins at large venues with their smallest ones."""
+    """Compare open interest and volume of large coins at large venues with their lows since 2021."""
     symbols = _symbols(e)
     if symbols is None:
         return
@@ -168,9 +168,9 @@ def _sizes_of_large(e: CheckedResponse) -> Iterator[str]:
         for symbol in MIN_PRICES:
             for venue, is_of_venue in is_of.items():
                 is_own = (symbols == symbol) & is_of_venue & is_recent & np.isfinite(values)
-                small = _small(values[is_own], limit, is_stock=name == "oi_usd", step_us=e.step_us)
-                if small:
-                    yield f"{name} of {symbol} at {venue} is {small}"
+                problem = _small(values[is_own], limit, is_level=name == "oi_usd", step_us=e.step_us)
+                if problem:
+                    yield f"{name} of {symbol} at {venue} is {problem}"
                     return
 
 
@@ -186,10 +186,10 @@ def _min_of_large(e: CheckedResponse, name: str) -> float:
     return -1.0
 
 
-def _has_zeros(values: Array, *, is_stock: bool, step_us: int) -> bool:
+def _has_zeros(values: Array, *, is_level: bool, step_us: int) -> bool:
     """Return whether zeros exceed those of an outage: three separate runs and 5 % of the rows."""
     is_zero = values == 0.0
-    if is_stock:
+    if is_level:
         return int(is_zero.sum()) >= _MIN_ZEROS
     if step_us < HOUR_US:
         return False
@@ -197,11 +197,11 @@ def _has_zeros(values: Array, *, is_stock: bool, step_us: int) -> bool:
     return runs >= _MIN_ZEROS and float(is_zero.mean()) >= _MIN_SHARE_OF_ZEROS
 
 
-def _small(values: Array, limit: float, *, is_stock: bool, step_us: int) -> str:
+def _small(values: Array, limit: float, *, is_level: bool, step_us: int) -> str:
     """Describe zeros of a large market, or a median below the limit; empty if there are none."""
-    if limit > 0.0 and _has_zeros(values, is_stock=is_stock, step_us=step_us):
+    if limit > 0.0 and _has_zeros(values, is_level=is_level, step_us=step_us):
         return f"0 in {int((values == 0.0).sum())} rows: values may be missing"
-    if not is_stock and values.size >= _MIN_STEPS:
+    if not is_level and values.size >= _MIN_STEPS:
         limit *= _MIN_OF_MANY
     middle = float(np.median(values)) if values.size else np.inf
     if middle >= limit:

@@ -502,7 +502,7 @@ def _shape(table: pd.DataFrame) -> str:
     rows = table[np.isfinite(table["atm"])].sort_values("days")
     atm = rows["atm"].to_numpy()
     spans = list(map(remaining, rows["days"]))
-    subject = ""
+    subject = ""  # after `_change`, which ends with "; it"
     if "atm_before" not in table or not np.isfinite((table["atm"] - table["atm_before"]).median()):
         subject = "at-the-money volatility "
     if len(atm) == 1:

@@ -65,7 +65,7 @@ _REPEATED_TOLERANCE = 1.001
 _MIN_REPEATED = 4
 _REPEATED_SHARE = 0.2
 _RATE_ROWS = 50
-_RATE_LASTS = 12
+_ROWS_OF_LEVEL = 12  # rows that a new level of rates must last
 _ABOVE_LARGEST = 5.0  # a smaller factor occurs in real markets for some payments
 _RATE_FACTORS = ((60.0, 170.0), (6e3, 1.7e4))
 """Ranges in which a lasting change of the median rate counts as a factor of 100 or 10,000."""
@@ -625,7 +625,7 @@ def _may_be_far(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
     finite = np.where(np.isfinite(rates), rates, 0.0)
     largest = np.maximum.reduceat(finite, bounds)
     last = np.append(bounds[1:], rates.size) - 1
-    leading = np.minimum(bounds[:, None] + np.arange(_RATE_LASTS), last[:, None])
+    leading = np.minimum(bounds[:, None] + np.arange(_ROWS_OF_LEVEL), last[:, None])
     return np.asarray(largest >= _ABOVE_LARGEST * finite[leading].max(axis=1))
 
 
@@ -633,18 +633,18 @@ def _far_change(rates: _Array) -> UnitChange | None:
     """Return the change where rates become 100 or 10,000 times as large, above all earlier ones."""
     rows = np.flatnonzero(np.isfinite(rates))
     values = rates[rows]
-    if values.size < 2 * _RATE_LASTS:
+    if values.size < 2 * _ROWS_OF_LEVEL:
         return None
     largest = np.maximum.accumulate(values)
     largest_after = np.maximum.accumulate(values[::-1])[::-1]
     is_higher = values[1:] > np.fmax(largest[:-1], _MIN_BPS)
     is_far = largest_after[1:] >= _ABOVE_LARGEST * largest[:-1]  # the median after is at most the largest
     candidates = np.flatnonzero(is_higher & is_far) + 1
-    for row in candidates[candidates >= _RATE_LASTS].tolist():
+    for row in candidates[candidates >= _ROWS_OF_LEVEL].tolist():
         after = values[row : row + _RATE_ROWS]
         before = float(np.median(values[max(0, row - _RATE_ROWS) : row]))
         usual = float(np.median(after))
-        if after.size < _RATE_LASTS or before == 0 or usual < _ABOVE_LARGEST * largest[row - 1]:
+        if after.size < _ROWS_OF_LEVEL or before == 0 or usual < _ABOVE_LARGEST * largest[row - 1]:
             continue
         if any(low < usual / before < high for low, high in _RATE_FACTORS):
             return UnitChange(int(rows[row]), usual / before, int(rates.size - rows[row]))

@@ -733,8 +733,8 @@ def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
 def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     """Return series that repeat the interest of the venues' formula with the other sign.
 
-    Rates of a venue that rounds to steps near the interest are not a fault. The arguments are as in
-    `peer_changes`, with rates in bps per 8 hours.
+    A venue that rounds its rates to steps of about the size of the interest may repeat both signs, so a fault
+    needs an interest of many steps. The arguments are as in `peer_changes`, with rates in bps per 8 hours.
     """
     is_interest = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
     faults = []
@@ -747,8 +747,10 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
         distinct = np.unique(np.round(rates[own][np.isfinite(rates[own])], _RATE_DECIMALS))
         multiples = _multiples_of_step(distinct)
         is_near = np.abs(np.abs(distinct) - _INTEREST_BPS) < 2e-6
-        steps = np.inf if multiples is None else float(np.max(np.abs(multiples[is_near])))
+        interest_in_steps = np.inf  # the rates have no common step
+        if multiples is not None:
+            interest_in_steps = float(np.max(np.abs(multiples[is_near])))
         is_single_size = is_near.all()
-        if steps >= _MIN_STEPS or is_single_size:
+        if interest_in_steps >= _MIN_STEPS or is_single_size:
             faults.append(SeriesFault(int(own[0]), int(own.size), -1.0))
     return faults

@@ -237,7 +237,7 @@ def test_faults_put_into_five_recorded_series_are_found(fault: str, settlements:
 
 
 def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
-    """Nor does another interest rate pass for another unit: mexc had 0.5 bps until December 2022, then 1."""
+    """At most one alarm per 1,000 rows, and none for mexc, whose interest rate doubled in December 2022."""
     assert injected_faults.false_alarms(settlements[1]) <= 1.0
     assert set(injected_faults.alarmed_series(settlements[1]).values()) == {0}
 

@@ -230,7 +230,7 @@ def test_late_payments_are_accepted_and_too_frequent_ones_rejected():
     hours = np.cumsum([8, 11, 5, 8, 11, 5, 11, 5])
     panel = settled([1.0] * 8, pd.DatetimeIndex(np.datetime64("2026-01-01") + hours * np.timedelta64(1, "h")))
     assert funding.cumulative(panel)["funding_bps"][-1] == 8.0
-    # Said to pay 8 hours and 7 apart: the surplus is 4 hours, half an interval, at the fifth.
+    # Each payment is for 8 hours, and comes after 7. At the fifth the surplus is 4 hours, half an interval.
     stamps = pd.date_range("2026-01-01", periods=9, freq="7h").as_unit("us")
     assert funding.cumulative(settled([1.0] * 4, stamps[:4]))["funding_bps"][-1] == 4.0
     with pytest.raises(ValueError, match="2026-01-02T04:00:00 pays for 8 h and comes 7 h"):

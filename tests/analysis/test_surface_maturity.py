@@ -275,13 +275,16 @@ def test_term_structure_of_flat_expiries():
     np.testing.assert_allclose(found["forward_vol"], np.sqrt(found["forward_variance"]))
     assert float(found["slope_90d_30d"]) == pytest.approx(-0.1, abs=1e-12)
     assert float(found["ratio_7d_30d"]) == pytest.approx(0.8 / 0.6, rel=1e-12)
+
+
+def test_term_structure_skips_an_expiry_that_could_not_be_fitted():
     years = np.array([0.05, 0.1, 0.2])
     made = flat([0.8, 0.7, 0.9], years)
     holed = made.where(xr.DataArray([True, False, True], dims="expiry"))
-    holed = holed.assign(method=made["method"] * [1, 0, 1], status=("expiry", [0, 64, 0]))
+    holed = holed.assign(method=made["method"] * [1, 0, 1], status=("expiry", [0, Status.TOO_FEW_STRIKES, 0]))
     found = surface.term_structure(holed, point="rr25")
     assert np.isfinite(found["rr25"]).to_numpy().tolist() == [True, False, True]
-    assert found["status"].to_numpy().tolist() == [0, 64, 0]
+    assert found["status"].to_numpy().tolist() == [0, Status.TOO_FEW_STRIKES, 0]
     assert float(found["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
 
 

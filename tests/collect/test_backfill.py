@@ -57,6 +57,7 @@ def test_delisted_contract_is_backfilled(exchange: str, fill: Any, archive: Arch
 def test_interrupted_walk_writes_no_rows_and_is_requested_again(fill, archive, fakes) -> None:
     fill("funding_settlements", "bybit", symbols=["ETH"])
     listing = 3  # requests for the list of contracts
+    # The list and the first page succeed, and the second page is refused.
     refused = {"retCode": 10001, "retMsg": "bad", "result": {}, "time": 1}
     fakes.faults["bybit"] = [*[None] * (listing + 1), refused]
     done = fill("funding_settlements", "bybit", symbols=["BTC"])

@@ -375,7 +375,7 @@ def test_rewritten_file_does_not_replace_payments_from_requests(run, bucket, arc
     assert "3 rows of funding_settlements became 2" in done.notices[-1]
 
 
-def test_symbol_stored_from_another_contract_fails_without_the_others(run, bucket, archive) -> None:
+def test_only_the_symbol_stored_from_another_contract_fails(run, bucket, archive) -> None:
     for name in ("BTCUSDT", "ETHUSDT", "XRPUSDT"):
         bucket.put_zip(day_file("2024-01-01", name), metrics(name, "2024-01-01"))
     window: Any = ("2024-01-01T00:05", "2024-01-02T00:05")

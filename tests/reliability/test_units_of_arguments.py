@@ -69,7 +69,7 @@ def test_the_functions_of_any_unit_are_among_those_with_units() -> None:
     assert {name for name, _ in PAIRS} >= set(OF_ANY_UNIT)
 
 
-def test_densities_and_quotes_state_their_unit_or_none() -> None:
+def test_probabilities_and_quotes_of_another_unit_are_refused() -> None:
     probability = xr.DataArray([0.1, 0.4, 0.6, 0.97], dims="expiry")
     assert dd.analysis.delivery.calibration(probability.assign_attrs(units="1"))["count"].item() == 4
     with pytest.raises(ValueError, match="probability must be in '1', got '%'"):

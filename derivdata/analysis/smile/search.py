@@ -85,7 +85,7 @@ class Dense(NamedTuple):
         return times(self.matrix, step)
 
     def solve(self, right: Floats, free: Bools) -> Floats:
-        """Solve for the free variables; the step is 0 if a matrix is singular."""
+        """Solve for the free variables; a variable that a singular matrix leaves undetermined gets 0."""
         if free.all():
             matrix = self.matrix.copy()
         else:

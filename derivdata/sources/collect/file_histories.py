@@ -550,22 +550,26 @@ class _Job:
     def planned(
         self, symbols: Sequence[str], names: Sequence[str], window: times.Window
     ) -> Iterator[_Series]:
-        """Yield the series of every symbol, from the first market with the symbol's contract."""
+        """Yield the series of every symbol, and note the labels without files of a symbol.
+
+        Kinds of one label hold the same data, so only the first with files of the symbol is used. All dated
+        contracts of a symbol have a series, but only the first of its perpetuals.
+        """
         kinds = [kind for kind in FILES if kind.exchange == self.exchange and _wanted(kind, names)]
         if not kinds:
             self.done.notices.append(f"{self.exchange}: has no files with {', '.join(names)}")
         for symbol in symbols:
-            labels: set[str] = set()  # kinds with files of the symbol
+            found_labels: set[str] = set()
             for kind in kinds:
-                if kind.label in labels:
+                if kind.label in found_labels:
                     continue
                 items = self.host.contracts(kind, symbol)
                 if items:
-                    labels.add(kind.label)
+                    found_labels.add(kind.label)
                 wanted = _wanted(kind, names)
                 yield from self._of_contracts(kind, items if kind.dated else items[:1], wanted, window)
             for label in dict.fromkeys(kind.label for kind in kinds):
-                if label not in labels:
+                if label not in found_labels:
                     self.done.notices.append(f"{self.exchange} {label}: no files of {symbol}")
 
     def _of_contracts(
@@ -687,10 +691,11 @@ class _Job:
     ) -> pd.DataFrame:
         """Add the rows that are missing in a month's file from the files of its days."""
         daily = series.kind.daily
+        rows_per_day = daily.tables[table]
         counts = frame["time"].dt.floor("D").value_counts()
         frames = [frame]
         for start in daily.periods(month):
-            if counts.get(start, 0) < daily.tables[table]:
+            if counts.get(start, 0) < rows_per_day:
                 day = daily.window(start)
                 for file in self.host.files(daily, series.item.name, day):
                     path = self.host.fetch(daily, file, folder)

@@ -145,7 +145,10 @@ class LastPolls:
         return [f"{len(above)} rates above the cap: {above[0]}"]
 
     def hold_chain(self, options: list[Option], now: pd.Timestamp) -> tuple[list[Option], list[str]]:
-        """Return options without figures that jump, and texts about these figures; as `hold`."""
+        """Return options without figures that jump, and texts about these figures.
+
+        As in `hold`, a figure is removed until the venue has sent its new level for an hour.
+        """
         omissions: list[str] = []
         sound = []
         self.withheld = Records()

@@ -239,7 +239,11 @@ class _OiPast(Wire):
 
 
 def open_interest_history(reading: Reading) -> Records:
-    """Read open interest of the past: coins and USD; of coin-margined pairs contracts and coins."""
+    """Read past open interest in USD, and in coins of linear contracts.
+
+    Rows of coin-margined pairs have contracts of a fixed USD value, which are converted. Their coins are
+    at the price of that time, and are omitted.
+    """
     resolution = reading.resolution("period")
     records = Records()
     for row in reading.rows(_OiPast):

@@ -205,14 +205,15 @@ def _hourly(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
-    """Set taker buys from the file, and taker sells as the rest of the volume."""
+    """Set taker sells to the turnover minus taker buys. The layout reads the turnover as ``sell_usd``."""
     if frame["contract_name"].astype(str).str.contains("USD_").any():
         raise ArchiveError(
             f"turnover of {frame['contract_name'].iloc[0]} is in coins, as of all coin-margined contracts, "
             "and not in USD: import it without --from, after multiplying it by the price"
         )
-    sold = frame["sell_usd"] - frame["buy_usd"]
-    return frame.assign(sell_usd=np.where(np.abs(sold) < 1e-9 * frame["sell_usd"], 0.0, sold))
+    turnover = frame["sell_usd"]
+    sold = turnover - frame["buy_usd"]
+    return frame.assign(sell_usd=np.where(np.abs(sold) < 1e-9 * turnover, 0.0, sold))
 
 
 class _Amount(NamedTuple):
@@ -544,9 +545,10 @@ _NEARER = 3.0
 
 
 def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.Series]) -> Array:
-    """Return which quotes are USD and not coins, by Black's price of the row's own volatility.
+    """Return a mask of quotes in USD, not coins, by Black's price of the row's own volatility.
 
-    Far strikes cost less than 20 USD, so that their size alone does not show it.
+    The unit is decided for each group of `keys` by its median distance to the price. Far strikes cost less
+    than 20 USD, so their size alone does not show the unit.
     """
     names = ("iv", "underlying_price", "strike", "expiry", "time", "side")
     if not {*names} <= {*frame.columns}:
@@ -562,12 +564,12 @@ def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.S
         sign = np.where(is_call, 1.0, -1.0)
         coins = sign * (ndtr(sign * upper) - strike / forward * ndtr(sign * (upper - width)))
         quote = quotes.where(quotes > 0).median(axis=1).to_numpy(dtype=np.float64)
-        of_coins = pd.Series(np.log(quote / coins), frame.index)
-    of_coins = of_coins.where(np.isfinite(of_coins))
+        log_ratio = pd.Series(np.log(quote / coins), frame.index)
+    log_ratio = log_ratio.where(np.isfinite(log_ratio))
     log_of_price = pd.Series(np.log(forward), frame.index)
-    from_usd = (of_coins - log_of_price).groupby(keys).transform("median").abs()
-    from_coins = of_coins.groupby(keys).transform("median").abs()
-    return np.asarray(_NEARER * from_usd < from_coins)
+    distance_if_usd = (log_ratio - log_of_price).groupby(keys).transform("median").abs()
+    distance_if_coins = log_ratio.groupby(keys).transform("median").abs()
+    return np.asarray(_NEARER * distance_if_usd < distance_if_coins)
 
 
 def _trades(frame: pd.DataFrame) -> pd.DataFrame:

@@ -381,18 +381,18 @@ def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
     while raw and (not raw.strip() or _ADDRESS.match(raw.decode("utf-8-sig"))):
         remarks.append(raw.decode("utf-8-sig").strip())
         raw = stream.readline()
-    raw, titles = _after_titles(raw, stream)
-    skipped = len(remarks) + titles
+    raw, title_count = _after_titles(raw, stream)
+    skipped = len(remarks) + title_count
     line = raw.decode("utf-8-sig")
     if not line.strip():
         raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
     delimiter = max(_DELIMITERS, key=line.count)
     if delimiter not in line and " " in line.strip():
         delimiter = " "  # as numpy.savetxt writes
-    stated = _STATED_DELIMITER.fullmatch(line.strip())
-    if stated is not None:
+    separator_line = _STATED_DELIMITER.fullmatch(line.strip())
+    if separator_line is not None:
         skipped += 1
-        delimiter = stated[1]
+        delimiter = separator_line[1]
         raw = stream.readline()
         line = raw.decode()
     cells = [original_cell(cell.strip()) for cell in next(csv.reader([line], delimiter=delimiter))]

@@ -304,7 +304,7 @@ def _venue_column(head: Chunk, layout: Layout) -> str | None:
 
 
 def _with_own_venue(head: Chunk, layout: Layout, said: Mapping[str, str], given: Given) -> Given:
-    """Map the column of venues of a file whose layout has none; it comes before the names of folders."""
+    """Map the column of venues if the layout has none; it takes precedence over names of folders."""
     if "exchange" in {*layout.set, *said, *layout.mapped_names, *given.set, *given.map}:
         return given
     column = _venue_column(head, layout)

@@ -197,6 +197,7 @@ def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[A
         return missing, _stamps(column.cast(pa.timestamp("us")).cast(pa.int64()))
     numbers = _as_integers(column, name)
     if numbers is not None:
+        # Numbers that are not epochs, such as 2024030108, are read as texts below.
         stamps = _whole_epochs(_integers(numbers))
         if not np.isnat(stamps[np.asarray(numbers.is_valid())]).any():
             return stamps, missing
