@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface
 from derivdata.analysis.status import Status
@@ -117,6 +118,11 @@ def test_bid_and_ask_need_prices(loss):
     if loss == "bid_ask":
         with pytest.raises(ValueError, match="needs a chain with bid and ask"):
             surface.from_chain(options(), loss=loss)
+
+
+def test_weights_with_a_dim_that_chains_lack_are_refused():
+    with pytest.raises(ValueError, match=r"weights must have dims of the chain .*, got the dim 'other'"):
+        surface.from_chain(options(), weights=xr.DataArray([1.0, 1.0], dims="other"))
 
 
 def test_points_of_a_history_equal_those_of_single_chains():

@@ -132,7 +132,7 @@ def test_venues_of_unequal_interval_share_a_panel():
         (
             series([1.0, 1.0], kind="sampled"),
             {"compound": True},
-            "compounding needs payments, and this panel is sampled",
+            "compound=True needs payments, got sampled rates",
         ),
         (series([1.0], kind="sampled"), {}, "pass step"),
         (series([1.0, 1.0]).assign_coords(interval_hours=-1.0), {}, "positive"),

@@ -150,7 +150,9 @@ def cumulative(
     prepared = prepare(panel, max_gap=max_gap, step=step, overlap=overlap)
     kind = "settled" if prepared.settled else "sampled"
     if compound and not prepared.settled:
-        raise ValueError("compounding needs payments, and this panel is sampled: pass settlements")
+        raise ValueError(
+            "compound=True needs payments, got sampled rates: pass settlements (dd.funding.settlements)"
+        )
     result = figures_of(
         _cumulative,
         *prepared.arrays,

@@ -66,6 +66,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 
+_LEADING_DIMS = ("symbol", "exchange", "time")
 _WIDE = 0.1  # half spread in volatility at which a quote gets half the weight
 # Maximum number of times in one pass. The grid of a pass contains all strikes, and those of different days
 # differ.
@@ -217,12 +218,24 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
     return [options.select(number == i) for i in range(len(cuts) + 1)]
 
 
+def _require_dims_of_chain(weights: xr.DataArray, quotes: xr.Dataset) -> None:
+    """Raise for weights with a dim that chains do not have."""
+    foreign = [str(dim) for dim in weights.dims if dim not in {*quotes.dims, *_LEADING_DIMS}]
+    if foreign:
+        raise ValueError(
+            f"weights must have dims of the chain ({', '.join(map(str, quotes.dims))}), got the dim "
+            f"{foreign[0]!r}"
+        )
+
+
 def _fitted(
     quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
     # 1. Remove labels, which xarray would compare at every step.
     labels: dict[Any, xr.DataArray] = {}
-    if not isinstance(weights, xr.DataArray):
+    if isinstance(weights, xr.DataArray):
+        _require_dims_of_chain(weights, quotes)
+    else:
         labels = {name: quotes[name] for name in quotes.indexes}
     quotes = quotes.drop_vars(list(labels))
     k = quotes["log_moneyness"]
