@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -14,7 +15,8 @@ import xarray as xr
 
 from derivdata import plot
 from derivdata.reports import about, positions
-from derivdata.reports.page import Panel, draw_panels
+from derivdata.reports.data import Data
+from derivdata.reports.page import Figure, Panel, Section, draw_panels
 from tests.plot import made
 
 
@@ -154,6 +156,22 @@ def test_liquidations_of_a_day_have_steps_of_an_hour() -> None:
     positions._draw_liquidations(orders(), start, start + pd.Timedelta(1, "D"), ax=ax, source="hand")
     assert "were liquidated in an hour from 1 Jan 00:00 UTC" in " ".join(ax.get_title(loc="left").split())
     plt.close(figure)
+
+
+def test_liquidations_without_a_value_are_reported_and_not_drawn() -> None:
+    events = orders().assign(value_usd=0.0)
+    events.attrs["provenance"] = {"coverage": {"missed": []}}
+    data = SimpleNamespace(
+        section=Section,
+        liquidations=lambda: events,
+        report_options=SimpleNamespace(symbols=["BTC"]),
+    )
+    section = positions.liquidations_section(cast(Data, data))
+    assert section.blocks[-1] == (
+        '<p class="lack">All orders have a value of 0 USD: the values may be missing at the source.</p>'
+    )
+    assert not any(isinstance(block, Figure) for block in section.blocks)
+    assert section.numbers == []
 
 
 def test_liquidations_by_venue_state_the_share_of_longs() -> None:

@@ -44,7 +44,7 @@ _SIDES = (
 _ROWS = 8
 """Maximum number of venues with a separate bar; the rest are summed."""
 _STEP_HOURS = (1, 2, 4, 6, 8, 12, 24)
-_MOST_BARS = 42
+_MAX_BARS = 42
 """Maximum number of bars over the window. A week has steps of 4 hours."""
 _MIN_CASCADE = 1e6
 """Minimum value of a cascade in the report [USD]."""
@@ -349,7 +349,21 @@ def liquidations_section(data: Data) -> Section:
     )
     if is_full(events):
         section.text(f"The response is full at {len(events):,} orders: others may be missing.", "warn")
+    if events["value_usd"].sum() == 0.0:
+        # Shares of the total are undefined.
+        section.add_missing_note("All orders have a value of 0 USD: the values may be missing at the source.")
+        return section
     span = data.liquidations_start, data.report_options.window.end
+    _add_liquidation_figure(section, events, span)
+    section.table(_by_side(events), "Liquidations by venue", formats=_LIQUIDATION_FORMATS, narrow=True)
+    _liquidation_findings(section, events, _large(section, events), data)
+    return section
+
+
+def _add_liquidation_figure(
+    section: Section, events: pd.DataFrame, span: tuple[pd.Timestamp, pd.Timestamp]
+) -> None:
+    """Add the figure of liquidations over time, and by venue."""
     over_time = section.panel(
         _draw_liquidations, events, *span, title="Liquidations over time by side", size=(WIDE, 3.2)
     )
@@ -359,9 +373,6 @@ def liquidations_section(data: Data) -> Section:
     venues = venue_words(events["exchange"].astype(str))
     scope = f"{venues}, {span[0]:%Y-%m-%d} to {span[1]:%Y-%m-%d}"
     section.figure([over_time, by_venue], _SIDES, scope)
-    section.table(_by_side(events), "Liquidations by venue", formats=_LIQUIDATION_FORMATS, narrow=True)
-    _liquidation_findings(section, events, _large(section, events), data)
-    return section
 
 
 def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
@@ -386,7 +397,7 @@ def _draw_liquidations(
 ) -> Axes:
     """Draw the value of liquidated shorts (up) and longs (down) per step of time."""
     hours = (end - start) / pd.Timedelta(1, "h")
-    step = next((step for step in _STEP_HOURS if hours / step <= _MOST_BARS), _STEP_HOURS[-1])
+    step = next((step for step in _STEP_HOURS if hours / step <= _MAX_BARS), _STEP_HOURS[-1])
     width = pd.Timedelta(step, "h")
     steps = naive_utc(pd.DatetimeIndex(events["time"])).floor(width)
     sums = events.groupby([steps, events["side"].astype(str).to_numpy()])["value_usd"].sum() / 1e6
