@@ -582,7 +582,8 @@ _DAILY_VENUES = frozenset(("binance", "bybit", "deribit", "okx"))
 """Venues that list calls and puts on BTC and ETH for the next days, weeks and quarters.
 
 In 17 chains of Deribit from December 2025 and January 2026, every strike had a call and a put, every forward
-was between the strikes of its expiry, and the first expiry was at most 1.3 days ahead.
+was between the strikes of its expiry, and the first expiry was at most 1.3 days ahead. Whole chains of the
+other venues were not recorded, so the rules are unconfirmed for them.
 """
 _NEXT_US = 4 * DAY_US
 _LAST_US = 30 * DAY_US

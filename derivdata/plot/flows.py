@@ -483,7 +483,7 @@ def strikes(
     Raises
     ------
     ValueError
-        There are several chains, the expiry is not listed, there is no open interest, volume or gamma, or an
+        There are several chains, the expiry is not listed, open interest, volume or gamma is missing, or an
         option belongs to another `kind`.
     """
     only_for(kind, ("open_interest", "volume"), expiry=expiry, by=by)

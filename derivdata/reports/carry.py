@@ -544,8 +544,8 @@ def _rates_now(section: Section, data: Data) -> None:
         return
     section.text(
         f"Rates now, as of {table['time'].max():%Y-%m-%d %H:%M} UTC, in basis points per 8 hours; longs pay "
-        "shorts where they are positive. Without a history there are no means, no spreads over time and no "
-        "carry."
+        "shorts where they are positive. Means, spreads over time and carry need a "
+        "history."
     )
     for symbol in data.report_options.symbols:
         rows = table[table["symbol"] == symbol].sort_values("rate_bps_8h", ascending=False, ignore_index=True)

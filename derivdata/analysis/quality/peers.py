@@ -313,7 +313,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     At the time with the largest difference of the sides, if it exceeds the series' own noise: their
     difference over its standard error, which accounts for autocorrelation.
     """
-    if agreement.shape[1] < 2 * _MIN_SHARED_ROWS:  # there are no steps if no series has a value
+    if agreement.shape[1] < 2 * _MIN_SHARED_ROWS:  # too few steps; 0 if all series lack values
         return np.zeros(len(agreement), dtype=np.bool_)
     is_finite = np.isfinite(agreement)
     total = np.nancumsum(agreement, axis=1)

@@ -254,9 +254,7 @@ def _scaled_strikes(rows: pd.DataFrame) -> Reasons:
 
 
 _MIN_OFF = 3
-"""Minimum number of rows off the hours of their step that suggest another zone, above that of late or lost
-rows.
-"""
+"""Minimum number of rows at other hours that suggest another zone. Late or lost rows are fewer."""
 _OTHER_HOURS = {("bitmex", 8): (4,), ("kucoin", 8): (0, 4)}
 """Hours from midnight UTC at which venues have rows of so many hours: BitMEX pays at 04:00, 12:00 and 20:00,
 and so did KuCoin."""

@@ -402,7 +402,7 @@ _MIDNIGHT = re.compile(r"0?0:00(:00)?|12:00(:00)? ?AM")
 
 
 def _are_even(dates: Sequence[re.Match[str]], *, day: int, month: int) -> bool:
-    """Return whether dates are no more than a week apart, with day and month in two groups of each match.
+    """Return whether dates are at most a week apart, with day and month in two groups of each match.
 
     In the other order, the first days of a month are months apart. Months of reports begin on the first.
     """

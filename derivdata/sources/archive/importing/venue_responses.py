@@ -357,13 +357,11 @@ def _with_execution(source: Source, response: VenueResponse, given: Given) -> Ve
         return response
     name = source.file_name.lower()
     execution = given.set.get("execution", "")
-    if execution:
-        pass
-    elif "block" in name:
+    if not execution and "block" in name:
         execution = "block"
-    elif "trades" in name:
+    elif not execution and "trades" in name:
         execution = "book"
-    else:
+    if not execution:
         raise Unclear(
             f"{source}: its trades may be of the order book or negotiated blocks, as trades and blockTrades "
             "of binance have the same fields: pass --set execution=book or --set execution=block",
