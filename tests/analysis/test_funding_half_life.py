@@ -140,7 +140,7 @@ def test_single_tick_on_a_constant_level_is_antipersistent(tick):
     ("phi", "status"),
     [(0.0, FundingStatus.ANTI_PERSISTENT), (0.9, FundingStatus(0)), (1.0, FundingStatus.UNIT_ROOT)],
 )
-def test_a_slope_of_exactly_one_never_reverts(phi, status):
+def test_status_of_slopes_at_and_between_the_limits(phi, status):
     assert persistence._status(phi) == status
 
 

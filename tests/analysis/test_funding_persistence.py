@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.persistence import _Atoms, _uncut
+from derivdata.analysis.funding.persistence import _gaussian_autocorrelation, _LevelShares
 from derivdata.analysis.status import FundingStatus
 from tests.analysis.funding_made import market, series
 from tests.analysis.pages import coverage_on_page
@@ -86,8 +86,10 @@ def test_censored_values_had_more_autocorrelation() -> None:
     """Positive parts: Cho and Saul (2009), (√(1 − r²) + r (π − arccos r) − 1) / (π − 1)."""
     for r in (0.3, 0.9):
         positive = (np.sqrt(1.0 - r**2) + r * (np.pi - np.arccos(r)) - 1.0) / (np.pi - 1.0)
-        assert _uncut(positive, _Atoms(0.5, 0.0, 0.0, 0.0)) == pytest.approx(r, abs=2e-3)
-    assert _uncut(0.7, _Atoms(0.0, 0.0, 0.0, 0.0)) == 0.7
+        assert _gaussian_autocorrelation(positive, _LevelShares(0.5, 0.0, 0.0, 0.0)) == pytest.approx(
+            r, abs=2e-3
+        )
+    assert _gaussian_autocorrelation(0.7, _LevelShares(0.0, 0.0, 0.0, 0.0)) == 0.7
 
 
 def test_negative_autocorrelation_has_no_persistent_share() -> None:

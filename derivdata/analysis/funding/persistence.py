@@ -45,22 +45,22 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, REFERENCE_HOURS, convert
 
-_LAGS = 8
-_POINTS = 24
-_SHORTEST = 0.3  # steps
-_ATOM = 0.03  # minimum share of values at an extreme for it to count as a floor or cap
-_PINNED = 0.1  # minimum share of values at a level in between for it to count as pinned
-_WIDER = 0.5
+_LAGS = 8  # lags in the statistic
+_GRID_SIZE = 24  # half-lives that are tested
+_MIN_HALF_LIFE = 0.3  # steps
+_MIN_EXTREME_SHARE = 0.03  # share of values at an extreme from which it counts as a floor or cap
+_MIN_PINNED_SHARE = 0.1  # share of values at a level in between from which it counts as pinned
+_TAIL_FRACTION = 0.5
 """Fraction of the nominal tails that is used. The noise is fitted to the data's first autocorrelation, so
 simulations are too similar to the data if that is high by chance. With full tails a nominal 90 % covers 77 to
 85 % at a half-life of a thirtieth of the data; see the table in docs/methods/carry.md.
 """
-_ALTERNATES = 3.0  # standard errors below zero from which a first autocorrelation counts as negative
-_LARGEST = 0.999
-_TINY = 1e-300
-_NODES = 4000
-_DEGREES = 30
-_BLOCK = 4_000_000  # simulated values per batch
+_NEGATIVE_ERRORS = 3.0  # standard errors below zero from which a first autocorrelation counts as negative
+_MAX_THETA = 0.999
+_TINY = 1e-300  # in place of a variance of 0 in a divisor
+_NORMAL_NODES = 4000  # quantiles of the normal distribution that stand for it
+_HERMITE_DEGREES = 30
+_BATCH_VALUES = 4_000_000  # simulated values per batch
 
 
 class PersistentPart(NamedTuple):
@@ -87,29 +87,35 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     """
     # 1. Compute the statistic of the data at each half-life of a grid.
     finite = np.isfinite(series)
-    lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(finite.sum()), 2)), _POINTS))
-    phis = 0.5 ** (1.0 / lives)
-    own = _autocovariances(np.where(finite, series, 0.0)[:, None, None], finite, slots)
-    observed = _statistics(own, phis[:, None])[:, 0]
-    first = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY))
-    atoms = _atoms(series[finite])
-    if first < -_ALTERNATES / np.sqrt(finite.sum()):  # a persistent part of any share cannot make it negative
+    max_half_life = max(int(finite.sum()), 2)
+    half_lives = np.exp(np.linspace(np.log(_MIN_HALF_LIFE), np.log(max_half_life), _GRID_SIZE))
+    phis = 0.5 ** (1.0 / half_lives)
+    autocovariances = _autocovariances(np.where(finite, series, 0.0)[:, None, None], finite, slots)
+    observed = _statistics(autocovariances, phis[:, None])[:, 0]
+    first = float(autocovariances[1, 0, 0] / max(autocovariances[0, 0, 0], _TINY))
+    # A persistent part of any share cannot make the first autocorrelation negative.
+    if first < -_NEGATIVE_ERRORS / np.sqrt(finite.sum()):
         return PersistentPart(0.0, np.nan, np.nan, 0.0)
 
     # 2. Compute quantiles of the statistic for simulated series with this half-life.
-    tail = 0.5 * _WIDER * (1.0 - level)
-    uncut = _uncut(first, atoms)
-    ends = np.empty((3, _POINTS))
-    chunk = max(1, _BLOCK // (series.size * resamples))
-    for begin in range(0, _POINTS, chunk):
-        block = slice(begin, begin + chunk)
-        simulated = _clipped(_simulated(phis[block], uncut, series.size, resamples, seed), atoms)
+    tail = 0.5 * _TAIL_FRACTION * (1.0 - level)
+    shares = _level_shares(series[finite])
+    gaussian_first = _gaussian_autocorrelation(first, shares)
+    quantiles = np.empty((3, _GRID_SIZE))
+    batch_size = max(1, _BATCH_VALUES // (series.size * resamples))
+    for begin in range(0, _GRID_SIZE, batch_size):
+        batch = slice(begin, begin + batch_size)
+        gaussian = _simulated(phis[batch], gaussian_first, series.size, resamples, seed)
+        simulated = _clipped(gaussian, shares)
         simulated[~finite] = 0.0
-        statistics = _statistics(_autocovariances(simulated, finite, slots), phis[block, None])
-        ends[:, block] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
+        statistics = _statistics(_autocovariances(simulated, finite, slots), phis[batch, None])
+        quantiles[:, batch] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
 
     # 3. Find the half-lives at which the data's statistic equals the median and the interval ends.
-    high, half_life, low = (_crossing(lives, observed - end) for end in ends)
+    # The statistic falls with the half-life, so its lower quantile gives the upper end.
+    high = _crossing(half_lives, observed - quantiles[0])
+    half_life = _crossing(half_lives, observed - quantiles[1])
+    low = _crossing(half_lives, observed - quantiles[2])
     share = 0.0
     if half_life > 0.0:
         share = float(np.clip(first * 2.0 ** (1.0 / half_life), 0.0, 1.0))
@@ -117,7 +123,10 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
 
 
 def _autocovariances(values: Floats, finite: Bools, slots: int) -> Floats:
-    """Return autocovariances (lag, φ, sample) of values (step, φ, sample), 0 if unknown."""
+    """Return autocovariances (lag, φ, sample) of values (step, φ, sample); missing values are 0.
+
+    The mean of each of the `slots` of a cycle (rows ``slot, slot + slots, …``) is subtracted first.
+    """
     centred = np.empty_like(values)
     for slot in range(slots):
         rows = finite[slot::slots]
@@ -145,101 +154,121 @@ def _moving_average(phi: Floats, first: float) -> Floats:
     From ``ρ₁ = (1 + φθ)(φ + θ) / (1 + 2φθ + θ²)``: a quadratic in θ whose roots are inverse to each other;
     the one inside the unit circle is used. Without a real root, the nearest end is used.
     """
-    away = phi - first
-    slope = 1.0 + phi**2 - 2.0 * phi * first
-    root = slope**2 - 4.0 * away**2
+    # a θ² + b θ + a = 0
+    a = phi - first
+    b = 1.0 + phi**2 - 2.0 * phi * first
+    discriminant = b**2 - 4.0 * a**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        theta = (np.sqrt(np.maximum(root, 0.0)) - slope) / (2.0 * away)
-    theta = np.where(np.abs(away) < 1e-9, 0.0, np.where(root < 0.0, -np.sign(away), theta))
-    return np.clip(theta, -_LARGEST, _LARGEST)
+        theta = (np.sqrt(np.maximum(discriminant, 0.0)) - b) / (2.0 * a)
+    theta = np.where(discriminant < 0.0, -np.sign(a), theta)
+    theta = np.where(np.abs(a) < 1e-9, 0.0, theta)
+    return np.clip(theta, -_MAX_THETA, _MAX_THETA)
 
 
 def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) -> Floats:
     """Return Gaussian ARMA(1, 1) series (step, φ, sample) that start in their stationary distribution."""
     rng = np.random.default_rng(seed)
     theta = _moving_average(phi, first)[:, None]
-    slope = phi[:, None]
-    noise = rng.standard_normal((size + 1, samples))
+    phi = phi[:, None]
+    shocks = rng.standard_normal((size + 1, samples))
     # The first value is a new shock plus older shocks, which have the remaining stationary variance.
-    left = (1.0 + 2.0 * slope * theta + theta**2) / (1.0 - slope**2) - 1.0
-    value = noise[0] + np.sqrt(np.maximum(left, 0.0)) * rng.standard_normal(samples)
+    variance_of_older = (1.0 + 2.0 * phi * theta + theta**2) / (1.0 - phi**2) - 1.0
+    value = shocks[0] + np.sqrt(np.maximum(variance_of_older, 0.0)) * rng.standard_normal(samples)
     result = np.empty((size, phi.size, samples))
     for step in range(size):
-        value = slope * value + noise[step + 1] + theta * noise[step]
+        value = phi * value + shocks[step + 1] + theta * shocks[step]
         result[step] = value
     return result
 
 
-class _Atoms(NamedTuple):
-    """Shares of values at the minimum, at the maximum, at a level between them, and below that level."""
+class _LevelShares(NamedTuple):
+    """Shares of values at a floor, at a cap, at a level between them (each 0 without one), and below that."""
 
-    low: float
-    high: float
-    inner: float
-    below: float
+    floor: float
+    cap: float
+    pinned: float
+    below_pinned: float
 
 
-def _atoms(values: Floats) -> _Atoms:
-    """Return the shares of values at a floor, a cap and a pinned level, 0 without one."""
-    near = 1e-9 * max(float(np.abs(values).max()), _TINY)
-    low = float((values <= np.min(values) + near).mean())
-    high = float((values >= np.max(values) - near).mean())
+def _level_shares(values: Floats) -> _LevelShares:
+    """Measure the shares of equal values; shares that may be chance are 0."""
+    rounding = 1e-9 * max(float(np.abs(values).max()), _TINY)
+    floor = float((values <= np.min(values) + rounding).mean())
+    cap = float((values >= np.max(values) - rounding).mean())
+
+    # The pinned level is the longest run of equal values, unless that is at the floor or the cap.
     ordered = np.sort(values)
-    edges = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > near)
-    runs = np.diff(np.append(edges, ordered.size))
-    place = int(np.argmax(runs))
-    inner = runs[place] / ordered.size
-    below = edges[place] / ordered.size
-    pinned = inner > _PINNED and 0 < place < runs.size - 1
-    # small shares may be chance and do not count
-    return _Atoms(low * (low > _ATOM), high * (high > _ATOM), inner * pinned, below)
+    run_starts = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > rounding)
+    run_sizes = np.diff(np.append(run_starts, ordered.size))
+    longest = int(np.argmax(run_sizes))
+    pinned = run_sizes[longest] / ordered.size
+    below_pinned = run_starts[longest] / ordered.size
+
+    if floor <= _MIN_EXTREME_SHARE:
+        floor = 0.0
+    if cap <= _MIN_EXTREME_SHARE:
+        cap = 0.0
+    if pinned <= _MIN_PINNED_SHARE or longest in (0, run_sizes.size - 1):
+        pinned = 0.0
+    return _LevelShares(floor, cap, pinned, below_pinned)
 
 
-def _clipped(simulated: Floats, atoms: _Atoms) -> Floats:
-    """Clip values at floor and cap, and pin the range of the level in between."""
-    low, high, inner, below = atoms
-    if inner:  # venues pay the interest rate while the premium is within a range, and the excess beyond it
-        bottom, top = np.quantile(simulated, [below, below + inner], axis=0)
+def _clipped(simulated: Floats, shares: _LevelShares) -> Floats:
+    """Return values (step, ...) with the given shares at a floor, a cap and a pinned level, which is 0."""
+    if shares.pinned:
+        # Venues pay the interest rate while the premium is within a range, and the excess beyond it.
+        levels = [shares.below_pinned, shares.below_pinned + shares.pinned]
+        bottom, top = np.quantile(simulated, levels, axis=0)
         simulated = simulated - np.clip(simulated, bottom, top)
-    if low + high >= 1.0 or low + high == 0.0:
+    if not 0.0 < shares.floor + shares.cap < 1.0:
         return simulated
-    bottom, top = np.quantile(simulated, [low, 1.0 - high], axis=0)
-    return np.clip(simulated, bottom if low else -np.inf, top if high else np.inf)
+    floor, cap = np.quantile(simulated, [shares.floor, 1.0 - shares.cap], axis=0)
+    if shares.floor:
+        simulated = np.maximum(simulated, floor)
+    if shares.cap:
+        simulated = np.minimum(simulated, cap)
+    return np.asarray(simulated)
 
 
-def _uncut(first: float, atoms: _Atoms) -> float:
+def _gaussian_autocorrelation(first: float, shares: _LevelShares) -> float:
     """Return the first autocorrelation of Gaussian values that have `first` after clipping and pinning.
 
     Between adjacent values with correlation r, Hermite polynomials of degree n have correlation rⁿ (Mehler).
     Clipped values are a sum of these, so their correlation is the mean of rⁿ weighted by the variance share
     of each degree.
     """
-    if first <= 0.0 or not any(atoms[:3]):
+    if first <= 0.0 or not any([shares.floor, shares.cap, shares.pinned]):
         return first
-    normal = np.asarray(ndtri((np.arange(_NODES) + 0.5) / _NODES))
-    cut = _clipped(normal[:, None, None], atoms)[:, 0, 0]
-    degrees = hermite_e.hermevander(normal, _DEGREES) / np.sqrt(factorial(np.arange(_DEGREES + 1)))
-    shares = np.square((cut - cut.mean()) @ degrees)
-    grid = np.linspace(0.0, 1.0, 501)
-    return float(np.interp(first, polynomial.polyval(grid, shares / shares.sum()), grid))
+
+    # 1. Expand the clipped value of a normal variable in normalised Hermite polynomials.
+    normal = np.asarray(ndtri((np.arange(_NORMAL_NODES) + 0.5) / _NORMAL_NODES))
+    clipped = _clipped(normal[:, None, None], shares)[:, 0, 0]
+    norms = np.sqrt(factorial(np.arange(_HERMITE_DEGREES + 1)))
+    polynomials = hermite_e.hermevander(normal, _HERMITE_DEGREES) / norms
+    variances = np.square((clipped - clipped.mean()) @ polynomials)
+
+    # 2. Invert the correlation after clipping, which is a polynomial in r.
+    r = np.linspace(0.0, 1.0, 501)
+    return float(np.interp(first, polynomial.polyval(r, variances / variances.sum()), r))
 
 
-def _crossing(lives: Floats, apart: Floats) -> float:
-    """Return the half-life at which falling values last cross zero; 0 or inf beyond the grid."""
-    above = np.flatnonzero(apart >= 0.0)
+def _crossing(half_lives: Floats, difference: Floats) -> float:
+    """Return the half-life at which a falling difference last crosses zero; 0 or inf beyond the grid."""
+    above = np.flatnonzero(difference >= 0.0)
     if not above.size:
         return 0.0
     last = int(above[-1])
-    if last == lives.size - 1:
+    if last == half_lives.size - 1:
         return float("inf")
-    share = apart[last] / (apart[last] - apart[last + 1])
-    return float(lives[last] * (lives[last + 1] / lives[last]) ** share)
+    # Interpolate linearly in the logarithm of the half-life.
+    fraction = difference[last] / (difference[last] - difference[last + 1])
+    return float(half_lives[last] * (half_lives[last + 1] / half_lives[last]) ** fraction)
 
 
 _MIN_PAIRS = 30
 _USUAL_LEVEL = 0.9
 _TOLERANCE = 0.05  # fraction of a step
-_MINUTE = 1 / 60
+_MINUTE = 1 / 60  # hours
 _MAX_STEPS = 10_000_000  # maximum number of steps of one series
 
 _UNITS = {
@@ -261,6 +290,7 @@ _UNITS = {
 
 class _Plan(NamedTuple):
     since: Floats
+    """Hours of each row since the first."""
     origin: float
     """Hours of the first row since 1970-01-01 00:00 UTC."""
     settled: bool
@@ -348,29 +378,36 @@ def half_life(
 
 
 def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
-    regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, plan)
+    """Return the figures of `_UNITS` and the status of one series ``(time,)``."""
+    # 1. Put the rates on a regular grid. The least-squares fit shows whether they suffice and vary.
+    if plan.settled:
+        regular, step, off_grid = _settlements(rates, plan)
+    else:
+        regular, step, off_grid = _samples(rates, plan)
     fit = _fit_squares(regular)
-    few = fit.pairs < _MIN_PAIRS
-    level = not np.isfinite(fit.phi)
-    if few or level:
-        status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
+    if fit.pairs < _MIN_PAIRS or not np.isfinite(fit.phi):
+        status = FundingStatus.TOO_FEW if fit.pairs < _MIN_PAIRS else FundingStatus.CONSTANT
         return *[np.nan] * (len(_UNITS) - 3), step, fit.pairs, off_grid, status
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
+
+    # 2. Correct the slope's small-sample bias (Marriott and Pope 1954).
     phi = fit.phi
-    better = (fit.pairs * phi + 1.0) / (fit.pairs - 3.0)  # Marriott and Pope (1954): less bias
-    both = np.array([phi, better])
-    with np.errstate(divide="ignore"):  # inf where a slope is 1 or more
-        steps = np.log(2.0) / np.abs(np.log(np.clip(both, 0.0, 1.0)))
-    life, longer = np.where(both > 0.0, steps * step, np.nan)
+    corrected = (fit.pairs * phi + 1.0) / (fit.pairs - 3.0)
+
+    # 3. Convert both slopes to half-lives: inf for a slope of 1 or more, NaN for one of 0 or less.
+    slopes = np.array([phi, corrected])
+    with np.errstate(divide="ignore"):
+        steps = np.log(2.0) / np.abs(np.log(np.clip(slopes, 0.0, 1.0)))
+    life, corrected_life = np.where(slopes > 0.0, steps * step, np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
+    half_lives = [life, np.nan, np.nan, corrected_life]
     fitted = [mean, fit.intercept, fit.variance]
-    halves = [life, np.nan, np.nan, longer]
-    return *halves, phi, better, 1.0, *fitted, step, fit.pairs, off_grid, _status(phi)
+    return *half_lives, phi, corrected, 1.0, *fitted, step, fit.pairs, off_grid, _status(phi)
 
 
 def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> tuple[float, ...]:
-    """Return the parameters of the persistent part; this model has no noise variance."""
+    """Return the figures and status as `_half_life`, from `persistent_part`; the noise variance is NaN."""
     # Remove the weekly cycle with ten weeks of data or more, otherwise the daily cycle with ten days or more.
     slots = 1
     for length in (24.0, 168.0):
@@ -392,9 +429,9 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
     if plan.level is not None:
         low = persistent.low * step
         high = persistent.high * step
-    halves = [life, low, high, life]
+    half_lives = [life, low, high, life]
     fitted = [persistent.share, mean, mean * (1.0 - phi), np.nan]
-    return *halves, phi, phi, *fitted, step, pairs, off_grid, status
+    return *half_lives, phi, phi, *fitted, step, pairs, off_grid, status
 
 
 class _Fit(NamedTuple):
@@ -409,23 +446,23 @@ class _Fit(NamedTuple):
 
 def _fit_squares(series: Floats) -> _Fit:
     """Fit least squares over the pairs of adjacent values; NaN below three pairs or without variation."""
-    both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
-    x = series[:-1][both]
-    y = series[1:][both]
-    n = int(both.sum())
+    is_pair = np.isfinite(series[:-1]) & np.isfinite(series[1:])
+    x = series[:-1][is_pair]
+    y = series[1:][is_pair]
+    n = int(is_pair.sum())
+    if n < 3:
+        return _Fit(n, np.nan, np.nan, np.nan)
     # Subtract the means of both sides first. If the level is large relative to its moves (a rate at its
     # floor), products with the level would lose the slope to rounding.
-    if n < 3:
-        return _Fit(n, *[np.nan] * 3)
-    around = x - x.mean()
-    beyond = y - y.mean()
-    spread = float(around @ around)
-    if spread <= 1e-24 * float(x @ x):
-        return _Fit(n, *[np.nan] * 3)
-    phi = float(around @ beyond) / spread
+    dx = x - x.mean()
+    dy = y - y.mean()
+    sum_dx_dx = float(dx @ dx)
+    if sum_dx_dx <= 1e-24 * float(x @ x):
+        return _Fit(n, np.nan, np.nan, np.nan)
+    phi = float(dx @ dy) / sum_dx_dx
     intercept = float(y.mean() - phi * x.mean())
-    squares = float(np.square(beyond - phi * around).sum())
-    return _Fit(n, phi, intercept, squares / n)
+    residuals = dy - phi * dx
+    return _Fit(n, phi, intercept, float(np.square(residuals).sum()) / n)
 
 
 def _status(phi: float) -> FundingStatus:
@@ -456,7 +493,10 @@ def _settlements(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
 
 
 def _samples(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
-    """Sample once per step, at multiples of the step from 00:00 UTC."""
+    """Return samples at multiples of the step from 00:00 UTC, the step, and 0 rates off the grid.
+
+    A sample is the newest rate, NaN if that is older than a step or two rows.
+    """
     step = plan.step
     first = np.ceil(plan.origin / step)
     last = np.floor((plan.origin + plan.since[-1]) / step)
@@ -464,12 +504,15 @@ def _samples(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
         return np.full(1, np.nan), step, 0
     grid = np.arange(first, last + 1) * step - plan.origin
     row = np.searchsorted(plan.since, grid + 1e-9, side="right") - 1
-    at = last_valid(np.isfinite(rates))[row]
-    fresh = (at >= 0) & (grid - plan.since[np.maximum(at, 0)] < min(2.0 * usual_step(plan.since), step))
-    return np.where(fresh, rates[np.maximum(at, 0)], np.nan), step, 0
+    newest = last_valid(np.isfinite(rates))[row]
+    has_rate = newest >= 0
+    newest = np.maximum(newest, 0)
+    age = grid - plan.since[newest]
+    is_fresh = has_rate & (age < min(2.0 * usual_step(plan.since), step))
+    return np.where(is_fresh, rates[newest], np.nan), step, 0
 
 
-_HALVINGS = 200
+_BISECTIONS = 200
 _TRADES = (("long", "ask"), ("long", "bid"), ("short", "bid"), ("short", "ask"))  # bought, sold, sold, bought
 
 
@@ -531,8 +574,8 @@ def breakeven(
     require_venues(panel, long=long, short=short)
 
     # 1. Compute the cost, and the spread of each period.
-    cost = pair_costs(fee_bps, [long, short])[0, 1]
-    slipped = _slipped(depth_usd, size_usd, long, short)
+    fees = pair_costs(fee_bps, [long, short])[0, 1]
+    slippage = _slippage_of_pair(depth_usd, size_usd, long, short)
     sums = period_sums(panel.sel(exchange=[long, short]), period, overlap=overlap)["funding_bps"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     hours = hours_of(period, "period")
@@ -541,16 +584,18 @@ def breakeven(
     # 2. Estimate the persistent part of the last spread, and the time in which it pays the cost.
     life = half_life(spread, period=period, resamples=199)
     last = spread.isel(time=-1, drop=True)
-    pinned = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0  # constant spread
-    mean = life["mean_bps_8h"].where(~pinned, last)
-    lasts = life["half_life_hours"].where(~pinned, np.inf)
-    start = mean + life["persistent_share"].where(~pinned, 1.0) * (last - mean)
-    paid = cost + slipped
-    even = elementwise(hours_to_earn, start, paid, mean, lasts)
+    # The half-life of a constant spread is NaN: use its level, indefinitely.
+    is_constant = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0
+    mean = life["mean_bps_8h"].where(~is_constant, last)
+    half_life_hours = life["half_life_hours"].where(~is_constant, np.inf)
+    persistent_share = life["persistent_share"].where(~is_constant, 1.0)
+    start = mean + persistent_share * (last - mean)
+    cost = fees + slippage
+    breakeven_hours = elementwise(hours_to_earn, start, cost, mean, half_life_hours)
     figures = {
-        "breakeven_hours": (even, HOUR_UNIT),
-        "cost_bps": (xr.DataArray(paid), BPS_UNIT),
-        "slippage_bps": (slipped, BPS_UNIT),
+        "breakeven_hours": (breakeven_hours, HOUR_UNIT),
+        "cost_bps": (xr.DataArray(cost), BPS_UNIT),
+        "slippage_bps": (slippage, BPS_UNIT),
         "spread_bps_8h": (last, RATE_UNIT),
         "start_bps_8h": (start, RATE_UNIT),
         "mean_bps_8h": (mean, RATE_UNIT),
@@ -564,13 +609,14 @@ def breakeven(
 
     # 3. Add the reasons for NaN and infinity.
     status = life["status"].astype(np.int32) | last.isnull() * np.int32(FundingStatus.GAP)
-    status = status | np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
-    status = status | slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
+    status = status | np.isinf(breakeven_hours) * np.int32(FundingStatus.UNREACHABLE)
+    status = status | slippage.isnull() * np.int32(FundingStatus.TOO_THIN)
     result["status"] = status.drop_attrs().assign_attrs(flag_attrs(FundingStatus))
     return result.assign_coords(long=long, short=short)
 
 
-def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: str) -> xr.DataArray:
+def _slippage_of_pair(depth: xr.DataArray | None, size: float | None, long: str, short: str) -> xr.DataArray:
+    """Return the slippage [bps] of the four trades of a pair; 0 without a depth and a size."""
     if (depth is None) != (size is None):
         raise ValueError("depth_usd and size_usd must be passed together: pass both or neither")
     if depth is None or size is None:
@@ -580,9 +626,9 @@ def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: s
         require_labels(depth, "depth_usd", dim, labels)
     slippage = slippage_bps(depth, positive(size, "size_usd"))
     venue = {"long": long, "short": short}
-    total: xr.DataArray = sum(  # type: ignore[assignment]
-        slippage.sel(exchange=venue[leg], side=side, drop=True) for leg, side in _TRADES
-    )
+    total = xr.DataArray(0.0)
+    for leg, side in _TRADES:
+        total = total + slippage.sel(exchange=venue[leg], side=side, drop=True)
     return total
 
 
@@ -609,33 +655,39 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
     arrays = np.broadcast_arrays(spread, cost, mean, half_life)
     spread, cost, mean, half_life = (np.asarray(values, dtype=np.float64) for values in arrays)
     low, high, reachable = _bracket(spread, cost, mean, half_life)
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        short = reverting_carry(spread, mean, half_life, middle) < cost
-        low = np.where(short, middle, low)
-        high = np.where(short, high, middle)
+        is_before = reverting_carry(spread, mean, half_life, middle) < cost
+        low = np.where(is_before, middle, low)
+        high = np.where(is_before, high, middle)
     hours = np.where(reachable, 0.5 * (low + high), np.inf)
     hours = np.where(cost <= 0.0, 0.0, hours)
     return np.where(np.isnan(spread + cost + mean + half_life), np.nan, hours)
 
 
 def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> tuple[Floats, Floats, Any]:
-    """Return the hours between which the carry first exceeds the cost, and whether it ever does."""
-    # 1. Find the turning point of the carry, and bounds from the mean and from the decaying spread
-    # separately.
+    """Return two times [h] with the first time the carry pays the cost between them, and whether it does."""
+    # 1. Compute candidates for the upper end. τ is the time constant of the decay.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        scale = half_life / np.log(2.0)
+        tau = half_life / np.log(2.0)
         away = spread - mean
-        turn = np.where(np.sign(spread) * np.sign(mean) < 0.0, scale * np.log(-away / mean), 0.0)
-        by_mean = (REFERENCE_HOURS * cost + np.abs(away) * scale) / mean
-        by_spread = -scale * np.log1p(-REFERENCE_HOURS * cost / (spread * scale))
-        steady = REFERENCE_HOURS * cost / spread
+        # The spread crosses 0 here if it and its mean have opposite signs: the carry has its extreme.
+        has_turn = np.sign(spread) * np.sign(mean) < 0.0
+        turn = np.where(has_turn, tau * np.log(-away / mean), 0.0)
+        # Here the mean has paid the cost and everything that the deviation can take away.
+        by_mean = (REFERENCE_HOURS * cost + np.abs(away) * tau) / mean
+        # Here a spread that decays to 0 has paid the cost; a mean at or above 0 only adds to it.
+        by_spread = -tau * np.log1p(-REFERENCE_HOURS * cost / (spread * tau))
+        by_constant = REFERENCE_HOURS * cost / spread
 
-    # 2. Use the tightest bound. A constant spread pays evenly.
-    still = np.isinf(half_life) | (away == 0.0)
-    low = np.where((mean > 0.0) & (spread < 0.0) & ~still, turn, 0.0)
-    # A mean at or above 0 only adds to the earnings of the spread while it decays to 0.
-    enough = np.fmin(np.where(mean > 0.0, by_mean, np.inf), np.where(spread > 0.0, by_spread, np.inf))
-    high = np.where(still, steady, np.where((mean < 0.0) & np.isfinite(turn), turn, enough))
+    # 2. Select the ends.
+    is_constant = np.isinf(half_life) | (away == 0.0)
+    starts_negative = (mean > 0.0) & (spread < 0.0)
+    low = np.where(starts_negative & ~is_constant, turn, 0.0)
+    by_mean = np.where(mean > 0.0, by_mean, np.inf)
+    by_spread = np.where(spread > 0.0, by_spread, np.inf)
+    ends_negative = (mean < 0.0) & np.isfinite(turn)  # the carry is largest at the turn
+    high = np.where(ends_negative, turn, np.fmin(by_mean, by_spread))
+    high = np.where(is_constant, by_constant, high)
     high = np.where(np.isfinite(high) & (high > 0.0), high * (1.0 + 1e-12), 0.0)
     return low, high, reverting_carry(spread, mean, half_life, high) >= cost

@@ -118,6 +118,7 @@ def dispersion(panel: Panel) -> xr.Dataset:
 
 
 def _dispersion(rates: Floats) -> tuple[Any, ...]:
+    """Return std, interquartile range, range, median and count over the last axis, the venues."""
     if not rates.shape[-1]:
         rates = np.full((*rates.shape[:-1], 1), np.nan)
     # Sorted and contiguous, so that the last bit does not depend on the order of venues or on the memory
@@ -125,13 +126,15 @@ def _dispersion(rates: Floats) -> tuple[Any, ...]:
     ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
     finite = np.isfinite(ordered)
     count = finite.sum(axis=-1)
-    quarter, half, three, highest = row_quantiles(ordered, 0.25, 0.5, 0.75, 1.0)
-    width = highest - ordered[..., 0]
+    first_quartile, median, third_quartile, highest = row_quantiles(ordered, 0.25, 0.5, 0.75, 1.0)
     mean = np.where(finite, ordered, 0.0).sum(axis=-1) / np.maximum(count, 1)
     squares = np.square(np.where(finite, ordered - mean[..., None], 0.0)).sum(axis=-1)
     std = np.sqrt(squares / np.maximum(count - 1, 1))
-    std, middle, width = (np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width))
-    return std, middle, width, half, count.astype(np.int16)
+    is_single = count < 2
+    std = np.where(is_single, np.nan, std)
+    interquartile_range = np.where(is_single, np.nan, third_quartile - first_quartile)
+    full_range = np.where(is_single, np.nan, highest - ordered[..., 0])
+    return std, interquartile_range, full_range, median, count.astype(np.int16)
 
 
 _MAX_LAGS = 10_000
@@ -202,16 +205,18 @@ def comovement(
                 "age_hours= applies only to sampled rates; settlements are not carried forward: omit it"
             )
         age = whole(broadcast_companion(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
-        prepared = prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
+        fresh_rates = prepared.arrays[0].where(age < prepared.step)
+        prepared = prepared._replace(arrays=(fresh_rates,))
     sums = sums_of(prepared, hours)
-    filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
+    filled_hours = sums["filled"].where(sums["amount"].notnull())
+    filled = filled_hours.mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
 
     # 2. Correlate all pairs at all lags.
     names = labels_of(panel, "exchange")
     lags = np.arange(-max_lag, max_lag + 1)
     figures = applied(
-        partial(_matrices, lags=lags, minimum=min_periods, method=method),
+        partial(_lagged_correlations, lags=lags, min_periods=min_periods, method=method),
         whole(amounts, "exchange", "time"),
         core=[["exchange", "time"]],
         out=[["first", "second", "lag"], ["first", "second", "lag"], []],
@@ -226,7 +231,11 @@ def comovement(
     return result.assign_coords(first=names, second=names, lag=lags)
 
 
-def _matrices(sums: Floats, *, lags: Any, minimum: int, method: str) -> tuple[Any, ...]:
+def _lagged_correlations(sums: Floats, *, lags: Any, min_periods: int, method: str) -> tuple[Any, ...]:
+    """Return correlation and shared periods (..., first, second, lag), and `_top_share` at lag 0.
+
+    `sums` has the dims (..., venue, period); `lags` contains 0.
+    """
     venues = sums.shape[-2]
     correlation = np.full((*sums.shape[:-2], venues, venues, lags.size), np.nan)
     periods = np.zeros(correlation.shape, dtype=np.int32)
@@ -234,29 +243,36 @@ def _matrices(sums: Floats, *, lags: Any, minimum: int, method: str) -> tuple[An
     for market in np.ndindex(sums.shape[:-2]):
         for place, lag in enumerate(map(int, lags)):
             # Compare the first venue at a period with the second `lag` periods later.
-            shared = max(sums.shape[-1] - abs(lag), 0)
-            first = sums[market][:, max(-lag, 0) :][:, :shared]
-            second = sums[market][:, max(lag, 0) :][:, :shared]
+            overlap = max(sums.shape[-1] - abs(lag), 0)
+            first = sums[market][:, max(-lag, 0) :][:, :overlap]
+            second = sums[market][:, max(lag, 0) :][:, :overlap]
+            # pandas correlates all columns with each other. Of the columns of both sides, the upper right
+            # block has `first` against `second`; at lag 0 the sides are equal and one is enough.
             sides = [first, second] if lag else [first]
-            correlations = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=minimum)
+            correlations = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=min_periods)
             correlation[(*market, ..., place)] = correlations.to_numpy()[:venues, -venues:]
-            known = np.isfinite(first).astype(np.float64)
-            known_later = np.isfinite(second).astype(np.float64)
-            periods[(*market, ..., place)] = np.einsum("at,bt->ab", known, known_later)
+            is_finite = np.isfinite(first).astype(np.float64)
+            is_finite_later = np.isfinite(second).astype(np.float64)
+            periods[(*market, ..., place)] = np.einsum("at,bt->ab", is_finite, is_finite_later)
         top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
     return correlation, periods, top
 
 
 def _top_share(matrix: Floats) -> float:
-    """Return the share of the first eigenvalue, over the venues that correlate with all others."""
-    # Remove the venue with the most missing correlations until none is missing.
-    finite = np.isfinite(matrix)
-    keep = np.flatnonzero(np.diag(finite))
-    while keep.size and not finite[np.ix_(keep, keep)].all():
-        keep = np.delete(keep, np.argmin(finite[np.ix_(keep, keep)].sum(axis=1)))
-    if keep.size < 2:
+    """Return the largest eigenvalue of a correlation matrix divided by its size; NaN below two venues.
+
+    Venues with missing correlations are left out: the one with the most first, until none is missing.
+    """
+    is_finite = np.isfinite(matrix)
+    venues = np.flatnonzero(np.diag(is_finite))
+    while venues.size:
+        correlations_per_venue = is_finite[np.ix_(venues, venues)].sum(axis=1)
+        if correlations_per_venue.min() == venues.size:
+            break
+        venues = np.delete(venues, np.argmin(correlations_per_venue))
+    if venues.size < 2:
         return float("nan")
-    return float(np.linalg.eigvalsh(matrix[np.ix_(keep, keep)])[-1] / keep.size)
+    return float(np.linalg.eigvalsh(matrix[np.ix_(venues, venues)])[-1] / venues.size)
 
 
 @typed
@@ -350,32 +366,39 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
             f"top must be at least 1 and lag_rows 0 or more (no look ahead), got {top!r} and {lag_rows!r}"
         )
     total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd
-    order = np.argsort(labels_of(oi_usd, "symbol"), kind="stable")
-    shape = {"symbol": None}
-    before = total.shift(time=lag_rows)
-    units = {"member": np.bool_}
-    figures = figures_of(_members, before, units=units, over=["symbol"], into=shape, top=top, order=order)
+    figures = figures_of(
+        _members,
+        total.shift(time=lag_rows),
+        units={"member": np.bool_},
+        over=["symbol"],
+        into={"symbol": None},
+        top=top,
+        alphabetical=np.argsort(labels_of(oi_usd, "symbol"), kind="stable"),
+    )
     return figures["member"].drop_attrs()
 
 
 def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:
+    """Return the weighted mean rate over the last axis, and the share of the weights that have a rate."""
     # Contiguous, so that sums do not depend on the memory layout of the panel.
     rates = np.ascontiguousarray(rates)
     weights = np.ascontiguousarray(weights)
-    sized = np.where(weights > 0.0, weights, 0.0)
-    both = np.isfinite(rates) & (sized > 0.0)
-    total = sized.sum(axis=-1)
-    rated = np.where(both, sized, 0.0).sum(axis=-1)
-    some = rated > 0.0
-    earned = np.where(both, rates * sized, 0.0).sum(axis=-1)
-    covered = np.where(total > 0.0, rated / np.where(total > 0.0, total, 1.0), np.nan)
-    rate = np.where(some & (covered >= min_cover), earned / np.where(some, rated, 1.0), np.nan)
-    return rate, covered
+    weights = np.where(weights > 0.0, weights, 0.0)
+    has_both = np.isfinite(rates) & (weights > 0.0)
+    total = weights.sum(axis=-1)
+    total_with_rate = np.where(has_both, weights, 0.0).sum(axis=-1)
+    weighted_sum = np.where(has_both, rates * weights, 0.0).sum(axis=-1)
+    # A divisor of 0 is replaced by NaN, which gives NaN without a warning.
+    covered = total_with_rate / np.where(total > 0.0, total, np.nan)
+    rate = weighted_sum / np.where(total_with_rate > 0.0, total_with_rate, np.nan)
+    return np.where(covered >= min_cover, rate, np.nan), covered
 
 
-def _members(total: Floats, *, top: int, order: Indices) -> Bools:
-    sized = np.where(np.isfinite(total), -total, np.inf)[..., order]
-    rank = np.argsort(sized, axis=-1, kind="stable")
+def _members(total: Floats, *, top: int, alphabetical: Indices) -> Bools:
+    """Mark the `top` largest positive values of the last axis; of ties, the first in `alphabetical` order."""
+    # A stable sort keeps ties in their order, so the symbols are put in alphabetical order first.
+    descending = np.where(np.isfinite(total), -total, np.inf)[..., alphabetical]
+    largest = alphabetical[np.argsort(descending, axis=-1, kind="stable")[..., :top]]
     member = np.zeros(total.shape, dtype=np.bool_)
-    np.put_along_axis(member, order[rank[..., :top]], True, axis=-1)
+    np.put_along_axis(member, largest, True, axis=-1)
     return member & (total > 0.0)
