@@ -191,9 +191,9 @@ class _Problem(NamedTuple):
         # A variable without effect (a wing of slope 0) is damped by a small fraction of the strongest one.
         scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
         size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
-        nothing = _EXACT**2 * size
+        rounding = _EXACT**2 * size
         return Linearised(
-            x, normal[..., 3, 3].sum(axis=1), nothing, Dense(gram), -(pulls @ flat)[:, 0].T, scale
+            x, normal[..., 3, 3].sum(axis=1), rounding, Dense(gram), -(pulls @ flat)[:, 0].T, scale
         )
 
 

@@ -49,23 +49,22 @@ from derivdata.analysis.smile.svi import (
 )
 from derivdata.support.arrays import Bools, Floats, Indices, Ints
 
-_ROUNDS = 14
-_FIRST_STEPS = 25
-_STEPS = 12
+_ROUNDS = 14  # updates of the multipliers
+_FIRST_STEPS = 25  # evaluations of the first search
+_STEPS = 12  # evaluations of each later search
 _TOLERANCE = 1e-6
 # Factors of force and margins; surfaces that are not proved free are fitted again with the next factor.
-_FIRMNESS = (1.0, 30.0, 300.0)
+_STRENGTHS = (1.0, 30.0, 300.0)
 
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # log-moneyness, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
 _NEAR_G = 10  # number of points per slice, and per pair of slices, that later searches check
 _NEAR_GAP = 16
 _MARGINS = (1e-3, 1e-4, 1e-5)  # margins of g, of volatility, and of √slope
-_FORCE = 1e-2
-_FORCE_GROWTH = 3.0
-_STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
+_FORCE = 1e-2  # ρ of the augmented Lagrangian in the first round
+_FORCE_GROWTH = 3.0  # its factor from round to round
+_MAX_ROOT_SLOPE = np.sqrt(2.0 * (1.0 - 1e-6))
 _SLOPES = (1, 2)  # variables that are roots of the wing slopes
-_ROW = np.arange(SIZE)[:, None] + np.arange(2 * SIZE)
 
 
 class JointFit(NamedTuple):
@@ -81,62 +80,70 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
 
     `t` rises along the used places, which are first and marked by `live`.
     """
+    # Places without an expiry get a valid slice, which no residual depends on.
+    placeholder = Raw(a=1.0, b=0.1, rho=0.0, m=0.0, sigma=1.0)
     filled = Raw(
-        *(np.where(live, values, idle) for values, idle in zip(start, (1.0, 0.1, 0.0, 0.0, 1.0), strict=True))
+        *(np.where(live, values, default) for values, default in zip(start, placeholder, strict=True))
     )
+    t = np.where(live, t, 1.0)
     result = JointFit(
-        Raw(*(values.copy() for values in filled)),
-        np.zeros(len(t), dtype=bool),
-        np.zeros(len(t), dtype=np.int64),
+        raw=Raw(*(values.copy() for values in filled)),
+        free=np.zeros(len(t), dtype=bool),
+        nfev=np.zeros(len(t), dtype=np.int64),
     )
-    for firmness in _FIRMNESS:
+    for strength in _STRENGTHS:
         left = np.flatnonzero(~result.free)
         if not left.size:
             break
-        begin = at_index(filled, left)
-        at = np.where(live, t, 1.0)[left]
-        problem, x = joint_problem(quotes.rows(left), at, live[left], begin, firmness)
+        problem, x = joint_problem(quotes.rows(left), t[left], live[left], at_index(filled, left), strength)
         _search(problem, x, left, result)
     return result
 
 
-def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) -> None:
-    """Search the surfaces in `going`, and write those that are proved free into `result`."""
-    search = problem
+def _search(problem: JointProblem, x: Floats, surfaces: Indices, result: JointFit) -> None:
+    """Search the surfaces of `problem` from `x`, and write those that are proved free into `result`.
+
+    `surfaces` are their places in `result`.
+    """
+    nearest_only = problem
     for turn in range(_ROUNDS):
         # 1. Minimise with the present multipliers.
         x = np.clip(x, problem.low, problem.high)
         steps = _STEPS if turn else _FIRST_STEPS
-        ended = minimise(search, x, steps=steps, tolerance=_TOLERANCE)
-        x = ended.x
-        result.nfev[going] = result.nfev[going] + ended.nfev
+        minimum = minimise(nearest_only, x, steps=steps, tolerance=_TOLERANCE)
+        x = minimum.x
+        result.nfev[surfaces] = result.nfev[surfaces] + minimum.nfev
 
         # 2. Find surfaces that satisfy every condition, first at all points and then on the whole line.
-        values = problem.constraints(problem.slices(x))
-        flat = floor_to_raw(problem.slices(x).reshape(SIZE, -1))
-        raw = Raw(*(values.reshape(problem.live.shape) for values in flat))
-        done = problem.holds(values)
-        if done.any():
-            done[done] = _proved(at_index(raw, done), problem.live[done])
-        for values_of_result, values_now in zip(result.raw, raw, strict=True):
-            values_of_result[going[done]] = values_now[done]
-        result.free[going[done]] = True
+        slices = problem.slices(x)
+        values = problem.constraints(slices)
+        flat = floor_to_raw(slices.reshape(SIZE, -1))
+        raw = Raw(*(parameter.reshape(problem.live.shape) for parameter in flat))
+        is_free = problem.holds(values)
+        if is_free.any():
+            is_free[is_free] = _proved(at_index(raw, is_free), problem.live[is_free])
+        for result_parameter, parameter in zip(result.raw, raw, strict=True):
+            result_parameter[surfaces[is_free]] = parameter[is_free]
+        result.free[surfaces[is_free]] = True
 
         # 3. Update the multipliers of the others.
-        problem = problem.pressed(values).rows(~done)
-        x = x[:, ~done]
-        going = going[~done]
-        if not going.size:
+        problem = problem.with_multipliers(values).rows(~is_free)
+        x = x[:, ~is_free]
+        surfaces = surfaces[~is_free]
+        if not surfaces.size:
             break
-        search = problem.near(values.rows(~done))
+        nearest_only = problem.near(values.rows(~is_free))
 
 
 class Constraints(NamedTuple):
-    """Values of conditions: of g, of rises in volatility, of rises of wings in √slope."""
+    """One number per condition: a value, a margin or a shortfall."""
 
     g: Floats
+    """Durrleman's g ``(surfaces, expiries, places)``."""
     gap: Floats
+    """Rise to the next expiry, in volatility ``(surfaces, pairs of expiries, places)``."""
     wings: Floats
+    """Rise of √slope to the next expiry ``(surfaces, pairs of expiries, 2)``."""
 
     def rows(self, index: Index) -> Constraints:
         """Return the constraints of the selected surfaces."""
@@ -146,31 +153,43 @@ class Constraints(NamedTuple):
 class JointProblem(NamedTuple):
     """Quotes and conditions of surfaces; variables of slice i are rows ``5 i`` to ``5 i + 4`` of x.
 
-    A condition must be at least its margin. `at_least` is the margin moved by its multiplier over the force,
-    and −∞ without an expiry.
+    A condition must be at least its margin.
     """
 
     quotes: SurfaceQuotes
     live: Bools
+    """Mask ``(surfaces, expiries)`` of places with an expiry."""
     places_g: Floats
+    """Log-moneyness at which g is evaluated."""
     places_gap: Floats
+    """Log-moneyness at which two expiries are compared."""
     gap_unit: Floats
+    """Volatility per total variance at these places."""
     force: Floats
+    """ρ of each surface."""
     margin: Floats
+    """Factor of `_MARGINS` for each surface."""
     at_least: Constraints
+    """Margins moved by the multipliers, ``margin + λ/ρ``; −∞ without an expiry."""
     low: Floats
     high: Floats
     reach: Floats
 
     def rows(self, index: Index) -> Self:
         """Return the selected surfaces."""
-        first = {
-            name: getattr(self, name)[index]
-            for name in ("live", "places_g", "places_gap", "gap_unit", "force", "margin")
-        }
-        last = {name: getattr(self, name)[:, index] for name in ("low", "high", "reach")}
-        at_least = self.at_least.rows(index)
-        return self._replace(quotes=self.quotes.rows(index), at_least=at_least, **first, **last)
+        return JointProblem(
+            quotes=self.quotes.rows(index),
+            live=self.live[index],
+            places_g=self.places_g[index],
+            places_gap=self.places_gap[index],
+            gap_unit=self.gap_unit[index],
+            force=self.force[index],
+            margin=self.margin[index],
+            at_least=self.at_least.rows(index),
+            low=self.low[:, index],
+            high=self.high[:, index],
+            reach=self.reach[:, index],
+        )
 
     def slices(self, x: Floats) -> Floats:
         """Return the variables as ``(5, surfaces, expiries)``."""
@@ -187,27 +206,26 @@ class JointProblem(NamedTuple):
 
     def near(self, values: Constraints) -> Self:
         """Return the problem with conditions only at the points nearest to their margins."""
-        g = np.argpartition(values.g - self.at_least.g, _NEAR_G, axis=-1)[..., :_NEAR_G]
-        gap = np.argpartition(values.gap - self.at_least.gap, _NEAR_GAP, axis=-1)[..., :_NEAR_GAP]
-        minimum = Constraints(
-            np.take_along_axis(self.at_least.g, g, -1),
-            np.take_along_axis(self.at_least.gap, gap, -1),
-            self.at_least.wings,
+        index_g = np.argpartition(values.g - self.at_least.g, _NEAR_G, axis=-1)[..., :_NEAR_G]
+        index_gap = np.argpartition(values.gap - self.at_least.gap, _NEAR_GAP, axis=-1)[..., :_NEAR_GAP]
+        at_least = Constraints(
+            g=np.take_along_axis(self.at_least.g, index_g, -1),
+            gap=np.take_along_axis(self.at_least.gap, index_gap, -1),
+            wings=self.at_least.wings,
         )
         return self._replace(
-            places_g=np.take_along_axis(self.places_g, g, -1),
-            places_gap=np.take_along_axis(self.places_gap, gap, -1),
-            gap_unit=np.take_along_axis(self.gap_unit, gap, -1),
-            at_least=minimum,
+            places_g=np.take_along_axis(self.places_g, index_g, -1),
+            places_gap=np.take_along_axis(self.places_gap, index_gap, -1),
+            gap_unit=np.take_along_axis(self.gap_unit, index_gap, -1),
+            at_least=at_least,
         )
 
-    def lacks(self, values: Constraints) -> Constraints:
-        """Return the shortfall of each condition from its moved margin, 0 if it is satisfied."""
-        minimum = self.at_least
+    def shortfalls(self, values: Constraints) -> Constraints:
+        """Return how far each condition is below its moved margin, 0 if it is not."""
         return Constraints(
-            np.maximum(minimum.g - values.g, 0.0),
-            np.maximum(minimum.gap - values.gap, 0.0),
-            np.maximum(minimum.wings - values.wings, 0.0),
+            g=np.maximum(self.at_least.g - values.g, 0.0),
+            gap=np.maximum(self.at_least.gap - values.gap, 0.0),
+            wings=np.maximum(self.at_least.wings - values.wings, 0.0),
         )
 
     def holds(self, values: Constraints) -> Bools:
@@ -218,34 +236,43 @@ class JointProblem(NamedTuple):
         wings = ((values.wings >= 0.0) | ~pairs).all(axis=(1, 2))
         return np.asarray(slices & gaps & wings)
 
-    def pressed(self, values: Constraints) -> Self:
-        """Return the problem with updated multipliers for `values`, more force, and a wider margin."""
-        lacks = self.lacks(values)
+    def with_multipliers(self, values: Constraints) -> Self:
+        """Return the problem of the next round: multipliers updated for `values`, and more force.
+
+        A surface that satisfies all conditions at its points gets a wider margin: it is here because it
+        violates one between them.
+        """
         margin = self.margin * np.where(self.holds(values), 2.0, 1.0)
-        multiplier = Constraints(*(lack / _FORCE_GROWTH for lack in lacks))  # divided by the new force
-        at_least = _at_least(self.live, margin, multiplier)
+        # The new multiplier is the old force times the shortfall. It is needed divided by the new force.
+        shortfalls = self.shortfalls(values)
+        multiplier_over_force = Constraints(*(shortfall / _FORCE_GROWTH for shortfall in shortfalls))
+        at_least = _moved_margins(self.live, margin, multiplier_over_force)
         return self._replace(at_least=at_least, force=self.force * _FORCE_GROWTH, margin=margin)
 
     def evaluate(self, x: Floats) -> Linearised:
-        """Return products of the residuals of quotes and conditions.
+        """Return the loss of quotes and conditions, and its linearisation.
 
-        ``own`` has the products of derivatives and, last, of the residual of each slice, ``neighbours`` the
-        products of derivatives of a slice and the next one.
+        The products of derivatives are collected in two arrays. ``own`` ``(surfaces, expiries, 6, 6)`` has
+        those of each slice with itself, with the residual as the last row and column. ``neighbours``
+        ``(surfaces, pairs, 5, 5)`` has those of a slice with the next one.
         """
+        # 1. Sum the products of the quotes and of the violated conditions.
         slices = self.slices(x)
-        lacks = self.lacks(self.constraints(slices))
+        shortfalls = self.shortfalls(self.constraints(slices))
         own, loss = self._quote_products(slices)
         neighbours = np.zeros((len(own), own.shape[1] - 1, SIZE, SIZE))
-        self._add_butterflies(own, slices, lacks.g)
-        self._add_crossings(own, neighbours, slices, lacks.gap)
-        self._add_wings(own, neighbours, lacks.wings)
-        for lack in lacks:
-            loss += self.force * np.square(lack).sum(axis=(1, 2))
+        self._add_butterflies(own, slices, shortfalls.g)
+        self._add_crossings(own, neighbours, slices, shortfalls.gap)
+        self._add_wings(own, neighbours, shortfalls.wings)
+        for shortfall in shortfalls:
+            loss += self.force * np.square(shortfall).sum(axis=(1, 2))
+
+        # 2. Arrange them as the band matrix and the gradient of all expiries.
         grad = -own[..., :SIZE, -1].reshape(len(own), -1).T
         bands = _bands(own[..., :SIZE, :SIZE], neighbours)
-        squares = bands[:, :, 0].T
+        diagonal = bands[:, :, 0].T
         # Entries without an expiry have no effect, so a small damping keeps them fixed.
-        scale = np.maximum(squares, 1e-12 * squares.max(axis=0) + 1e-300)
+        scale = np.maximum(diagonal, 1e-12 * diagonal.max(axis=0) + 1e-300)
         rounding = np.full(len(own), 1e-20)
         return Linearised(x, loss, rounding, Banded(bands), grad, scale)
 
@@ -259,22 +286,26 @@ class JointProblem(NamedTuple):
         products = np.asarray(rows @ rows.swapaxes(-1, -2))
         return products, products[..., -1, -1].sum(axis=1)
 
-    def _add_butterflies(self, own: Floats, slices: Floats, lack: Floats) -> None:
+    def _add_butterflies(self, own: Floats, slices: Floats, shortfall: Floats) -> None:
         """Add the products of g at the points where it is below its margin."""
-        surface, expiry, place = _places_with(lack)
+        surface, expiry, place = _violated(shortfall)
         if not surface.size:
             return
-        root = np.sqrt(self.force)[surface]
+        # 1. Make one column per condition: √ρ times the derivatives of g, and the residual.
+        root_force = np.sqrt(self.force)[surface]
         _, by_g = floor_density_jet(slices[:, surface, expiry], self.places_g[surface, expiry, place])
-        rows = np.empty((SIZE + 1, surface.size))
-        np.multiply(by_g, root, out=rows[:SIZE])
-        np.multiply(lack[surface, expiry, place], -root, out=rows[-1])
-        first, products = _summed_products(rows[:-1], rows, surface * lack.shape[1] + expiry)
+        columns = np.empty((SIZE + 1, surface.size))
+        np.multiply(by_g, root_force, out=columns[:SIZE])
+        np.multiply(shortfall[surface, expiry, place], -root_force, out=columns[-1])
+
+        # 2. Sum their products over each slice.
+        slice_number = surface * shortfall.shape[1] + expiry
+        first, products = _summed_products(columns[:-1], columns, slice_number)
         own[surface[first], expiry[first], :SIZE] += products
 
-    def _add_crossings(self, own: Floats, neighbours: Floats, slices: Floats, lack: Floats) -> None:
+    def _add_crossings(self, own: Floats, neighbours: Floats, slices: Floats, shortfall: Floats) -> None:
         """Add the products of calendar conditions where a slice is not enough above the previous one."""
-        surface, pair, place = _places_with(lack)
+        surface, pair, place = _violated(shortfall)
         if not surface.size:
             return
         # 1. Evaluate both slices of each pair at the same points.
@@ -282,16 +313,16 @@ class JointProblem(NamedTuple):
         both = np.stack([slices[:, surface, pair], slices[:, surface, pair + 1]], axis=1)
         _, by_w = floor_variance_jet(both, k)
 
-        # 2. Make one row per condition: derivatives by the earlier and the later slice, and the residual.
-        root = np.sqrt(self.force)[surface]
-        unit = root * self.gap_unit[surface, pair, place]
-        rows = np.empty((2 * SIZE + 1, surface.size))
-        np.multiply(by_w[:, 0], -unit, out=rows[:SIZE])
-        np.multiply(by_w[:, 1], unit, out=rows[SIZE:-1])
-        np.multiply(lack[surface, pair, place], -root, out=rows[-1])
+        # 2. Make one column per condition: derivatives by the earlier and the later slice, and the residual.
+        root_force = np.sqrt(self.force)[surface]
+        unit = root_force * self.gap_unit[surface, pair, place]
+        columns = np.empty((2 * SIZE + 1, surface.size))
+        np.multiply(by_w[:, 0], -unit, out=columns[:SIZE])
+        np.multiply(by_w[:, 1], unit, out=columns[SIZE:-1])
+        np.multiply(shortfall[surface, pair, place], -root_force, out=columns[-1])
 
         # 3. Sum their products over each pair.
-        first, products = _summed_products(rows[:-1], rows, surface * lack.shape[1] + pair)
+        first, products = _summed_products(columns[:-1], columns, surface * shortfall.shape[1] + pair)
         surface = surface[first]
         pair = pair[first]
         own[surface, pair, :SIZE, :SIZE] += products[:, :SIZE, :SIZE]
@@ -299,26 +330,26 @@ class JointProblem(NamedTuple):
         own[surface, pair + 1, :SIZE] += products[:, SIZE:, SIZE:]
         neighbours[surface, pair] += products[:, :SIZE, SIZE:-1]
 
-    def _add_wings(self, own: Floats, neighbours: Floats, lack: Floats) -> None:
-        """Add the products of wing conditions, whose derivatives are −1 and 1."""
+    def _add_wings(self, own: Floats, neighbours: Floats, shortfall: Floats) -> None:
+        """Add the products of wing conditions, whose derivatives are −1 (earlier slice) and 1 (later)."""
         force = self.force[:, None]
         for side, variable in enumerate(_SLOPES):
-            pull = force * lack[:, :, side]
-            square = force * (lack[:, :, side] > 0.0)
-            own[:, :-1, variable, variable] += square
-            own[:, 1:, variable, variable] += square
-            neighbours[:, :, variable, variable] -= square
-            own[:, :-1, variable, -1] += pull
-            own[:, 1:, variable, -1] -= pull
+            derivative_squared = force * (shortfall[:, :, side] > 0.0)
+            residual = force * shortfall[:, :, side]
+            own[:, :-1, variable, variable] += derivative_squared
+            own[:, 1:, variable, variable] += derivative_squared
+            neighbours[:, :, variable, variable] -= derivative_squared
+            own[:, :-1, variable, -1] += residual
+            own[:, 1:, variable, -1] -= residual
 
 
-def _places_with(lack: Floats) -> tuple[Indices, ...]:
+def _violated(shortfall: Floats) -> tuple[Indices, ...]:
     """Return the indices of violated conditions; numpy finds them fastest in a flat mask."""
-    return np.unravel_index(np.flatnonzero(lack > 0.0), lack.shape)
+    return np.unravel_index(np.flatnonzero(shortfall > 0.0), shortfall.shape)
 
 
 def _summed_products(left: Floats, right: Floats, group: Indices) -> tuple[Indices, Floats]:
-    """Return the first column of each group, and the sum of its products ``left × right``.
+    """Return the first column of each group, and the sum of ``left × rightᵀ`` over its columns.
 
     Columns of one group are adjacent.
     """
@@ -334,63 +365,76 @@ def _bands(own: Floats, neighbours: Floats) -> Floats:
     wide = np.zeros((surfaces, expiries, SIZE, 3 * SIZE))
     wide[..., :SIZE] = own
     wide[:, :-1, :, SIZE : 2 * SIZE] = neighbours
-    bands = wide[:, :, np.arange(SIZE)[:, None], _ROW].reshape(surfaces, expiries * SIZE, 2 * SIZE)
+    # Diagonal d of variable j is column j + d, for the offsets of one slice and the next.
+    column = np.arange(SIZE)[:, None] + np.arange(2 * SIZE)
+    bands = wide[:, :, np.arange(SIZE)[:, None], column].reshape(surfaces, expiries * SIZE, 2 * SIZE)
     return bands if expiries > 1 else np.ascontiguousarray(bands[..., :SIZE])
 
 
-def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constraints:
-    """Return margins moved by multipliers over the force; −∞ without an expiry."""
+def _moved_margins(live: Bools, margin: Floats, multiplier_over_force: Constraints) -> Constraints:
+    """Return ``margin × _MARGINS + λ/ρ`` of each condition; −∞ without an expiry."""
     pairs = live[:, 1:, None]
     masks = (live[..., None], pairs, pairs)
     moved = [
         np.where(mask, minimum * margin[:, None, None] + shift, -np.inf)
-        for minimum, shift, mask in zip(_MARGINS, multiplier, masks, strict=True)
+        for minimum, shift, mask in zip(_MARGINS, multiplier_over_force, masks, strict=True)
     ]
     return Constraints(*moved)
 
 
 def joint_problem(
-    quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw, firmness: float
+    quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw, strength: float
 ) -> tuple[JointProblem, Floats]:
     """Return the problem, in units of each slice's deviation, and the start of its search.
 
-    `firmness` multiplies the force and the margins of its conditions.
+    `strength` multiplies the force and the margins of its conditions.
     """
-    count, expiries = live.shape
-    middle = np.where(live, total_variance(0.0, start), 1.0)
-    width = np.sqrt(middle)
-    # Scale weights to a mean of 1, so that the force of a condition does not depend on their unit.
+    # 1. Scale weights to a mean of 1, so that the force of a condition does not depend on their unit.
     weight = 4.0 * quotes.w * t[..., None] * np.square(quotes.scale)
-    quoted = np.maximum((quotes.scale > 0.0).sum(axis=(1, 2)), 1)
-    mean = weight.sum(axis=(1, 2)) / quoted
-    scale = quotes.scale / np.sqrt(np.where(mean > 0.0, mean, 1.0))[:, None, None]
-    places_gap = width[:, 1:, None] * _CALENDAR
-    later = total_variance(places_gap, at_index(start, np.s_[:, 1:, None]))
-    ones = np.ones_like(width)
-    low = np.stack([1e-6 * middle, 0.0 * ones, 0.0 * ones, -20.0 * width, np.log(0.02 * width)])
-    high = np.stack([np.inf * ones, _STEEPEST * ones, _STEEPEST * ones, 20.0 * width, np.log(100.0 * width)])
-    reach = np.stack([np.inf * ones, 0.3 * ones, 0.3 * ones, width, 0.7 * ones])
+    quote_count = np.maximum((quotes.scale > 0.0).sum(axis=(1, 2)), 1)
+    mean_weight = weight.sum(axis=(1, 2)) / quote_count
+    root_weight = np.sqrt(np.where(mean_weight > 0.0, mean_weight, 1.0))
+    scale = quotes.scale / root_weight[:, None, None]
+
+    # 2. Place the conditions in units of the deviation at the money.
+    count, expiries = live.shape
+    variance = np.where(live, total_variance(0.0, start), 1.0)
+    deviation = np.sqrt(variance)
+    places_gap = deviation[:, 1:, None] * _CALENDAR
+    later_variance = total_variance(places_gap, at_index(start, np.s_[:, 1:, None]))
+    no_multipliers = Constraints(
+        g=np.zeros((count, expiries, _BUTTERFLY.size)),
+        gap=np.zeros((count, expiries - 1, _CALENDAR.size)),
+        wings=np.zeros((count, expiries - 1, 2)),
+    )
+
+    # 3. Set bounds and longest steps of the variables: minimum variance, √slopes, m and ln σ.
+    one = np.ones_like(deviation)
+    zero = 0.0 * one
+    infinity = np.inf * one
+    max_root_slope = _MAX_ROOT_SLOPE * one
+    low = np.stack([1e-6 * variance, zero, zero, -20.0 * deviation, np.log(0.02 * deviation)])
+    high = np.stack([infinity, max_root_slope, max_root_slope, 20.0 * deviation, np.log(100.0 * deviation)])
+    reach = np.stack([infinity, 0.3 * one, 0.3 * one, deviation, 0.7 * one])
+    variables = floor_from_raw(Raw(*(values.reshape(-1) for values in start))).reshape(SIZE, count, expiries)
 
     def stacked(values: Floats) -> Floats:
+        """Convert ``(5, surfaces, expiries)`` to the shape of x, ``(5 × expiries, surfaces)``."""
         return values.transpose(2, 0, 1).reshape(SIZE * expiries, count)
 
-    variables = floor_from_raw(Raw(*(values.reshape(-1) for values in start))).reshape(SIZE, count, expiries)
-    margin = np.full(count, firmness)
-    nothing = Constraints(
-        np.zeros((count, expiries, _BUTTERFLY.size)),
-        np.zeros((count, expiries - 1, _CALENDAR.size)),
-        np.zeros((count, expiries - 1, 2)),
-    )
+    margin = np.full(count, strength)
     problem = JointProblem(
-        quotes._replace(scale=scale),
-        live,
-        width[..., None] * _BUTTERFLY,
-        places_gap,
-        0.5 / np.sqrt(later * t[:, 1:, None]),
-        np.full(count, firmness * _FORCE),
-        margin,
-        _at_least(live, margin, nothing),
-        *map(stacked, (low, high, reach)),
+        quotes=quotes._replace(scale=scale),
+        live=live,
+        places_g=deviation[..., None] * _BUTTERFLY,
+        places_gap=places_gap,
+        gap_unit=0.5 / np.sqrt(later_variance * t[:, 1:, None]),
+        force=np.full(count, strength * _FORCE),
+        margin=margin,
+        at_least=_moved_margins(live, margin, no_multipliers),
+        low=stacked(low),
+        high=stacked(high),
+        reach=stacked(reach),
     )
     return problem, stacked(variables)
 
@@ -403,30 +447,34 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
     change between roots. One evaluation between neighbouring roots and one beyond each end is therefore
     sufficient.
     """
-    (a1, b1), (a2, b2) = (_linear_and_square(raw) for raw in (earlier, later))
+    # 1. Find the roots of the quartic.
+    a1, b1 = _linear_and_square(earlier)
+    a2, b2 = _linear_and_square(later)
     gap = a2 - a1
-    squared = product(gap, gap)
-    rest = b1 - b2 - squared
-    quartic = product(rest, rest) - 4.0 * product(squared, b2)
-    roots = _roots(quartic)
-    # Real parts of complex roots are used: a double root appears as a complex pair, and checking additional
-    # places is harmless.
+    gap_squared = product(gap, gap)
+    left_root = b1 - b2 - gap_squared
+    roots = _roots(product(left_root, left_root) - 4.0 * product(gap_squared, b2))
+
+    # 2. Compare the slices between neighbouring roots and beyond each end. Real parts of complex roots are
+    # used: a double root appears as a complex pair, and checking additional places is harmless.
     real_roots = np.sort(roots.real, axis=-1)
-    ends = real_roots.min(axis=-1), real_roots.max(axis=-1)
-    middle = (real_roots[..., 1:] + real_roots[..., :-1]) / 2.0
-    width = 1.0 + ends[1] - ends[0]
-    looks = np.concatenate([middle, (ends[0] - width)[..., None], (ends[1] + width)[..., None]], axis=-1)
-    difference = [total_variance(looks, at_index(raw, np.s_[..., None])) for raw in (later, earlier)]
-    slack = 1e-13 * np.abs(difference[0])
-    return np.asarray((difference[0] - difference[1] >= -slack).all(axis=-1))
+    first = real_roots[..., :1]
+    last = real_roots[..., -1:]
+    width = 1.0 + last - first
+    between = (real_roots[..., 1:] + real_roots[..., :-1]) / 2.0
+    k = np.concatenate([between, first - width, last + width], axis=-1)
+    w_later = total_variance(k, at_index(later, np.s_[..., None]))
+    w_earlier = total_variance(k, at_index(earlier, np.s_[..., None]))
+    tolerance = 1e-13 * np.abs(w_later)
+    return np.asarray((w_later - w_earlier >= -tolerance).all(axis=-1))
 
 
 def _linear_and_square(raw: Raw) -> tuple[Floats, Floats]:
     """Return the coefficients of A and B in ``w = A + √B``, in ascending powers of k."""
     a, b, rho, m, sigma = raw
-    return np.stack([a - b * rho * m, b * rho]), np.stack(
-        [b * b * (m * m + sigma * sigma), -2.0 * b * b * m, b * b]
-    )
+    linear = np.stack([a - b * rho * m, b * rho])
+    square = np.stack([b * b * (m * m + sigma * sigma), -2.0 * b * b * m, b * b])
+    return linear, square
 
 
 def _roots(coefficients: Floats) -> NDArray[np.complex128]:
@@ -445,14 +493,17 @@ def _roots(coefficients: Floats) -> NDArray[np.complex128]:
 
 def _proved(raw: Raw, live: Bools) -> Bools:
     """Return whether surfaces have no butterfly and no crossing anywhere."""
-    flat = at_index(raw, live)
-    safe = certified(flat)
-    doubtful = np.flatnonzero(~safe)
-    if doubtful.size:
-        rest = at_index(flat, doubtful)
+    # 1. Check the slices, by the quick proof first.
+    slices = at_index(raw, live)
+    has_no_butterfly = certified(slices)
+    unproved = np.flatnonzero(~has_no_butterfly)
+    if unproved.size:
+        rest = at_index(slices, unproved)
         reach = 10.0 * np.sqrt(total_variance(0.0, rest)) + np.abs(rest.m)
-        safe[doubtful] = check_slices(rest, -reach, reach).ok
-    butterfly = np.ones(live.shape, dtype=bool)
-    butterfly[live] = safe
-    calendar = never_below(at_index(raw, np.s_[:, :-1]), at_index(raw, np.s_[:, 1:]))
-    return np.asarray(butterfly.all(axis=1) & (calendar | ~live[:, 1:]).all(axis=1))
+        has_no_butterfly[unproved] = check_slices(rest, -reach, reach).ok
+    passes = np.ones(live.shape, dtype=bool)
+    passes[live] = has_no_butterfly
+
+    # 2. Check neighbouring expiries.
+    is_above = never_below(at_index(raw, np.s_[:, :-1]), at_index(raw, np.s_[:, 1:]))
+    return np.asarray(passes.all(axis=1) & (is_above | ~live[:, 1:]).all(axis=1))

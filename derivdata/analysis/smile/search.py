@@ -31,11 +31,11 @@ Index = NDArray[np.int64] | Bools
 
 _TOLERANCE = 1e-9  # predicted relative decrease of the loss that ends the search
 _UNCHANGED = 1e-10  # relative change of the loss, of either sign, that counts as none
-_STILL = 1e-7  # step that counts as none under heavy damping
+_ZERO_STEP = 1e-7  # step that counts as none under heavy damping
 _SINGULAR = 1e-14  # pivot relative to its diagonal below which a variable counts as undetermined
 _NEGLIGIBLE = 1e-290  # predicted decrease that counts as 0
-_STUCK = 1e10  # damping at which a search is abandoned
-_ELIMINATED = 8  # maximum number of variables for which explicit elimination is faster than LAPACK
+_MAX_DAMPING = 1e10  # damping at which a search is abandoned
+_MAX_ELIMINATED = 8  # maximum number of variables for which explicit elimination is faster than LAPACK
 
 
 class Gram(Protocol):
@@ -91,7 +91,7 @@ class Dense(NamedTuple):
         else:
             matrix = self.matrix * (free[:, None] & free[None])
             diagonal(matrix)[:] += ~free
-        if len(right) > _ELIMINATED:
+        if len(right) > _MAX_ELIMINATED:
             solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), right.T[..., None])
             return np.asarray(solved[..., 0].T)
         right = right.copy()
@@ -164,24 +164,30 @@ class Banded(NamedTuple):
 
 
 class Linearised(NamedTuple):
-    """The problems at a point: variables (possibly improved), loss, its rounding error, and products.
-
-    `gram` and `grad` are the products of the Jacobian with itself and the residual; damping multiplies
-    `scale`.
-    """
+    """All problems at one point each: loss and its linearisation."""
 
     x: Floats
+    """Variables ``(P, N)``; a problem may return better ones than it was given."""
     loss: Floats
-    nothing: Floats
+    """Sum of squared residuals."""
+    rounding: Floats
+    """Loss at or below which only rounding is left."""
     gram: Gram
+    """Jacobian times itself."""
     grad: Floats
+    """Jacobian times residual: half of the downhill gradient."""
     scale: Floats
+    """Diagonal that the damping multiplies."""
 
     def rows(self, index: Index) -> Linearised:
         """Return the selected problems."""
-        x, loss, nothing, _, grad, scale = self
         return Linearised(
-            x[:, index], loss[index], nothing[index], self.gram.rows(index), grad[:, index], scale[:, index]
+            self.x[:, index],
+            self.loss[index],
+            self.rounding[index],
+            self.gram.rows(index),
+            self.grad[:, index],
+            self.scale[:, index],
         )
 
     def improved(self, new: Linearised, better: Bools) -> Linearised:
@@ -189,7 +195,7 @@ class Linearised(NamedTuple):
         return Linearised(
             np.where(better, new.x, self.x),
             np.where(better, new.loss, self.loss),
-            np.where(better, new.nothing, self.nothing),
+            np.where(better, new.rounding, self.rounding),
             self.gram.replaced(new.gram, better),
             np.where(better, new.grad, self.grad),
             np.where(better, new.scale, self.scale),
@@ -232,62 +238,65 @@ def minimise(
 ) -> Minimum:
     """Find the minimum of each problem nearest to `start` ``(P, N)``, with at most `steps` evaluations.
 
-    A search ends where the next step is predicted to lower the loss by less than `tolerance` of it, and where
-    a step has changed it by at most 1e-10 of it. The sign of that change does not matter, because at a
+    A search converges where the next step is predicted to lower the loss by less than `tolerance` of it, and
+    where a step has changed it by at most 1e-10 of it. The sign of that change does not matter, because at a
     minimum it is determined by rounding.
     """
     count = start.shape[1]
-    met = np.zeros(count, dtype=bool)
+    converged = np.zeros(count, dtype=bool)
     nfev = np.ones(count, dtype=np.int64)
-    result = Minimum(start.copy(), np.empty(count), met, nfev)
-    here = problem.evaluate(start)
-    live = np.arange(count)
-    rule = _Damping(count, damping)
-    over = np.zeros(count, dtype=bool)
+    result = Minimum(start.copy(), np.empty(count), converged, nfev)
+
+    # The batch: its problems, their numbers among all problems, their points, and which are finished.
+    number = np.arange(count)
+    point = problem.evaluate(start)
+    damping_rule = _Damping(count, damping)
+    finished = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
-        # 1. Compute bounds of the step. They contain 0 even if rounding put x outside its bounds.
-        low = np.minimum(problem.low - here.x, 0.0)
-        high = np.maximum(problem.high - here.x, 0.0)
-        move = _box_step(here.gram.damped(rule.factor * here.scale), here.grad, low, high)
+        # 1. Compute the step. Its bounds contain 0 even if rounding put x outside its bounds.
+        low = np.minimum(problem.low - point.x, 0.0)
+        high = np.maximum(problem.high - point.x, 0.0)
+        damped = point.gram.damped(damping_rule.factor * point.scale)
+        move = _box_step(damped, point.grad, low, high)
 
         # 2. Find the problems that end.
-        small = _gain(here, move) <= tolerance * here.loss
-        still = np.abs(move).max(axis=0) <= _STILL
+        has_small_gain = _predicted_decrease(point, move) <= tolerance * point.loss
+        has_zero_step = np.abs(move).max(axis=0) <= _ZERO_STEP
         # Under heavy damping every predicted decrease is small, so only a zero step ends the search.
-        done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
-        met[live[done]] = True
-        over |= done | (rule.factor > _STUCK) | (step == steps)
+        ends = np.where(damping_rule.factor < 1.0, has_small_gain, has_zero_step)
+        ends |= point.loss <= point.rounding
+        converged[number[ends & ~finished]] = True
+        finished |= ends | (damping_rule.factor > _MAX_DAMPING) | (step == steps)
 
         # 3. Remove finished problems only once there are enough of them, because this copies all others.
-        if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
-            gone = live[over]
-            stay = ~over
-            result.x[:, gone] = here.x[:, over]
-            result.loss[gone] = here.loss[over]
-            problem = problem.rows(stay)
-            live = live[stay]
-            over = over[stay]
-            move = move[:, stay]
-            here = here.rows(stay)
-            rule.keep(stay)
-        if not live.size:
+        if finished.sum() > 0.15 * finished.size or (finished.size < 64 and finished.any()):
+            result.x[:, number[finished]] = point.x[:, finished]
+            result.loss[number[finished]] = point.loss[finished]
+            stays = ~finished
+            problem = problem.rows(stays)
+            number = number[stays]
+            move = move[:, stays]
+            point = point.rows(stays)
+            damping_rule.keep(stays)
+            finished = finished[stays]
+        if not number.size:
             break
 
         # 4. Take the step if it lowers the loss.
-        here, unchanged = _advance(problem, here, move, rule, ~over)
-        nfev[live[~over]] += 1
-        met[live[unchanged]] = True
-        over |= unchanged
+        nfev[number[~finished]] += 1
+        point, unchanged = _advance(problem, point, move, damping_rule, ~finished)
+        converged[number[unchanged]] = True
+        finished |= unchanged
     return result
 
 
-def _gain(here: Linearised, step: Floats) -> Floats:
-    """Return the decrease of the loss by `step` in the quadratic model."""
-    return np.asarray((step * (2.0 * here.grad - here.gram.times(step))).sum(axis=0))
+def _predicted_decrease(point: Linearised, step: Floats) -> Floats:
+    """Return the decrease of the loss by `step` in the quadratic model: ``dᵀ (2 g − G d)``."""
+    return np.asarray((step * (2.0 * point.grad - point.gram.times(step))).sum(axis=0))
 
 
 def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
-    """Return the decrease of the loss by `step` in the quadratic model."""
+    """Return the same decrease as `_predicted_decrease`, from a matrix given as an array ``(P, P, N)``."""
     return np.asarray((step * (2.0 * grad - times(gram, step))).sum(axis=0))
 
 
@@ -315,32 +324,40 @@ class _Damping:
         self.growth = np.full(problems, 2.0)
 
     def keep(self, rows: Bools) -> None:
+        """Keep the damping of the selected problems only."""
         self.factor = self.factor[rows]
         self.growth = self.growth[rows]
 
-    def update(self, ratio: Floats, going: Bools) -> Bools:
-        """Adapt the damping to actual over predicted decrease; return a mask of good steps."""
-        better = ratio > 0.0
+    def update(self, ratio: Floats, is_active: Bools) -> None:
+        """Apply the rule to the active problems; `ratio` is ρ, positive for a good step."""
+        is_good = ratio > 0.0
+        # ρ is limited to 2, so that its cube does not overflow; from 5/6 on the factor is 1/9 anyway.
         shrink = np.maximum(1.0 / 9.0, 1.0 - (2.0 * np.minimum(ratio, 2.0) - 1.0) ** 3)
-        factor = np.maximum(self.factor * np.where(better, shrink, self.growth), 1e-14)
-        self.factor = np.where(going, factor, self.factor)
-        self.growth = np.where(going, np.where(better, 2.0, 2.0 * self.growth), self.growth)
-        return np.asarray(better & going)
+        factor = np.maximum(self.factor * np.where(is_good, shrink, self.growth), 1e-14)
+        growth = np.where(is_good, 2.0, 2.0 * self.growth)
+        self.factor = np.where(is_active, factor, self.factor)
+        self.growth = np.where(is_active, growth, self.growth)
 
 
 def _advance(
-    problem: Problem, here: Linearised, move: Floats, rule: _Damping, going: Bools
+    problem: Problem, point: Linearised, move: Floats, damping_rule: _Damping, is_active: Bools
 ) -> tuple[Linearised, Bools]:
-    """Follow the step if it lowers the loss, and return a mask of problems that it did not change."""
-    move = move / np.maximum((np.abs(move) / problem.reach).max(axis=0), 1.0)
-    new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
-    predicted = _gain(here, move)
-    actual = here.loss - new.loss
+    """Take the step of each active problem whose loss it lowers, and adapt the damping.
+
+    Returns the new points, and a mask of active problems whose loss did not change under light damping.
+    """
+    # 1. Shorten steps that are longer than allowed, and evaluate the new points.
+    length = (np.abs(move) / problem.reach).max(axis=0)
+    move = move / np.maximum(length, 1.0)
+    new = problem.evaluate(np.clip(point.x + move, problem.low, problem.high))
+
+    # 2. Compare the actual decrease of the loss with the predicted one.
+    predicted = _predicted_decrease(point, move)
+    actual = point.loss - new.loss
     ratio = np.divide(actual, predicted, out=np.sign(actual), where=predicted > _NEGLIGIBLE)
-    light = rule.factor < 1.0
-    better = rule.update(ratio, going)
-    unchanged = going & light & (np.abs(actual) <= _UNCHANGED * here.loss)
-    return here.improved(new, better), np.asarray(unchanged)
+    unchanged = is_active & (damping_rule.factor < 1.0) & (np.abs(actual) <= _UNCHANGED * point.loss)
+    damping_rule.update(ratio, is_active)
+    return point.improved(new, is_active & (ratio > 0.0)), np.asarray(unchanged)
 
 
 def _box_step(gram: Gram, grad: Floats, low: Floats, high: Floats) -> Floats:
@@ -349,37 +366,42 @@ def _box_step(gram: Gram, grad: Floats, low: Floats, high: Floats) -> Floats:
     It goes to the free minimum. If that is outside, the path towards it is followed to the first bound, that
     variable is fixed there, and the search continues in the others: every leg lowers the value.
     """
-    free = ~(((low >= 0.0) & (grad <= 0.0)) | ((high <= 0.0) & (grad >= 0.0)))
+    # A variable on a bound is fixed if its gradient points out of the bounds.
+    is_held_below = (low >= 0.0) & (grad <= 0.0)
+    is_held_above = (high <= 0.0) & (grad >= 0.0)
+    free = ~(is_held_below | is_held_above)
     target = _solve(gram, grad, free, np.zeros_like(grad))
-    out = np.flatnonzero(((target < low) | (target > high)).any(axis=0))
-    if out.size:
-        target[:, out] = _walk(
-            gram.rows(out), grad[:, out], low[:, out], high[:, out], free[:, out], target[:, out]
-        )
+    outside = np.flatnonzero(((target < low) | (target > high)).any(axis=0))
+    if outside.size:
+        arrays = [array[:, outside] for array in (grad, low, high, free, target)]
+        target[:, outside] = _follow_bounds(gram.rows(outside), *arrays)
     return target
 
 
-def _walk(gram: Gram, grad: Floats, low: Floats, high: Floats, free: Bools, target: Floats) -> Floats:
+def _follow_bounds(
+    gram: Gram, grad: Floats, low: Floats, high: Floats, free: Bools, target: Floats
+) -> Floats:
     """Return the end of the path from 0 towards `target`, with variables fixed where they meet a bound."""
     # At most one leg per variable, because a leg that does not reach the target fixes at least one variable.
-    at = np.zeros_like(grad)
+    position = np.zeros_like(grad)
     for _ in range(len(grad)):
         # 1. Compute the fraction of the path at which each variable reaches its bound.
-        move = np.where(free, target - at, 0.0)
-        room = np.where(move > 0.0, high - at, at - low)
-        legs = np.divide(room, np.abs(move), out=np.full_like(move, np.inf), where=move != 0.0)
+        move = np.where(free, target - position, 0.0)
+        distance = np.where(move > 0.0, high - position, position - low)
+        never = np.full_like(move, np.inf)
+        fraction_to_bound = np.divide(distance, np.abs(move), out=never, where=move != 0.0)
 
         # 2. Move to the first bound, or to the target.
-        share = np.minimum(legs.min(axis=0), 1.0)
-        at = np.clip(at + share * move, low, high)
-        stopped = share < 1.0
-        if not stopped.any():
+        fraction = np.minimum(fraction_to_bound.min(axis=0), 1.0)
+        position = np.clip(position + fraction * move, low, high)
+        is_stopped = fraction < 1.0
+        if not is_stopped.any():
             break
 
         # 3. Fix the variables at their bounds, and solve again for the others.
-        free = free & ~((legs <= share) & stopped)
-        target = np.where(stopped, _solve(gram, grad, free, at), at)
-    return at
+        free = free & ~((fraction_to_bound <= fraction) & is_stopped)
+        target = np.where(is_stopped, _solve(gram, grad, free, position), position)
+    return position
 
 
 def _solve(gram: Gram, grad: Floats, free: Bools, fixed_move: Floats) -> Floats:

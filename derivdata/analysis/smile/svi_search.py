@@ -32,7 +32,7 @@ from derivdata.analysis.smile.search import (
 from derivdata.analysis.smile.svi import Raw, at_index, floor_from_raw, floor_to_raw, floor_variance_jet
 from derivdata.support.arrays import Bools, Floats
 
-_ROWS = 512
+_BLOCK_ROWS = 512
 
 
 class Scaled(NamedTuple):
@@ -80,7 +80,15 @@ def moments(slices: Scaled, x: Floats) -> Moments:
     p1 = qk - m * q1
     pq = qqk - m * qq1
     xp = r1 - square * q1
-    (one_p, one_q), (pp, pq_wings, qq) = _wing_sums(x1, r1, xx, rk - m * r1, xx + square * s0)
+    # With P, Q = (R ± x)/2: P², Q² = (R² + x²)/4 ± R x/2 and P Q = (R² − x²)/4.
+    rr = xx + square * s0
+    half_rx = (rk - m * r1) / 2.0
+    mean_square = (rr + xx) / 4.0
+    one_p = (r1 + x1) / 2.0
+    one_q = (r1 - x1) / 2.0
+    pp = mean_square + half_rx
+    qq = mean_square - half_rx
+    pq_wings = (rr - xx) / 4.0
     gram = np.array(
         [
             [s0, one_p, one_q, p1, q1],
@@ -109,7 +117,11 @@ def linear_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
 
 
 def best_linear(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
-    """Return the step from ``at = (a, r, l)`` to the best level and slopes between 0 and `cap`."""
+    """Return the step from ``at = (a, r, l)`` to the best level and slopes between 0 and `cap`.
+
+    `gram` ``(3, 3, slices)`` and `residual` ``(3, slices)`` are their rows of `Moments`.
+    """
+    # The level has no bounds, so it is eliminated first: the slopes see centred products.
     mean = gram[0, 1:] / gram[0, 0]
     centred = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
     slopes = _best_slopes(centred, residual[1:] - mean * residual[0], at[1:], cap)
@@ -122,44 +134,34 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
     # A determinant near 0 means that the quotes do not distinguish the two wings, as on one side of the
     # vertex.
     det = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
-    regular = det > 1e-15 * gram[0, 0] * gram[1, 1]
-    flipped = np.stack([gram[1, 1], gram[0, 0]]) * residual - gram[0, 1] * residual[::-1]
-    step: Floats = flipped / np.where(regular, det, np.inf)
+    is_regular = det > 1e-15 * gram[0, 0] * gram[1, 1]
+    adjugate_times_residual = np.stack([gram[1, 1], gram[0, 0]]) * residual - gram[0, 1] * residual[::-1]
+    step: Floats = adjugate_times_residual / np.where(is_regular, det, np.inf)
     end = at + step
-    outside = np.flatnonzero(((end < 0.0) | (end > cap)).any(axis=0) | ~regular)
-    if outside.size:
-        arrays = (array[..., outside] for array in (gram, residual, at, cap))
-        step[:, outside] = _best_edge(*arrays)
+    is_outside = ((end < 0.0) | (end > cap)).any(axis=0)
+    on_edge = np.flatnonzero(is_outside | ~is_regular)
+    if on_edge.size:
+        arrays = (array[..., on_edge] for array in (gram, residual, at, cap))
+        step[:, on_edge] = _best_edge(*arrays)
     return step
 
 
 def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
     """Return the best step to an edge of the box, for a convex quadratic with its minimum outside."""
-    best = np.zeros_like(at)
-    most = np.full_like(cap, -np.inf)
+    best_step = np.zeros_like(at)
+    best_gain = np.full_like(cap, -np.inf)
     for fixed, other in ((0, 1), (1, 0)):
         for edge in (np.zeros_like(cap), cap):
+            # Put one slope on the edge, and the other one to its best value between 0 and the cap.
             step = np.empty_like(at)
             step[fixed] = edge - at[fixed]
-            slope = residual[other] - gram[0, 1] * step[fixed]
-            end = np.clip(at[other] + slope / np.maximum(gram[other, other], 1e-300), 0.0, cap)
-            step[other] = end - at[other]
-            lowered = gain(gram, residual, step)
-            best = np.where(lowered > most, step, best)
-            most = np.maximum(most, lowered)
-    return best
-
-
-def _wing_sums(
-    x1: Floats, r1: Floats, xx: Floats, xr: Floats, rr: Floats
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]]:
-    """Return the sums of P and Q and of their products from those of x and R.
-
-    With ``P, Q = (R ± x)/2``: ``P², Q² = (R² + x²)/4 ± R x/2`` and ``P Q = (R² − x²)/4``.
-    """
-    even = (rr + xx) / 4.0
-    odd = xr / 2.0
-    return ((r1 + x1) / 2.0, (r1 - x1) / 2.0), (even + odd, (rr - xx) / 4.0, even - odd)
+            gradient = residual[other] - gram[0, 1] * step[fixed]
+            end = at[other] + gradient / np.maximum(gram[other, other], 1e-300)
+            step[other] = np.clip(end, 0.0, cap) - at[other]
+            step_gain = gain(gram, residual, step)
+            best_step = np.where(step_gain > best_gain, step, best_step)
+            best_gain = np.maximum(best_gain, step_gain)
+    return best_step
 
 
 def _sums(slices: Scaled, x: Floats) -> Floats:
@@ -174,9 +176,10 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
     square = np.exp(2.0 * log_sigma)
     out = np.empty((12, len(slices.k)))
     ones = np.ones(slices.k.shape[1])
-    for start in range(0, len(slices.k), _ROWS):
-        rows = slice(start, start + _ROWS)
+    for start in range(0, len(slices.k), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
         k, w, weight, weighted_k = (values[rows] for values in slices[:4])
+        # 1. Compute x, R and the error.
         shifted = k - m[rows]
         radius = np.square(shifted)
         radius += square[rows]
@@ -186,22 +189,37 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
         error -= shifted
         error += w
         error -= a[rows]
+
+        # 2. Sum the products: v e times e, 1, k and R; v e Q times 1 and k; v and v k times R, Q and Q².
         inverse = 1.0 / radius
+        inverse_square = inverse * inverse
         weighted = weight * error
-        over = np.multiply(weighted, inverse, out=shifted)
-        factors = (weighted, weighted, weighted, weighted, over, over) + 3 * (weight, weighted_k)
-        others = (error, ones, k, radius, ones, k, radius, radius, inverse, inverse)
-        for factor, other, total in zip(factors, (*others, *2 * (inverse * inverse,)), out, strict=True):
-            np.vecdot(factor, other, out=total[rows])
+        weighted_inverse = np.multiply(weighted, inverse, out=shifted)
+        products = (
+            (weighted, error),
+            (weighted, ones),
+            (weighted, k),
+            (weighted, radius),
+            (weighted_inverse, ones),
+            (weighted_inverse, k),
+            (weight, radius),
+            (weighted_k, radius),
+            (weight, inverse),
+            (weighted_k, inverse),
+            (weight, inverse_square),
+            (weighted_k, inverse_square),
+        )
+        for (left_factor, right_factor), total in zip(products, out, strict=True):
+            np.vecdot(left_factor, right_factor, out=total[rows])
     return out
 
 
-_LEE = 2.0 * (1.0 - 1e-9)
-_FLOOR = 1e-14
+_MAX_SLOPE = 2.0 * (1.0 - 1e-9)  # just below Lee's bound
+_FLOOR = 1e-14  # error of w, relative to its mean, that is rounding
 _REACH = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
 _SCAN_M = np.linspace(-0.9, 0.9, 8)
 _SCAN_SIGMA = np.array([0.03, 0.15, 0.8])
-_PROMISING = 1.6
+_PROMISING = 1.6  # ratio to the best loss up to which the scan's loss at another width starts a search
 
 BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
 """Bounds of m and ln σ in scaled units: two ranges beyond the quotes; 0.001 to 5 ranges."""
@@ -243,11 +261,14 @@ class SviProblem(NamedTuple):
         m``, ``R = √(x² + σ²)``: ``∂w/∂m = −b̄ x/R − t`` and ``∂w/∂ln σ = b̄ σ²/R``. The moments have products
         of ``x/R`` and ``1/R``, so rows 3 and 4 are scaled here, in place and symmetrically.
         """
+        # 1. Set level and slopes to their best, and update loss and residual.
         gram, residual, loss = moments(self.slices, x)
         step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
         loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
         residual = residual - times(gram[:, :3], step)
         x = np.concatenate([x[:3] + step, x[3:]])
+
+        # 2. Convert rows of x/R and 1/R to derivatives by m and ln σ.
         tilt = (x[1] - x[2]) / 2.0
         bend = (x[1] + x[2]) / 2.0
         for array in (gram, gram.swapaxes(0, 1), residual):
@@ -269,12 +290,13 @@ def _projected(gram: Floats) -> Floats:
     mean = gram[0, 1:] / gram[0, 0]
     c = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
     det = c[0, 0] * c[1, 1] - c[0, 1] ** 2
-    used = (
-        c[1, 1] * c[0, 2:] ** 2 - 2.0 * c[0, 1] * c[0, 2:] * c[1, 2:] + c[0, 0] * c[1, 2:] ** 2
-    ) / np.where(det > 0.0, det, np.inf)
-    own = np.stack([c[2, 2], c[3, 3]])
-    linear = np.zeros((3, gram.shape[2]))
-    return np.concatenate([linear, np.maximum(own - used, 1e-12 * own) + 1e-300])
+    with_right = c[0, 2:]
+    with_left = c[1, 2:]
+    numerator = c[1, 1] * with_right**2 - 2.0 * c[0, 1] * with_right * with_left + c[0, 0] * with_left**2
+    by_slopes = numerator / np.where(det > 0.0, det, np.inf)
+    before = np.stack([c[2, 2], c[3, 3]])
+    after = np.maximum(before - by_slopes, 1e-12 * before) + 1e-300
+    return np.concatenate([np.zeros((3, gram.shape[2])), after])
 
 
 def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
@@ -284,76 +306,111 @@ def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     it begins at the best place of a coarse grid, and again at the best place of each other width with a
     promising loss: noisy slices have several minima, clean ones do not.
     """
+    # 1. Scale the quotes, and the start if there is one.
     scaled, scaling = scaled_quotes(quotes)
     weighted_k = scaled.weight * scaled.k
-    sums = scaled.weight.sum(axis=1), weighted_k.sum(axis=1), np.vecdot(weighted_k, scaled.k)
-    cap = _LEE * scaling.half / scaling.height
-    slices = Scaled(scaled.k, scaled.w, scaled.weight, weighted_k, *sums, cap)
-    warm = None
+    slices = Scaled(
+        scaled.k,
+        scaled.w,
+        scaled.weight,
+        weighted_k,
+        s0=scaled.weight.sum(axis=1),
+        s1=weighted_k.sum(axis=1),
+        s2=np.vecdot(weighted_k, scaled.k),
+        cap=_MAX_SLOPE * scaling.half / scaling.height,
+    )
+    scaled_start = None
     if start is not None:
-        warm = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
-    best = _search(slices, warm)
-    total = best.x[1] + best.x[2]  # b = (r + l)/2 and ρ = (r − l)/(r + l)
-    slant = np.divide(best.x[1] - best.x[2], total, out=np.zeros_like(total), where=total > 0.0)
-    raw = Raw(best.x[0].copy(), total / 2.0, slant, best.x[3].copy(), np.exp(best.x[4]))
-    sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
-    if sunk.size:
-        lifted = _lift(slices.rows(sunk), at_index(raw, sunk))
-        for parameter, value in zip(raw, floor_to_raw(lifted.x), strict=True):
-            parameter[sunk] = value
-        best.loss[sunk] = lifted.loss
-        best.converged[sunk] = lifted.converged
-        best.nfev[sunk] += lifted.nfev
-    a, b, rho, m, sigma = raw
+        scaled_m = (start.m - scaling.centre) / scaling.half
+        scaled_start = np.stack([scaled_m, np.log(start.sigma / scaling.half)])
+
+    # 2. Search, and convert to raw parameters: b = (r + l)/2 and ρ = (r − l)/(r + l).
+    best = _search(slices, scaled_start)
+    a, right, left, m, log_sigma = best.x
+    total = right + left
+    rho = np.divide(right - left, total, out=np.zeros_like(total), where=total > 0.0)
+    raw = Raw(a.copy(), total / 2.0, rho, m.copy(), np.exp(log_sigma))
+
+    # 3. Refit slices whose minimum variance is negative.
+    min_variance = raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0))
+    negative = np.flatnonzero(min_variance < 0.0)
+    if negative.size:
+        refitted = _fit_with_floor(slices.rows(negative), at_index(raw, negative))
+        for parameter, value in zip(raw, floor_to_raw(refitted.x), strict=True):
+            parameter[negative] = value
+        best.loss[negative] = refitted.loss
+        best.converged[negative] = refitted.converged
+        best.nfev[negative] += refitted.nfev
+
+    # 4. Undo the scaling.
     height = scaling.height
     half = scaling.half
-    return Raw(height * a, height / half * b, rho, scaling.centre + half * m, half * sigma), best
+    unscaled = Raw(
+        height * raw.a,
+        height / half * raw.b,
+        raw.rho,
+        scaling.centre + half * raw.m,
+        half * raw.sigma,
+    )
+    return unscaled, best
 
 
-def _search(slices: Scaled, warm: Floats | None) -> Minimum:
+def _search(slices: Scaled, start: Floats | None) -> Minimum:
+    """Return the best minimum of each slice, from `start` ``(m and ln σ, slices)`` and from a grid."""
     count = len(slices.k)
     best = Minimum(
-        np.zeros((5, count)), np.full(count, np.inf), np.zeros(count, dtype=bool), np.zeros(count, np.int64)
+        x=np.zeros((5, count)),
+        loss=np.full(count, np.inf),
+        converged=np.zeros(count, dtype=bool),
+        nfev=np.zeros(count, np.int64),
     )
-    if warm is not None:
-        _improve(best, slices, warm[None], np.asarray(np.isfinite(warm).all(axis=0))[None])
-    cold = np.asarray(~best.converged)
-    if cold.any():
-        shape = (len(_SCAN_SIGMA), 2, count)
-        places = np.full(shape, np.nan)
-        losses = np.full(shape[::2], np.inf)
-        places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
-        _improve(best, slices, places[:1], cold[None])
-        promising = (losses[1:] < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
-        _improve(best, slices, places[1:], promising)
+    if start is not None:
+        has_start = np.asarray(np.isfinite(start).all(axis=0))
+        _improve(best, slices, start[None], has_start[None])
+    from_grid = np.asarray(~best.converged)
+    if from_grid.any():
+        starts = np.full((len(_SCAN_SIGMA), 2, count), np.nan)
+        losses = np.full((len(_SCAN_SIGMA), count), np.inf)
+        starts[..., from_grid], losses[:, from_grid] = _scan(slices.rows(from_grid))
+        _improve(best, slices, starts[:1], from_grid[None])
+        is_promising = (losses[1:] < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
+        _improve(best, slices, starts[1:], is_promising)
     return best
 
 
-def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> None:
-    """Search from one or several `places` ``(places, 2, slices)`` if `chosen`, and keep improvements."""
+def _improve(best: Minimum, slices: Scaled, starts: Floats, selected: Bools) -> None:
+    """Search from `starts` ``(starts, m and ln σ, slices)``, and write lower minima into `best`.
+
+    `selected` ``(starts, slices)`` marks the starts that are used.
+    """
     # Search all starts in one batch, because a batch takes as many rounds as its slowest search.
-    place, index = np.nonzero(chosen)
+    start_number, index = np.nonzero(selected)
     if not index.size:
         return
-    at = np.clip(places[place, :, index].T, BOX[:, :1], BOX[:, 1:])
-    minimum = minimise(SviProblem(slices.rows(index)), np.concatenate([np.zeros((3, index.size)), at]))
+    m_and_log_sigma = np.clip(starts[start_number, :, index].T, BOX[:, :1], BOX[:, 1:])
+    # Level and slopes start at 0; the first evaluation sets them to their best values.
+    x = np.concatenate([np.zeros((3, index.size)), m_and_log_sigma])
+    minimum = minimise(SviProblem(slices.rows(index)), x)
     np.add.at(best.nfev, index, minimum.nfev)
-    for number in range(len(places)):
-        better = (place == number) & (minimum.loss < best.loss[index])
-        into = index[better]
-        best.x[:, into] = minimum.x[:, better]
-        best.loss[into] = minimum.loss[better]
-        best.converged[into] = minimum.converged[better]
+    for number in range(len(starts)):
+        is_better = (start_number == number) & (minimum.loss < best.loss[index])
+        improved = index[is_better]
+        best.x[:, improved] = minimum.x[:, is_better]
+        best.loss[improved] = minimum.loss[is_better]
+        best.converged[improved] = minimum.converged[is_better]
 
 
-def _lift(slices: Scaled, raw: Raw) -> Minimum:
-    """Refit slices with negative variance under a positive minimum; slopes enter as roots."""
-    bounds = np.zeros((2, 5, len(slices.k)))
-    bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
-    bounds[:, 3:] = BOX.T[..., None]
+def _fit_with_floor(slices: Scaled, raw: Raw) -> Minimum:
+    """Refit slices from `raw` in the variables of `floor_from_raw`, which exclude a negative variance."""
+    low = np.zeros((5, len(slices.k)))
+    high = np.zeros((5, len(slices.k)))
+    high[0] = np.inf
+    high[1:3] = np.sqrt(slices.cap)
+    low[3:] = BOX[:, :1]
+    high[3:] = BOX[:, 1:]
     weight = slices.weight / slices.s0[:, None]
-    problem = _FloorProblem(slices.k, slices.w, weight, bounds[0], bounds[1], _REACH)
-    return minimise(problem, np.clip(floor_from_raw(raw), bounds[0], bounds[1]))
+    problem = _FloorProblem(slices.k, slices.w, weight, low, high, _REACH)
+    return minimise(problem, np.clip(floor_from_raw(raw), low, high))
 
 
 class _FloorProblem(NamedTuple):
@@ -372,24 +429,32 @@ class _FloorProblem(NamedTuple):
         return self._replace(**wide, low=self.low[:, index], high=self.high[:, index])
 
     def evaluate(self, x: Floats) -> Linearised:
-        """Residual and Jacobian products at `x`."""
-        value, slope = floor_variance_jet(x[..., None], self.k)
-        error = self.w - value
-        weighted = self.weight * slope
-        gram = np.vecdot(weighted[:, None], slope)
+        """Return the loss and its linearisation at `x`, from the derivatives of w at each quote."""
+        w, jacobian = floor_variance_jet(x[..., None], self.k)
+        error = self.w - w
+        weighted_jacobian = self.weight * jacobian
+        gram = np.vecdot(weighted_jacobian[:, None], jacobian)
         loss = np.vecdot(self.weight * error, error)
-        nothing = 1e-28 * np.vecdot(self.weight, np.square(self.w))
-        return Linearised(x, loss, nothing, Dense(gram), np.vecdot(weighted, error), diagonal(gram) + 1e-300)
+        rounding = _FLOOR**2 * np.vecdot(self.weight, np.square(self.w))
+        grad = np.vecdot(weighted_jacobian, error)
+        return Linearised(x, loss, rounding, Dense(gram), grad, diagonal(gram) + 1e-300)
 
 
 def _scan(slices: Scaled) -> tuple[Floats, Floats]:
-    """Return the best vertex of each width of a coarse grid, ``(widths, 2, slices)``, with losses."""
+    """Return a start ``(widths, m and ln σ, slices)`` for each width of a coarse grid, and its loss.
+
+    The start has the best vertex of its width. The widths of each slice are in ascending order of loss.
+    """
+    # 1. Find the best vertex of each width.
     m = np.repeat(_SCAN_M, len(_SCAN_SIGMA))
     sigma = np.tile(_SCAN_SIGMA, len(_SCAN_M))
     losses = linear_loss(slices, m, sigma).reshape(len(_SCAN_M), len(_SCAN_SIGMA), -1)
     best = losses.argmin(axis=0)
-    width = np.broadcast_to(np.log(_SCAN_SIGMA)[:, None], best.shape)
-    lowest = np.take_along_axis(losses, best[None], axis=0)[0]
-    order = np.argsort(lowest, axis=0)
-    places = np.stack([_SCAN_M[best], width], axis=1)
-    return np.take_along_axis(places, order[:, None], axis=0), np.take_along_axis(lowest, order, axis=0)
+    log_sigma = np.broadcast_to(np.log(_SCAN_SIGMA)[:, None], best.shape)
+    starts = np.stack([_SCAN_M[best], log_sigma], axis=1)
+    min_losses = np.take_along_axis(losses, best[None], axis=0)[0]
+
+    # 2. Sort the widths of each slice by their loss.
+    order = np.argsort(min_losses, axis=0)
+    starts = np.take_along_axis(starts, order[:, None], axis=0)
+    return starts, np.take_along_axis(min_losses, order, axis=0)
