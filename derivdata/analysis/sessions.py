@@ -576,6 +576,7 @@ def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) ->
 SESSIONS = ("regular", "extended", "break", "overnight", "weekend", "holiday")
 
 _MARGIN = pd.Timedelta(20, "D")  # longer than any closure of a market
+_FIRST_YEAR, _LAST_YEAR = 1678, 2261  # exchange_calendars (4.13) has times in nanoseconds
 _US_STOCKS = ("04:00", "20:00")
 """Extended trading hours of US stocks in local time, as the websites of NYSE Arca and Nasdaq stated in
 2026."""
@@ -603,6 +604,8 @@ def exchange_spans(
             "hours=dd.rwa.market_hours(market)"
         )
     name = package.resolve_alias(market)
+    _require_year(first, "start")
+    _require_year(last, "end")
     start = naive_utc(first - _MARGIN).normalize()
     end = naive_utc(last + _MARGIN).normalize()
     with warnings.catch_warnings():
@@ -634,6 +637,15 @@ def exchange_spans(
             trading.append(_Trading(closes, stop, "extended", day))
         trading.extend(_Trading(*half, "regular", day) for half in halves)
     return _with_closures(trading, str(book.weekmask), market, None)
+
+
+def _require_year(stamp: pd.Timestamp, name: str) -> None:
+    """Raise `ValueError` for a time that exchange_calendars cannot represent."""
+    if not _FIRST_YEAR <= stamp.year <= _LAST_YEAR:
+        raise ValueError(
+            f"{name} must be within the years {_FIRST_YEAR} to {_LAST_YEAR} for a market of "
+            f"exchange_calendars, got the year {stamp.year}"
+        )
 
 
 def _usual_close(book: Any, day: pd.Timestamp) -> pd.Timestamp:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import delivery, exposure, option_trades, taker
 from derivdata.analysis.align import percentile
+from derivdata.analysis.panels import require_times
 from derivdata.plot import style
 from derivdata.plot.fits import listed_expiry
 from derivdata.plot.frames import (
@@ -87,7 +88,8 @@ def positioning(
         shorter than a step.
     """
     ratios, symbol = style.one_symbol(style.panel_of(data, "long_short_ratio"), symbol)
-    ratios = ratios.where(ratios > 0.0).dropna("exchange", how="all").dropna("time", how="all")
+    ratios = ratios.where((ratios > 0.0) & np.isfinite(ratios))
+    ratios = ratios.dropna("exchange", how="all").dropna("time", how="all")
     venues = [str(name) for name in ratios["exchange"].values]
     if not 0 < len(venues) <= _MAX_VENUES:
         fix = f"select 1 to {_MAX_VENUES} with venues= of the fetcher or data[data['exchange'].isin([...])]"
@@ -95,7 +97,7 @@ def positioning(
     length, _ = _length(change, ratios["time"].values, "change")
     ratio: pd.DataFrame = ratios.transpose("time", "exchange").to_pandas()
     moved = ratio / ratio.reindex(ratio.index - length).to_numpy() - 1.0
-    rate = None if funding is None else style.one_symbol(style.panel_of(funding, "rate_bps_8h"), symbol)[0]
+    rate = None if funding is None else _rates_of(funding, symbol)
     places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
     count = len(venues)
     size = (8.0, lane_height(count) + (1.0 if rate is not None else 0.0))
@@ -142,6 +144,17 @@ def positioning(
     style.note(upper, "; ".join(key))
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
+
+
+def _rates_of(funding: Rates, symbol: str) -> xr.DataArray:
+    """Return the funding rates of a symbol, from a table or a panel."""
+    if isinstance(funding, pd.DataFrame):
+        require_columns(funding, "funding", ("rate_bps_8h",), others=("symbol", "exchange", "time"))
+    else:
+        require_times(funding, "funding")
+    rates: xr.DataArray
+    rates, _ = style.one_symbol(style.panel_of(funding, "rate_bps_8h"), symbol)
+    return rates
 
 
 def _relation(correlation: float) -> str:

@@ -491,7 +491,7 @@ def orderbook_depth(
         `data` is neither table, is empty, has several books, or a book with one side only.
     """
     if data.empty:
-        raise ValueError("the table of the book is empty; pass a table with rows")
+        raise ValueError("data is empty: pass a table with rows")
     require_columns(data, "data", others=("symbol", "exchange", "time"))
     require_timestamps(data, "data", ["time"])
     if data.groupby(["symbol", "exchange"], observed=True).ngroups != 1:
@@ -558,9 +558,11 @@ def _cost(side: pd.DataFrame, size: float) -> float:
 
 
 def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes], pd.DataFrame]:
-    for column in ("depth_bps", "bid_depth_usd", "ask_depth_usd"):
-        if data[column].dtype.kind not in "fiu":
-            raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
+    columns = ["depth_bps", "bid_depth_usd", "ask_depth_usd"]
+    require_columns(data, "data", columns)
+    for column in columns:
+        if np.isinf(data[column].to_numpy(dtype=np.float64, na_value=np.nan)).any():
+            raise ValueError(f"data has infinite values in {column}: drop these rows")
     if data["depth_bps"].isna().any():
         raise ValueError("data has missing values in depth_bps: drop these rows")
     distances = sorted(data["depth_bps"].unique(), reverse=True)

@@ -235,7 +235,7 @@ def venue_difference(
     ValueError
         There is only one venue, the reference is missing, or there are several symbols or times.
     """
-    if not tenors:
+    if not len(tenors):
         raise ValueError("tenors must have at least one time to expiry")
     fit = fit_of(data)
     gap = _differences(fit, reference, [hours_of(tenor, "tenors") / 24.0 for tenor in tenors])
@@ -328,8 +328,10 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
         venues = list(map(str, fit["exchange"].values))
     if len(venues) < 2 or reference not in venues:
         raise ValueError(
-            f"data must have the venue {reference!r} and at least one other, got {venues or 'one venue'}"
+            f"data must have the reference {reference!r} and another venue, got {venues or 'one venue'}"
         )
+    if len(set(venues)) < len(venues):
+        raise ValueError(f"data must have each exchange once, got {venues}")
     require_variables(fit, "data", ("method", "year_fraction"))
     for dim in fit["method"].dims:
         if dim not in ("exchange", "expiry"):
@@ -341,7 +343,7 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
     basis = fit.sel(exchange=reference, drop=True).dropna("expiry", subset=["year_fraction"])
     k = analysis.iv(basis, 0.0, maturity, wings=True) * np.sqrt(maturity) * spread
     iv = analysis.iv(fit, k, maturity)
-    return (iv - iv.sel(exchange=reference, drop=True)).drop_sel(exchange=reference)
+    return (iv - iv.sel(exchange=reference, drop=True)).drop_sel(exchange=reference).compute()
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ def test_volatility_difference_is_interpolated_within_expiries_only() -> None:
     assert table["days"].unique().tolist() == [30.0]
     assert table["deviations"].tolist() == [-1.5, 0.0, 1.5], "30 days, not 365"
     assert table["difference_points"].iloc[1] == pytest.approx(2.0, abs=1e-3)
-    with pytest.raises(ValueError, match="data must have the venue 'deribit' and at least one other"):
+    with pytest.raises(ValueError, match="data must have the reference 'deribit' and another venue"):
         plot.venue_difference(made.chains())
     with pytest.raises(ValueError, match="got one venue"):
         plot.venue_difference(made.chain(), reference="alpha")

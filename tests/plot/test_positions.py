@@ -202,7 +202,7 @@ def test_unobserved_time_is_blank() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (made.book().iloc[:0], "the table of the book is empty; pass a table with rows"),
+        (made.book().iloc[:0], "data is empty: pass a table with rows"),
         (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: select one symbol"),
         (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: select one time"),
         (made.book().query("side == 'bid'"), "data must have bids and asks, got only bid"),

@@ -375,10 +375,13 @@ def _wrong(draw: st.DrawFn, valid: dict[str, Any], made: dict[str, dict[str, Mak
 
 def _holds(name: str, valid: dict[str, Any], wrong: dict[str, Wrong]) -> None:
     arguments = valid | {argument: value for argument, (_, value) in wrong.items()}
+    words = [word for argument in wrong for word in _words(argument, valid[argument])]
+    if name == "tables.expiry" and isinstance(arguments["name"], str):
+        words.append(arguments["name"])  # the name of the caller's argument, which the error has
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", DataNotice)
-        _call(name, arguments, [word for argument in wrong for word in _words(argument, valid[argument])])
+        _call(name, arguments, words)
 
 
 def _draws(name: str) -> int:
@@ -436,12 +439,19 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("analysis.backtest.sweep", {"panel": "no exchange"}),
         ("analysis.backtest.sweep", {"rules": "legs of NaN"}),
         ("analysis.backtest.sweep", {"rules": "mapping of text"}),
+        ("analysis.backtest.options", {"chains": "ask_coin as text"}),
+        ("analysis.backtest.options", {"rule": "function"}),
+        ("analysis.chain.executable", {"options": "ask_usd as infinity"}),
+        ("analysis.chain.executable", {"options": "bid_coin as number"}),
+        ("analysis.chain.executable", {"options": "interest_rate as infinity"}),
         ("analysis.chain.forwards", {"discount": "vast"}),
         ("analysis.chain.smiles", {"options": "ask_coin as NaT"}),
         ("analysis.exposure.max_pain", {"chain": "symbol as NaN"}),
         ("analysis.futures.constant_maturity", {"curve": "no expiry"}),
         ("analysis.liquidations.branching_ratio", {"counts": "negative"}),
         ("analysis.sessions.by_session", {"mark": "exchange as texts"}),
+        ("analysis.sessions.calendar", {"start": "old day"}),
+        ("analysis.sessions.calendar", {"end": "last day"}),
         ("analysis.smile.iv", {"fit": "without year_fraction"}),
         ("analysis.smile.svi.convert", {"year_fraction": "tiny"}),
         ("analysis.surface.fit", {"iv_ask": "huge", "weights": "huge"}),
@@ -450,13 +460,19 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("plot.orderbook_depth", {"data": "as text"}),
         ("plot.orderbook_depth", {"data": "bid_depth_usd as NaN"}),
         ("plot.orderbook_depth", {"data": "depth_bps as NaN"}),
+        ("plot.orderbook_depth", {"data": "ask_depth_usd as infinity"}),
+        ("plot.orderbook_depth", {"data": "frame"}),
         ("plot.pnl_attribution", {"attribution": "no currency"}),
+        ("plot.positioning", {"data": "long_short_ratio as infinity"}),
+        ("plot.positioning", {"funding": "lone value"}),
         ("plot.smile", {"fit": "without k_max"}),
         ("plot.smile", {"fit": "without expiry"}),
         ("plot.term_structure", {"engine": "NA", "figsize": "NA"}),
+        ("plot.venue_difference", {"data": "exchange the same"}),
         ("plot.venue_difference", {"data": "without method"}),
         ("plot.venue_difference", {"data": "without year_fraction"}),
-        ("tables.expiry", {"label": "NUL"}),
+        ("plot.venue_difference", {"reference": "unknown"}),
+        ("tables.expiry", {"label": "NUL", "name": "NUL"}),
     ],
 )
 def test_a_wrong_call_of_an_earlier_run_is_refused_by_name(name: str, kinds: dict[str, str]) -> None:

@@ -273,6 +273,13 @@ def _checked(chains: pd.DataFrame) -> pd.DataFrame:
         )
     if not len(chains):
         raise ValueError("chains is empty: check symbols, venues and the window of the request")
+    for name in chains.columns.intersection((*_PRICES, "index_price_usd", "interest_rate")):
+        try:
+            chains[name].to_numpy(np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"chains must have numbers in the column {name!r}, got {chains[name].dtype}"
+            ) from None
     rows = snapshots(chains)
     stamps, _ = expiries(rows["expiry"], "the column 'expiry' of chains")
     rows = rows.assign(expiry=stamps)

@@ -356,7 +356,11 @@ class _Run:
             selected=self.selected,
             expired=self.expired,
         )
-        target = self.rule(state)
+        try:
+            target = self.rule(state)
+        except Exception as fault:
+            fault.add_note("the rule of the backtest raised this error")
+            raise
         if target is None:
             return False
         if not isinstance(target, pd.DataFrame):

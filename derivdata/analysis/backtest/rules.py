@@ -380,7 +380,12 @@ class RuleStack:
         score = np.empty(shape)
         for places, rule in self._calls:
             past = Past(knowledge, row, legs[:, places], held_hours[places], tradable, leg_usd)
-            long[places], short[places], score[places] = target_of(rule(past), past)
+            try:
+                answer = rule(past)
+            except Exception as fault:
+                fault.add_note("the rule of the backtest raised this error")
+                raise
+            long[places], short[places], score[places] = target_of(answer, past)
         return Target(long.reshape(-1), short.reshape(-1), score.reshape(-1))
 
 

@@ -272,7 +272,10 @@ def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:
     if interest_rate is not None:
         return frame.assign(interest_rate=float(interest_rate))
     if "interest_rate" in frame:
-        return frame.assign(interest_rate=frame["interest_rate"].astype(np.float64).fillna(0.0))
+        rate = frame["interest_rate"].astype(np.float64).fillna(0.0)
+        if not np.isfinite(rate).all():
+            raise ValueError("chain: interest_rate must be finite: set infinite rates to NaN")
+        return frame.assign(interest_rate=rate)
     return frame
 
 
@@ -323,9 +326,11 @@ def quoted(frame: pd.DataFrame) -> Quoted:
     coin = in_coin.notna().any(axis=1).to_numpy()
     both = np.flatnonzero(coin & in_usd.notna().any(axis=1).to_numpy())
     if both.size:
+        first = prices.iloc[both[0]]
         raise ValueError(
-            f"chain: {both.size} rows{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
-            "columns of the currency in which the option is paid"
+            f"chain: {both.size} rows{_from(frame.iloc[both[0]])} have prices in coin and in USD "
+            f"({', '.join(first.dropna().index)}): keep the columns of the currency in which the option is "
+            "paid"
         )
 
     # 2. Select the currency in which each row is paid.

@@ -89,10 +89,11 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     side = rows["side"].astype(object)
     frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=chain.place, side=side)
     for name in ("bid", "ask"):
-        frame[name] = frame[name].where(frame[name] > 0.0)
+        frame[name] = frame[name].where((frame[name] > 0.0) & np.isfinite(frame[name]))
         size = f"{name}_size"
         frame[size] = frame[size].astype(np.float64) if size in frame else np.nan
-    frame = frame[(frame["year_fraction"] > 0.0) & frame[["bid", "ask"]].notna().any(axis=1)]
+    has_quote = frame[["bid", "ask"]].notna().any(axis=1)
+    frame = frame[(frame["year_fraction"] > 0.0) & np.isfinite(frame["strike"]) & has_quote]
     labels = keys_of(rows)
     # Sorted by time, place and price, so that the result does not depend on the order of the rows.
     frame = frame.sort_values(["place", "strike", "side", "ask", "bid"], ascending=[True] * 4 + [False])
@@ -207,7 +208,7 @@ def executable(
     options
         The table ``options_snapshot``, or the result of `clean`, with ``bid_coin`` and ``ask_coin`` or
         ``bid_usd`` and ``ask_usd``; sizes from columns ``bid_size`` and ``ask_size`` [coins] if present. A
-        bid or ask of 0 is missing.
+        bid or ask of 0, or an infinite one, is missing.
     futures
         Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange`` if
         they differ), for parity. Without it there are no rows of kind ``"parity"``.
