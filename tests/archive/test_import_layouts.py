@@ -434,6 +434,19 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "tradingview chart of a perpetual contract": {
         "prices_history": {"symbol": "BTC", "exchange": "binance", "kind": "last", "price_usd": 67000.5}
     },
+    "tradingview chart of a funding rate": {
+        "funding_history": {"symbol": "BTC", "exchange": "binance", "rate_bps_8h": 1.0, "resolution": "1h"}
+    },
+    # 1.5 long accounts for each short account are 60 % of all accounts.
+    "tradingview chart of a long/short ratio": {
+        "positioning_history": {
+            "symbol": "ETH", "exchange": "binance", "kind": "accounts", "long_short_ratio": 1.5,
+            "long_share": 0.6,
+        }
+    },
+    "tradingview tvdatafeed file of a perpetual contract": {
+        "prices_history": {"symbol": "BTC", "exchange": "binance", "kind": "last", "price_usd": 67000.5}
+    },
     "tradingview chart of Deribit's volatility index": {
         "volatility_index_published": {"symbol": "ETH", "exchange": "deribit", "index_pct": 64.5}
     },

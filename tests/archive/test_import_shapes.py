@@ -263,9 +263,11 @@ def test_calls_and_puts_in_one_row_are_two_rows(tmp_path: Path) -> None:
 def test_a_date_and_the_time_of_day_next_to_it_are_one_time(tmp_path: Path) -> None:
     header = "<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\n"
     rows = "2026.03.01\t00:00:00\t67000.5\t0\t0\t0\n2026.03.01\t01:00:00\t67001.5\t0\t0\t0\n"
-    _import(tmp_path, "binance_BTCUSDT.csv", header + rows)
+    with pytest.raises(ArchiveError, match="MetaTrader have the clock of the broker's server"):
+        _import(tmp_path, "binance_BTCUSDT.csv", header + rows)
+    _import(tmp_path, "binance_BTCUSDT.csv", header + rows, tz="UTC+2")
     stored = _rows(tmp_path, "prices_history")
-    assert stored["time"].dt.strftime("%m-%d %H").tolist() == ["03-01 00", "03-01 01"]
+    assert stored["time"].dt.strftime("%m-%d %H").tolist() == ["02-28 22", "02-28 23"]
     assert stored["price_usd"].tolist() == [67000.5, 67001.5]
 
 

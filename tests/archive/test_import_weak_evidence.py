@@ -193,11 +193,56 @@ def test_bars_of_a_chart_have_their_step(tmp_path: Path, bar: str, resolution: s
 
 
 def test_a_chart_of_open_interest_needs_its_unit(tmp_path: Path) -> None:
-    content = f"time,open,high,low,close\n{_START},6000000000,1,1,1\n"
+    """An open interest of SOL of 6,000,000 may be in coins or USD; 90,000 of BTC can only be coins."""
+    content = f"time,open,high,low,close\n{_START},6000000,1,1,1\n"
     with pytest.raises(Unclear, match="open may be in USD, coins or contracts"):
-        _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content)
-    _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content, unit="usd")
-    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [6e9]
+        _import(tmp_path, "BINANCE_SOLUSDT.P_OI, 60.csv", content)
+    _import(tmp_path, "BINANCE_SOLUSDT.P_OI, 60.csv", content, unit="usd")
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [6e6]
+    price = f"time,exchange,symbol,price_usd,kind\n{_START},binance,BTC,67000,mark\n"
+    _import(tmp_path, "prices.csv", price, table="prices_history")
+    _import(tmp_path, "BINANCE_BTCUSDT.P_OI, 60.csv", content.replace("6000000", "90000"))
+    rows = _rows(tmp_path, "oi_history")
+    assert rows[rows["symbol"] == "BTC"]["oi_usd"].tolist() == [90_000 * 67_000]
+
+
+def _ticker(values: list[str], symbol: str = "") -> str:
+    header = "time,symbol,open,high,low,close" if symbol else "time,open,high,low,close"
+    lines = [header]
+    for number, value in enumerate(values):
+        cells = [str(_START + 3600 * number), *([symbol] if symbol else []), value, "1", "1", "1"]
+        lines.append(",".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def test_the_ticker_of_candles_says_their_quantity(tmp_path: Path) -> None:
+    """Candles of TradingView are of funding rates, ratios or prices, by the end of their ticker."""
+    _import(tmp_path, "BYBIT_BTCUSDT.P_FR_1h.csv", _ticker(["0.0001", "0.00005"] * 6), unit="native")
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist()[:2] == [1.0, 0.5]
+    _import(tmp_path, "ratio.csv", _ticker(["1.5"], "BINANCE:ETHUSDT.P_LSR"))
+    row = _rows(tmp_path, "positioning_history").iloc[0]
+    assert (row["exchange"], row["symbol"], row["long_short_ratio"]) == ("binance", "ETH", 1.5)
+    assert "prices_history" not in open_archive(tmp_path / "to").tables()
+
+
+def test_tickers_of_several_or_unknown_quantities_are_not_prices(tmp_path: Path) -> None:
+    several = _ticker(["67000"], "BINANCE:BTCUSDT.P") + (
+        f"{_START},BINANCE:BTCUSDT.P_FR,0.0001,0.0001,0.0001,0.0001\n"
+    )
+    with pytest.raises(ArchiveError, match=r"different quantities, as they end in \.P and FR"):
+        _import(tmp_path, "mixed.csv", several)
+    with pytest.raises(Unclear, match="its ticker ends in LIQ, which may be another quantity"):
+        _import(tmp_path, "BINANCE_BTCUSDT.P_LIQ, 60.csv", _ticker(["67000"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol"),
+    [("BINANCE_ETHBTC, 60", "ETH"), ("KUCOIN_LINK-BTC", "LINK"), ("kraken_BTC-EUR", "BTC")],
+)
+def test_the_question_about_a_pair_offers_its_own_coin(tmp_path: Path, name: str, symbol: str) -> None:
+    with pytest.raises(Unclear, match="may not be in USD") as raised:
+        _import(tmp_path, f"{name}.csv", _ticker(["0.05"]))
+    assert raised.value.choices == [f"symbol={symbol}"]
 
 
 def test_open_interest_of_both_margins_of_deribit_is_rejected(tmp_path: Path) -> None:

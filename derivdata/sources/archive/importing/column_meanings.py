@@ -13,11 +13,14 @@ import pyarrow as pa
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
 from derivdata.sources.archive.importing.market_names import (
+    KNOWN_VENUES,
     meaning_of,
     names_by_meaning,
     plain_name,
     scale_in_name,
+    venue_of_word,
 )
+from derivdata.sources.archive.importing.plan import Unclear
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.source_files import Source
 from derivdata.sources.archive.importing.timestamps import to_timestamps, zone, zone_in_name
@@ -468,6 +471,46 @@ def quantity_of(source: Source, table: str | None) -> str | None:
         if pattern.search(name):
             return quantity
     return None
+
+
+_TICKER = re.compile(
+    r"(?:\.P_(?P<suffix>[A-Z_]*[A-Z])|(?:PERP|USD[TC]?)_(?P<known>OI|FR|LSR))(?![A-Za-z0-9])"
+)
+_QUANTITY_OF_SUFFIX = {"OI": "oi_coins", "FR": "rate", "LSR": "long_short_ratio"}
+"""Endings of TradingView's tickers of a perpetual, ``BINANCE:BTCUSDT.P_FR`` (public Pine scripts, 2026)."""
+
+
+def quantity_of_ticker(source: Source, head: Chunk, symbols: str | None) -> str | None:
+    """Return the quantity of candles by the tickers of their rows, or else by that in the file name.
+
+    None for tickers of prices. Raise for several quantities, and ask about one that is not known.
+    """
+    suffixes = {_suffix_of_ticker(text) for text in texts_of(head, symbols)}
+    if suffixes <= {""}:
+        suffixes = {_suffix_of_ticker(source.file_name)}
+    if len(suffixes) > 1:
+        raise ArchiveError(
+            f"{source}: its tickers are of different quantities, as they end in "
+            f"{' and '.join(suffix or '.P' for suffix in sorted(suffixes))}: write a file for each"
+        )
+    suffix = suffixes.pop()
+    if suffix and suffix not in _QUANTITY_OF_SUFFIX:
+        raise Unclear(
+            f"{source}: its ticker ends in {suffix}, which may be another quantity than the price: omit the "
+            "file, or pass --table prices_history if its candles are prices",
+            "--table",
+            ["prices_history"],
+        )
+    return _QUANTITY_OF_SUFFIX.get(suffix)
+
+
+def _suffix_of_ticker(text: str) -> str:
+    """Return the ending of a ticker in a text; empty without one, and for the name of a venue."""
+    match = _TICKER.search(text)
+    if match is None:
+        return ""
+    suffix = match["suffix"] or match["known"]
+    return "" if venue_of_word(suffix) in KNOWN_VENUES else suffix
 
 
 def quantity_in_rows(source: Source, head: Chunk) -> str | None:

@@ -376,8 +376,11 @@ def take_kind_of_ratio(
                 mapped["kind"] = column
                 words["kind"] = kinds
                 return {}
-    if {"buyratio", "sellratio"} <= {plain_name(name) for name in head.columns}:
-        return {"kind": "accounts"}  # Bybit's account-ratio alone has these fields
+    # Bybit's account-ratio alone has these fields; charts of TradingView are of accounts (its blog, 2025).
+    is_of_bybit = {"buyratio", "sellratio"} <= set(map(plain_name, head.columns))
+    is_of_chart = plain_name(by_meaning.get("long_short_ratio", "")) in OPENS
+    if is_of_bybit or is_of_chart:
+        return {"kind": "accounts"}
     path = "/".join(source.name.split("/")[-_FOLDERS_OF_RATIOS:])
     named = {_kind_of_ratio(path)}
     for meaning in ("long_short_ratio", "long_share"):
@@ -449,12 +452,21 @@ def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
     if not other and not has_symbols:
         other = pair_of_coins(name.split(".")[0])
     if other:
+        base = _base_of(name, other)
         raise Unclear(
             f"{source}: its name has {other}, so its prices may not be in USD: omit the file, or state the "
-            "symbol (--set symbol=BTC) if they are in USD",
+            f"symbol (--set symbol={base or 'BTC'}) if they are in USD",
             "--set",
-            ["symbol=BTC"],
+            [f"symbol={base or 'BTC'}"],
         )
+
+
+def _base_of(name: str, other: str) -> str:
+    """Return the coin of a file name with a currency, or with a pair of coins; empty if it is not clear."""
+    match = re.search(rf"(?<![A-Z0-9])([A-Z0-9]{{2,10}}?)[-_]?{other}(?![A-Z0-9])", name.upper())
+    if other not in CURRENCIES:
+        match = re.fullmatch(r"([A-Z0-9]{2,10}?)[-_]?(?:BTC|ETH|BNB)", other.upper())
+    return "" if match is None or match[1] in CURRENCIES else match[1]
 
 
 _DATED_NAME = re.compile(

@@ -333,7 +333,7 @@ def take_interest(
     elif plain_name(column).endswith("contracts"):
         unit = "contracts"
     else:
-        unit = _interest_by_size(source, head, by_meaning, given) or unit_of_interest(source, column)
+        unit = interest_by_size(source, head, by_meaning, given) or unit_of_interest(source, column)
     size = first_of(plain, _NAMES_OF_SIZES)
     if unit == "contracts" and size is not None and "contract_size" not in stated:
         _refuse_size_in_usd(source, head, size)
@@ -449,7 +449,7 @@ _PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
 _MAX_ROWS = 0.9
 
 
-def _interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str | None:
+def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str | None:
     """Return whether open interest of BTC or ETH is USD, coins or contracts, by its size and price.
 
     One reading must be usual for a large venue, and the others impossible. None if that is not so.

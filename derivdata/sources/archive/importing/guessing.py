@@ -31,6 +31,7 @@ from derivdata.sources.archive.importing.column_meanings import (
     has_times,
     quantity_in_rows,
     quantity_of,
+    quantity_of_ticker,
     texts_of,
 )
 from derivdata.sources.archive.importing.guessed_contracts import (
@@ -121,7 +122,7 @@ def guessed_plans(
     _take_stated(given, head, by_meaning)
     _drop_other_steps(source, head, by_meaning, given)
     _take_value(source, head, table, by_meaning)
-    _take_candles(source, table, by_meaning)
+    _take_candles(source, head, table, by_meaning)
     _take_curve(head, by_meaning)
     if table is None:
         refuse_remaining_orders(source, head)
@@ -254,19 +255,22 @@ def _take_value(source: Source, head: Chunk, table: str | None, by_meaning: dict
 _QUANTITY_OF_CANDLES = {
     "funding_history": "rate",
     "oi_history": "oi_coins",
+    "positioning_history": "long_short_ratio",
     "volatility_index_published": "index_pct",
 }
 """What the open of a candle is, if the caller says the table."""
 
 
-def _take_candles(source: Source, table: str | None, by_meaning: dict[str, str]) -> None:
-    """Take the open of candles as the quantity of the table, or of Deribit's index by the file name."""
+def _take_candles(source: Source, head: Chunk, table: str | None, by_meaning: dict[str, str]) -> None:
+    """Take the open of candles as the quantity of the table, of the tickers, or of Deribit's index."""
+    is_candle = plain_name(by_meaning.get("last", "")) in (*OPENS, *CLOSES)
     quantity = _QUANTITY_OF_CANDLES.get(table or "")
+    if table is None and is_candle:
+        quantity = quantity_of_ticker(source, head, by_meaning.get("symbol"))
     # Exports of Deribit's index have the names of prices.
     if table is None and DVOL.search(source.file_name):
         quantity = "index_pct"
     has_own = quantity in by_meaning or (quantity == "oi_coins" and "oi_usd" in by_meaning)
-    is_candle = plain_name(by_meaning.get("last", "")) in (*OPENS, *CLOSES)
     if quantity is not None and is_candle and not has_own:
         by_meaning[quantity] = by_meaning.pop("last")
 

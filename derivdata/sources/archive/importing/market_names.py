@@ -62,6 +62,8 @@ _COINALYZE_VENUES = {
 """Codes of ``GET /exchanges`` of api.coinalyze.net/v1, 2025-10 and 2026-08, of venues with perpetuals."""
 _COINALYZE_PERPETUALS = ("6", "Y", "4")
 """Codes of venues whose perpetuals have no ``_PERP`` in their names."""
+_TRADINGVIEW = re.compile(r"(?P<venue>[A-Z]+):(?P<name>[A-Z0-9]+?)(?:\.P|PERP)(?:_[A-Z_]+)?")
+"""TradingView: ``BINANCE:BTCUSDT.P`` is a perpetual, ``BINANCE:BTCUSDT.P_OI`` its open interest (2026)."""
 _CCDATA = re.compile(r"(?P<base>[A-Z0-9]+)-(?P<quote>[A-Z]+)-(?P<margin>VANILLA|INVERSE|QUANTO)-PERPETUAL")
 """CCData (CryptoCompare): ``BTC-USDT-VANILLA-PERPETUAL``."""
 _BITFINEX = re.compile(r"t?(?P<base>[A-Z0-9]+)F0:(?P<quote>[A-Z]+)F0")
@@ -173,12 +175,15 @@ def _vendor(text: str) -> Market | None:
     if match := _PHEMEX.fullmatch(text):
         plain = contract(f"{match['base']}-{match['quote'] or 'USD'}")
         return Market(plain.symbol, text, rank=plain.rank)
-    market = _coinalyze(text)
-    if market is not None:
-        return market
-    match = _NAUTILUS.fullmatch(text)
-    if match is not None and venue_of_word(match["venue"]) in VENUES:
-        return market_of(match["name"])._replace(venue=venue_of_word(match["venue"]))
+    return _coinalyze(text) or _with_venue(text)
+
+
+def _with_venue(text: str) -> Market | None:
+    """Parse a name before or after that of its venue, as TradingView and NautilusTrader write it."""
+    for pattern in (_TRADINGVIEW, _NAUTILUS):
+        match = pattern.fullmatch(text)
+        if match is not None and venue_of_word(match["venue"]) in KNOWN_VENUES:
+            return market_of(match["name"])._replace(venue=venue_of_word(match["venue"]))
     return None
 
 

@@ -23,7 +23,11 @@ from derivdata.sources.archive.importing.declared_layouts import (
     plan_of,
     sources,
 )
-from derivdata.sources.archive.importing.guessed_units import unit_of_interest, unit_of_rates
+from derivdata.sources.archive.importing.guessed_units import (
+    interest_by_size,
+    unit_of_interest,
+    unit_of_rates,
+)
 from derivdata.sources.archive.importing.guessing import guessed_plans
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
@@ -90,7 +94,26 @@ def with_zone(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
     )
     if stated is not None:
         return task._replace(plan=plan._replace(tz=zone(stated)))
+    _refuse_clock_of_broker(task.source, head)
     return task._replace(plan=plan._replace(tz=dt.UTC, is_zone_assumed=True))
+
+
+_OF_METATRADER = re.compile(r"<[A-Z]+>|tick_?vol(ume)?|real_volume", re.IGNORECASE)
+"""Names of columns of MetaTrader: ``<TICKVOL>`` of its exports, ``tick_volume`` of its Python package."""
+
+
+def _refuse_clock_of_broker(source: Source, head: Chunk) -> None:
+    """Ask for the zone of bars of MetaTrader, whose times are those of the broker's server.
+
+    Each broker has its own zone and summer time (mql5.com/en/articles/9929, 2021).
+    """
+    if any(map(_OF_METATRADER.fullmatch, head.columns)):
+        raise Unclear(
+            f"{source}: bars of MetaTrader have the clock of the broker's server: state its zone with --tz, "
+            "such as --tz Europe/Athens (UTC+2, and UTC+3 in summer), or --tz UTC",
+            "--tz",
+            ["Europe/Athens", "UTC", "UTC+2", "UTC+3"],
+        )
 
 
 _ZONES = "such as --tz UTC+8 or --tz America/New_York (or --tz UTC if they are UTC)"
@@ -176,7 +199,8 @@ def _tasks_of_layout(
     tasks = []
     for reads in layout.tables(head.columns):
         if reads.table in tables:
-            plan = plan_of(layout, reads, constants, _with_unit(source, head, reads, given))
+            names = {**layout.set, **reads.set, **constants, **given.set}
+            plan = plan_of(layout, reads, constants, _with_unit(source, head, reads, given, names))
             tasks.append(Task(source, plan, layout.label))
     return tasks
 
@@ -206,12 +230,17 @@ def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
         )
 
 
-def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given) -> Given:
-    """Set the unit of rates by their size, and of open interest by the file name, or raise a question."""
+def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given, names: Mapping[str, str]) -> Given:
+    """Set the unit of rates by their size, and of open interest by it or the file name, or raise a question.
+
+    `names` are the venue and the symbol of the file.
+    """
     if reads.unit != BY_SIZE or given.unit is not None:
         return given
     if reads.table == "oi_history":
-        return given._replace(unit=unit_of_interest(source, reads.map["oi_usd"]))
+        column = reads.map["oi_usd"]
+        unit = interest_by_size(source, head, {"oi_coins": column}, given._replace(set=names))
+        return given._replace(unit=unit or unit_of_interest(source, column))
     return given._replace(unit=unit_of_rates(source, head, reads.map["rate_bps_8h"]))
 
 
