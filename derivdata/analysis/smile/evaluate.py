@@ -85,9 +85,9 @@ def assemble(
 ) -> xr.Dataset:
     """Return a fit from its variables, with coordinates, flags and units. Missing counts are 0."""
     like = variables["k_min"]
-    nothing = dict.fromkeys(("status", "n", "nfev"), xr.zeros_like(like, dtype=np.int32))
-    filled = nothing | {"rmse_vol": xr.full_like(like, np.nan)} | variables
-    fit = xr.Dataset(filled, attrs=attrs).assign_coords(year_fraction=year_fraction)
+    defaults = dict.fromkeys(("status", "n", "nfev"), xr.zeros_like(like, dtype=np.int32))
+    defaults["rmse_vol"] = xr.full_like(like, np.nan)
+    fit = xr.Dataset(defaults | variables, attrs=attrs).assign_coords(year_fraction=year_fraction)
     if forward is not None:
         fit = fit.assign_coords(forward=forward)
     fit["method"] = fit["method"].astype(np.int8)
@@ -245,15 +245,15 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     return xr.Dataset(dict(zip(Butterfly._fields, outputs, strict=True)))
 
 
-TOLERANCE = 1e-10
-_POINTS = 801
-_ROWS = 128
-_FAR = 100.0
-_ZOOMS = 7
+TOLERANCE = 1e-10  # g from −1e-10 on counts as not negative
+_POINTS = 801  # points of the first search
+_ROWS = 128  # slices that are searched at a time
+_FAR = 100.0  # ends of the search, in multiples of the range of a slice
+_ZOOMS = 7  # times that the search is repeated around its minimum
 _ZOOM_POINTS = 17
 
 _DEGREE = 10
-_CUTS = 2.0 ** np.arange(-12, 13)
+_CUTS = 2.0 ** np.arange(-12, 13)  # places at which the line of t is cut
 _ROUNDING = 1e-9  # ratio of minimum to maximum coefficient below which rounding may hide a negative one
 
 
@@ -273,43 +273,49 @@ def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
     `g` is sampled at 801 points, dense about the vertex and out to at least 100 times the quoted range and
     five deviations, the lowest bracket is refined, and the limits ``1/4 − (b(1 ± ρ))²/16`` are exact.
     """
-    centre = np.sqrt(np.maximum(svi.total_variance(0.0, raw), 0.0))
+    # 1. Search the minimum of g.
+    deviation = np.sqrt(np.maximum(svi.total_variance(0.0, raw), 0.0))
     quoted = np.maximum(np.abs(k_min), np.abs(k_max)) + 1.0
-    reach = np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0))
-    low = np.empty_like(reach)
-    where = np.empty_like(reach)
+    reach = np.maximum(5.0 * deviation, np.where(np.isfinite(quoted), quoted, 1.0))
+    min_g = np.empty_like(reach)
+    argmin_k = np.empty_like(reach)
     for start in range(0, reach.size, _ROWS):
         rows = slice(start, start + _ROWS)
         block = slice_of([p[rows, None] for p in raw])
-        low[rows], where[rows] = _lowest_raw(block, reach[rows, None])
-    left, right = (0.25 - np.square(raw.b * (1.0 + side * raw.rho)) / 16.0 for side in (-1.0, 1.0))
-    minimum = raw.a + raw.b * raw.sigma * np.sqrt(1.0 - np.square(raw.rho))
-    steep = raw.b * (1.0 + np.abs(raw.rho)) >= 2.0
-    ok = (low >= -TOLERANCE) & (left >= 0.0) & (right >= 0.0) & (minimum > 0.0) & ~steep
-    return Butterfly(low, where, left, right, ok)
+        min_g[rows], argmin_k[rows] = _min_g(block, reach[rows, None])
+
+    # 2. Compute the limits at both ends, and the bounds on variance and slopes.
+    g_left = 0.25 - np.square(raw.b * (1.0 - raw.rho)) / 16.0
+    g_right = 0.25 - np.square(raw.b * (1.0 + raw.rho)) / 16.0
+    min_variance = raw.a + raw.b * raw.sigma * np.sqrt(1.0 - np.square(raw.rho))
+    max_slope = raw.b * (1.0 + np.abs(raw.rho))
+    g_ok = (min_g >= -TOLERANCE) & (g_left >= 0.0) & (g_right >= 0.0)
+    return Butterfly(min_g, argmin_k, g_left, g_right, g_ok & (min_variance > 0.0) & ~(max_slope >= 2.0))
 
 
-def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
-    """Return the minimum g of each row and its location, by refining the lowest bracket."""
+def _min_g(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
+    """Return the minimum g of each row and its k, by refining the lowest bracket.
+
+    Points are evenly spaced in ``x = arsinh((k − m)/σ)``, so they are dense about the vertex.
+    """
     far = _FAR * reach
     unit = np.maximum(raw.sigma, 1e-9 * far)
     start = np.arcsinh((-far - raw.m) / unit)
     stop = np.arcsinh((far - raw.m) / unit)
-    share = np.linspace(0.0, 1.0, _POINTS)
+    fractions = np.linspace(0.0, 1.0, _POINTS)
+    # Bumps that make total variance negative count as a butterfly. For SVI alone this is checked separately.
+    g_of_negative_variance = -np.inf if isinstance(raw, Bumped) else np.inf
     for _ in range(1 + _ZOOMS):
-        x = start + (stop - start) * share
+        x = start + (stop - start) * fractions
         k = raw.m + unit * np.sinh(x)
-        values = density_factor(k, *(svi.total_variance(k, raw, derivative=d) for d in (0, 1, 2)))
-        # Bumps that make total variance negative count as a butterfly. For SVI alone this is checked
-        # separately.
-        lost = -np.inf if isinstance(raw, Bumped) else np.inf
-        at = np.argmin(np.where(np.isnan(values), lost, values), axis=-1)[:, None]
-        step = (stop - start) * share[1]
-        place = np.take_along_axis(x, at, -1)
-        start = np.maximum(place - step, start)
-        stop = np.minimum(place + step, stop)
-        share = np.linspace(0.0, 1.0, _ZOOM_POINTS)
-    return np.take_along_axis(values, at, -1)[:, 0], (raw.m + unit * np.sinh(place))[:, 0]
+        g = density_factor(k, *(svi.total_variance(k, raw, derivative=d) for d in (0, 1, 2)))
+        lowest = np.argmin(np.where(np.isnan(g), g_of_negative_variance, g), axis=-1)[:, None]
+        spacing = (stop - start) * fractions[1]
+        x_lowest = np.take_along_axis(x, lowest, -1)
+        start = np.maximum(x_lowest - spacing, start)
+        stop = np.minimum(x_lowest + spacing, stop)
+        fractions = np.linspace(0.0, 1.0, _ZOOM_POINTS)
+    return np.take_along_axis(g, lowest, -1)[:, 0], (raw.m + unit * np.sinh(x_lowest))[:, 0]
 
 
 def certified(raw: Raw) -> Bools:
@@ -317,10 +323,10 @@ def certified(raw: Raw) -> Bools:
     a, b, rho, m, sigma = raw
     right = b * (1.0 + rho)
     left = b * (1.0 - rho)
-    usual = (a + b * sigma * np.sqrt(np.maximum(1.0 - rho * rho, 0.0)) > 0.0) & (sigma > 0.0)
-    usual &= (right < 2.0) & (left < 2.0)
-    proved = np.zeros(usual.shape, dtype=bool)
-    rows = np.flatnonzero(usual)
+    min_variance = a + b * sigma * np.sqrt(np.maximum(1.0 - rho * rho, 0.0))
+    is_valid = (min_variance > 0.0) & (sigma > 0.0) & (right < 2.0) & (left < 2.0)
+    proved = np.zeros(is_valid.shape, dtype=bool)
+    rows = np.flatnonzero(is_valid)
     if rows.size:
         polynomial = _polynomial(*(parameter[rows] for parameter in (a, right, left, m, sigma)))
         proved[rows] = _positive(polynomial)
@@ -342,6 +348,7 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
     place slope``, and ``(w'²/4)(1/w + 1/4)`` has the numerator ``slope² (level² + 8 t level)``. Over one
     denominator, that of w² g times positive powers of t and circle, g becomes this polynomial.
     """
+    # 1. Set up the polynomials of the docstring.
     zero = np.zeros_like(a)
     unit = np.ones_like(a)
     level = np.stack([left * sigma, 2.0 * a, right * sigma])
@@ -349,12 +356,15 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
     circle = np.stack([unit, zero, unit])
     place = np.stack([-sigma, 2.0 * m, sigma])
     tangent = 2.0 * product(level, circle) - product(place, slope)
-    square = product(level, level)
-    wings = square + 8.0 * np.pad(level, ((1, 1), (0, 0)))
-    first = product(circle, 4.0 * product(tangent, tangent) - product(product(slope, slope), wings))
-    bend = 32.0 * (right + left) / sigma * square
-    first[3:8] += bend  # w'' term: 64 t² (t² + 1)³ w² · w''/2 = 32 (r + l)/σ · t³ level²
-    return first
+
+    # 2. Add the terms of g, multiplied by 64 t² (t² + 1)³ w².
+    level_squared = product(level, level)
+    curvature = level_squared + 8.0 * np.pad(level, ((1, 1), (0, 0)))  # level² + 8 t level
+    first_terms = 4.0 * product(tangent, tangent) - product(product(slope, slope), curvature)
+    polynomial = product(circle, first_terms)
+    # The term of w''/2 is 32 (r + l)/σ · t³ level².
+    polynomial[3:8] += 32.0 * (right + left) / sigma * level_squared
+    return polynomial
 
 
 def product(p: Floats, q: Floats) -> Floats:
@@ -371,17 +381,16 @@ def _positive(polynomial: Floats) -> Bools:
     The pieces are [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where
     the reversed coefficients are those of the polynomial in 1/t.
     """
-    powers = np.arange(_DEGREE + 1)
-    to_unit = _basis(shifted=False)
-    to_next = _basis(shifted=True)
-    pieces = [
-        to_unit @ (polynomial * _CUTS[0] ** powers[:, None]),
-        to_unit @ (polynomial[::-1] * (1.0 / _CUTS[-1]) ** powers[:, None]),
-        *(to_next @ (polynomial * cut ** powers[:, None]) for cut in _CUTS[:-1]),
-    ]
+    powers = np.arange(_DEGREE + 1)[:, None]
+    to_bernstein = _basis(shifted=False)
+    shifted_to_bernstein = _basis(shifted=True)
+    first = to_bernstein @ (polynomial * _CUTS[0] ** powers)
+    last = to_bernstein @ (polynomial[::-1] * (1.0 / _CUTS[-1]) ** powers)
+    between = [shifted_to_bernstein @ (polynomial * cut**powers) for cut in _CUTS[:-1]]
+    pieces = [first, last, *between]
     minimum = np.min(pieces, axis=1)
-    greatest = np.max(pieces, axis=1)
-    return np.asarray((minimum >= _ROUNDING * greatest).all(axis=0))
+    maximum = np.max(pieces, axis=1)
+    return np.asarray((minimum >= _ROUNDING * maximum).all(axis=0))
 
 
 def _basis(*, shifted: bool) -> Floats:

@@ -34,18 +34,18 @@ from derivdata.analysis.smile.svi import (
 from derivdata.support.arrays import Bools, Floats, Indices
 
 _GRID = np.linspace(-REACH, REACH, 1361)  # in units of the bumps, 0.01 apart
-_FIRST = 8  # every eighth point has conditions from the start
+_FIRST_STRIDE = 8  # every eighth point has conditions from the start
 _ROUNDS = 5
 # Maximum height of a bump relative to total variance at the money; higher ones would fit stale quotes.
-_HIGHEST = 0.3
+_MAX_HEIGHT = 0.3
 _MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # margins of g and of volatility
 _LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # values above which a condition is added only if a solution violates it
 _EDGE = 0.02  # fraction of a half spread that stays unused at each end
-_NARROWEST = 1e-3  # minimum half spread in volatility
-_TO_QUOTES = 0.05
-_TO_NOTHING = 0.1
-_STEPS = (1.0, 0.7, 0.4, 0.2, 0.1, 0.05)
-_SETTLED = 1e-4
+_MIN_HALF_SPREAD = 1e-3  # in volatility
+_QUOTE_COST = 0.05  # of a volatility point of distance to a quote, in half spreads
+_HEIGHT_COST = 0.1  # of a height, in half spreads
+_STEPS = (1.0, 0.7, 0.4, 0.2, 0.1, 0.05)  # fractions of the step to a solution that are tried
+_UNCHANGED = 1e-4  # change of the heights that ends the rounds
 
 Matrix: TypeAlias = Any
 """A sparse matrix. Annotations of scipy's class would need a type for every element."""
@@ -64,19 +64,25 @@ class Quotes(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """SVI and shapes on the dense grid.
+    """SVI and bumps of height 1 on the dense grid.
 
-    `smooth` and `bumps` have the value and both derivatives in k, of each expiry at its own places; the rest
-    is of each pair of expiries at the places of both: how much SVI rises, and the shapes of both.
+    `k`, `smooth` and `bumps` are of each expiry at its own places, the rest of each pair of neighbouring
+    expiries at the places of both. Bumps are the last axis.
     """
 
     k: Floats
     smooth: list[Floats]
+    """SVI total variance and its first two derivatives in k."""
     bumps: list[Floats]
+    """Bumps and their first two derivatives in k."""
     rise: Floats
+    """SVI total variance of the later minus the earlier expiry."""
     early: Floats
+    """Bumps of the earlier expiry."""
     late: Floats
+    """Bumps of the later expiry."""
     in_volatility: Floats
+    """Volatility per total variance, which is the unit of the calendar conditions."""
 
     def jet(self, heights: Floats) -> list[Floats]:
         """Return total variance and its derivatives with bumps of these heights ``(expiries, bumps)``."""
@@ -94,166 +100,210 @@ class Grid(NamedTuple):
 
 def bumps_of(raw: Raw, quotes: Quotes, years: Floats) -> Bumped:
     """Return the slices of one surface with bumps, expiries in order of time; `raw` is free of arbitrage."""
+    # 1. Set up the programme without conditions, and choose the places of the first conditions.
     unit = np.sqrt(total_variance(0.0, raw))
     grid = _grid(raw, unit, years)
     heights = np.zeros((unit.size, len(CENTRES)))
-    objective, rows, limits = _programme(raw, unit, quotes)
-    rises = _lower(grid.gaps(heights) * grid.in_volatility, _MARGIN_GAP)
-    floor_g = _lower(density_factor(grid.k, *grid.smooth), _MARGIN_G)
-    places_g = _started(density_factor(grid.k, *grid.smooth) < _LOOSE_G)
-    places_gap = _started(grid.gaps(heights) * grid.in_volatility < _LOOSE_GAP)
+    costs, quote_rows, quote_limits = _programme(raw, unit, quotes)
+    svi_rise = grid.rise * grid.in_volatility
+    svi_g = density_factor(grid.k, *grid.smooth)
+    min_rise = _lower_limit(svi_rise, _MARGIN_GAP)
+    min_g = _lower_limit(svi_g, _MARGIN_G)
+    has_condition_g = _first_places(svi_g < _LOOSE_G)
+    has_condition_gap = _first_places(svi_rise < _LOOSE_GAP)
     calendar = _calendar_rows(grid, unit)
+    other_variables = quote_rows.shape[1] - heights.size
+    bounds = [(-_MAX_HEIGHT, _MAX_HEIGHT)] * heights.size + [(0.0, None)] * other_variables
     for turn in range(_ROUNDS):
-        conditions, at_least = _butterfly_rows(grid, unit, heights, floor_g)
-        chosen_g = np.flatnonzero(places_g)
-        chosen_gap = np.flatnonzero(places_gap)
-        wide = rows.shape[1] - heights.size
-        more = sparse.vstack([conditions[chosen_g], calendar[chosen_gap]])
-        start = (grid.rise * grid.in_volatility).ravel()[chosen_gap] - rises.ravel()[chosen_gap]
-        bounds = np.concatenate([limits, -at_least[chosen_g], start])
-        padded = sparse.hstack([-more, sparse.csr_matrix((more.shape[0], wide))])
+        # 2. Solve it with the conditions at these places; g is linearised at the present heights. A condition
+        # ``effect × heights >= limit`` is passed as ``−effect × heights <= −limit``.
+        butterfly, butterfly_limits = _butterfly_rows(grid, unit, heights, min_g)
+        places_g = np.flatnonzero(has_condition_g)
+        places_gap = np.flatnonzero(has_condition_gap)
+        effects = sparse.vstack([butterfly[places_g], calendar[places_gap]])
+        calendar_slack = svi_rise.ravel()[places_gap] - min_rise.ravel()[places_gap]
+        padding = sparse.csr_matrix((effects.shape[0], other_variables))
         solved = linprog(
-            objective, A_ub=sparse.vstack([rows, padded]).tocsr(), b_ub=bounds,
-            bounds=[(-_HIGHEST, _HIGHEST)] * heights.size + [(0.0, None)] * wide, method="highs-ds",
-        )  # fmt: skip
+            costs,
+            A_ub=sparse.vstack([quote_rows, sparse.hstack([-effects, padding])]).tocsr(),
+            b_ub=np.concatenate([quote_limits, -butterfly_limits[places_g], calendar_slack]),
+            bounds=bounds,
+            method="highs-ds",
+        )
         if solved.x is None:
             break
+
+        # 3. Go towards the solution, and add conditions where it violates them.
         target = solved.x[: heights.size].reshape(heights.shape) * unit[:, None] ** 2
-        new, broken_g, broken_gap = _accepted(grid, heights, target, rises)
-        places_g |= broken_g
-        places_gap |= broken_gap
-        moved = np.abs(new - heights).max(initial=0.0) / (unit**2).max(initial=1.0)
+        new, violated_g, violated_gap = _longest_step(grid, heights, target)
+        has_condition_g |= violated_g
+        has_condition_gap |= violated_gap
+        change = np.abs(new - heights).max(initial=0.0) / (unit**2).max(initial=1.0)
         heights = new
-        if turn and moved < _SETTLED:
+        if turn and change < _UNCHANGED:
             break
     return Bumped(*raw, unit, *heights.T)
 
 
-def _lower(values: Floats, margin: float) -> Floats:
+def _lower_limit(svi_value: Floats, margin: float) -> Floats:
     """Return the lower limit of each condition: a margin, or half of the SVI value if that is lower."""
-    return np.minimum(margin, np.where(values > 0.0, 0.5 * values, values))
+    return np.minimum(margin, np.where(svi_value > 0.0, 0.5 * svi_value, svi_value))
 
 
-def _started(tight: Bools) -> Bools:
-    """Return the indices of points with a condition from the start, in flat order."""
-    every = np.zeros(tight.shape, dtype=bool)
-    every[..., ::_FIRST] = True
-    return np.asarray((every & tight).ravel())
+def _first_places(is_near_limit: Bools) -> Bools:
+    """Return a flat mask of places with a condition from the start: every eighth, if near its limit."""
+    is_first = np.zeros(is_near_limit.shape, dtype=bool)
+    is_first[..., ::_FIRST_STRIDE] = True
+    return np.asarray((is_first & is_near_limit).ravel())
 
 
 def _grid(raw: Raw, unit: Floats, years: Floats) -> Grid:
+    """Evaluate SVI and the bumps on the grid; `unit` is the deviation at the money of each expiry."""
+    # 1. Evaluate each expiry at its own places.
     k = unit[:, None] * _GRID
-    column = at_index(raw, np.s_[:, None])
-    smooth = [total_variance(k, column, derivative=d) for d in (0, 1, 2)]
+    slices = at_index(raw, np.s_[:, None])
+    smooth = [total_variance(k, slices, derivative=d) for d in (0, 1, 2)]
     bumps = [_shapes(k, unit, derivative=d) / (unit[:, None, None] ** d) for d in (0, 1, 2)]
-    both = np.concatenate([k[:-1, ::2], k[1:, ::2]], axis=1)
-    first, second = (at_index(raw, (rows, None)) for rows in (slice(None, -1), slice(1, None)))
-    later = total_variance(both, second)
-    rise = later - total_variance(both, first)
-    in_volatility = 0.5 / np.sqrt(np.maximum(later * years[1:, None], 1e-300))
-    return Grid(k, smooth, bumps, rise, _shapes(both, unit[:-1]), _shapes(both, unit[1:]), in_volatility)
+
+    # 2. Evaluate each pair of expiries at every second place of both.
+    k_of_pair = np.concatenate([k[:-1, ::2], k[1:, ::2]], axis=1)
+    w_early = total_variance(k_of_pair, at_index(raw, np.s_[:-1, None]))
+    w_late = total_variance(k_of_pair, at_index(raw, np.s_[1:, None]))
+    return Grid(
+        k,
+        smooth,
+        bumps,
+        rise=w_late - w_early,
+        early=_shapes(k_of_pair, unit[:-1]),
+        late=_shapes(k_of_pair, unit[1:]),
+        in_volatility=0.5 / np.sqrt(np.maximum(w_late * years[1:, None], 1e-300)),
+    )
 
 
 def _shapes(k: Floats, unit: Floats, *, derivative: int = 0) -> Floats:
-    """Return the bumps of height 1 of each expiry at its places, derivatives in units: bumps last."""
+    """Return bumps of height 1 at k ``(expiries, places)``: ``(expiries, places, bumps)``.
+
+    A derivative is in ``k/unit``.
+    """
     z = k / unit[:, None]
     return np.stack([bump_shape(z - centre, derivative=derivative) for centre in CENTRES], axis=-1)
 
 
-def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tuple[Floats, Bools, Bools]:
-    """Return the longest admissible step to `target`, and where the full step violates conditions."""
-    lowest = np.minimum(grid.rise, 0.0)
-    broken_g = np.zeros(grid.k.size, dtype=bool)
-    broken_gap = np.zeros(rises.size, dtype=bool)
-    for share in _STEPS:
-        new = heights + share * (target - heights)
-        w, slope, bend = grid.jet(new)
-        g = density_factor(grid.k, w, slope, bend)
-        bad_g = ~(g > 0.0)
-        bad_gap = grid.gaps(new) < lowest
-        if share == 1.0:
-            broken_g = bad_g.ravel()
-            broken_gap = bad_gap.ravel()
-        if not bad_g.any() and not bad_gap.any():
-            return new, broken_g, broken_gap
-    return heights, broken_g, broken_gap
+def _longest_step(grid: Grid, heights: Floats, target: Floats) -> tuple[Floats, Bools, Bools]:
+    """Return heights on the way to `target`, after the longest step of `_STEPS` without arbitrage.
+
+    Also returns flat masks of the places where `target` itself violates the conditions of g and of rises.
+    """
+    min_gap = np.minimum(grid.rise, 0.0)
+    target_violates_g = np.zeros(grid.k.size, dtype=bool)
+    target_violates_gap = np.zeros(grid.rise.size, dtype=bool)
+    for fraction in _STEPS:
+        new = heights + fraction * (target - heights)
+        violates_g = ~(density_factor(grid.k, *grid.jet(new)) > 0.0)
+        violates_gap = grid.gaps(new) < min_gap
+        if fraction == 1.0:
+            target_violates_g = violates_g.ravel()
+            target_violates_gap = violates_gap.ravel()
+        if not violates_g.any() and not violates_gap.any():
+            return new, target_violates_g, target_violates_gap
+    return heights, target_violates_g, target_violates_gap
 
 
 def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, Floats]:
-    """Return costs, rows and their upper limits, without the arbitrage conditions.
+    """Return costs of variables, rows of inequalities and their upper limits, without arbitrage conditions.
 
-    Variables are the heights in units of total variance at the money, then for each quote with two sides its
-    distance outside them, for each quote its distance to the quoted volatility, and the size of each height.
+    Variables are the heights in units of total variance at the money, then for each quote with an ask its
+    distance outside bid and ask, for each quote its distance to the quoted volatility, and the size of each
+    height. A distance d to an interval [low, high] has the rows ``x − d <= high`` and ``−x − d <= −low``.
     """
+    # 1. Compute the effect of each height on total variance at each quote.
     count = quotes.k.size
-    size = unit.size * len(CENTRES)
-    own = at_index(raw, quotes.expiry)
-    w = total_variance(quotes.k, own)
-    by_volatility = 0.5 / np.sqrt(w * quotes.t)
-    values = _shapes(quotes.k[:, None], unit[quotes.expiry])[:, 0] * (unit[quotes.expiry] ** 2)[:, None]
-    columns = quotes.expiry[:, None] * len(CENTRES) + np.arange(len(CENTRES))
+    height_count = unit.size * len(CENTRES)
+    w = total_variance(quotes.k, at_index(raw, quotes.expiry))
+    in_volatility = 0.5 / np.sqrt(w * quotes.t)
+    quote_unit = unit[quotes.expiry]
+    effects = _shapes(quotes.k[:, None], quote_unit)[:, 0] * (quote_unit**2)[:, None]
     rows = np.repeat(np.arange(count), len(CENTRES))
-    moves = sparse.csr_matrix((values.ravel(), (rows, columns.ravel())), shape=(count, size))
-    sided = np.flatnonzero(np.isfinite(quotes.ask) & ~(quotes.bid > quotes.ask))
-    ask = quotes.ask[sided]
-    bid = np.where(np.isfinite(quotes.bid[sided]), quotes.bid[sided], 0.0)
-    half = np.maximum((ask - bid) / 2.0, _NARROWEST)
-    room = _EDGE * np.minimum(half, (ask - bid) / 2.0)
-    t = quotes.t[sided]
-    scale = by_volatility[sided] / half
-    highest = (ask - room) ** 2 * t - w[sided]
-    lowest = (bid + room) ** 2 * t - w[sided]
-    to_spread = sparse.diags(scale) @ moves[sided]
-    to_quote = sparse.diags(by_volatility / 0.01) @ moves
-    apart = (quotes.iv**2 * quotes.t - w) * by_volatility / 0.01
-    outside = sparse.identity(sided.size)
-    off = sparse.identity(count)
-    height = sparse.identity(size)
+    columns = quotes.expiry[:, None] * len(CENTRES) + np.arange(len(CENTRES))
+    effect = sparse.csr_matrix((effects.ravel(), (rows, columns.ravel())), shape=(count, height_count))
+
+    # 2. Measure the distance outside bid and ask in half spreads; a missing bid is 0.
+    has_ask = np.flatnonzero(np.isfinite(quotes.ask) & ~(quotes.bid > quotes.ask))
+    ask = quotes.ask[has_ask]
+    bid = np.where(np.isfinite(quotes.bid[has_ask]), quotes.bid[has_ask], 0.0)
+    half_spread = np.maximum((ask - bid) / 2.0, _MIN_HALF_SPREAD)
+    edge = _EDGE * np.minimum(half_spread, (ask - bid) / 2.0)
+    in_half_spreads = in_volatility[has_ask] / half_spread
+    t = quotes.t[has_ask]
+    highest = (ask - edge) ** 2 * t - w[has_ask]
+    lowest = (bid + edge) ** 2 * t - w[has_ask]
+    spread_effect = sparse.diags(in_half_spreads) @ effect[has_ask]
+
+    # 3. Measure the distance to the quoted volatility in volatility points.
+    quote_effect = sparse.diags(in_volatility / 0.01) @ effect
+    to_quote = (quotes.iv**2 * quotes.t - w) * in_volatility / 0.01
+
+    # 4. Combine them.
+    outside = sparse.identity(has_ask.size)
+    off_quote = sparse.identity(count)
+    height = sparse.identity(height_count)
     bmat: Any = sparse.bmat
     blocks = bmat(
         [
-            [to_spread, -outside, None, None],
-            [-to_spread, -outside, None, None],
-            [to_quote, None, -off, None],
-            [-to_quote, None, -off, None],
+            [spread_effect, -outside, None, None],
+            [-spread_effect, -outside, None, None],
+            [quote_effect, None, -off_quote, None],
+            [-quote_effect, None, -off_quote, None],
             [height, None, None, -height],
             [-height, None, None, -height],
         ]
     ).tocsr()
-    limits = np.concatenate([highest * scale, -lowest * scale, apart, -apart, np.zeros(2 * size)])
+    spread_limits = [highest * in_half_spreads, -lowest * in_half_spreads]
+    limits = np.concatenate([*spread_limits, to_quote, -to_quote, np.zeros(2 * height_count)])
     weight = quotes.weight / max(float(np.max(quotes.weight, initial=0.0)), 1e-300)
-    costs = [np.zeros(size), np.ones(sided.size), _TO_QUOTES * weight, np.full(size, _TO_NOTHING)]
+    costs = [
+        np.zeros(height_count),
+        np.ones(has_ask.size),
+        _QUOTE_COST * weight,
+        np.full(height_count, _HEIGHT_COST),
+    ]
     return np.concatenate(costs), blocks, limits
 
 
 def _calendar_rows(grid: Grid, unit: Floats) -> Matrix:
-    """Return the effect of heights on each gap, in volatility."""
+    """Return the effect of all heights on each gap, in volatility: rows (pair, place), columns of heights."""
     pairs, places, bumps = grid.early.shape
     early = -grid.early * (grid.in_volatility * unit[:-1, None] ** 2)[..., None]
     late = grid.late * (grid.in_volatility * unit[1:, None] ** 2)[..., None]
     row = np.arange(pairs * places).reshape(pairs, places, 1)
     column = np.arange(pairs)[:, None, None] * bumps + np.arange(bumps)
-    index = [np.broadcast_to(indices, early.shape).ravel() for indices in (row, column, column + bumps)]
+    row = np.broadcast_to(row, early.shape).ravel()
+    early_column = np.broadcast_to(column, early.shape).ravel()
+    late_column = early_column + bumps
     values = np.concatenate([early.ravel(), late.ravel()])
-    where = (np.concatenate([index[0], index[0]]), np.concatenate([index[1], index[2]]))
-    return sparse.csr_matrix((values, where), shape=(pairs * places, (pairs + 1) * bumps))
+    index = (np.concatenate([row, row]), np.concatenate([early_column, late_column]))
+    return sparse.csr_matrix((values, index), shape=(pairs * places, (pairs + 1) * bumps))
 
 
-def _butterfly_rows(grid: Grid, unit: Floats, heights: Floats, floor: Floats) -> tuple[Matrix, Floats]:
-    """Return the effect of heights on the current g, and the required remainder."""
-    w, slope, bend = grid.jet(heights)
-    tangent = 1.0 - grid.k * slope / (2.0 * w)
-    by_w = tangent * grid.k * slope / w**2 + (slope / (2.0 * w)) ** 2
-    by_slope = -tangent * grid.k / w - slope / 2.0 * (1.0 / w + 0.25)
-    first, second, third = grid.bumps
-    values = by_w[..., None] * first + by_slope[..., None] * second + 0.5 * third
-    now = density_factor(grid.k, w, slope, bend) - np.einsum("egb,eb->eg", values, heights)
-    values = values * (unit**2)[:, None, None]
-    expiries, places, bumps = values.shape
+def _butterfly_rows(grid: Grid, unit: Floats, heights: Floats, min_g: Floats) -> tuple[Matrix, Floats]:
+    """Return the effect of heights on g, linearised at the present `heights`, and its lower limits.
+
+    Rows are (expiry, place). The condition is ``effect × new heights >= limit``.
+    """
+    # 1. Differentiate Durrleman's g by w, w' and w'' (see `density_factor`), and these by the heights.
+    w, dw, d2w = grid.jet(heights)
+    tangent = 1.0 - grid.k * dw / (2.0 * w)
+    g_w = tangent * grid.k * dw / w**2 + (dw / (2.0 * w)) ** 2
+    g_dw = -tangent * grid.k / w - dw / 2.0 * (1.0 / w + 0.25)
+    bump, d_bump, d2_bump = grid.bumps
+    effect = g_w[..., None] * bump + g_dw[..., None] * d_bump + 0.5 * d2_bump
+    g_without_heights = density_factor(grid.k, w, dw, d2w) - np.einsum("egb,eb->eg", effect, heights)
+
+    # 2. Arrange the effect as a sparse matrix, in units of total variance at the money.
+    effect = effect * (unit**2)[:, None, None]
+    expiries, places, bumps = effect.shape
     row = np.arange(expiries * places).reshape(expiries, places, 1)
     column = np.arange(expiries)[:, None, None] * bumps + np.arange(bumps)
-    where = [np.broadcast_to(index, values.shape).ravel() for index in (row, column)]
-    rows = sparse.csr_matrix(
-        (values.ravel(), (where[0], where[1])), shape=(expiries * places, expiries * bumps)
-    )
-    return rows, np.asarray((floor - now).ravel())
+    index = (np.broadcast_to(row, effect.shape).ravel(), np.broadcast_to(column, effect.shape).ravel())
+    matrix = sparse.csr_matrix((effect.ravel(), index), shape=(expiries * places, expiries * bumps))
+    return matrix, np.asarray((min_g - g_without_heights).ravel())
