@@ -397,10 +397,10 @@ def hours_of(value: str | pd.Timedelta, name: str, *, minimum: float | None = No
     return hours
 
 
-def usual_step(since: Floats) -> float:
+def usual_step(since: Floats, name: str = "panel") -> float:
     """Return the usual hours between rows, the median gap."""
     if since.size < 2:
-        raise ValueError("the panel has one row, so its step is unknown: pass step=")
+        raise ValueError(f"{name} must have at least two rows: the step between its rows is unknown")
     return float(np.median(np.diff(since)))
 
 

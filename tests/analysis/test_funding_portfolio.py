@@ -191,6 +191,29 @@ def test_sizes_have_no_look_ahead() -> None:
     np.testing.assert_array_equal(last, np.stack([alone[0], 0.0 * alone[0]]))  # without marks no part
 
 
+def test_a_table_of_tiers_is_the_highest_rate_of_legs_of_this_size() -> None:
+    """Alpha has a second tier from 100 coins on; 20,000 USD are 200 coins at the last price of 100 USD."""
+    forecasts, marks = made()
+    marks = marks * (100.0 / marks.isel(exchange=1, time=-2)).item()
+    marks = marks.where(marks["time"] < marks["time"][-1])  # the last price is of the row before
+    tiers = pd.DataFrame(
+        {
+            "symbol": "BTC",
+            "exchange": ["alpha", "alpha", "beta", "gamma"],
+            "max_notional_usd": np.nan,
+            "max_size_coins": [100.0, 1_000.0, 1_000.0, 1_000.0],
+            "maintenance_margin": [0.004, 0.05, 0.006, 0.03],
+        }
+    )
+    by_venue = {"alpha": 0.05, "beta": 0.006, "gamma": 0.03}
+    stated, named = (
+        funding.portfolio(forecasts, marks, capital=1e5, maintenance=given, max_leg_usd=20_000.0)
+        for given in (tiers, by_venue)
+    )
+    assert float(stated["leg_usd"].sum()) > 1e3
+    np.testing.assert_array_equal(stated["leg_usd"], named["leg_usd"])
+
+
 def test_spot_leg_is_fully_paid_never_liquidated_and_never_short() -> None:
     """Gamma pays 6 bps more, and is short against coins."""
     forecasts, marks = made()

@@ -164,7 +164,7 @@ def _numbers(rows: pd.DataFrame, name: str) -> Floats:
 def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.Series]:
     """Return the unit of each row's greeks, and whether recorded values confirm it."""
     nowhere = pd.Series("", index=rows.index)
-    venues = rows["exchange"].astype(object) if "exchange" in rows else nowhere
+    venues = rows["exchange"].astype(object).fillna("") if "exchange" in rows else nowhere
     absent = sorted(set(named) - set(venues))
     if absent:
         raise ValueError(f"venue_units has {', '.join(absent)}, which the chain does not have")

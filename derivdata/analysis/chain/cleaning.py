@@ -380,8 +380,8 @@ def prepare_cleaned(options: pd.DataFrame, interest_rate: float | None) -> Prepa
     """Prepare a result of `clean`."""
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("options must be clean: pass chain.clean(options)")
-    prices = [name for name in PRICES if name in options]
-    require_columns(options, "options", [*_NUMBERS, *prices], others=("expiry", "side"))
+    present = [name for name in (*PRICES, "interest_rate") if name in options]
+    require_columns(options, "options", [*_NUMBERS, *present], others=("expiry", "side"))
     if options["status"].dtype.kind not in "iu":
         raise ValueError(f"options must have flags in the column 'status', got {options['status'].dtype}")
     rows = options.reset_index(drop=True)

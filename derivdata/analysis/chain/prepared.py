@@ -50,6 +50,7 @@ _NAME = re.compile(
 )
 _FIGURES = (
     *_NUMBERS,
+    "volume",
     *PRICES,
     "delta",
     "gamma",

@@ -21,7 +21,7 @@ from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.times import TimeLike, naive_utc, timestamp
-from derivdata.tables.frames import require_columns
+from derivdata.tables.frames import require_columns, require_timestamps
 from derivdata.tables.payments import intervals_of_gaps, missing_before
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT, convert
@@ -404,6 +404,7 @@ def next_settlements(
     [['hyperliquid', 1.0, 'payments'], ['binance', 4.0, 'payments']]
     """
     require_columns(settlements, "settlements", ("interval_hours",), others=("symbol", "exchange", "time"))
+    require_timestamps(settlements, "settlements", ["time"])
 
     # 1. Find the last payment of each pair, and compute the next one from its interval.
     now = timestamp(at, "at")

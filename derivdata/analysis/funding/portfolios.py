@@ -21,10 +21,12 @@ from derivdata.analysis.panels import (
     hours,
     hours_of,
     labels_of,
+    last_valid,
     positive,
     require,
     require_labels,
     require_variables,
+    row_quantiles,
     usual_step,
     with_symbol,
 )
@@ -165,7 +167,9 @@ def portfolio(
         stamp = naive_utc(timestamp(start, "start")).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
         if first == pairs.times.size:
-            raise ValueError(f"start must not be after the last forecast, {pairs.times[-1]}, got {start!r}")
+            raise ValueError(
+                f"start must not be after the last time of forecasts, {pairs.times[-1]}, got {start!r}"
+            )
     span = hours_of(transfer_every, "transfer_every")
     moves = _moves(prices, pairs, first, span, apart)
     return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
@@ -207,6 +211,8 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
         )
     whole = with_symbol(forecasts[list(_NEEDS)])
     symbols = labels_of(whole["net_bps"], "symbol")
+    if not symbols.size:
+        raise ValueError("forecasts must have at least one symbol")
     times = whole["time"].to_numpy()
 
     # 1. Find the long and the short venue of each pair, with pairs of all symbols on one axis.
@@ -243,7 +249,9 @@ def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: flo
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
     symbols = [str(name) for name in marks["symbol"].to_numpy().tolist()]
     names = [str(name) for name in venues]
-    newest = marks.ffill("time").isel(time=-1).median("exchange").to_numpy().astype(np.float64)
+    values = marks.transpose("symbol", "exchange", "time").to_numpy().astype(np.float64)
+    last = np.maximum(last_valid(np.isfinite(values))[..., -1:], 0)
+    (newest,) = row_quantiles(np.take_along_axis(values, last, axis=-1)[..., 0], 0.5)
     table = MaintenanceTiers(tiers, symbols, names)
     symbol_places = np.arange(len(symbols))[:, None]
     coins = leg_usd / newest[:, None]
@@ -274,7 +282,7 @@ def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) 
     require_labels(marks, "prices", "symbol", pairs.symbols.tolist())
     marks = marks.sel(symbol=pairs.symbols.tolist())
     marks = of_one_coin(marks, "prices", apart)
-    step = usual_step(hours(marks, name="prices"))
+    step = usual_step(hours(marks, name="prices"), "prices")
     middle: Any = marks.where(marks > 0.0).median("exchange").transpose("time", "symbol").to_pandas()
     levels = np.log(middle.ffill().to_numpy().T)  # a price move over a gap counts at its end
     at = np.searchsorted(marks["time"].to_numpy(), pairs.times[first:], side="right") - 1

@@ -144,7 +144,7 @@ def attribution(
     two = on_surface(held, after, "after", clock, entry=legs_before.forward)
     passed = legs_before.year_fraction - two.year_fraction
     if not passed.chunks and not bool((passed > 0.0).all()):
-        raise ValueError("after must be later than before: swap them")
+        raise ValueError("after must be later than before, and options of legs must have an expiry")
     price = settlement_prices(held, delivery, before, after, contract)
     two = _settled(two, price)
 
