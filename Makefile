@@ -80,7 +80,7 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-# Full loads, half an hour on an idle machine; writes the figures of docs/methods/reliability.md.
+# Full loads, two parts at a time, under 45 minutes on two idle cores; writes the figures of docs/methods/reliability.md.
 soak:
 	$(MAKE) --no-print-directory weekly PART="soak: "
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
 from pathlib import Path
 
 from tests.weekly import SOAK_FILES, Part, parts, read, run_command, run_parts
@@ -44,6 +46,26 @@ def test_an_interrupted_run_continues_and_a_new_commit_runs_all(tmp_path: Path) 
         ("second", "3 passed", "aaaa"),
         ("third", "4 passed", "bbbb"),
     ]
+
+
+def test_two_single_parts_run_at_once_and_others_alone_after_them(tmp_path: Path) -> None:
+    """Two of three single parts wait for each other; the part for all cores starts after the last of them."""
+    both = threading.Barrier(2)
+    runs: list[str] = []
+
+    def run(name: str) -> str:
+        if name in ("first", "second"):
+            both.wait(60)
+        runs.append(name)
+        return "1 passed"
+
+    single = [Part(name, functools.partial(run, name), is_single=True) for name in NAMES]
+    whole = Part("whole", functools.partial(run, "whole"))
+    names = ["whole", *NAMES]
+    assert run_parts([whole, *single], names, "aaaa", tmp_path / "weekly.md", again=False)
+    assert sorted(runs[:3]) == NAMES
+    assert runs[3:] == ["whole"]
+    assert list(read((tmp_path / "weekly.md").read_text(encoding="utf-8"))) == names
 
 
 def test_the_result_of_a_command_is_its_summary_or_its_failure() -> None:

@@ -1,6 +1,7 @@
-"""Run the long checks one after another and write their table: `make weekly`.
+"""Run the long checks and write their table: `make weekly`.
 
-Each part is a command. A part that passed on the current commit is skipped, so an interrupted run continues.
+Each part is a command. Soaks are one process each and run two at a time, all other parts one after another.
+A part that passed on the current commit is skipped, so an interrupted run continues.
 The table is docs/development/weekly.md, which also stores the state.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import os
 import re
 import shlex
@@ -15,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +33,19 @@ After this page you know which long checks ran last, on which commit, and with w
 
 """
 COLUMNS = ("part", "result", "commit", "date", "minutes")
+_LONGEST = "tests/reliability/test_arguments.py"  # first, so that it does not run alone at the end
 SOAK_FILES = (
-    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/reliability").glob("test_*.py")),
+    _LONGEST,
+    *sorted(
+        name
+        for path in (ROOT / "tests/reliability").glob("test_*.py")
+        if (name := path.relative_to(ROOT).as_posix()) != _LONGEST
+    ),
     "tests/collect/test_every_fetcher.py",
     "tests/collect/test_refills.py",
     "tests/test_report_drawing.py",
 )
+_AT_ONCE = 2
 SUMMARIES = (
     re.compile(r"(?:\d+ failed, )?\d+ passed"),  # pytest
     re.compile(r"\d+ of \d+ killed"),  # mutants
@@ -48,6 +58,8 @@ class Part:
 
     name: str
     run: Callable[[], str]
+    is_single: bool = False
+    """Whether the part uses one core, so that another one can run at the same time."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +98,8 @@ def parts(python: str, clones: Path) -> Iterator[Part]:
     long = [*pytest, "-n", "2", "--dist", "loadfile", "--hypothesis-profile=long", "-m", "slow or drawn"]
     yield Part("many drawn examples, slow tests", lambda: run_command(long))
     for file in SOAK_FILES:
-        yield Part(f"soak: {file}", lambda file=file: run_command([*pytest, file], soak=True))
+        run = functools.partial(run_command, [*pytest, file], soak=True)
+        yield Part(f"soak: {file}", run, is_single=True)
     for row in machines.ROWS:
         yield Part(f"machine: {row.name}", lambda row=row: machines.run(row, clones))
     for target in ("coverage", "mutants", "bench", "docs"):
@@ -114,20 +127,37 @@ def run_parts(chosen: Sequence[Part], listed: Sequence[str], commit: str, page: 
     `listed` are the names of all parts, in the order of the table. Rows of other parts keep their outcome.
     """
     outcomes = read(page.read_text(encoding="utf-8")) if page.exists() else {}
+    waiting = []
     for part in chosen:
         last = outcomes.get(part.name)
         if last is not None and last.passed and last.commit == commit and not again:
             print(f"{part.name}: passed on {commit} before, skipped", flush=True)
-            continue
-        started = time.monotonic()
-        result = part.run()
-        minutes = (time.monotonic() - started) / 60
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        outcomes[part.name] = Outcome(part.name, result, commit, date, f"{minutes:.1f}")
-        print(f"{part.name}: {result}", flush=True)
+        else:
+            waiting.append(part)
+
+    def record(outcome: Outcome) -> None:
+        outcomes[outcome.part] = outcome
+        print(f"{outcome.part}: {outcome.result}", flush=True)
         ordered = [outcomes[name] for name in listed if name in outcomes]
         page.write_text(table(ordered), encoding="utf-8")
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        runs = [pool.submit(_timed, part, commit) for part in waiting if part.is_single]
+        for run in as_completed(runs):
+            record(run.result())
+    for part in waiting:
+        if not part.is_single:
+            record(_timed(part, commit))
     return all(outcomes[part.name].passed for part in chosen)
+
+
+def _timed(part: Part, commit: str) -> Outcome:
+    """Run a part and return its outcome."""
+    started = time.monotonic()
+    result = part.run()
+    minutes = (time.monotonic() - started) / 60
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return Outcome(part.name, result, commit, date, f"{minutes:.1f}")
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ Use = Callable[..., Connection]
 
 def pytest_configure(config: pytest.Config) -> None:
     if SOAK and config.getoption("numprocesses", None):
-        raise pytest.UsageError("a soak is one process, else it would measure itself: leave -n out")
+        raise pytest.UsageError("the figures of a soak are of one process: leave -n out")
     config.stash[_figures] = {}
 
 
@@ -44,8 +44,14 @@ def measured(request: pytest.FixtureRequest) -> Measured:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     figures = session.config.stash[_figures]
     if SOAK and figures and exitstatus == 0:
-        table = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(written(table, figures, machine()), encoding="utf-8")
+        import fcntl  # of the systems on which a soak runs
+
+        with PAGE.open("r+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # another soak may end at the same time
+            table = file.read()
+            file.seek(0)
+            file.write(written(table, figures, machine()))
+            file.truncate()
 
 
 @pytest.fixture(scope="package")
