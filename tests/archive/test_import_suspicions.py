@@ -342,3 +342,40 @@ def test_pair_quoted_in_coins_is_not_priced_in_usd(tmp_path: Path, name: str) ->
 def test_coin_is_read_from_the_file_name(tmp_path: Path, name: str, symbol: str) -> None:
     _import(tmp_path, name, _hourly("time,mark_price", "{time},67000"))
     assert {*open_archive(tmp_path / "to").read("prices_history", *EVER)["symbol"]} == {symbol}
+
+
+def _interest(values: list[str], head: str = "time,open_interest,price", tail: str = "67000") -> str:
+    lines = [head]
+    for number, value in enumerate(values):
+        lines.append(f"{1_772_323_200 + 3600 * number},{value},{tail}")
+    return "\n".join(lines) + "\n"
+
+
+def test_open_interest_that_may_be_millions_of_usd_needs_its_unit(tmp_path: Path) -> None:
+    """8,000 of BTC on Binance are 0.5e9 USD as coins and 8e9 USD as millions; 90,000 are coins only."""
+    with pytest.raises(Unclear, match="usd_millions"):
+        _import(tmp_path, "binance_BTCUSDT_oi.csv", _interest(["8000", "8010"]))
+    _import(tmp_path, "binance_BTCUSDT_oi.csv", _interest(["8000", "8010"]), unit="usd_millions")
+    assert open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [8.0e9, 8.01e9]
+    _import(tmp_path / "coins", "binance_BTCUSDT_oi.csv", _interest(["90000"]))
+    assert open_archive(tmp_path / "coins" / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [
+        90_000 * 67_000
+    ]
+
+
+def test_contract_sizes_in_usd_are_not_coins(tmp_path: Path) -> None:
+    """100 BTC would be a contract of 6.7 million USD; those of OKX's inverse swap are of 100 USD."""
+    head = "time,open_interest,contract_size,mark_price"
+    content = _interest(["8000000"], head, "100,67000")
+    with pytest.raises(ArchiveError, match="a contract of 100 coins would be worth 6,700,000 USD"):
+        _import(tmp_path, "binance_BTCUSDT_oi.csv", content, unit="contracts")
+    content = _interest(["8000000"], f"{head},symbol", "100,67000,BTC-USD-SWAP")
+    _import(tmp_path, "okx_oi.csv", content, unit="contracts")
+    assert open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [8e8]
+
+
+def test_the_largest_open_interest_is_checked_with_a_unit(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="possibly another currency or unit, not USD"):
+        _import(tmp_path, "binance_BTCUSDT_oi.csv", _interest(["5e12"]), unit="usd")
+    with pytest.raises(ArchiveError, match="possibly another currency or unit, not USD"):
+        _import(tmp_path, "binance_BTCUSDT_oi.csv", _interest(["5e6"]), unit="coins")

@@ -618,10 +618,10 @@ def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray
 
 def _refuse_coins(heads: pd.DataFrame) -> None:
     sizes = heads.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
-    medians = sizes["median"][sizes["size"] >= _MIN_ROWS]
-    for (symbol, exchange), median in medians.items():
+    for (symbol, exchange), (median, size) in sizes.iterrows():
         guess = ""
-        if symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD:
+        # A contract that has just been listed has little open interest, and none has ever had so much.
+        if symbol in _LARGE_COINS and size >= _MIN_ROWS and 0 < median < _TINY_OI_USD:
             guess = "coins or contracts"
         elif median > _HUGE_OI_USD:
             guess = "another currency or unit"

@@ -50,7 +50,15 @@ from derivdata.sources.archive.importing.market_names import (
     venue_of_word,
     venues_of,
 )
-from derivdata.sources.archive.importing.plan import IN_COINS, Adjust, Given, ImportPlan, Unclear, units_of
+from derivdata.sources.archive.importing.plan import (
+    IN_COINS,
+    IN_DOLLARS,
+    Adjust,
+    Given,
+    ImportPlan,
+    Unclear,
+    units_of,
+)
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.source_files import Source
 from derivdata.sources.archive.importing.wide_tables import PRICE_OF_COIN
@@ -229,10 +237,10 @@ def unit_of_interest(source: Source, column: str) -> str:
     if IN_USD.search(source.file_name) is not None:
         return "usd"
     raise Unclear(
-        f"{source}: {column} may be in USD, coins or contracts: state it with --unit usd, "
+        f"{source}: {column} may be in USD, coins or contracts: state it with --unit usd (or usd_millions), "
         "--unit coins, or --unit contracts and --set contract_size=COINS",
         "--unit",
-        ["usd", "coins", "contracts"],
+        ["usd", "usd_millions", "coins", "contracts"],
     )
 
 
@@ -292,10 +300,10 @@ def refuse_small_interest(source: Source, head: Chunk, plan: ImportPlan) -> None
     if amounts.size and _median(amounts) < _MIN_INTEREST:
         raise Unclear(
             f"{source}: the median of {column} is {_median(amounts):,.6g} USD, and {name} on {venue} has "
-            "always had more than a million: pass --unit coins or --unit contracts if it is one of these, "
-            "multiply it if it is in millions, or pass --accept unit",
+            "always had more than a million: pass --unit usd_millions, --unit coins or --unit contracts if "
+            "it is one of these, or --accept unit",
             "--unit",
-            ["coins", "contracts"],
+            ["usd_millions", "coins", "contracts"],
         )
 
 
@@ -360,6 +368,50 @@ def _refuse_size_in_usd(source: Source, head: Chunk, size: str) -> None:
             )
 
 
+_LARGEST_CONTRACT = 1_000.0
+"""Value of a contract [USD] of more than one coin, above which its size is probably in USD.
+
+Venues have 100 and 10 USD for inverse contracts, and less than a coin of BTC or ETH for linear ones. CME has
+5 and 50 coins.
+"""
+
+
+def refuse_large_contracts(source: Source, head: Chunk, whole: Given) -> None:
+    """Ask for the unit of sizes of contracts that would be worth more than any contract of a perpetual.
+
+    Contracts of a known amount of USD are read by that amount, whatever the file has.
+    """
+    if whole.unit != "contracts" or "unit" in whole.accept:
+        return
+    names = words_of("symbol", head, whole)
+    venues = [venue_of_word(word) for word in words_of("exchange", head, whole)]
+    pairs = [*itertools.product(venues, names)]
+    if "cme" in venues or (pairs and _are_contracts_of_usd(pairs)):
+        return
+    sizes = _figures_or_constant(head, whole, "contract_size")
+    prices = _figures_or_constant(head, whole, "price_usd")
+    symbols = symbols_of(names)
+    if np.isnan(prices).all() and len(symbols) == 1 and symbols <= _LEADERS:
+        prices[:], _ = _PRICES_OF_LEADERS[symbols.pop()]  # their lowest price
+    value = _median((sizes * prices)[(sizes > 1.0) & np.isfinite(prices)])
+    if value > _LARGEST_CONTRACT:
+        raise ArchiveError(
+            f"{source}: a contract of {_median(sizes):g} coins would be worth {value:,.0f} USD, so that "
+            "contract_size is probably in USD: write the contracts times their USD into a column oi_usd, or "
+            "pass --accept unit if contract_size is in coins"
+        )
+
+
+def _figures_or_constant(head: Chunk, whole: Given, name: str) -> Array:
+    """Return the figures of a column in the first rows, or the one of all rows; NaN without either."""
+    if name in whole.set:
+        return np.full(len(head), float(whole.set[name]))
+    column = whole.map.get(name, name)
+    if column not in head.columns:
+        return np.full(len(head), np.nan)
+    return figures_of(head, column)
+
+
 _SAYS_USD = re.compile(r"usd|dollar|\$", re.IGNORECASE)
 _VALUES_OF_INTEREST = frozenset("openinterestvalue sumopeninterestvalue oivalue openinterestnotional".split())
 """Names of values of open interest that do not say USD: those of inverse contracts are coins."""
@@ -378,7 +430,7 @@ def interest_of_inverse(
     if column in head.columns and not _SAYS_USD.search(column):
         _refuse_both_margins(source, pairs)
     inverse = [pair for pair in pairs if is_inverse_name(*pair)]
-    if not inverse or column not in head.columns or _SAYS_USD.search(column) or given.unit == "usd":
+    if not inverse or column not in head.columns or _SAYS_USD.search(column) or given.unit in IN_DOLLARS:
         return AmountPlan(whole)
     names = ", ".join(name for _, name in inverse[:3])
     if len(inverse) < len(pairs):
@@ -412,13 +464,15 @@ def _are_contracts_of_usd(pairs: Sequence[tuple[str, str]]) -> bool:
 
 def _plan_of_contracts(head: Chunk, whole: Given, column: str) -> AmountPlan:
     """Return how a column of contracts of a known amount of USD is read; it needs no price."""
-    mapped = {**whole.map, "oi_usd": column}
-    mapped.pop("price_usd", None)
-    rest = whole._replace(map=mapped, unit=None)
+    not_needed = ("price_usd", "contract_size")
+    rest = _without(whole, *not_needed)
+    constants = {name: word for name, word in whole.set.items() if name not in not_needed}
+    rest = rest._replace(map={**rest.map, "oi_usd": column}, set=constants, unit=None)
     venues = both_sides(rest, head)
-    if not venues:
-        return AmountPlan(rest, usd_of_contracts)
-    return AmountPlan(rest, partial(_usd_of_one_side, venues=venues))
+    adjust: Adjust = usd_of_contracts
+    if venues:
+        adjust = partial(_usd_of_one_side, venues=venues)
+    return AmountPlan(rest, adjust, ignored=frozenset(not_needed))
 
 
 def _refuse_both_margins(source: Source, pairs: Sequence[tuple[str, str]]) -> None:
@@ -444,6 +498,15 @@ _LIKELY_INTEREST = (1e7, 1e11)
 """Open interest of BTC or ETH on a venue [USD], which is never less or more."""
 _USUAL_INTEREST = (1e8, 3e10)
 """Open interest of BTC or ETH on a large venue since 2021 [USD]."""
+_LARGEST_INTEREST = {
+    "binance": 2e10, "bybit": 1.3e10, "gateio": 1.2e10, "bitget": 8e9, "okx": 6.5e9, "hyperliquid": 6.5e9,
+    "deribit": 6.5e9,
+}  # fmt: skip
+"""Open interest of BTC on a venue [USD] that was never reached.
+
+At the record of 2025-10-06 CoinGlass had 16.8e9 on Binance, 10.5e9 on Bybit, 9.2e9 on Gate, 6.3e9 on Bitget
+and 5.1e9 on OKX. Hourly data of Hyperliquid from 2025-03 to 2026-03 are below 5e9.
+"""
 _PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
 """The lowest and highest prices [USD] by which amounts without a price are judged."""
 _MAX_ROWS = 0.9
@@ -474,6 +537,11 @@ def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     coins = amounts * size
     if not np.array_equal(coins, amounts, equal_nan=True):
         readings["contracts"] = (coins * prices[0], coins * prices[1])
+    # Dashboards write millions: 8,000 may be so many coins, or 8 billion USD. 90,000 can only be coins.
+    largest = min((_LARGEST_INTEREST.get(venue, _LIKELY_INTEREST[1]) for venue in venues), default=0.0)
+    millions = 1e6 * amounts
+    if scale == 1.0 and _share_within(millions, millions, (_USUAL_INTEREST[0], largest)) > 0.0:
+        return None
     usual = [unit for unit, usd in readings.items() if _share_within(*usd, _USUAL_INTEREST) > _MAX_ROWS]
     possible = [unit for unit, usd in readings.items() if _share_within(*usd, _LIKELY_INTEREST) > 0.0]
     if usual != possible or len(usual) != 1:

@@ -67,6 +67,7 @@ from derivdata.sources.archive.importing.guessed_units import (
     amount_plan,
     both_sides,
     interest_of_inverse,
+    refuse_large_contracts,
     refuse_other_sizes,
     refuse_small_interest,
     scales_of,
@@ -438,6 +439,7 @@ def _plan_by_names(
         whole = amounts.given
     if table == "oi_history":
         refuse_other_sizes(source, head, whole)
+        refuse_large_contracts(source, head, whole)
         amounts = interest_of_inverse(source, head, by_meaning, whole, given)
         whole = amounts.given
     whole = _with_interval(source, head, whole, table)
@@ -451,9 +453,9 @@ def _plan_by_names(
     plan = plan._replace(
         makes=amounts.makes,
         ignored=_of_other_words(table, head, {*given.set, *given.map}) | amounts.ignored,
-        scales=scales_of(source, whole.map),
+        scales={**scales_of(source, whole.map), **plan.scales},
     )
-    if table == "oi_history":
+    if table == "oi_history" and amounts.adjust is None:
         refuse_small_interest(source, head, plan)
     return plan
 

@@ -183,9 +183,10 @@ def import_files(
         ``"native"`` (a fraction), ``"percent"`` or ``"bps"``; as a fraction ``"per_hour"``, ``"per_8h"``,
         ``"per_day"``, ``"per_year"``; in percent ``"percent_hour"``, ``"percent_8h"``, ``"percent_day"``,
         ``"percent_year"``. For options the unit of ``iv``: ``"decimal"`` (the default) or ``"percent"``. For
-        open interest the unit of ``oi_usd``: ``"usd"`` (the default), ``"coins"``, or ``"contracts"`` of
-        `contract_size` coins (from `map` or `set`); the last two are converted to USD by ``price_usd`` (from
-        the file, `map` or `set`), or by the newest price in the archive of the hour before each row.
+        open interest the unit of ``oi_usd``: ``"usd"`` (the default), ``"usd_millions"``, ``"coins"``, or
+        ``"contracts"`` of `contract_size` coins (from `map` or `set`); the last two are converted to USD by
+        ``price_usd`` (from the file, `map` or `set`), or by the newest price in the archive of the hour
+        before each row.
     map_values
         House name to the file's words and the table's, ``{"side": {"sell": "long", "buy": "short"}}``.
     accept

@@ -42,10 +42,12 @@ RATE_UNITS: dict[str, tuple[float, float | None]] = {
 _UNITS = {
     "rate_bps_8h": tuple(RATE_UNITS),
     "iv": ("decimal", "percent"),
-    "oi_usd": ("usd", "coins", "contracts"),
+    "oi_usd": ("usd", "usd_millions", "coins", "contracts"),
     "filled_quantity": ("coins", "contracts", "usd"),
 }
 IN_COINS = ("coins", "contracts")
+IN_DOLLARS = {"usd": 1.0, "usd_millions": 1e6}
+"""Units of open interest in USD, and how many USD 1 is."""
 
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _MADE = ("order_id", "fill_id")
@@ -221,6 +223,7 @@ def make_plan(
         replaced[name] = {word.strip().lower(): meaning for word, meaning in words.items()}
     if "side" in replaced:
         _complete_sides(replaced["side"], keyed.columns["side"].allowed)
+    scale = IN_DOLLARS.get(given.unit or "", 1.0)
     constants = {**_DEFAULTS, "kind": _KINDS.get(table), **given.defaults}
     defaults = {name: word for name, word in constants.items() if word and name in names}
     return ImportPlan(
@@ -236,6 +239,7 @@ def make_plan(
         adjust=adjust,
         is_spaced=is_spaced,
         extra=dict(given.extra),
+        scales={"oi_usd": scale} if scale != 1.0 else {},
     )
 
 
