@@ -721,3 +721,67 @@ def test_an_export_without_its_kind_is_read(tmp_path: Path) -> None:
     stored = _rows(tmp_path, "funding_settlements")
     assert stored["rate_bps_8h"].tolist() == [1.5] * 12
     assert stored["rate_native"].tolist() == pytest.approx([0.000075] * 12)
+
+
+def test_the_step_of_a_file_is_not_the_period_of_its_rates(tmp_path: Path) -> None:
+    """Glassnode's rates a day apart are averages per 8 hours (API, 2026): 0.0001 is 1 bp per 8 hours."""
+    rows = [{"t": _START + 86_400 * day, "o": {"binance": 0.0001, "bybit": 0.00005}} for day in range(3)]
+    name = "glassnode_BTC_futures_funding_rate_perpetual_all_24h.json"
+    _import(tmp_path, name, json.dumps(rows), table="funding_history")
+    stored = _rows(tmp_path, "funding_history")
+    assert stored[stored["exchange"] == "binance"]["rate_bps_8h"].tolist() == [1.0] * 3
+    assert stored[stored["exchange"] == "bybit"]["rate_bps_8h"].tolist() == [0.5] * 3
+
+
+def test_deliveries_of_a_coin_are_of_its_index_in_usd(tmp_path: Path) -> None:
+    """Deribit's get_delivery_prices does not name its index (API v2, 2026)."""
+    body = {"jsonrpc": "2.0", "result": {"data": [{"date": "2026-03-06", "delivery_price": 68123.5}],
+                                         "records_total": 1}}  # fmt: skip
+    _import(tmp_path, "deliveries.json", json.dumps(body), market="deribit:BTC")
+    row = _rows(tmp_path, "delivery_prices").iloc[0]
+    assert (row["contract"], row["price_usd"]) == ("index:USD", 68123.5)
+
+
+def _settlements(header: str, row: str, count: int = 4) -> str:
+    lines = [header]
+    for number in range(count):
+        stamp = pd.Timestamp(_START + 28_800 * number, unit="s")
+        lines.append(row.format(time=f"{stamp}Z", local=stamp + pd.Timedelta(7, "h")))
+    return "\n".join(lines) + "\n"
+
+
+def test_raw_rates_of_settlements_are_payments(tmp_path: Path) -> None:
+    """Columns of ZuShen168/funding_rate_data (2026): fractions of the interval next to them."""
+    head = "venue,venue_symbol,settlement_ts,rate_raw,interval_hours,is_predicted,mark_price"
+    content = _settlements(head, "binance,APTUSDT,{time},0.0001,8.0,False,4.5")
+    _import(tmp_path, "data.csv", content)
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist() == [1.0] * 4
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [4.5] * 4
+    with pytest.raises(ArchiveError, match="is_predicted says that some rates are predictions"):
+        _import(tmp_path, "mixed.csv", content + content.splitlines()[-1].replace("False", "True") + "\n")
+
+
+def test_a_city_in_the_name_of_a_time_is_its_zone(tmp_path: Path) -> None:
+    """15:00 in Bangkok is 08:00 UTC."""
+    content = _settlements("datetime_bangkok,fundingRate,symbol", "{local},0.0001,ETHPERP")
+    _import(tmp_path, "eth.csv", content, set={"exchange": "bybit"})
+    stamps = _rows(tmp_path, "funding_settlements")["time"]
+    assert stamps.dt.hour.tolist() == [0, 8, 16, 0]
+
+
+def test_open_interest_that_can_only_be_millions_is_read_so(tmp_path: Path) -> None:
+    """656.5 of BTC are 4.8 million USD as coins, which no large venue has, and 656.5 million as millions."""
+    content = f"Time,Price,Open-Interest\n{_START},7250,656.5\n"
+    _import(tmp_path, "data.csv", content, market="bitmex:BTC")
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [656.5e6]
+
+
+def test_greeks_with_their_object_in_the_name_are_read(tmp_path: Path) -> None:
+    """Deribit's ticker after `pandas.json_normalize` with the separator ``_``."""
+    head = (
+        "instrument_name,timestamp,mark_iv,mark_price,underlying_price,greeks_delta,greeks_vega,stats_volume"
+    )
+    content = f"{head}\nBTC-27MAR26-70000-C,{_START * 1000},44.5,0.05,67000,0.45,88.5,12.5\n"
+    _import(tmp_path, "chain.csv", content, set={"exchange": "deribit"})
+    row = _rows(tmp_path, "options_snapshot").iloc[0]
+    assert [row["iv"], row["delta"], row["vega"], row["volume"]] == [0.445, 0.45, 88.5, 12.5]

@@ -169,11 +169,15 @@ def take_options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, s
     plain = plain_columns(head)
     interest = by_meaning.get("oi_coins") or mapped.get("open_interest")
     interest = interest or first_of(plain, _INTEREST_OF_OPTIONS)
-    _take_columns(mapped, {"open_interest": interest}, head.columns)
+    columns = {"open_interest": interest, "volume": plain.get("statsvolume")}
+    _take_columns(mapped, columns, head.columns)
     for name in _GREEKS:
         # Deribit's greeks are in an object of their own, ``greeks.delta``.
         if name in plain and name not in head.columns:
             mapped[name] = plain[name]
+        # pandas.json_normalize with another separator writes ``greeks_delta``.
+        if f"greeks{name}" in plain and name not in head.columns:
+            mapped[name] = plain[f"greeks{name}"]
         # OKX has greeks in coins next to those of Black and Scholes, which the table holds.
         if f"{name}bs" in plain:
             mapped[name] = plain[f"{name}bs"]

@@ -747,7 +747,8 @@ def _kind_by_spacing(source: Source, apart: float, *, is_paid: bool) -> str:
     if apart > _MAX_HOURS:
         raise Unclear(
             f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: pass "
-            "--table funding_settlements if each was paid at once, or --table funding_history",
+            "--table funding_settlements if each was paid at once, or --table funding_history (with --unit "
+            "per_day if each is the sum of a day)",
             "--table",
             ["funding_settlements", "funding_history"],
         )

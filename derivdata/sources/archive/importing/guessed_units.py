@@ -78,10 +78,11 @@ MAX_AT_FLOOR = 0.2
 
 def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     """Return the unit of rates that their name, their cells or their size state."""
-    name = column
+    scale, period = scale_and_period(column)
     if plain_name(column) in ("value", *OPENS, *CLOSES):
-        name = source.file_name.split(".")[0]
-    scale, period = scale_and_period(name)
+        scale, period = scale_and_period(source.file_name.split(".")[0])
+        # The hours or the day at the end of a file name are the time between its rows.
+        period = period if period == "year" else ""
     is_text = pa.types.is_string(head.columns[column].type)
     if is_text and any("%" in text for text in texts_of(head, column)):
         scale = "percent"
@@ -521,9 +522,9 @@ def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     names = words_in(source, "symbol", head, by_meaning, given)
     symbols = symbols_of(names)
     sizes = {_coins_of_contract(venue, name.upper()) for venue, name in itertools.product(venues, names)}
-    size = next(iter(sizes), None)
-    if len(sizes) != 1 or size is None or len(symbols) != 1 or not symbols <= _LEADERS:
+    if len(sizes) != 1 or len(symbols) != 1 or not symbols <= _LEADERS:
         return None
+    size = sizes.pop()
     column = by_meaning["oi_coins"]
     _, scale = scale_in_name(column)
     amounts = figures_of(head, column) * scale
@@ -534,19 +535,23 @@ def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     else:
         prices = figures_of(head, price), figures_of(head, price)
     readings = {"usd": (amounts, amounts), "coins": (amounts * prices[0], amounts * prices[1])}
-    coins = amounts * size
-    if not np.array_equal(coins, amounts, equal_nan=True):
+    if size not in (None, 1.0):
+        coins = amounts * size
         readings["contracts"] = (coins * prices[0], coins * prices[1])
+    usual = [unit for unit, usd in readings.items() if _share_within(*usd, _USUAL_INTEREST) > _MAX_ROWS]
+    possible = [unit for unit, usd in readings.items() if _share_within(*usd, _LIKELY_INTEREST) > 0.0]
     # Dashboards write millions: 8,000 may be so many coins, or 8 billion USD. 90,000 can only be coins.
     largest = min((_LARGEST_INTEREST.get(venue, _LIKELY_INTEREST[1]) for venue in venues), default=0.0)
     millions = 1e6 * amounts
-    if scale == 1.0 and _share_within(millions, millions, (_USUAL_INTEREST[0], largest)) > 0.0:
-        return None
-    usual = [unit for unit, usd in readings.items() if _share_within(*usd, _USUAL_INTEREST) > _MAX_ROWS]
-    possible = [unit for unit, usd in readings.items() if _share_within(*usd, _LIKELY_INTEREST) > 0.0]
+    share_of_millions = _share_within(millions, millions, (_USUAL_INTEREST[0], largest))
+    if scale == 1.0 and share_of_millions > 0.0:
+        possible.append("usd_millions")
+        if share_of_millions > _MAX_ROWS:
+            usual.append("usd_millions")
     if usual != possible or len(usual) != 1:
         return None
-    return usual[0]
+    # Contracts of an unknown size are less than as many coins, and those less than millions of USD.
+    return usual[0] if size is not None or usual == ["usd_millions"] else None
 
 
 def _share_within(least: Array, most: Array, bounds: tuple[float, float]) -> float:

@@ -662,11 +662,18 @@ def _are_payers(words: Sequence[str]) -> bool:
     return any("short" in word.lower() for word in words)
 
 
+_FLAGS_OF_PREDICTIONS = ("ispredicted", "isprediction", "ispredictive", "isestimated")
 _OF_PREDICTIONS = frozenset("predicted prediction estimated estimate next indicative forecast".split())
 
 
 def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
     """Raise for rates of which a column says that some are predictions."""
+    for column in columns_named(head, _FLAGS_OF_PREDICTIONS):
+        if "true" in {text.lower() for text in texts_of(head, column)}:
+            raise ArchiveError(
+                f"{source}: its column {column} says that some rates are predictions: write a file of the "
+                "settled rates"
+            )
     for column, values in head.columns.items():
         if not pa.types.is_string(values.type):
             continue

@@ -135,7 +135,8 @@ def _members_of_zip(path: Path) -> list[Source]:
     if "[Content_Types].xml" in names:
         raise ArchiveError(
             f"{path}: is an office document such as an Excel workbook: save it as CSV first, or convert it: "
-            "python -c \"import pandas; pandas.read_excel('FILE.xlsx').to_csv('FILE.csv', index=False)\""
+            "python -c \"import pandas; [sheet.to_csv(f'FILE_{name}.csv', index=False) for name, sheet in "
+            "pandas.read_excel('FILE.xlsx', sheet_name=None).items()]\", which writes a file for each sheet"
         )
     if any(item.flag_bits & _ENCRYPTED for item in items):
         raise ArchiveError(f"{path}: the zip is encrypted: unpack it first")

@@ -92,9 +92,13 @@ _OFFSET_IN_NAME = re.compile(
 _ZONE_IN_NAME = re.compile(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
 _ZONE_WORDS = {
     "utc": "UTC", "gmt": "UTC", "zulu": "UTC", "jst": "UTC+9", "kst": "UTC+9", "hkt": "UTC+8", "sgt": "UTC+8",
-    "beijing": "UTC+8", "北京": "UTC+8", "msk": "UTC+3",
+    "beijing": "UTC+8", "北京": "UTC+8", "msk": "UTC+3", "bangkok": "UTC+7", "jakarta": "UTC+7",
+    "singapore": "UTC+8", "hongkong": "UTC+8", "shanghai": "UTC+8", "taipei": "UTC+8", "tokyo": "UTC+9",
+    "seoul": "UTC+9", "kolkata": "UTC+5:30", "dubai": "UTC+4", "istanbul": "Europe/Istanbul",
+    "moscow": "Europe/Moscow", "london": "Europe/London", "berlin": "Europe/Berlin", "paris": "Europe/Paris",
+    "zurich": "Europe/Zurich", "chicago": "America/Chicago",
 }  # fmt: skip
-"""Words of zones that have one offset throughout the year, and one meaning."""
+"""Words of zones and cities with one meaning."""
 _LOCAL_WORDS = frozenset(
     "local lokal locale lokalzeit est edt et pst pdt pt cst cdt ct ist bst cet cest aest aedt "
     "本地 当地 現地 현지".split()

@@ -397,6 +397,8 @@ def _request(endpoint: VenueEndpoint, given: Given) -> str:
     name = given.set.get("symbol")
     if name is None or not endpoint.symbol or endpoint.symbol.startswith("{"):
         return endpoint.path
+    if endpoint.symbol == "index_name" and name.isalnum():
+        name = f"{name.lower()}_usd"  # Deribit's name of the index of a coin
     separator = "&" if "?" in endpoint.path else "?"
     return f"{endpoint.path}{separator}{endpoint.symbol}={name}"
 
