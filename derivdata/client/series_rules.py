@@ -477,10 +477,16 @@ def _rates_of_large(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
 def _sections(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find sections of large venues that are far larger or smaller than the rows before and after them.
 
-    Volumes of small venues may multiply within a day, such as at a launch.
+    Volumes of small venues may multiply within a day, such as at a launch. Series that change once and by far
+    have a notice of their own.
     """
-    for fault in other_sections(rows.series, rows.times, rows.values):
-        if e.columns["exchange"][rows.order[fault.row]] not in LARGE_VENUES:
+    faults = other_sections(rows.series, rows.times, rows.values)
+    if not faults:
+        return
+    split = {rows.series[fault.row] for fault in split_levels(rows.series, rows.values)[:1]}
+    for fault in faults:
+        is_large = e.columns["exchange"][rows.order[fault.row]] in LARGE_VENUES
+        if not is_large or rows.series[fault.row] in split:
             continue
         yield (
             f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times the other rows in "

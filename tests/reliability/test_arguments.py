@@ -463,6 +463,7 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("analysis.sessions.calendar", {"end": "last day"}),
         ("analysis.smile.iv", {"fit": "without year_fraction"}),
         ("analysis.smile.svi.convert", {"year_fraction": "tiny"}),
+        ("analysis.surface.from_chain", {"chain": "index_price_usd as text"}),
         ("analysis.surface.fit", {"iv_ask": "huge", "weights": "huge"}),
         ("plot.option_flow", {"trades": "by number"}),
         ("plot.option_flow", {"trades": "execution as NaN"}),

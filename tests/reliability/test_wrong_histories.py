@@ -866,3 +866,13 @@ def test_a_pattern_that_no_market_has_is_found(title: str, liar: Liar) -> None:
         earlier.clear()
         call.fetch()
     assert re.search(words, outcome(call, change, liar, every=True))
+
+
+def test_volumes_in_another_unit_from_some_row_on_have_one_notice(liar: Liar) -> None:
+    """The rows from the 61st on are 60 times as large, and 0.92 times without that; each part is ten days."""
+
+    def scaled(values: list[float]) -> list[float]:
+        return [*values[:60], *(60.0 * value for value in values[60:])]
+
+    found = outcome(VOLUMES, replaced(scaled, "volume_usd", 2), liar, every=True)
+    assert re.findall(r"volume_usd of BTC okx [^;:]* times", found) == ["volume_usd of BTC okx is 55.4 times"]

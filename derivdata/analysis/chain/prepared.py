@@ -50,6 +50,7 @@ _NAME = re.compile(
 )
 _FIGURES = (
     *_NUMBERS,
+    "index_price_usd",
     "volume",
     *PRICES,
     "delta",
