@@ -19,7 +19,7 @@ class _Sizes(NamedTuple):
     number: np.ndarray
     base: np.ndarray
 
-    def made(self, column: int, of: np.ndarray) -> np.ndarray:
+    def by_fit(self, column: int, of: np.ndarray) -> np.ndarray:
         return self.base[:, of] * (1.0 + 0.01 * column)
 
 
@@ -42,7 +42,7 @@ def _by_sorting(missed, scale, direction, sizes, columns, at, most):
     for c in usable[-most:]:
         size = scale[:, c]
         if sizes.number[c] < 30.0:
-            size = sizes.made(int(np.searchsorted(columns, at)), np.array([c]))[:, 0]
+            size = sizes.by_fit(int(np.searchsorted(columns, at)), np.array([c]))[:, 0]
         for pair in range(PAIRS):
             error = float(np.clip(missed[pair, c] / size[pair], -10.0, 10.0))
             if np.isnan(error):

@@ -45,26 +45,28 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
     Each period uses the newest facts that were valid at its end. Bounds are infinite if a venue does not
     publish a cap or its interval is unknown.
     """
-    # 1. Find the day of the newest facts at each period, 0 before the first.
+    # 1. Count the days with new facts up to each period; 0 before the first.
     times = amounts["time"].to_numpy()
-    place = np.searchsorted(
-        np.array(_DAYS, dtype="datetime64[D]"), times.astype("datetime64[D]"), side="right"
-    )
+    fact_days = np.array(_DAYS, dtype="datetime64[D]")
+    days_so_far = np.searchsorted(fact_days, times.astype("datetime64[D]"), side="right")
     symbols = labels_of(with_symbol(amounts), "symbol")
     venues = labels_of(amounts, "exchange")
-    stated = _shortest_intervals(panel)
+    intervals = _shortest_intervals(panel)
 
     # 2. Fill in the bounds of each symbol and venue for the periods of each day's facts.
     shape = (len(symbols), venues.size, times.size)
-    bounds = np.stack([np.full(shape, none) for none in _BOUNDS.values()])
+    bounds = np.stack([np.full(shape, unbounded) for unbounded in _BOUNDS.values()])
     for column, venue in enumerate(venues.tolist()):
-        for day in np.unique(place[place > 0]) if venue in _VENUES else ():
+        if venue not in _VENUES:
+            continue
+        for count in np.unique(days_so_far[days_so_far > 0]):
+            day = _DAYS[count - 1]
             for row, symbol in enumerate(symbols):
-                hours = stated.get(venue) or fact_value(venue, "interval_hours", symbol, _DAYS[day - 1])
+                hours = intervals.get(venue) or fact_value(venue, "interval_hours", symbol, day)
                 for side, name in enumerate(_BOUNDS):
-                    value = fact_value(venue, name, symbol, _DAYS[day - 1])
+                    value = fact_value(venue, name, symbol, day)
                     if hours and value is not None:
-                        bounds[side, row, column, place == day] = value * length / hours
+                        bounds[side, row, column, days_so_far == count] = value * length / hours
     dims = ("symbol", "exchange", "time")
     labels = {dim: amounts[dim].to_numpy() for dim in dims if dim in amounts.dims}
     if "symbol" not in labels:
@@ -76,20 +78,20 @@ def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
     """Return the shortest settlement interval of each venue, which gives the widest bound of a period."""
     if panel.attrs.get("kind") != "settled" or "interval_hours" not in panel.coords:
         return {}
-    stated = panel["interval_hours"]
-    if stated.chunks is not None:
+    intervals = panel["interval_hours"]
+    if intervals.chunks is not None:
         return {}
-    minimum = stated.min([dim for dim in stated.dims if dim != "exchange"])
-    names = labels_of(panel, "exchange").tolist()
-    return dict(zip(names, np.broadcast_to(minimum.to_numpy(), len(names)).tolist(), strict=True))
+    minimum = intervals.min([dim for dim in intervals.dims if dim != "exchange"])
+    venues = labels_of(panel, "exchange").tolist()
+    return dict(zip(venues, np.broadcast_to(minimum.to_numpy(), len(venues)).tolist(), strict=True))
 
 
 def widened(amounts: Floats, floor: Floats, cap: Floats) -> tuple[Floats, Floats]:
     """Return bounds (venue, period) that contain all past payments, because the facts may be outdated."""
     finite = np.isfinite(amounts)
-    minimum = np.minimum.accumulate(np.where(finite, amounts, np.inf), axis=-1)
-    most = np.maximum.accumulate(np.where(finite, amounts, -np.inf), axis=-1)
-    return np.minimum(floor, minimum), np.maximum(cap, most)
+    past_minimum = np.minimum.accumulate(np.where(finite, amounts, np.inf), axis=-1)
+    past_maximum = np.maximum.accumulate(np.where(finite, amounts, -np.inf), axis=-1)
+    return np.minimum(floor, past_minimum), np.maximum(cap, past_maximum)
 
 
 def pair_bounds(
@@ -101,7 +103,7 @@ def pair_bounds(
 
 DECISIONS = 10
 """Minimum number of past decisions with a known outcome for a distribution."""
-_WORTH = 8.0
+_MIN_DECISION_COUNT = 8.0
 """Minimum number of independent decisions for a forecast without a status; with fewer it has little skill."""
 NET = (
     "net_bps",
@@ -120,7 +122,11 @@ ENDS = tuple(f"{part}_{end}_bps" for part in ("funding", "price") for end in ("l
 def walks_of(
     amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices, *, ends: bool = False
 ) -> list[Walk]:
-    """Return the walk of the earnings of pairs; with `ends` also those of funding and of prices only."""
+    """Return the walk of the total earnings of pairs; with `ends` also those of funding and of prices only.
+
+    `amounts` are the payments of a long and `levels` negative log prices (venue, period) [bps]. Without
+    `levels` funding is the total. `wanted` are the periods at which a forecast is needed.
+    """
     funding = expect_funding(amounts, plan, wanted)
     if levels is None:
         return [walk_of((funding,), amounts, plan)]
@@ -184,8 +190,9 @@ def _of_pairs(
     """
     # 1. Compute the mean of each pair, in total and by component; NaN after too few decisions.
     distributions = [pair_distribution(walk, at) for walk in walks]
+    total_walk = walks[0]
     total = distributions[0]
-    components = walks[0].parts if len(walks[0].parts) > 1 else ()
+    components = total_walk.components if len(total_walk.components) > 1 else ()
     expected = [total.expected, *(component.pair_expectations(at) for component in components)]
     # A component without a walk has the decisions of the total.
     has_few = [distribution.decisions < DECISIONS for distribution in distributions]
@@ -194,40 +201,50 @@ def _of_pairs(
     for mean, is_unknown in zip(expected, has_few, strict=True):
         means.append(np.where(is_unknown, np.nan, mean[long, short]))
 
-    # 2. Apply the published caps to funding and so to the total.
-    funding = min(1, len(components))
-    moved = np.clip(means[funding], *bounds) - means[funding]
-    means[: funding + 1] = [mean + moved for mean in means[: funding + 1]]
-    ends = []
+    # 2. Apply the published caps to funding and so to the total. Without components funding is the total.
+    funding = 1 if components else 0
+    correction = np.clip(means[funding], *bounds) - means[funding]
+    means[funding] = means[funding] + correction
+    if components:
+        means[0] = means[0] + correction
+
+    # 3. Compute the intervals. Only the total is after cost.
+    outcomes = []
     for place, distribution in enumerate(distributions):
         paid = 0.0 if place else cost
         scale = distribution.scale[long, short]
         outcome = outcome_figures(means[place], scale, distribution.errors, distribution.weight, paid, level)
-        ends.append(_within(bounds, paid, *outcome) if place == funding else outcome)
+        outcomes.append(_within(bounds, paid, *outcome) if place == funding else outcome)
 
-    # 3. Compute the outcome and the status flags.
-    low, middle, high, above = ends[0]
-    realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
-    worth = np.full(realised.shape, walks[0].worth[at])
-    short_history = np.minimum(known[long], known[short]) < walks[0].plan.minimum
-    unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
-    status = np.where(has_few[0] | short_history, FundingStatus.TOO_FEW, unsure)
-    is_gap = np.isnan(total.expected[long, short]) & ~short_history
+    # 4. Compute the outcome and the status flags.
+    low, median, high, above_zero = outcomes[0]
+    realised = total_walk.outcomes[short, at] - total_walk.outcomes[long, at] - cost
+    decision_count = total_walk.decision_count[at]
+    has_short_history = np.minimum(known[long], known[short]) < total_walk.plan.minimum
+    few_decisions = FundingStatus.FEW_DECISIONS if decision_count < _MIN_DECISION_COUNT else 0
+    status = np.where(has_few[0] | has_short_history, FundingStatus.TOO_FEW, few_decisions)
+    is_gap = np.isnan(total.expected[long, short]) & ~has_short_history
     status = status | np.where(is_gap, FundingStatus.GAP, 0)
     has_no_interval = np.isfinite(means[0]) & np.isnan(low)
     status = status | np.where(has_no_interval, FundingStatus.CANNOT_TELL, 0)
-    figures = [means[0] - cost, middle, low, high, means[0], above, realised, worth, *means[1:]]
-    for bottom, _, top, _ in ends[1:]:
-        figures += [bottom, top]
+
+    # 5. Collect the figures in the order of `NET`, `PARTS` and `ENDS`.
+    decisions = np.full(realised.shape, decision_count)
+    figures = [means[0] - cost, median, low, high, means[0], above_zero, realised, decisions, *means[1:]]
+    for component_low, _, component_high, _ in outcomes[1:]:
+        figures += [component_low, component_high]
     return np.stack([np.asarray(figure, dtype=np.float64) for figure in (*figures, status)])
 
 
 def _within(bounds: tuple[Floats, Floats], paid: Any, *figures: Floats) -> tuple[Floats, ...]:
     """Clip low end, median and high end of outcomes after cost, and the probability to be above 0."""
-    minimum, most = (bound - paid for bound in bounds)
-    *ends, above = figures
-    above = np.where(most <= 0.0, 0.0 * above, np.where(minimum > 0.0, 1.0 + 0.0 * above, above))
-    return *(np.clip(end, minimum, most) for end in ends), above
+    minimum = bounds[0] - paid
+    maximum = bounds[1] - paid
+    *outcomes, above_zero = figures
+    is_known = ~np.isnan(above_zero)
+    above_zero = np.where(is_known & (minimum > 0.0), 1.0, above_zero)
+    above_zero = np.where(is_known & (maximum <= 0.0), 0.0, above_zero)
+    return *(np.clip(outcome, minimum, maximum) for outcome in outcomes), above_zero
 
 
 @typed
@@ -462,6 +479,7 @@ def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:
 def _places(
     panel: xr.DataArray, names: Any, pairs: Sequence[tuple[str, str]] | None
 ) -> tuple[Indices, Indices]:
+    """Return the positions in `names` of the long and the short venue of each pair; all pairs for None."""
     if pairs is None:
         long, short = np.nonzero(~np.eye(names.size, dtype=bool))
         return long, short
@@ -469,9 +487,10 @@ def _places(
         require_venues(panel, pairs=[long_venue, short_venue])
         if long_venue == short_venue:
             raise ValueError(f"pairs must have two different venues, got {long_venue!r}/{long_venue!r}")
-    where = {name: place for place, name in enumerate(names.tolist())}
-    places = np.array([[where[venue] for venue in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
-    return places[:, 0], places[:, 1]
+    position = {name: place for place, name in enumerate(names.tolist())}
+    long = np.array([position[venue] for venue, _ in pairs], dtype=np.intp)
+    short = np.array([position[venue] for _, venue in pairs], dtype=np.intp)
+    return long, short
 
 
 def _reasons(status: int) -> str:

@@ -21,48 +21,50 @@ from derivdata.analysis.funding.pooled_regression import (
     penalised,
     remembered,
     trailing_mean,
-    usual_outcome,
+    outcome_deviation,
 )
 from derivdata.support.arrays import Bools, Floats, Indices
 
 _SIZE_PENALTY = 0.02
 # Prior slope on each of the four predictors: they add up to 1, so that sizes scale with the rates.
 _SIZE_PRIOR = 0.25
-_ENOUGH_ERRORS = 30  # minimum number of errors to fit the slopes of sizes, and to use an error's own size
+_MIN_ERRORS = 30  # minimum number of errors to fit the slopes of sizes, and to use an error's own size
 _OWN_SHARE = 0.5  # minimum size as a fraction of the pair's own past errors
-_RESTLESS_WEIGHT = 10.0  # weight of the pair's variability, in decisions
-_OWN_WEIGHT = 5.0  # weight of the pooled size relative to the pair's own recent errors, in decisions
-_LARGEST = 10.0  # limit of an error in units of its size: a larger one would move the quantiles of all pairs
+_VARIABILITY_WEIGHT = 10.0  # weight of the pair's variability, in decisions
+_POOLED_WEIGHT = 5.0  # weight of the pooled size relative to the pair's own recent errors, in decisions
+_MAX_ERROR = (
+    10.0  # limit of an error in units of its size: a larger one would move the quantiles of all pairs
+)
 _FLOOR = 0.05  # fraction of the market's variability that keeps the logarithm of a pinned spread finite
 _MAX_ERRORS = 200_000
-_WIDEST = 20.0  # maximum width of an interval, in standard deviations of past outcomes
-_OWN_OUTCOMES = 1.0
+_MAX_WIDTH = 20.0  # maximum width of an interval, in standard deviations of past outcomes
+_MIN_OWN_DECISIONS = 1.0
 """Effective number of own decisions that a pair needs for an interval.
 
 Outcomes that span less than a holding time overlap: their deviation is a fraction of that of independent
 ones, and intervals bounded by it contain too few outcomes.
 """
-_PINNED = 1e-12  # fraction of the mean square below which a variance is rounding error
-_RARE = 0.005
+_ROUNDING = 1e-12  # fraction of the mean square below which a variance is rounding error
+_RARE = 0.005  # probability of errors beyond each end of the range that is compared with past outcomes
 _MIN_FREEDOM = 2.0
-_FREEDOM = 0.25
+_FREEDOM_PER_DECISION = 0.25
 """Chosen on pairs of two venues of 2020–2022, where each horizon and history then covers 89 to 93 %."""
 
 
 class Walk(NamedTuple):
     """Forecasts at each period of a panel, of one regression or the sum of several, and their past errors."""
 
-    parts: tuple[Means, ...]
+    components: tuple[Means, ...]
     outcomes: Floats
     """(venue, period) payments of a long over the holding time [bps], NaN if unknown."""
-    worth: Floats
+    decision_count: Floats
     """(period) effective number of known decisions: see `Means`."""
-    usual: Floats
+    pooled_deviation: Floats
     """(period) bps: standard deviation of the known outcomes of all pairs."""
-    own: Floats
+    own_deviation: Floats
     """(pair, column) bps: standard deviation of the pair's own known outcomes; NaN with too few."""
     columns: Indices
-    """Periods of `own` and `scale`."""
+    """Periods of `own_deviation` and `scale`."""
     scale: Floats
     """(pair, column) bps: expected size of the error."""
     past: PastErrors
@@ -73,13 +75,14 @@ class Walk(NamedTuple):
 
     def pair_expectations(self, at: int) -> Floats:
         """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
-        return np.asarray(sum(component.pair_expectations(at) for component in self.parts))
+        return np.asarray(sum(component.pair_expectations(at) for component in self.components))
 
 
 def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     """Sum the forecasts of regressions by pair, and estimate the sizes of their errors.
 
-    `amounts` (venue, period) [bps] are the payments of a long, over all parts: the variation of a pair.
+    `amounts` (venue, period) [bps] are the payments of a long, summed over the components. The differences
+    between venues are the variation of a pair.
     """
     # 1. Select the pairs of venues with payments.
     has_payments: Any = np.isfinite(amounts).any(axis=1)
@@ -93,16 +96,23 @@ def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     realised = np.asarray(sum(component.realised for component in components))[is_pair]
     outcomes = np.asarray(sum(component.outcomes for component in components))
     columns = components[0].columns
-    missed = realised - predicted
-    scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
+    errors = realised - predicted
+    scale, sizes = _error_sizes(amounts[short] - amounts[long], predicted, errors, columns, plan)
 
-    # 3. Compute the reference sizes for later errors.
-    worth = np.min(np.stack([component.worth for component in components]), axis=0)
-    usual = usual_outcome(outcomes, plan)
-    own = _own_deviation(outcomes, long, short, columns, plan)
-    toward = direction_of(predicted)
-    past = PastErrors(missed, scale, toward, sizes, columns, plan)
-    return Walk(components, outcomes, worth, usual, own, columns, scale, past, long, short, plan)
+    # 3. Add the past errors, and the deviations of outcomes, which limit later intervals.
+    return Walk(
+        components,
+        outcomes,
+        decision_count=np.min([component.decision_count for component in components], axis=0),
+        pooled_deviation=outcome_deviation(outcomes, plan),
+        own_deviation=_own_deviation(outcomes, long, short, columns, plan),
+        columns=columns,
+        scale=scale,
+        past=PastErrors(errors, scale, direction_of(predicted), sizes, columns, plan),
+        long=long,
+        short=short,
+        plan=plan,
+    )
 
 
 class PairDistribution(NamedTuple):
@@ -133,22 +143,26 @@ def pair_distribution(walk: Walk, at: int) -> PairDistribution:
     scale = _both_directions(walk.scale[:, column], walk, np.nan)
     errors, weight, decisions = walk.past.known_at(at)
     if decisions:
-        low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
+        # 1. Allow for few decisions.
         venues = np.isfinite(np.diag(expected)).sum()
-        freedom = _MIN_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * venues * (venues - 1)
+        decisions_of_pairs = walk.decision_count[at] * 0.5 * venues * (venues - 1)
+        freedom = _MIN_FREEDOM + _FREEDOM_PER_DECISION * decisions_of_pairs
         scale = scale * stdtrit(freedom, 0.95) / ndtri(0.95)
-        deviation = np.minimum(walk.usual[at], _both_directions(walk.own[:, column], walk, np.inf))
-        # Past outcomes bound the interval. Without a direction, errors count in both.
+
+        # 2. Limit the width of the interval by past outcomes. Without a direction, errors count in both.
+        own_deviation = _both_directions(walk.own_deviation[:, column], walk, np.inf)
+        deviation = np.minimum(walk.pooled_deviation[at], own_deviation)
+        low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
         width = np.where(direction_of(expected) == 0.0, 2.0 * max(-low, high), high - low)
-        scale = np.minimum(scale, _WIDEST * deviation / np.maximum(width, 1.0))
+        scale = np.minimum(scale, _MAX_WIDTH * deviation / np.maximum(width, 1.0))
         scale = np.maximum(scale, TINY)
     return PairDistribution(expected, scale, errors, weight, decisions)
 
 
-def _both_directions(of_pairs: Floats, walk: Walk, otherwise: float) -> Floats:
-    """Return values of pairs as a square (long, short), symmetric in both directions."""
+def _both_directions(of_pairs: Floats, walk: Walk, default: float) -> Floats:
+    """Return values of pairs as a square (long, short), equal in both directions; otherwise `default`."""
     venues = walk.outcomes.shape[0]
-    square = np.full((venues, venues), otherwise)
+    square = np.full((venues, venues), default)
     square[walk.long, walk.short] = of_pairs
     square[walk.short, walk.long] = of_pairs
     return square
@@ -157,23 +171,32 @@ def _both_directions(of_pairs: Floats, walk: Walk, otherwise: float) -> Floats:
 def outcome_figures(
     mean: Floats, size: Floats, errors: Floats, weight: Floats, cost: Any, level: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return low end, median and high end of outcomes after cost [bps], and the probability to be above 0."""
-    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
-    toward = np.where(np.isfinite(mean), direction_of(mean), np.nan)
+    """Return low end, median and high end of outcomes after cost [bps], and the probability to be above 0.
+
+    `mean` and `size` [bps] are those of each pair; `errors` and `weight` as in `PairDistribution`.
+    """
+    probabilities = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
+    direction = np.where(np.isfinite(mean), direction_of(mean), np.nan)
     net = mean - cost
-    bottom, centre, top, above = (np.full(mean.shape, np.nan) for _ in range(4))
-    for sign in np.unique(toward[np.isfinite(toward)]):
-        low, middle, high = _quantiles(sign, tails, errors, weight)
+    low = np.full(mean.shape, np.nan)
+    median = np.full(mean.shape, np.nan)
+    high = np.full(mean.shape, np.nan)
+    above_zero = np.full(mean.shape, np.nan)
+    for sign in np.unique(direction[np.isfinite(direction)]):
+        has_sign = (direction == sign) & np.isfinite(size)
+        quantiles = _quantiles(sign, probabilities, errors, weight)
+        for result, quantile in zip((low, median, high), quantiles, strict=True):
+            np.copyto(result, net + size * quantile, where=has_sign)
         # The outcome is above 0 if the error exceeds −net, in units of its size.
-        chance = 1.0 - _share_below(sign, -net / size, errors, weight)
-        figures = (net + size * low, net + size * middle, net + size * high, chance)
-        for figure, of_sign in zip((bottom, centre, top, above), figures, strict=True):
-            np.copyto(figure, of_sign, where=(toward == sign) & np.isfinite(size))
-    return bottom, centre, top, above
+        np.copyto(above_zero, 1.0 - _share_below(sign, -net / size, errors, weight), where=has_sign)
+    return low, median, high, above_zero
 
 
 def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> Floats:
-    """Return quantiles of sorted errors: unchanged for sign 1, reversed for −1, and half of each for 0."""
+    """Return quantiles of sorted errors: unchanged for sign 1, reversed for −1, and half of each for 0.
+
+    `shares` are the probabilities of the quantiles, `weight` is the share of the weight up to each error.
+    """
     if sign > 0.0:
         return np.asarray(np.interp(shares, weight, errors))
     if sign < 0.0:
@@ -212,21 +235,23 @@ class _Sizes(NamedTuple):
     """Sizes of errors as a log-linear function of predictors, fitted at each column to known errors."""
 
     logs: Floats
-    """(predictor, pair, column)."""
+    """(predictor, pair, column): logarithms of the predictors."""
     level: Floats
+    """(column)."""
     slopes: Floats
     """(column, predictor)."""
     number: Floats
-    """Weight of the errors in each column's fit."""
+    """(column): weight of the errors in the fit."""
     low: Floats
     high: Floats
     """(column, predictor): range of the predictors of these errors."""
 
-    def made(self, column: int, of: Indices) -> Floats:
-        """Return the sizes (pair, of) that the fit of one column gives for the predictors at some columns."""
-        bounds = (bound[column][:, None, None] for bound in (self.low, self.high))
-        inside = np.clip(self.logs[:, :, of], *bounds)
-        return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], inside)))
+    def by_fit(self, column: int, columns: Indices) -> Floats:
+        """Return the sizes (pair, columns) that the fit of one column gives for the predictors at others."""
+        low = self.low[column][:, None, None]
+        high = self.high[column][:, None, None]
+        logs = np.clip(self.logs[:, :, columns], low, high)
+        return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], logs)))
 
 
 class PastErrors:
@@ -239,21 +264,21 @@ class PastErrors:
 
     Parameters
     ----------
-    missed
-        (pair, column) bps: outcome less expectation; NaN where the outcome is not known or not kept.
+    errors
+        (pair, column) bps: outcome minus expectation; NaN if the outcome is unknown or not stored.
     scale
         (pair, column) bps: size of the error that was expected.
     direction
         (pair, column): 1 where the pair was expected to earn, −1 where its reverse was, 0 where neither.
     sizes
-        Regression of the sizes, for errors whose expected size rested on too few errors.
+        Regression of the sizes, for errors whose expected size was based on too few errors.
     columns
         Periods of the columns.
     """
 
     def __init__(
         self,
-        missed: Floats,
+        errors: Floats,
         scale: Floats,
         direction: Floats,
         sizes: _Sizes,
@@ -262,26 +287,27 @@ class PastErrors:
     ) -> None:
         # Columns without an error are periods that needed only a forecast. They must not displace columns
         # with errors.
-        self._with_errors = np.flatnonzero(np.isfinite(missed).any(axis=0))
+        self._with_errors = np.flatnonzero(np.isfinite(errors).any(axis=0))
         self._periods = columns[self._with_errors]
-        self._doubtful = sizes.number[self._with_errors] < _ENOUGH_ERRORS
-        scored = np.isfinite(missed[:, self._with_errors] / scale[:, self._with_errors])
-        self._has_size: Bools = np.asarray(scored.any(axis=0))
-        self._missed = missed
+        self._is_provisional = sizes.number[self._with_errors] < _MIN_ERRORS
+        has_size = np.isfinite(errors[:, self._with_errors] / scale[:, self._with_errors])
+        self._has_size: Bools = np.asarray(has_size.any(axis=0))
+        self._errors = errors
         self._scale = scale
         self._direction = direction
         self._sizes = sizes
         self._columns = columns
         self._plan = plan
-        self._most = max(1, _MAX_ERRORS // max(1, missed.shape[0]))
-        self._start_again()
+        self._max_columns = max(1, _MAX_ERRORS // max(1, errors.shape[0]))
+        self._clear()
 
-    def _start_again(self) -> None:
+    def _clear(self) -> None:
+        """Remove all errors from the sorted arrays, which have those of columns from start to before end."""
         self._start = 0
         self._end = 0
-        self._errors: Floats = np.empty(0)
-        self._weights: Floats = np.empty(0)
-        self._column: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._sorted_errors: Floats = np.empty(0)
+        self._sorted_weights: Floats = np.empty(0)
+        self._sorted_columns: NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
     def known_at(self, at: int) -> tuple[Floats, Floats, int]:
         """Return the sorted errors known at a period, the weight up to each, and the number of decisions.
@@ -291,76 +317,75 @@ class PastErrors:
         """
         # 1. Select the newest decisions with a known outcome, up to a maximum number.
         end = int(np.searchsorted(self._periods, at - self._plan.hold, side="right"))
-        start = max(0, end - self._most)
+        start = max(0, end - self._max_columns)
         if end < self._end:
-            self._start_again()
+            self._clear()
         self._insert_final(max(start, self._end), end)
         if start > self._start:
-            stay = self._column >= start
-            self._errors = self._errors[stay]
-            self._weights = self._weights[stay]
-            self._column = self._column[stay]
+            is_recent = self._sorted_columns >= start
+            self._sorted_errors = self._sorted_errors[is_recent]
+            self._sorted_weights = self._sorted_weights[is_recent]
+            self._sorted_columns = self._sorted_columns[is_recent]
         self._start = start
         self._end = end
 
         # 2. Recompute and merge the errors whose size is provisional.
-        errors = self._errors
-        weights = self._weights
-        unsettled = start + np.flatnonzero(self._doubtful[start:end])
-        if unsettled.size:
-            now = int(np.searchsorted(self._columns, at))
-            size = self._sizes.made(now, self._with_errors[unsettled])
-            errors, weights = _merged((errors, weights), self._weighted(unsettled, size)[:2])
+        errors = self._sorted_errors
+        weights = self._sorted_weights
+        provisional = start + np.flatnonzero(self._is_provisional[start:end])
+        if provisional.size:
+            present = int(np.searchsorted(self._columns, at))
+            size = self._sizes.by_fit(present, self._with_errors[provisional])
+            errors, weights = _merged((errors, weights), self._sorted(provisional, size)[:2])
 
         # 3. Compute the weight up to the middle of each error, so that the distribution is symmetric under
         # reversal.
-        up_to = np.cumsum(weights)
-        total = float(up_to[-1]) if up_to.size else 0.0
-        up_to -= 0.5 * weights
-        up_to /= max(total, TINY)
-        return errors, up_to, int(self._has_size[start:end].sum())
+        weight_up_to = np.cumsum(weights)
+        total = float(weight_up_to[-1]) if weight_up_to.size else 0.0
+        weight_up_to -= 0.5 * weights
+        weight_up_to /= max(total, TINY)
+        return errors, weight_up_to, int(self._has_size[start:end].sum())
 
     def _insert_final(self, first: int, end: int) -> None:
         """Insert the errors of columns from `first` to before `end` whose size is final."""
-        final = first + np.flatnonzero(~self._doubtful[first:end])
+        final = first + np.flatnonzero(~self._is_provisional[first:end])
         if not final.size:
             return
-        new = self._weighted(final, self._scale[:, self._with_errors[final]])
-        so_far = (self._errors, self._weights, self._column)
-        self._errors, self._weights, self._column = _merged(so_far, new)
+        new = self._sorted(final, self._scale[:, self._with_errors[final]])
+        present = (self._sorted_errors, self._sorted_weights, self._sorted_columns)
+        self._sorted_errors, self._sorted_weights, self._sorted_columns = _merged(present, new)
 
-    def _weighted(self, places: Indices, size: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
-        """Return the errors of some columns in order, their weights and their columns.
+    def _sorted(self, places: Indices, size: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
+        """Return the errors of some columns in ascending order, their weights and their columns.
 
-        An error counts in the direction of the forecast. Without a direction, half of it counts in each, so
-        that the order of venues in the panel does not matter.
+        `places` are indices of columns with errors, `size` (pair, places) divides the errors. An error counts
+        in the direction of the forecast. Without a direction, half of it counts in each, so that the order of
+        venues in the panel does not matter.
         """
         # 1. Divide the errors by their size, and compute their weights.
         columns = self._with_errors[places]
-        errors = np.clip(self._missed[:, columns] / size, -_LARGEST, _LARGEST)
+        errors = np.clip(self._errors[:, columns] / size, -_MAX_ERROR, _MAX_ERROR)
         finite = np.isfinite(errors)
-        toward = self._direction[:, columns][finite]
-        fresh = 0.5 ** ((self._periods[0] - self._periods[places]) / self._plan.memory)
-        weights = np.broadcast_to(fresh, errors.shape)[finite]
+        direction = self._direction[:, columns][finite]
+        # Weights are relative to the first period: newer ones are above 1, and none changes later.
+        weight_of_column = 0.5 ** ((self._periods[0] - self._periods[places]) / self._plan.memory)
+        weights = np.broadcast_to(weight_of_column, errors.shape)[finite]
         column = np.broadcast_to(places.astype(np.int32), errors.shape)[finite]
 
         # 2. Count each error unchanged or reversed, by the direction of its forecast.
         errors = np.concatenate([errors[finite], -errors[finite]])
-        weights = np.concatenate([weights * 0.5 * (1.0 + toward), weights * 0.5 * (1.0 - toward)])
+        weights = np.concatenate([weights * 0.5 * (1.0 + direction), weights * 0.5 * (1.0 - direction)])
         column = np.concatenate([column, column])
-        counted = weights > 0.0
-        errors = errors[counted]
-        weights = weights[counted]
-        column = column[counted]
-        order = np.argsort(errors, kind="stable")
+        counts = np.flatnonzero(weights > 0.0)
+        order = counts[np.argsort(errors[counts], kind="stable")]
         return errors[order], weights[order], column[order]
 
 
 def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Indices, plan: Plan) -> Floats:
     """Return the standard deviation (pair, column) of each pair's own known outcomes.
 
-    NaN with fewer than `_OWN_OUTCOMES` effective decisions. Infinite if they do not vary: a pinned pair gives
-    no size for its first move.
+    NaN with fewer than `_MIN_OWN_DECISIONS` effective decisions. Infinite if they do not vary: a pinned pair
+    gives no size for its first move.
     """
     earned = outcomes[short] - outcomes[long]
     finite = np.isfinite(earned)
@@ -380,10 +405,11 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
         total += centred[:, start:end].sum(axis=1)
         squares += (centred[:, start:end] ** 2).sum(axis=1)
         mean = total / np.maximum(count, 1.0)
-        variance = np.maximum(squares / np.maximum(count, 1.0) - mean**2, 0.0)
-        enough = count >= _OWN_OUTCOMES * plan.hold
-        moves = variance > _PINNED * squares / np.maximum(count, 1.0)
-        deviation[enough, column] = np.where(moves, np.sqrt(variance), np.inf)[enough]
+        mean_square = squares / np.maximum(count, 1.0)
+        variance = np.maximum(mean_square - mean**2, 0.0)
+        varies = variance > _ROUNDING * squares / np.maximum(count, 1.0)
+        has_enough = count >= _MIN_OWN_DECISIONS * plan.hold
+        deviation[has_enough, column] = np.where(varies, np.sqrt(variance), np.inf)[has_enough]
     return deviation
 
 
@@ -401,92 +427,107 @@ def _merged(first: tuple[NDArray[Any], ...], second: tuple[NDArray[Any], ...]) -
     return tuple(merged)
 
 
-def _scales(
-    spread: Floats, predicted: Floats, missed: Floats, columns: Indices, plan: Plan
+def _error_sizes(
+    spread: Floats, predicted: Floats, errors: Floats, columns: Indices, plan: Plan
 ) -> tuple[Floats, _Sizes]:
     """Estimate the size of an error: a log-linear regression of past ones on the variation of a pair.
 
     Logarithms are used because the sizes of errors range over three decades and the largest must not
-    dominate. The causes are the pair's mean distance from its weekly mean over a week and over the longest
-    span, its forecast, and the mean of the first over all pairs. A size stays within the range supported by
-    its errors: slopes are between 0 and 1 and are fitted from thirty errors on, causes are clipped to their
-    observed range, and the pair's own recent errors take precedence. So few errors cannot give an arbitrarily
-    wide interval.
+    dominate. The predictors are the pair's mean distance from its weekly mean over a week and over the
+    longest span, its forecast, and the mean of the first over all pairs. A size stays within the range
+    supported by its errors: slopes are between 0 and 1 and are fitted from thirty errors on, predictors are
+    clipped to their observed range, and the pair's own recent errors take precedence. So few errors cannot
+    give an arbitrarily wide interval.
     """
     # 1. Take logarithms of the predictors and the errors.
-    week, lasting = plan.spans[-2:]
-    away = np.abs(spread - trailing_mean(spread, week, 1.0))
-    recent = np.sqrt(plan.hold) * trailing_mean(away, week, 1.0)[:, columns]
-    usual = np.sqrt(plan.hold) * trailing_mean(away, lasting, 1.0)[:, columns]
-    there = np.isfinite(predicted)
-    market = np.where(there, recent, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+    week, longest = plan.spans[-2:]
+    distance = np.abs(spread - trailing_mean(spread, week, 1.0))
+    weekly = np.sqrt(plan.hold) * trailing_mean(distance, week, 1.0)[:, columns]
+    long_run = np.sqrt(plan.hold) * trailing_mean(distance, longest, 1.0)[:, columns]
+    has_forecast = np.isfinite(predicted)
+    market = np.where(has_forecast, weekly, 0.0).sum(axis=0) / np.maximum(has_forecast.sum(axis=0), 1)
     floor = _FLOOR * market + TINY
-    causes = np.stack([recent, usual, np.abs(predicted), np.broadcast_to(market, recent.shape)])
-    logs = np.log(causes + floor)
-    missing = np.log(np.abs(missed) + floor)
-    finite = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
+    predictors = np.stack([weekly, long_run, np.abs(predicted), np.broadcast_to(market, weekly.shape)])
+    logs = np.log(predictors + floor)
+    log_errors = np.log(np.abs(errors) + floor)
+    finite = np.isfinite(log_errors) & np.isfinite(logs).all(axis=0)
 
-    # 2. Fit the regression at each column to the errors known there.
-    logs_known = np.where(finite, np.concatenate([logs, missing[None]]), 0.0)
-    summands = np.concatenate([finite[None].astype(np.float64), logs_known])
-    sums = remembered(np.moveaxis(np.einsum("kpc,lpc->klc", summands, summands), -1, 0), columns, plan)
+    # 2. Sum the products of (1, predictors, error) of the errors known at each column.
+    variables = np.where(finite, np.concatenate([logs, log_errors[None]]), 0.0)
+    variables = np.concatenate([finite[None].astype(np.float64), variables])
+    products = np.moveaxis(np.einsum("kpc,lpc->klc", variables, variables), -1, 0)
+    sums = remembered(products, columns, plan)
+
+    # 3. Fit the regression, centred so that the penalty on the slopes does not affect the level.
     number = sums[:, 0, 0]
     weight = np.maximum(number, TINY)[:, None, None]
-    # Centred, so that the penalty on the slopes does not affect the level.
-    mean = sums[:, :1, 1:] / weight
-    centred = sums[:, 1:, 1:] - weight * np.swapaxes(mean, 1, 2) * mean
+    means = sums[:, :1, 1:] / weight
+    centred = sums[:, 1:, 1:] - weight * np.swapaxes(means, 1, 2) * means
     fitted = penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, _SIZE_PRIOR), _SIZE_PENALTY)
-    slopes = np.where((number >= _ENOUGH_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
-    level = np.where(number > 0.0, mean[:, 0, -1] - (slopes * mean[:, 0, :-1]).sum(axis=1), 0.0)
+    slopes = np.where((number >= _MIN_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
+    mean_logs = means[:, 0, :-1]
+    mean_log_error = means[:, 0, -1]
+    level = np.where(number > 0.0, mean_log_error - (slopes * mean_logs).sum(axis=1), 0.0)
 
-    # 3. Compute sizes within the range of the predictors.
-    low, high = _seen(np.where(finite, logs, np.nan), columns, plan)
+    # 4. Compute sizes within the range of the predictors.
+    low, high = _known_range(np.where(finite, logs, np.nan), columns, plan)
     sizes = _Sizes(logs, level, slopes, number, low, high)
-    inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
-    pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
+    clipped = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
+    pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, clipped))
 
-    # 4. Use a prior for pairs with few errors: the usual error times the pair's relative variation.
-    restless = np.exp(mean[:, 0, -1] + 0.5 * (logs[:2] - mean[:, 0, :2].T[:, None]).sum(axis=0))
-    restless = np.where(number > 0.0, np.maximum(restless, pooled), pooled)
-    return _own_first(pooled, restless, missed, columns, plan), sizes
-
-
-def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
-    """Return the range of each predictor (column, predictor) over the errors known at each column."""
-    # Errors before this position are known.
-    latest = np.searchsorted(columns, columns - plan.hold, side="right")
-    ends = []
-    for sign in (1.0, -1.0):
-        minimum = np.nanmin(np.append(sign * logs, np.full((len(logs), 1, logs.shape[2]), np.inf), 1), axis=1)
-        running = np.minimum.accumulate(minimum, axis=1)
-        ends.append(sign * np.append(np.full((len(logs), 1), -np.inf), running, axis=1)[:, latest].T)
-    return np.where(np.isfinite(ends[0]), ends[0], -np.inf), np.where(np.isfinite(ends[1]), ends[1], np.inf)
+    # 5. Compute a prior for pairs with few errors: the mean error times the pair's relative variation.
+    relative_variation = 0.5 * (logs[:2] - mean_logs[:, :2].T[:, None]).sum(axis=0)
+    by_variation = np.exp(mean_log_error + relative_variation)
+    by_variation = np.where(number > 0.0, np.maximum(by_variation, pooled), pooled)
+    return _scaled_by_own_errors(pooled, by_variation, errors, columns, plan), sizes
 
 
-def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
-    """Scale pooled sizes by each pair's own recent errors.
+def _known_range(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
+    """Return minimum and maximum (column, predictor) of `logs` over the errors known at each column.
 
-    ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the usual one of all
-    pairs; weights w halve in two weeks, and m decisions belong to the pool. So a new regime counts within
-    weeks. If a pair varies more than its pooled size allows, the share ``k / (k + Σ w)`` of the excess counts
-    (in logarithms), all of it for a new pair. Never below half of the usual (geometric mean) error of the
-    pair itself.
+    They are infinite before the first known error. NaN in `logs` is ignored.
     """
-    # 1. Average squared errors in units of their pooled size, recent ones and all.
-    finite = np.isfinite(missed) & np.isfinite(pooled)
-    squares = np.where(finite, missed / np.where(finite, pooled, 1.0), 0.0) ** 2
-    ratios = np.stack([finite.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1).swapaxes(0, 1)
-    short = remembered(ratios, columns, plan._replace(memory=plan.recent))
-    lasting = remembered(ratios.sum(axis=1), columns, plan)[:, None]
-    usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), TINY)
+    known_end = np.searchsorted(columns, columns - plan.hold, side="right")
+    # Row i has the range of the first i columns; fmin and fmax ignore NaN.
+    low = np.fmin.reduce(logs, axis=1, initial=np.inf)
+    low = np.pad(np.minimum.accumulate(low, axis=1), ((0, 0), (1, 0)), constant_values=np.inf)
+    high = np.fmax.reduce(logs, axis=1, initial=-np.inf)
+    high = np.pad(np.maximum.accumulate(high, axis=1), ((0, 0), (1, 0)), constant_values=-np.inf)
+    low = low[:, known_end].T
+    high = high[:, known_end].T
+    return np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
+
+
+def _scaled_by_own_errors(
+    pooled: Floats, by_variation: Floats, errors: Floats, columns: Indices, plan: Plan
+) -> Floats:
+    """Scale pooled sizes (pair, column) by each pair's own recent errors.
+
+    The factor is ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the mean
+    one of all pairs; weights w halve in two weeks, and m decisions belong to the pool. So a new regime counts
+    within weeks. If a pair's size by its variation exceeds the pooled one, the share ``k / (k + Σ w)`` of the
+    excess counts (in logarithms), all of it for a new pair. Never below half of the geometric mean error of
+    the pair itself.
+    """
+    # 1. Sum squared errors in units of their pooled size: recent ones of each pair, and all of all pairs.
+    finite = np.isfinite(errors) & np.isfinite(pooled)
+    squares = np.where(finite, errors / np.where(finite, pooled, 1.0), 0.0) ** 2
+    squares = np.minimum(squares, _MAX_ERROR**2)
+    summands = np.stack([finite.astype(np.float64), squares], axis=-1).swapaxes(0, 1)
+    recent = remembered(summands, columns, plan._replace(memory=plan.recent))
+    recent_count = recent[..., 0]
+    of_all = remembered(summands.sum(axis=1), columns, plan)[:, None]
+    mean_square = np.maximum(of_all[..., 1] / np.maximum(of_all[..., 0], 1.0), TINY)
 
     # 2. Compute the factor of the pair's own errors, and the excess of pairs that vary more than the pool.
-    factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
-    new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
-    moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
+    factor = (_POOLED_WEIGHT + recent[..., 1] / mean_square) / (_POOLED_WEIGHT + recent_count)
+    factor = np.where(of_all[..., 0] > 0.0, factor, 1.0).T
+    excess_share = _VARIABILITY_WEIGHT / (_VARIABILITY_WEIGHT + recent_count.T)
+    scaled = pooled * np.sqrt(factor) * (by_variation / pooled) ** excess_share
 
     # 3. Apply the floor: half of the pair's geometric mean error.
-    sizes = np.where(finite, np.log(np.abs(np.where(finite, missed, 1.0)) + TINY), 0.0)
-    own = remembered(np.stack([ratios[..., 0], sizes.T], axis=-1), columns, plan)
-    minimum = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)
-    return np.asarray(np.maximum(moved, _OWN_SHARE * minimum.T))
+    log_errors = np.where(finite, np.log(np.abs(np.where(finite, errors, 1.0)) + TINY), 0.0)
+    own = remembered(np.stack([summands[..., 0], log_errors.T], axis=-1), columns, plan)
+    mean_log = own[..., 1] / np.maximum(own[..., 0], TINY)
+    geometric_mean = np.where(own[..., 0] > 0.0, np.exp(mean_log), 0.0)
+    return np.asarray(np.maximum(scaled, _OWN_SHARE * geometric_mean.T))
