@@ -282,7 +282,7 @@ def test_cost_of_a_spot_leg_is_not_collateral_of_the_other_leg(mark: float, lost
         ({"max_leg_usd": -1.0}, "max_leg_usd"),
         (
             {"start": "2030-01-01"},
-            r"not be after the last forecast, 2026-01-30T00:00:00\.000000, got '2030-01-01'",
+            r"not be after the last time of forecasts, 2026-01-30T00:00:00\.000000, got '2030-01-01'",
         ),
     ],
 )

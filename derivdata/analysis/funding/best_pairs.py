@@ -129,20 +129,21 @@ def best_pair(
         raise ValueError("age_hours and max_age must be passed together: pass both or neither")
     rates = held_settlements(panel)
 
-    def known(other: Any, units: str | None, name: str) -> xr.DataArray:
+    def at_rates(other: Any, units: str | None, name: str) -> xr.DataArray:
+        """Return the newest values of another array at the times of the rates."""
         return newest_at(broadcast_companion(panel, other, units=units, name=name), rates)
 
     if oi_usd is not None and min_oi_usd is not None:
         amounts = require(oi_usd, units=USD_UNIT, name="oi_usd")
-        rates = rates.where(known(amounts, USD_UNIT, "oi_usd") >= min_oi_usd)
+        rates = rates.where(at_rates(amounts, USD_UNIT, "oi_usd") >= min_oi_usd)
     if age_hours is not None and max_age is not None:
-        age = known(age_hours, HOUR_UNIT, "age_hours")
+        age = at_rates(age_hours, HOUR_UNIT, "age_hours")
         rates = rates.where(age <= hours_of(max_age, "max_age", minimum=0.0))
     if tradable is not None:
-        rates = rates.where(known(_mask(panel, tradable).astype(np.float64), None, "tradable") > 0.0)
+        rates = rates.where(at_rates(_mask(panel, tradable).astype(np.float64), None, "tradable") > 0.0)
     if prices is not None:
         marks = require(prices, "exchange", units=USD_UNIT, name="prices")
-        rates = rates.where(~apart_by_5_percent(known(marks, USD_UNIT, "prices")))
+        rates = rates.where(~apart_by_5_percent(at_rates(marks, USD_UNIT, "prices")))
     return by_chunk(partial(_best_pairs, fees_8h=fees_8h), whole(rates, "exchange"))
 
 
@@ -195,11 +196,12 @@ def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    wide = min(columns, _BLOCK)
-    tall = max(1, _BLOCK // max(wide, 1))
-    for row in range(0, rows, tall):
+    """Yield the slices of rows and columns of blocks of at most `_BLOCK` elements."""
+    block_columns = min(columns, _BLOCK)
+    block_rows = max(1, _BLOCK // max(block_columns, 1))
+    for row in range(0, rows, block_rows):
         for column in range(0, columns, _BLOCK):
-            yield slice(row, row + tall), slice(column, column + _BLOCK)
+            yield slice(row, row + block_rows), slice(column, column + _BLOCK)
 
 
 def _scan(block: Floats, order: Any, into: Extremes) -> None:
@@ -210,37 +212,44 @@ def _scan(block: Floats, order: Any, into: Extremes) -> None:
     comparison with NaN is false, and fmax and fmin ignore it.
     """
     shape = block.shape[1:]
+    # 1. Allocate the running values. Booleans are viewed as bytes 0 and 1, so that a product with a rank is
+    # one pass without a branch.
     high = np.full(shape, -np.inf)
     low = np.full(shape, np.inf)
-    ranks = np.zeros((3, *shape), dtype=np.uint8 if len(order) <= 255 else np.uint16)
-    lowest, highest, count = ranks
-    scratch = np.empty_like(lowest)
-    beyond = np.empty(shape, dtype=bool)
-    # View booleans as bytes 0 and 1, so that a product with a rank is one pass without a branch.
-    mask = beyond.view(np.uint8)
-    for rank, venue in enumerate(order):
+    rank_dtype = np.dtype(np.uint8 if len(order) <= 255 else np.uint16)
+    lowest = np.zeros(shape, rank_dtype)
+    highest = np.zeros(shape, rank_dtype)
+    count = np.zeros(shape, rank_dtype)
+    scratch = np.empty(shape, rank_dtype)
+    is_true = np.empty(shape, dtype=bool)
+    zero_or_one = is_true.view(np.uint8)
+
+    # 2. Pass over the venues. Ranks only grow, so the maximum of rank × mask is the last venue that beat the
+    # ones before it. The first known rate beats −inf; if it is of rank 0, 0 stays, which is right as well.
+    for number, venue in enumerate(order):
         rate = block[venue]
-        step = ranks.dtype.type(rank)
-        # Ranks only grow, so the maximum of rank × mask is the last venue that beat the ones before it. The
-        # first known rate beats −inf; if it is of rank 0, 0 stays, which is right as well.
-        np.greater(rate, high, out=beyond)
-        np.maximum(highest, np.multiply(mask, step, out=scratch), out=highest)
+        rank = rank_dtype.type(number)
+        np.greater(rate, high, out=is_true)
+        np.maximum(highest, np.multiply(zero_or_one, rank, out=scratch), out=highest)
         np.fmax(high, rate, out=high)
-        np.less(rate, low, out=beyond)
-        np.maximum(lowest, np.multiply(mask, step, out=scratch), out=lowest)
+        np.less(rate, low, out=is_true)
+        np.maximum(lowest, np.multiply(zero_or_one, rank, out=scratch), out=lowest)
         np.fmin(low, rate, out=low)
-        np.equal(rate, rate, out=beyond)
-        np.add(count, mask, out=count)
-    places = np.append(np.asarray(order, dtype=np.int16), np.int16(-1))
-    none = count < 2
-    into.spread[...] = np.where(none, np.nan, high - low)
-    none |= high == low
-    into.lowest[...] = places[np.where(none, len(order), lowest)]
-    into.highest[...] = places[np.where(none, len(order), highest)]
+        np.equal(rate, rate, out=is_true)  # false for NaN
+        np.add(count, zero_or_one, out=count)
+
+    # 3. Convert ranks to positions, −1 without a pair.
+    positions = np.append(np.asarray(order, dtype=np.int16), np.int16(-1))
+    has_no_pair = count < 2
+    into.spread[...] = np.where(has_no_pair, np.nan, high - low)
+    has_no_pair |= high == low
+    into.lowest[...] = positions[np.where(has_no_pair, len(order), lowest)]
+    into.highest[...] = positions[np.where(has_no_pair, len(order), highest)]
     into.venues[...] = count
 
 
 def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
+    """Return long and short venue, spread and number of venues of the pair with the largest spread."""
     pair = extremes(rates, np.argsort(names, kind="stable"))
     labels = np.append(names, "")
     return labels[pair.lowest], labels[pair.highest], pair.spread, pair.venues
@@ -277,9 +286,10 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     no_pair = (count < 2) | ~(spread > 0.0)
     net = np.where(no_pair, np.nan, _at(earned, short) - _at(paid, long))
     spread = np.where(count < 2, np.nan, np.maximum(spread, 0.0))
-    none = len(names)
-    places = (np.where(no_pair, none, long), np.where(no_pair, none, short))
-    return labels[places[0]], labels[places[1]], spread, count.astype(np.int16), net
+    empty_label = len(names)
+    long_venue = labels[np.where(no_pair, empty_label, long)]
+    short_venue = labels[np.where(no_pair, empty_label, short)]
+    return long_venue, short_venue, spread, count.astype(np.int16), net
 
 
 def _at(values: Floats, place: NDArray[Any]) -> Floats:
@@ -370,9 +380,9 @@ def pick_record(
             span=span,
             minimum=1.0,
         )
-        of = means["bps"].isel(time=decisions)
-        long = of.sel(exchange=forecasts["long"]).drop_vars("exchange")
-        short = of.sel(exchange=forecasts["short"]).drop_vars("exchange")
+        mean = means["bps"].isel(time=decisions)
+        long = mean.sel(exchange=forecasts["long"]).drop_vars("exchange")
+        short = mean.sel(exchange=forecasts["short"]).drop_vars("exchange")
         expected = plan.hold * (short - long) - forecasts["cost_bps"]
         ends = [expected.where(net.notnull()), xr.full_like(net, np.nan), xr.full_like(net, np.nan)]
 
@@ -380,7 +390,7 @@ def pick_record(
     text = labels_of(panel, "exchange").dtype
     units = {"long": text, "short": text, **dict.fromkeys(_FIGURES, BPS_UNIT), "status": FundingStatus}
     record = figures_of(
-        _picked,
+        _best_forecast,
         *ends,
         *(forecasts[name] for name in ("realised_net_bps", "cost_bps", "status")),
         xr.DataArray(decisions + plan.hold < last, dims="time"),
@@ -394,22 +404,34 @@ def pick_record(
     return record.drop_vars("hold_hours").assign_attrs(origin_attrs(panel) | about)
 
 
-def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
-    """Return venues and values of the pair with the highest first value, or the reason if there is none."""
-    net, low, high, realised, cost, status, over = figures
-    some = np.isfinite(net)
-    at = np.argmax(np.where(some, net, -np.inf), axis=-1)[..., None]
-    there = some.any(axis=-1)
-    taken = []
-    for table in (net, low, high, realised, cost):
-        values = np.take_along_axis(np.broadcast_to(table, net.shape), at, axis=-1)[..., 0]
-        taken.append(np.where(there, values, np.nan))
-    long, short = (np.where(there, venues[at[..., 0]], "") for venues in names)
-    few = (status & FundingStatus.TOO_FEW).all(axis=-1)
-    none = np.where(few, FundingStatus.TOO_FEW, FundingStatus.GAP)
-    unknown = np.where(over, FundingStatus.GAP, FundingStatus.OPEN)
-    why = np.where(there, np.where(np.isnan(taken[3]), unknown, 0), none)
-    return long, short, *taken, why.astype(np.int32)
+def _best_forecast(*figures: Any, names: Any) -> tuple[Any, ...]:
+    """Return venues, figures and status of the pair with the highest net outcome, over the last axis (pair).
+
+    `figures` are net with its low and high end, realised, cost and status of each pair, and whether the
+    holding time has ended. `names` are the long and the short venue of each pair.
+    """
+    # 1. Select the pair.
+    net, low, high, realised, cost, status, has_ended = figures
+    has_forecast = np.isfinite(net)
+    best = np.argmax(np.where(has_forecast, net, -np.inf), axis=-1)
+    has_pair = has_forecast.any(axis=-1)
+    long = np.where(has_pair, names[0][best], "")
+    short = np.where(has_pair, names[1][best], "")
+
+    # 2. Take its figures.
+    selected = []
+    for figure in (net, low, high, realised, cost):
+        of_best = np.take_along_axis(np.broadcast_to(figure, net.shape), best[..., None], axis=-1)[..., 0]
+        selected.append(np.where(has_pair, of_best, np.nan))
+
+    # 3. Set the status if there is no pair or no outcome.
+    has_few = (status & FundingStatus.TOO_FEW).all(axis=-1)
+    without_pair = np.where(has_few, FundingStatus.TOO_FEW, FundingStatus.GAP)
+    without_outcome = np.where(has_ended, FundingStatus.GAP, FundingStatus.OPEN)
+    is_unknown = np.isnan(selected[3])
+    status_of_pair = np.where(is_unknown, without_outcome, 0)
+    reason = np.where(has_pair, status_of_pair, without_pair)
+    return long, short, *selected, reason.astype(np.int32)
 
 
 @typed
@@ -459,20 +481,20 @@ def pick_summary(
     predicted, low, high, realised = (
         table.reshape(len(table), math.prod(table.shape[1:])) for table in tables
     )
-    counted = np.isfinite(predicted) & np.isfinite(realised)
+    is_counted = np.isfinite(predicted) & np.isfinite(realised)
     if min_predicted_bps is not None:
-        counted &= predicted > min_predicted_bps
+        is_counted &= predicted > min_predicted_bps
 
     # 2. Sum each value by decision, because selections of one decision are drawn together.
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)
     figures = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
-    made = counted.any(axis=-1)
-    has_figure = counted & np.isfinite(figures)  # a selection may have no interval
-    sums = np.where(has_figure, figures, 0.0).sum(axis=-1)[:, made]
-    number = has_figure.sum(axis=-1)[:, made]
+    is_decision = is_counted.any(axis=-1)
+    has_figure = is_counted & np.isfinite(figures)  # a selection may have no interval
+    sums = np.where(has_figure, figures, 0.0).sum(axis=-1)[:, is_decision]
+    number = has_figure.sum(axis=-1)[:, is_decision]
 
     # 3. Compute means and their intervals.
-    summary = xr.Dataset({"picks": int(counted.sum()), "decisions": int(made.sum())})
+    summary = xr.Dataset({"picks": int(is_counted.sum()), "decisions": int(is_decision.sum())})
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum(axis=-1)
     ends = _bootstrap(sums, number, level, resamples, seed_of(rng))
@@ -489,16 +511,18 @@ def pick_summary(
 
 
 def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: int) -> Floats:
-    """Return the ends (2, quantity) of the means' intervals; NaN for too few decisions.
+    """Return the ends (2, quantity) of the means' intervals by a block bootstrap; NaN for too few decisions.
 
-    `sums` and `number` are per quantity and decision.
+    `sums` (quantity, decision) are divided by `number` for the means. Blocks continue at the start after the
+    last decision, so that all decisions are drawn with equal probability.
     """
     size = number.shape[1]
     if size < _MIN_DECISIONS:
         return np.full((2, len(sums)), np.nan)
     block = int(np.ceil(size ** (1.0 / 3.0)))
-    begins = np.random.default_rng(seed).integers(0, size, (resamples, -(-size // block), 1))
-    drawn = ((begins + np.arange(block)) % size).reshape(resamples, -1)[:, :size]
+    block_count = math.ceil(size / block)
+    starts = np.random.default_rng(seed).integers(0, size, (resamples, block_count, 1))
+    drawn = ((starts + np.arange(block)) % size).reshape(resamples, -1)[:, :size]
     with np.errstate(invalid="ignore"):
         means = sums[:, drawn].sum(axis=-1) / number[:, drawn].sum(axis=-1)
     tail = 50.0 * (1.0 - level)

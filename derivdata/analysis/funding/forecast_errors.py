@@ -17,11 +17,11 @@ from derivdata.analysis.funding.pooled_regression import (
     Means,
     Plan,
     direction_of,
+    outcome_deviation,
     pair_places,
     penalised,
     remembered,
     trailing_mean,
-    outcome_deviation,
 )
 from derivdata.support.arrays import Bools, Floats, Indices
 

@@ -216,25 +216,25 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     times = whole["time"].to_numpy()
 
     # 1. Find the long and the short venue of each pair, with pairs of all symbols on one axis.
-    legs = np.stack([forecasts[leg].to_numpy().astype(str) for leg in ("long", "short")])
-    venues = np.unique(legs)
-    places = np.searchsorted(venues, legs)
-    count = legs.shape[1]
-    symbol = np.repeat(np.arange(symbols.size), count)
-    pair = np.tile(np.arange(count), symbols.size)
+    long = forecasts["long"].to_numpy().astype(str)
+    short = forecasts["short"].to_numpy().astype(str)
+    venues = np.unique(np.stack([long, short]))
+    symbol = np.repeat(np.arange(symbols.size), long.size)
+    pair = np.tile(np.arange(long.size), symbols.size)
+    number = np.arange(symbol.size)
     signed = np.zeros((venues.size, symbols.size, symbol.size))
-    for sign, leg in ((1.0, 0), (-1.0, 1)):
-        signed[places[leg][pair], symbol, np.arange(symbol.size)] = sign
+    signed[np.searchsorted(venues, long)[pair], symbol, number] = 1.0
+    signed[np.searchsorted(venues, short)[pair], symbol, number] = -1.0
 
     # 2. Arrange the values in this order, and derive the deviation from the interval as for a normal
     # distribution.
     whole = whole.broadcast_like(whole["net_bps"]).transpose("symbol", "pair", "time")
     figures = {name: whole[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
     # Owned coins cannot be short, and borrowed coins cannot be long.
-    impossible = (legs[0] == BORROWED) | (legs[1] == OWNED)
-    figures["net_bps"] = np.where(impossible[pair][:, None], np.nan, figures["net_bps"])
-    apart = 2.0 * ndtri(0.5 * (1.0 + float(forecasts.attrs["level"])))
-    deviation = (figures["net_high_bps"] - figures["net_low_bps"]) / apart
+    is_impossible = (long == BORROWED) | (short == OWNED)
+    figures["net_bps"] = np.where(is_impossible[pair][:, None], np.nan, figures["net_bps"])
+    normal_width = 2.0 * ndtri(0.5 * (1.0 + float(forecasts.attrs["level"])))
+    deviation = (figures["net_high_bps"] - figures["net_low_bps"]) / normal_width
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = (figures["realised_net_bps"] - figures["net_bps"]) / deviation
     hold = np.timedelta64(round(float(forecasts["hold_hours"]) * 3600.0), "s")
@@ -262,18 +262,16 @@ def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: flo
 
 
 def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Floats:
-    """Return a fraction by venue, 0 for owned coins."""
-    named: dict[str, Any] = dict.fromkeys(venues, given)
-    if isinstance(given, Mapping):
-        named = dict(given)
-    named[OWNED] = 0.0
-    lacking = [venue for venue in venues if venue not in named]
-    if lacking:
-        raise ValueError(f"{name} does not have a fraction for {', '.join(lacking)}: add it")
-    shares = np.array([named[venue] for venue in venues], dtype=float)
-    if not ((shares >= 0.0) & (shares < 1.0)).all():
+    """Return the fraction of each of `venues`, given for all or by venue; 0 for owned coins."""
+    by_venue: dict[str, Any] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(venues, given)
+    by_venue[OWNED] = 0.0
+    missing = [venue for venue in venues if venue not in by_venue]
+    if missing:
+        raise ValueError(f"{name} does not have a fraction for {', '.join(missing)}: add it")
+    fractions = np.array([by_venue[venue] for venue in venues], dtype=float)
+    if not ((fractions >= 0.0) & (fractions < 1.0)).all():
         raise ValueError(f"{name} must be fractions from 0 to 1, got {given!r}")
-    return shares
+    return fractions
 
 
 def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) -> Moves:
@@ -290,53 +288,61 @@ def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) 
 
 
 def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floats, Floats, Floats]:
-    """Return sizes (pair, time), accounts (variable, venue, time) and totals (variable, time)."""
-    number = pairs.net.shape[0]
+    """Return sizes (pair, time), accounts (variable, venue, time) and totals (variable, time).
+
+    Variables of accounts are collateral, notional and probability of liquidation; of totals the mean and the
+    standard deviation of the outcome. All are fractions of the capital, except the probability.
+    """
+    pair_count = pairs.net.shape[0]
     count = pairs.times.size - first
-    sizes = np.zeros((number, count))
-    held = np.zeros(number)
+    sizes = np.zeros((pair_count, count))
+    held = np.zeros(pair_count)
     accounts = np.zeros((3, pairs.venues.size, count))
     totals = np.full((2, count), np.nan)
     for column, at in enumerate(range(first, pairs.times.size)):
         # 1. Select pairs with a forecast and marks, and among them those with the best ratio to risk.
         covariance = moves.covariance[column]
-        marked = np.repeat(np.isfinite(np.diag(covariance)), number // len(covariance))
-        is_forecast = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
-        net = np.where(is_forecast, pairs.net[:, at], -1.0)
-        before = np.where(is_forecast, held, 0.0)
-        chosen = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS)
-        held = np.zeros(number)
-        if not is_forecast.any() or not np.isfinite(moves.tail[column]):
+        has_marks = np.repeat(np.isfinite(np.diag(covariance)), pair_count // len(covariance))
+        has_forecast = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & has_marks
+        net = np.where(has_forecast, pairs.net[:, at], -1.0)
+        before = np.where(has_forecast, held, 0.0)
+        selected = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS)
+        held = np.zeros(pair_count)
+        if not has_forecast.any() or not np.isfinite(moves.tail[column]):
             continue
 
         # 2. Solve for the sizes, with the correlation of the errors known so far.
-        over = pairs.times + pairs.hold <= pairs.times[at]
-        decisions = float(pairs.decisions[chosen, at].max(initial=1.0))
-        together = correlation(pairs.errors[chosen][:, over].T, decisions)
-        risk = pairs.deviation[chosen, at]
+        has_ended = pairs.times + pairs.hold <= pairs.times[at]
+        decisions = float(pairs.decisions[selected, at].max(initial=1.0))
+        error_correlation = correlation(pairs.errors[selected][:, has_ended].T, decisions)
+        deviation = pairs.deviation[selected, at]
         problem = Problem(
-            pairs.gross[chosen, at],
-            pairs.gross[chosen, at] - net[chosen],
-            risk[:, None] * together * risk[None, :],
-            before[chosen],
-            pairs.signed[:, :, chosen],
-            np.nan_to_num(covariance),  # pairs of symbols without marks are excluded
-            moves.deviations(column, limits.liquidation),
-            limits,
+            gross=pairs.gross[selected, at],
+            cost=pairs.gross[selected, at] - net[selected],
+            covariance=deviation[:, None] * error_correlation * deviation[None, :],
+            held=before[selected],
+            signed=pairs.signed[:, :, selected],
+            moves=np.nan_to_num(covariance),  # pairs of symbols without marks are excluded
+            deviations=moves.deviations(column, limits.liquidation),
+            limits=limits,
         )
-        if chosen.size:
-            held[chosen] = solve(problem)
+        if selected.size:
+            held[selected] = solve(problem)
         sizes[:, column] = held
 
-        # 3. Compute their collateral and expected outcome.
-        notional, deviation = problem.exposures(held[chosen])
-        collateral = problem.collateral(held[chosen])
-        spare = collateral * limits.counted - limits.maintenance * notional
+        # 3. Compute the accounts. Liquidation comes when the loss exceeds collateral over maintenance margin.
+        new = held[selected]
+        notional, account_deviation = problem.exposures(new)
+        collateral = problem.collateral(new)
+        max_loss = collateral * limits.counted - limits.maintenance * notional
         with np.errstate(divide="ignore", invalid="ignore"):
-            likely = moves.weekly(column, spare / deviation)
-        accounts[..., column] = collateral, notional, np.where(notional > 0.0, likely, 0.0)
-        mean = problem.gross @ held[chosen] - problem.cost @ np.maximum(held - before, 0.0)[chosen]
-        totals[:, column] = mean, np.sqrt(held[chosen] @ problem.covariance @ held[chosen])
+            probability = moves.weekly(column, max_loss / account_deviation)
+        accounts[..., column] = collateral, notional, np.where(notional > 0.0, probability, 0.0)
+
+        # 4. Compute mean and standard deviation of the outcome.
+        added = np.maximum(held - before, 0.0)[selected]
+        mean = problem.gross @ new - problem.cost @ added
+        totals[:, column] = mean, np.sqrt(new @ problem.covariance @ new)
     return sizes, accounts, totals
 
 
@@ -349,16 +355,17 @@ def _labelled(
     accounts: Floats,
     totals: Floats,
 ) -> xr.Dataset:
+    """Return the results of `_walk` as a Dataset, with amounts in USD."""
     usd = {"units": USD_UNIT}
     venue = ("exchange", "time")
     sizes = capital * sizes.reshape(pairs.symbols.size, -1, sizes.shape[1])
-    collateral, exposure, likely = accounts
+    collateral, exposure, liquidation = accounts
     status = np.where(np.isnan(totals[0]), int(FundingStatus.TOO_FEW), 0).astype(np.int32)
     variables: dict[str, Any] = {
         "leg_usd": (("symbol", "pair", "time"), sizes, usd | {"long_name": "notional of each leg"}),
         "collateral_usd": (venue, capital * collateral, usd),
         "exposure_usd": (venue, capital * exposure, usd | {"long_name": "notional of the legs"}),
-        "liquidation_probability": (venue, likely, {"units": "1", "long_name": "within a week"}),
+        "liquidation_probability": (venue, liquidation, {"units": "1", "long_name": "within a week"}),
         "net_usd": ("time", capital * totals[0], usd | {"long_name": "mean outcome, of funding and prices"}),
         "risk_usd": ("time", capital * totals[1], usd | {"long_name": "standard deviation of the outcome"}),
         "idle_usd": ("time", capital * (1.0 - collateral.sum(axis=0)), usd),
@@ -392,7 +399,7 @@ class Limits(NamedTuple):
     """Minimum collateral as a fraction of the legs' notional."""
     aversion: float
     """Weight of the variance of the outcome (risk aversion)."""
-    bears: Floats | float = 1.0
+    price_risk: Floats | float = 1.0
     """1 if the account covers the gains and losses of its legs, 0 for owned coins."""
 
 
@@ -417,16 +424,17 @@ class Problem(NamedTuple):
 
     def exposures(self, sizes: Floats) -> tuple[Floats, Floats]:
         """Return the notional of the legs on each venue, and the standard deviation of their joint gain."""
-        gross = np.abs(self.signed).sum(axis=1) @ sizes
-        held = self.signed @ sizes
-        variance = np.maximum(np.einsum("vs,st,vt->v", held, self.moves, held), 0.0)
-        return gross, self.limits.bears * np.sqrt(variance)
+        notional = np.abs(self.signed).sum(axis=1) @ sizes
+        net = self.signed @ sizes
+        variance = np.maximum(np.einsum("vs,st,vt->v", net, self.moves, net), 0.0)
+        return notional, self.limits.price_risk * np.sqrt(variance)
 
     def collateral(self, sizes: Floats) -> Floats:
         """Return the collateral that each venue's account needs."""
-        gross, deviation = self.exposures(sizes)
-        bears = self.limits.maintenance * gross + self.deviations * deviation
-        return np.asarray(np.maximum(bears, self.limits.initial * gross) / self.limits.counted)
+        notional, deviation = self.exposures(sizes)
+        against_liquidation = self.limits.maintenance * notional + self.deviations * deviation
+        to_open = self.limits.initial * notional
+        return np.asarray(np.maximum(against_liquidation, to_open) / self.limits.counted)
 
 
 def solve(problem: Problem) -> Floats:
@@ -437,100 +445,106 @@ def solve(problem: Problem) -> Floats:
     """
     from scipy.optimize import Bounds, NonlinearConstraint, minimize  # imported here because it is slow
 
-    # 1. The variables are the kept and the added part of each pair, and the collateral on each venue.
+    # 1. The variables x are the kept and the added size of each pair, and the collateral on each venue.
     limits = problem.limits
     pairs = problem.gross.size
     venues = len(problem.signed)
-    both = np.hstack([np.eye(pairs), np.eye(pairs)])
+    kept_plus_added = np.hstack([np.eye(pairs), np.eye(pairs)])
     scale = max(float(np.abs(problem.gross).max(initial=0.0)), _TINY)
-    per_venue = np.abs(problem.signed).sum(axis=1)
-    bears, initial = (np.reshape(values, (-1, 1)) for values in (limits.bears, limits.initial))
-    joint = np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed) * bears[..., None]
+    legs_on_venue = np.abs(problem.signed).sum(axis=1)
+    price_risk = np.reshape(limits.price_risk, (-1, 1, 1))
+    initial = np.reshape(limits.initial, (-1, 1))
+    # Covariance (venue, pair, pair) of the gains of the legs on each venue.
+    covariances = price_risk * np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed)
 
-    # 2. Define the objective, the slack of each limit, and their derivatives.
+    # 2. Define the objective and its gradient.
     def loss(x: Floats) -> tuple[float, Floats]:
-        sizes = both @ x[: 2 * pairs]
+        sizes = kept_plus_added @ x[: 2 * pairs]
         risk = limits.aversion * problem.covariance @ sizes
         value = problem.gross @ sizes - problem.cost @ x[pairs : 2 * pairs] - 0.5 * sizes @ risk
-        slope = (problem.gross - risk) @ both - np.append(np.zeros(pairs), problem.cost)
-        return float(-value / scale), np.append(-slope / scale, np.zeros(venues))
+        gradient = (problem.gross - risk) @ kept_plus_added - np.append(np.zeros(pairs), problem.cost)
+        return float(-value / scale), np.append(-gradient / scale, np.zeros(venues))
 
-    def spare(x: Floats) -> Floats:
-        sizes = both @ x[: 2 * pairs]
+    # 3. Define the constraints, which must not be negative: collateral minus need against liquidation, by
+    # venue; collateral minus need to open, by venue; idle capital. A tiny variance is added below the root,
+    # whose derivative at 0 is infinite.
+    def constraints(x: Floats) -> Floats:
+        sizes = kept_plus_added @ x[: 2 * pairs]
         collateral = x[2 * pairs :] * limits.counted
-        gross = per_venue @ sizes
-        deviation = np.sqrt(np.maximum(joint @ sizes @ sizes, 0.0) + _TINY) - np.sqrt(_TINY)
-        margin = limits.maintenance * gross + problem.deviations * deviation
-        total = 1.0 - x[2 * pairs :].sum()
-        return np.concatenate([collateral - margin, collateral - limits.initial * gross, [total]])
+        notional = legs_on_venue @ sizes
+        deviation = np.sqrt(np.maximum(covariances @ sizes @ sizes, 0.0) + _TINY) - np.sqrt(_TINY)
+        against_liquidation = limits.maintenance * notional + problem.deviations * deviation
+        to_open = limits.initial * notional
+        idle = 1.0 - x[2 * pairs :].sum()
+        return np.concatenate([collateral - against_liquidation, collateral - to_open, [idle]])
 
-    def slopes(x: Floats) -> Floats:
-        sizes = both @ x[: 2 * pairs]
-        moved = joint @ sizes
-        deviation = np.sqrt(np.maximum(moved @ sizes, 0.0) + _TINY)
-        margin = limits.maintenance[:, None] * per_venue + problem.deviations * moved / deviation[:, None]
-        of_sizes = np.vstack([margin, initial * per_venue, np.zeros((1, pairs))]) @ both
-        own = np.diag(limits.counted)
-        return np.hstack([-of_sizes, np.vstack([own, own, -np.ones((1, venues))])])
+    def jacobian(x: Floats) -> Floats:
+        sizes = kept_plus_added @ x[: 2 * pairs]
+        covariance_with_pair = covariances @ sizes
+        deviation = np.sqrt(np.maximum(covariance_with_pair @ sizes, 0.0) + _TINY)
+        by_deviation = problem.deviations * covariance_with_pair / deviation[:, None]
+        against_liquidation = limits.maintenance[:, None] * legs_on_venue + by_deviation
+        to_open = initial * legs_on_venue
+        by_sizes = np.vstack([against_liquidation, to_open, np.zeros((1, pairs))]) @ kept_plus_added
+        counted = np.diag(limits.counted)
+        by_collateral = np.vstack([counted, counted, -np.ones((1, venues))])
+        return np.hstack([-by_sizes, by_collateral])
 
-    # 3. Start the search at the current sizes.
-    more = np.maximum(limits.most - problem.held, 0.0)  # maximum addition if the whole current size is kept
-    upper = np.concatenate([problem.held, more, np.full(venues, limits.share)])
-    keeps = np.concatenate(
-        [problem.held, np.zeros(pairs), np.minimum(limits.share, problem.collateral(problem.held))]
-    )
+    # 4. Search from the current sizes. The bound of an addition assumes that the current size is kept.
+    max_addition = np.maximum(limits.most - problem.held, 0.0)
+    upper = np.concatenate([problem.held, max_addition, np.full(venues, limits.share)])
+    collateral = np.minimum(limits.share, problem.collateral(problem.held))
     solution = minimize(
         loss,
-        keeps,
+        np.concatenate([problem.held, np.zeros(pairs), collateral]),
         jac=True,
         method="SLSQP",
         bounds=Bounds(np.zeros(upper.size), upper),
-        constraints=NonlinearConstraint(spare, 0.0, np.inf, jac=slopes),
+        constraints=NonlinearConstraint(constraints, 0.0, np.inf, jac=jacobian),
         options={"maxiter": _ROUNDS, "ftol": 1e-10},
     )
 
-    # 4. Scale down a solution that exceeds a limit by rounding.
-    sizes: Floats = both @ solution.x[: 2 * pairs]
+    # 5. Scale down a solution that exceeds a limit by rounding.
+    sizes: Floats = kept_plus_added @ solution.x[: 2 * pairs]
     sizes[sizes < _MIN_SIZE] = 0.0
-    needs = problem.collateral(sizes)
-    needed = float(np.max(needs, initial=0.0))
-    largest = float(np.max(sizes, initial=0.0))
-    over = max(needed / limits.share, float(needs.sum()), largest / limits.most, 1.0)
-    return np.asarray(sizes / over)
+    collateral = problem.collateral(sizes)
+    of_share = float(np.max(collateral, initial=0.0)) / limits.share
+    of_size = float(np.max(sizes, initial=0.0)) / limits.most
+    return np.asarray(sizes / max(of_share, float(collateral.sum()), of_size, 1.0))
 
 
 def correlation(errors: Floats, decisions: float) -> Floats:
     """Return the correlation of errors (decision, pair), NaN if unknown, shrunk to independence.
 
     By the intensity of Schäfer and Strimmer (2005, Statistical Applications in Genetics and Molecular Biology
-    4(1)): the variance of the correlations, from as many independent decisions as there are, over the sum of
-    their squares.
+    4(1)): the variance of the correlations, from `decisions` independent decisions, over the sum of their
+    squares.
     """
     errors_or_zero = np.nan_to_num(errors)
     products = errors_or_zero.T @ errors_or_zero
-    own = np.sqrt(np.maximum(np.diag(products), _TINY))
-    correlations = products / own[:, None] / own[None, :]
-    apart = correlations[~np.eye(len(correlations), dtype=bool)]
-    variance = ((1.0 - apart**2) ** 2).sum() / max(decisions, 1.0)
-    drawn = 0.0
-    if apart.size:
-        drawn = min(1.0, float(variance) / max(float((apart**2).sum()), _TINY))
-    return np.asarray((1.0 - drawn) * correlations + drawn * np.eye(len(correlations)))
+    deviation = np.sqrt(np.maximum(np.diag(products), _TINY))
+    correlations = products / deviation[:, None] / deviation[None, :]
+    between_pairs = correlations[~np.eye(len(correlations), dtype=bool)]
+    variance = ((1.0 - between_pairs**2) ** 2).sum() / max(decisions, 1.0)
+    intensity = 0.0
+    if between_pairs.size:
+        intensity = min(1.0, float(variance) / max(float((between_pairs**2).sum()), _TINY))
+    return np.asarray((1.0 - intensity) * correlations + intensity * np.eye(len(correlations)))
 
 
 def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> Indices:
     """Return at most `number` pairs: current ones, then those with the highest net outcome per deviation."""
-    some = (net > 0.0) | (held > 0.0)
-    rank = np.where(held > 0.0, np.inf, net / np.maximum(deviation, _TINY))
-    order = np.argsort(np.where(some, -rank, np.inf), kind="stable")[: min(number, int(some.sum()))]
-    return np.sort(order)
+    is_candidate = (net > 0.0) | (held > 0.0)
+    ratio = np.where(held > 0.0, np.inf, net / np.maximum(deviation, _TINY))
+    order = np.argsort(np.where(is_candidate, -ratio, np.inf), kind="stable")
+    return np.sort(order[: min(number, int(is_candidate.sum()))])
 
 
 _HALF_LIFE_HOURS = 14.0 * 24.0  # half-life of the weight of past moves in volatility and correlation
 _MIN_SPANS = 30.0  # minimum number of spans of history
 _TAIL = 0.1  # fraction of the largest moves to which the tail is fitted
-_INDEX = 3.0
-_INDEX_WEIGHT = 10.0
+_PRIOR_INDEX = 3.0
+_PRIOR_WEIGHT = 10.0
 """Prior tail index (the inverse cubic law of returns), and its weight in moves."""
 _WEEK = 168.0
 
@@ -570,30 +584,38 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
     """
     # 1. Find the largest rise and fall within each span, in units of the volatility at its start.
     rows = max(1, round(span / step))
-    deviation, correlation = _recent(np.diff(levels, axis=1, prepend=np.nan), _HALF_LIFE_HOURS / step, at)
+    one_row_moves = np.diff(levels, axis=1, prepend=np.nan)
+    deviation, correlations = _recent_volatility(one_row_moves, _HALF_LIFE_HOURS / step, at)
     deviation *= np.sqrt(rows)
-    upward, downward = (_largest(sign * levels, rows) for sign in (1.0, -1.0))
+    largest_moves = np.stack([_largest_rise(levels, rows), _largest_rise(-levels, rows)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        standard = np.stack([upward, downward]) / deviation
+        standardised = largest_moves / deviation
 
     # 2. Fit the tail of the moves known at each time, shrunk to the prior index if there are few.
-    threshold, index = np.full((2, at.size), np.nan)
+    threshold = np.full(at.size, np.nan)
+    index = np.full(at.size, np.nan)
     for place, row in enumerate(map(int, at)):
-        past = standard[..., : max(row - rows + 1, 0)]  # completed spans
+        past = standardised[..., : max(row - rows + 1, 0)]  # completed spans
         past = past[np.isfinite(past)]
         if row + 1 < _MIN_SPANS * rows or not past.size:
             continue
         threshold[place] = np.quantile(past, 1.0 - _TAIL)
         tail = past[past > threshold[place]]
         number = max(tail.size / rows, 1.0)  # overlapping spans share information
-        excess = float(np.log(tail / threshold[place]).mean()) if tail.size else 0.0
-        index[place] = (number + _INDEX_WEIGHT) / (number * excess + _INDEX_WEIGHT / _INDEX)
-    own = deviation[:, at].T
-    return Moves(own[:, :, None] * correlation * own[:, None, :], threshold, index, _WEEK / span)
+        mean_log_excess = float(np.log(tail / threshold[place]).mean()) if tail.size else 0.0
+        index[place] = (number + _PRIOR_WEIGHT) / (number * mean_log_excess + _PRIOR_WEIGHT / _PRIOR_INDEX)
+
+    # 3. Combine deviations and correlations known at each time.
+    deviation_at = deviation[:, at].T
+    covariance = deviation_at[:, :, None] * correlations * deviation_at[:, None, :]
+    return Moves(covariance, threshold, index, _WEEK / span)
 
 
-def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Floats]:
-    """Return deviations (symbol, row) of recent moves, and their correlations (at, symbol, symbol)."""
+def _recent_volatility(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Floats]:
+    """Return deviations (symbol, row) of recent moves, and their correlations (at, symbol, symbol).
+
+    `moves` is (symbol, row); weights halve in `half_life` rows.
+    """
 
     def mean(values: Floats) -> Floats:
         smoothed: Floats = pd.DataFrame(values.T).ewm(halflife=half_life, ignore_na=True).mean().to_numpy().T
@@ -601,16 +623,16 @@ def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Float
 
     deviation = np.sqrt(mean(moves**2))
     with np.errstate(divide="ignore", invalid="ignore"):
-        standard = moves / deviation
-    number = len(moves)
-    count = at.size
-    products = mean((standard[:, None] * standard[None]).reshape(number**2, -1))[:, at]
-    products = np.moveaxis(products.reshape(number, number, count), -1, 0)
-    own = np.sqrt(np.maximum(np.einsum("tii->ti", products), 1e-300))
-    return deviation, np.clip(products / own[:, :, None] / own[:, None, :], -1.0, 1.0)
+        standardised = moves / deviation
+    symbols = len(moves)
+    products = (standardised[:, None] * standardised[None]).reshape(symbols**2, -1)
+    products = mean(products)[:, at].reshape(symbols, symbols, at.size)
+    products = np.moveaxis(products, -1, 0)
+    scale = np.sqrt(np.maximum(np.einsum("tii->ti", products), 1e-300))
+    return deviation, np.clip(products / scale[:, :, None] / scale[:, None, :], -1.0, 1.0)
 
 
-def _largest(levels: Floats, rows: int) -> Floats:
+def _largest_rise(levels: Floats, rows: int) -> Floats:
     """Return the largest rise of levels within `rows` rows after each; NaN near the end."""
     highest = np.full(levels.shape, np.nan)
     if levels.shape[1] > rows:
