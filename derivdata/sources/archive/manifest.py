@@ -26,14 +26,14 @@ from derivdata.sources.archive.storage import LEDGER_FILE, MANIFEST, ManifestCha
 from derivdata.support.text import warn_caller
 
 BLOCK_BYTES = 1 << 18
-"""Bytes of a block with its own checksum: few compared with a file, many compared with a checksum."""
+"""Size of a block with its own checksum. Smaller blocks need more checksums, larger ones read more bytes."""
 
 _FORMAT = "derivdata-archive"
 _VERSION = 4
-_SEAL = re.compile(rb',"seal":"([0-9a-f]{32})"\}')
-_SEAL_BYTES = len(b',"seal":""}') + 32
+_SEAL_FIELD = re.compile(rb',"seal":"([0-9a-f]{32})"\}')
+_SEAL_FIELD_BYTES = len(b',"seal":""}') + 32
 _SEAL_KEY = b"derivdata-archive manifest"
-_PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
+_DATA_PATH = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,7 +135,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
             yield from correction.added
 
     def paths(self) -> set[str]:
-        """Return the paths of those files."""
+        """Return the paths of the files that `files` yields."""
         return {file.path for file in self.files()}
 
 
@@ -163,7 +163,7 @@ def load_with_version(storage: Storage) -> tuple[Manifest | None, Any]:
     try:
         text, version = storage.read_manifest()
     except FileNotFoundError:
-        if not _has_appeared(storage):
+        if not _was_just_created(storage):
             return None, None
         return load_with_version(storage)
     except OSError as problem:
@@ -183,21 +183,24 @@ def chained(identity: str, digests: Iterable[str]) -> str:
 
 
 def _decoded(storage: Storage, text: bytes) -> Manifest:
+    """Return the manifest of a text. Raise for a damaged text, another format, or another version."""
     try:
         head = _HEADS.decode(text)
         if (head.format, head.version) == (_FORMAT, _VERSION):
-            return _inside(storage, _unsealed(text))
+            manifest = _unsealed(text)
+            _check_paths(storage, manifest)
+            return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({problem}): restore it from a copy") from None
     if head.format != _FORMAT:
         raise ArchiveError(f"{storage}: {MANIFEST} does not belong to a derivdata archive")
-    why = f"this version reads up to {_VERSION}: update derivdata"
+    advice = f"this version reads up to {_VERSION}: update derivdata"
     if head.version < _VERSION:
-        why = (
+        advice = (
             "which was never released: import the files under tables in archive.json into a new archive "
             "(derivdata import), or fetch its rows again (derivdata backfill)"
         )
-    raise ArchiveError(f"{storage}: the archive has format {head.version}, {why}")
+    raise ArchiveError(f"{storage}: the archive has format {head.version}, {advice}")
 
 
 def sealed(text: bytes) -> bytes:
@@ -210,28 +213,27 @@ def _seal(text: bytes) -> str:
 
 
 def _unsealed(text: bytes) -> Manifest:
-    """Return a manifest with a valid seal."""
-    said = text[:-_SEAL_BYTES]
-    seal = _SEAL.fullmatch(text[-_SEAL_BYTES:])
-    if seal is None or seal[1].decode() != _seal(said):
+    """Return the manifest of a text without its seal. Raise `DecodeError` if the seal does not match."""
+    unsealed = text[:-_SEAL_FIELD_BYTES]
+    seal = _SEAL_FIELD.fullmatch(text[-_SEAL_FIELD_BYTES:])
+    if seal is None or seal[1].decode() != _seal(unsealed):
         raise msgspec.DecodeError("its seal does not match its text")
-    manifest: Manifest = _MANIFESTS.decode(said + b"}")
+    manifest: Manifest = _MANIFESTS.decode(unsealed + b"}")
     return manifest
 
 
-def _inside(storage: Storage, manifest: Manifest) -> Manifest:
-    """Return the manifest if all of its files are at valid places."""
-    places = [file.path for file in manifest.files() if not _PLACE.fullmatch(file.path)]
+def _check_paths(storage: Storage, manifest: Manifest) -> None:
+    """Raise if a path of the manifest is not one of an archive, such as one outside of its folder."""
+    invalid = [file.path for file in manifest.files() if not _DATA_PATH.fullmatch(file.path)]
     if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
-        places.append(manifest.ledger)
-    if places:
-        why = f"{places[0]!r} is not a valid path of an archive file"
+        invalid.append(manifest.ledger)
+    if invalid:
+        why = f"{invalid[0]!r} is not a valid path of an archive file"
         raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({why}): restore it from a copy")
-    return manifest
 
 
-def _has_appeared(storage: Storage) -> bool:
-    """Return whether another writer has just created a manifest; raise for a folder with other contents."""
+def _was_just_created(storage: Storage) -> bool:
+    """Return whether a manifest exists after it could not be found. Raise for a folder with other files."""
     try:  # list once: between two listings another thread may create the folder
         names = storage.names()
     except FileNotFoundError:
@@ -253,8 +255,10 @@ def _unreadable(storage: Storage, problem: OSError) -> ArchiveError:
     return ArchiveError(f"{storage}: cannot be read as an archive: {problem.strerror or problem}")
 
 
-_CLOSED_MICROS = 3_600_000_000
-_WAIT_SECONDS = 0.2
+_CLOSED_AFTER_US = 3_600_000_000
+"""Time from the end of a window until clients treat its rows as final and cache the response."""
+_MAX_RETRY_SECONDS = 0.2
+"""Maximum of the random pause between two attempts to commit."""
 
 T = TypeVar("T")
 
@@ -279,10 +283,10 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
     """Apply a change atomically, after the changes of other writers.
 
     `change` gets the manifest and writes new files. A store without locks cannot prevent other writes, so
-    `change` is called again with the new manifest whenever another writer was faster. A writer that dies
-    leaves the old state, and files that no manifest names. When this returns, the data is durable.
+    `change` is called again with the new manifest whenever another writer was faster. A writer that stops
+    early leaves the old state, and files that no manifest names. When this returns, the data is durable.
     """
-    load(storage)
+    load(storage)  # raises for a damaged archive before a lock file is created
     until = time.monotonic() + timeout
     writing = storage.writing(timeout)
     try:
@@ -296,15 +300,18 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
                             f"{storage}: other writers committed first for over {timeout:g} s. Nothing was "
                             "written; append again, in smaller pieces or with a longer lock_timeout"
                         ) from None
-                time.sleep(random.uniform(0.0, _WAIT_SECONDS))
+                time.sleep(random.uniform(0.0, _MAX_RETRY_SECONDS))
     finally:
         writing.release()
 
 
 def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing: Any, *, cut_off: bool) -> T:
-    """Apply a change to the current manifest; a ManifestChanged leaves everything unchanged."""
+    """Apply a change once. `cut_off` is true if the last writer was interrupted; its files are removed.
+
+    Raises `ManifestChanged`, and removes the new files, if another writer was faster.
+    """
     before, version = load_with_version(storage)
-    tried: Manifest | None = None
+    submitted: Manifest | None = None
     saved = False
     try:
         if before is None:
@@ -316,14 +323,15 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing:
         after, result, written = _changed(storage, change, manifest, version)
         if after is not manifest:
             after = msgspec.structs.replace(after, commits=manifest.commits + 1)
-            old = manifest.paths()
-            present = after.paths()
-            gone = ((old | written) - present) | ({manifest.ledger} - {"", after.ledger})
-            storage.settle(present - old, gone)
-            tried = after
+            paths_before = manifest.paths()
+            paths_after = after.paths()
+            obsolete = (paths_before | written) - paths_after
+            obsolete |= {manifest.ledger} - {"", after.ledger}
+            storage.settle(paths_after - paths_before, obsolete)
+            submitted = after
             save(storage, after, version)
             saved = True
-            _remove(storage, gone, writing)
+            _remove(storage, obsolete, writing)
         return result
     except BaseException as problem:
         if saved:  # only an interrupt, or a notice that a filter turns into an error
@@ -332,37 +340,38 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing:
         with suppress(ArchiveError):  # a manifest that cannot be read must not hide the first problem
             _sweep(storage)
         if isinstance(problem, OSError):
-            raise _refused(storage, before or Manifest(), tried, problem) from None
+            raise _commit_error(storage, before or Manifest(), submitted, problem) from None
         # A wait of Python's threading that is interrupted releases its lock twice, which is a RuntimeError.
         if isinstance(problem, RuntimeError) and isinstance(problem.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
 
 
-def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
-    """Remove old files after a commit, with a notice about the remaining ones."""
-    left = sorted(path for path in gone if not storage.remove(path))
-    if not left:
+def _remove(storage: Storage, obsolete: Collection[str], writing: Any) -> None:
+    """Remove obsolete files after a commit, with a notice about those that could not be removed."""
+    remaining = sorted(path for path in obsolete if not storage.remove(path))
+    if not remaining:
         return
     writing.keep_notes()
-    shown = ", ".join(left[:3])
-    if len(left) > 3:
+    shown = ", ".join(remaining[:3])
+    if len(remaining) > 3:
         shown += " and more"
     todo = "the next open removes them"
     if storage.remote:
         todo = "remove them manually"
     warn_caller(
-        f"{storage}: the rows are stored, but {len(left)} old files could not be removed: {todo} ({shown})"
+        f"{storage}: the rows are stored, but {len(remaining)} old files could not be removed: {todo} "
+        f"({shown})"
     )
 
 
 def clean(storage: Storage) -> None:
     """Remove the files of an interrupted writer, unless another one is writing."""
-    storage.clean(lambda: _named(storage))
+    storage.clean(lambda: _live_paths(storage))
 
 
-def _named(storage: Storage) -> set[str]:
-    """Return the files that the manifest names."""
+def _live_paths(storage: Storage) -> set[str]:
+    """Return the paths that the manifest names: data files and the ledger."""
     manifest = load(storage) or Manifest()
     return {*manifest.paths(), manifest.ledger}
 
@@ -370,7 +379,10 @@ def _named(storage: Storage) -> set[str]:
 def _changed(
     storage: Storage, change: Callable[[Manifest], Change[T]], manifest: Manifest, version: Any
 ) -> Change[T]:
-    """Apply a change; its failure is a ManifestChanged if another writer may have removed its input."""
+    """Call `change`. If it fails and the manifest is new, raise `ManifestChanged` instead of the error.
+
+    Another writer may have removed the files that `change` was reading.
+    """
     try:
         return change(manifest)
     except (OSError, ArchiveError):
@@ -380,38 +392,46 @@ def _changed(
 
 
 def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> str:
-    """Return the identity of the past after a change from some times [µs] on gave `identity`.
+    """Return the value of `Manifest.past` after a change.
 
-    A client closes a window an hour after its end, and caches its response while the past is unchanged.
+    `changed` are the first times [µs] of the changed rows, `identity` is the archive's identity after the
+    change. It becomes the identity of the past if a changed row is more than an hour before the last stored
+    row. Clients cache the response of a window that ended an hour ago while this value is the same.
     """
-    lasts = [file.last for entry in manifest.tables.values() for file in entry.files]
-    if lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS:
+    last_times = [file.last for entry in manifest.tables.values() for file in entry.files]
+    if last_times and changed and min(changed) < max(last_times) - _CLOSED_AFTER_US:
         return identity
     return manifest.past
 
 
 def _sweep(storage: Storage) -> None:
     """Remove the files of a failed attempt, or of an interrupted writer."""
-    storage.sweep(_named(storage))
+    storage.sweep(_live_paths(storage))
 
 
-def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
-    """Return an error that states whether the rows are stored, according to the current manifest."""
+def _commit_error(
+    storage: Storage, before: Manifest, submitted: Manifest | None, problem: OSError
+) -> ArchiveError:
+    """Return the error of a failed commit, which states whether the rows are stored.
+
+    `submitted` is the manifest that was to be saved, None if the commit failed earlier. The current manifest
+    is compared with it and with the one `before`.
+    """
     why = problem.strerror or problem
-    nothing = ArchiveError(f"{storage}: nothing was appended, and the archive is unchanged: {why}")
-    if tried is None:  # it failed before the manifest was to be replaced
-        return nothing
-    again = f"append again, rows that are stored are skipped: {why}"
+    unchanged = ArchiveError(f"{storage}: nothing was appended, and the archive is unchanged: {why}")
+    if submitted is None:
+        return unchanged
+    advice = f"append again, rows that are stored are skipped: {why}"
     try:
-        now = load(storage) or Manifest()
+        current = load(storage) or Manifest()
     except ArchiveError:
-        return ArchiveError(f"{storage}: it is unknown whether these rows were appended: {again}")
-    if now.commits == before.commits:
-        return nothing
-    if msgspec.json.encode(now) != msgspec.json.encode(tried):
+        return ArchiveError(f"{storage}: it is unknown whether these rows were appended: {advice}")
+    if current.commits == before.commits:
+        return unchanged
+    if msgspec.json.encode(current) != msgspec.json.encode(submitted):
         return ArchiveError(
             f"{storage}: another writer has committed, and it is unknown whether these rows were appended: "
-            f"{again}"
+            f"{advice}"
         )
     return ArchiveError(
         f"{storage}: the rows were written, but the disk did not confirm that they survive a power cut: {why}"

@@ -47,12 +47,16 @@ from derivdata.support.text import escape_controls, warn_caller
 from derivdata.tables.schema import Table
 
 _MERGE_COUNT = 8
+"""Number of files of one level that are merged into a file of the next level."""
 SMALL_ROWS = 32_768
+"""Files of a level with at most this many rows together are merged at every append."""
 SLICE_ROWS = 1_000_000
+"""Number of rows in memory while files are rewritten."""
 _CLOSED_LEVEL = 63
-_WEEK = 7 * 86_400_000_000
-_LATE_SHARE = 8
-"""Late rows stay in separate files until they are this fraction of their month, one eighth."""
+"""Level of the file of a closed month, which `merge_files` does not merge again."""
+_WEEK_US = 7 * 86_400_000_000
+_LATE_ROWS_DIVISOR = 8
+"""Late rows stay in separate files until they are one eighth of the rows of the month's largest file."""
 
 
 def merge_files(
@@ -90,33 +94,42 @@ def merge_files(
     return files
 
 
-def _files_without(files: Sequence[DataFile], gone: Sequence[DataFile]) -> list[DataFile]:
-    gone_files = set(gone)
-    return [file for file in files if file not in gone_files]
+def _files_without(files: Sequence[DataFile], removed: Sequence[DataFile]) -> list[DataFile]:
+    removed_files = set(removed)
+    return [file for file in files if file not in removed_files]
 
 
 def closed_months(files: Sequence[DataFile], before: Sequence[DataFile]) -> list[str]:
-    """Return the months that are over and should become one file, after an append to the files `before`."""
+    """Return the months before the newest one whose files should be merged into one, sorted.
+
+    `files` are the files of a table after an append, `before` the files before it. When the append starts a
+    new month, all earlier months are merged. Otherwise a month is merged if it has enough late rows.
+    """
     newest = max((file.month for file in files), default="")
-    just_over = max((file.month for file in before), default="") < newest
-    months: dict[str, list[DataFile]] = {}
+    newest_before = max((file.month for file in before), default="")
+    files_by_month: dict[str, list[DataFile]] = {}
     for file in files:
-        months.setdefault(file.month, []).append(file)
+        files_by_month.setdefault(file.month, []).append(file)
     closed = []
-    for month, group in sorted(months.items()):
-        if month < newest and len(group) > 1 and (just_over or _worth_merging(group)):
+    for month, group in sorted(files_by_month.items()):
+        if month == newest or len(group) == 1:
+            continue
+        if newest_before < newest or _is_merge_due(group):
             closed.append(month)
     return closed
 
 
-def _worth_merging(group: Sequence[DataFile]) -> bool:
+def _is_merge_due(group: Sequence[DataFile]) -> bool:
+    """Return whether the files of a closed month include files of days, or many late rows."""
+    if any(file.by_day for file in group):  # a writer stopped before it merged them
+        return True
     largest = max(file.rows for file in group)
-    by_day = any(file.by_day for file in group)  # a writer was killed before it merged them
-    return by_day or _LATE_SHARE * (row_count(group) - largest) >= largest
+    late_rows = row_count(group) - largest
+    return _LATE_ROWS_DIVISOR * late_rows >= largest
 
 
 def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeout: float) -> None:
-    """Merge the files of each of some months into one.
+    """Merge the files of each month into one.
 
     Rows are written before the lock is acquired, because that may take minutes. If another writer changes a
     file of the month meanwhile, the month is merged at the next append.
@@ -126,12 +139,17 @@ def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeo
         try:
             with merging as place:
                 if place is not None:
-                    _close(place, table, month, timeout)
+                    _close_month(place, table, month, timeout)
         finally:
             merging.release()
 
 
-def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
+def _close_month(storage: Storage, table: Table, month: str, timeout: float) -> None:
+    """Write the rows of a month to one new file, and replace its files by this one in the manifest.
+
+    The new file is removed if the manifest does not name it in the end.
+    """
+    # 1. Write the file, without a lock.
     entry = (manifests.load(storage) or Manifest()).tables.get(table.name, TableEntry())
     group = [file for file in entry.files if file.month == month]
     group = queries.known_files(storage, table, group)
@@ -139,53 +157,63 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
         return
     cuts = [EVER.start, *month_cuts(month, row_count(group)), EVER.end]
     periods = [_sorted(storage, table, group, TimeRange(*span)) for span in pairwise(cuts)]
-    whole = schemas.write(storage, f"{table.name}/{month}", table, *periods, level=_CLOSED_LEVEL)
-    offered = False
+    merged_file = schemas.write(storage, f"{table.name}/{month}", table, *periods, level=_CLOSED_LEVEL)
+
+    # 2. Replace the files in the manifest, unless another writer has changed them meanwhile.
+    is_submitted = False
 
     def change(manifest: Manifest) -> Change[bool]:
-        nonlocal offered
+        nonlocal is_submitted
         entry = manifest.tables.get(table.name, TableEntry())
-        offered = set(group) <= set(entry.files)
-        if not offered:
+        is_submitted = set(group) <= set(entry.files)
+        if not is_submitted:
             return Change(manifest, False, set())
-        files = [*_files_without(entry.files, group), whole]
+        files = [*_files_without(entry.files, group), merged_file]
         tables = {**manifest.tables, table.name: msgspec.structs.replace(entry, files=files)}
         return Change(msgspec.structs.replace(manifest, tables=tables), True, set())
 
-    merged = refused = False
+    is_committed = is_rejected = False
     try:
-        merged = commit(storage, timeout, change)
+        is_committed = commit(storage, timeout, change)
     except Overtaken:
-        refused = True
+        is_rejected = True
         raise
     finally:
-        # After a failed commit only the manifest shows whether it was applied. A put whose response was lost
-        # may even be applied later, so the file then stays.
-        unknown = offered and storage.remote and not refused
-        if not merged and not unknown and whole not in (manifests.load(storage) or Manifest()).files():
-            storage.remove(whole.path)
+        # A request to an object store may be applied after its response was lost. The file then stays,
+        # because a later manifest may name it.
+        may_be_applied_later = is_submitted and storage.remote and not is_rejected
+        if not is_committed and not may_be_applied_later:
+            current = manifests.load(storage) or Manifest()
+            if merged_file not in current.files():
+                storage.remove(merged_file.path)
 
 
 def month_cuts(month: str, rows: int) -> list[int]:
-    """Return the times [µs] that divide a month: day 15, of a larger month days 8, 15 and 22, or none."""
+    """Return the times [µs] that divide a month of `rows` rows into periods, each sorted by itself.
+
+    Above 4 million rows these are days 8, 15 and 22; above 1 million day 15; otherwise there are none.
+    """
     weeks: tuple[int, ...] = ()
     if rows > 4 * SLICE_ROWS:
         weeks = (1, 2, 3)
     elif rows > SLICE_ROWS:
         weeks = (2,)
-    return [micros(month) + week * _WEEK for week in weeks]
+    return [micros(month) + week * _WEEK_US for week in weeks]
 
 
 def _sorted(
     storage: Storage, table: Table, files: list[DataFile], window: TimeRange = EVER
 ) -> Iterator[pa.Table]:
-    """Yield the sorted rows of several files, some symbols at a time to bound memory."""
+    """Yield the sorted rows of several files in a window; each result has the rows of some symbols.
+
+    Symbols are grouped so that a result has about `SLICE_ROWS` rows, which bounds the memory.
+    """
     order = sorting(table)
     columns = list(table.columns)
-    rows = Selection({}, window)
-    group = queries.plan(files, rows)
-    for chosen in list(queries.slices(storage, table, group, rows, SLICE_ROWS)):
-        tables = queries.read(storage, table, group, chosen, order=order)
+    in_window = Selection({}, window)
+    group = queries.plan(files, in_window)
+    for rows_of_symbols in list(queries.slices(storage, table, group, in_window, SLICE_ROWS)):
+        tables = queries.read(storage, table, group, rows_of_symbols, order=order)
         # Files of one version are read by one sorting query; files of several versions are first joined to
         # one table.
         if len(tables) == 1 and tables[0].column_names == columns:
@@ -197,8 +225,11 @@ def _sorted(
 MONTH_ROWS = 262_144
 """Maximum number of rows of an open month in one file; above it, each day is a file."""
 BATCH_ROWS = 1_000_000
+"""Number of rows that `_runs` codes at a time."""
 _WRITERS = 2
+"""Number of threads that write files."""
 _LONG_RUN = 64
+"""Mean length of runs [rows] above which slices of a batch are faster than a copy of its rows."""
 
 Array = np.ndarray[Any, Any]
 
@@ -229,7 +260,7 @@ def add_rows(
     timeout: float,
 ) -> Appended:
     """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger."""
-    over: list[str] = []
+    months_to_close: list[str] = []  # as of the last call of `change`, which a commit may repeat
 
     def change(manifest: Manifest) -> Change[Appended]:
         entry = manifest.tables.get(table.name, TableEntry())
@@ -249,7 +280,7 @@ def add_rows(
         after = msgspec.structs.replace(manifest, ledger=ledger, identity=identity, past=past)
         if added:
             files = merge_files(storage, table, entry.files, added, written)
-            over[:] = closed_months(files, entry.files)
+            months_to_close[:] = closed_months(files, entry.files)
             values = {}
             for name in text_columns(table):
                 values[name] = sorted({*entry.values.get(name, []), *frame[name].cat.categories})
@@ -265,18 +296,20 @@ def add_rows(
 
     counts = commit(storage, timeout, change)
     try:
-        close_months(storage, table, over, timeout=timeout)
+        close_months(storage, table, months_to_close, timeout=timeout)
     except ArchiveError as problem:  # the rows are stored, only in more files than necessary
-        warn_caller(
-            f"{table.name}: {', '.join(over)} remain in several files until a later append: {problem}"
-        )
+        months = ", ".join(months_to_close)
+        warn_caller(f"{table.name}: {months} remain in several files until a later append: {problem}")
     return counts
 
 
 def write_new_rows(
     storage: Storage, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
-    """Write the rows of a frame whose keys are in no file, as new files by month or day."""
+    """Write the rows of a frame whose keys are in none of `files` to new files; return these and counts.
+
+    Each month is one file. The days of the open month are separate files once it has many rows.
+    """
     open_month = max((file.month for file in files), default="")
     if len(frame):
         open_month = max(open_month, f"{frame['time'].max():%Y-%m}")
@@ -296,7 +329,8 @@ def write_new_rows(
                 if len(waiting) >= _WRITERS:  # bounds the number of months in memory
                     waiting[-_WRITERS].result()
                 periods_of_file = [[chunk]]
-                if name == month and (cuts := month_cuts(month, len(chunk))):  # like a merged month
+                cuts = month_cuts(month, len(chunk))
+                if name == month and cuts:  # sorted by period, as in the file of a closed month
                     periods_of_file = [[rows] for _, rows in _divided(chunk, np.array(cuts))]
                 folder = f"{table.name}/{name}"
                 waiting.append(pool.submit(schemas.write, storage, folder, table, *periods_of_file))
@@ -306,27 +340,36 @@ def write_new_rows(
 
 
 def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each calendar month or day, in order."""
+    """Yield the name and the rows of each calendar month (`unit` "M") or day ("D") that has rows."""
     if not len(rows):
         return
-    first, last = np.array(time_bounds(rows)).view("datetime64[us]").astype(f"datetime64[{unit}]")
+    bounds = np.array(time_bounds(rows)).view("datetime64[us]")
+    first, last = bounds.astype(f"datetime64[{unit}]")
     calendar = np.arange(first, last + np.timedelta64(1, unit))  # type: ignore[call-overload]
-    for code, period in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)):
+    edges = calendar[1:].astype("datetime64[us]").view(np.int64)
+    for code, period in _divided(rows, edges):
         yield str(calendar[code]), period
 
 
 def _divided(rows: pa.Table, edges: Array) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows between consecutive edges, with the number of edges at or before them."""
-    # Rows are sorted by symbol first, so that a month is many runs of rows.
-    for batch in rows.combine_chunks().to_batches():  # text beyond 2 GB comes in several
-        bounds, of_run = _runs(np.asarray(batch["time"].cast(pa.int64())), edges)
-        for code in np.unique(of_run):
-            chosen = of_run == code
-            yield int(code), _picked(batch, bounds[:-1][chosen], bounds[1:][chosen])
+    """Yield the rows of each period between two edges [µs], with the period's code.
+
+    The code is the number of edges at or before the period, so rows before the first edge have code 0.
+    """
+    # Rows are sorted by symbol first, so the rows of a period are many runs of consecutive rows.
+    for batch in rows.combine_chunks().to_batches():  # text above 2 GB stays in several batches
+        stamps = np.asarray(batch["time"].cast(pa.int64()))
+        bounds, codes = _runs(stamps, edges)
+        for code in np.unique(codes):
+            in_period = codes == code
+            yield int(code), _rows_of_runs(batch, bounds[:-1][in_period], bounds[1:][in_period])
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
-    """Return the bounds of runs of rows between the same edges, and the number of edges before each run."""
+    """Return the bounds of runs of consecutive rows in the same period, and the period's code of each run.
+
+    The run i has the rows from ``bounds[i]`` to before ``bounds[i + 1]``.
+    """
     bounds = []
     codes = []
     # In batches, because a code for every row needs as much memory as the largest column.
@@ -339,8 +382,8 @@ def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
     return np.concatenate([*bounds, [stamps.size]]), np.concatenate(codes)
 
 
-def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
-    """Return the rows of some runs, without a copy if runs are long."""
+def _rows_of_runs(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
+    """Return the rows from each start to before its end, without a copy if the runs are long."""
     lengths = ends - starts
     if lengths.sum() > _LONG_RUN * lengths.size:
         runs = zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -368,7 +411,7 @@ def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Ta
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
-    """Return the rows with new keys, and the number of other rows whose stored values differ."""
+    """Return the rows whose keys are not stored, and the number of the others that differ in a value."""
     if not any(map(len, existing)):
         return rows, 0
     old = frame_of(table, existing)
@@ -391,7 +434,6 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 COMPLETED = "complete"
 """Action of a correction that fills in missing values; reads do not mention it in a notice."""
-_BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
 
@@ -421,7 +463,10 @@ def replace_rows(
     reason: str,
     timeout: float,
 ) -> Corrected:
-    """Remove some rows, and add the rows of a conformed frame in their place."""
+    """Remove the selected rows, and add the rows of a conformed frame in their place.
+
+    `frame` None only removes. Raises `ValueError` if a row of the frame is outside the selection.
+    """
     if frame is not None:
         outside = ~chosen.mask(frame)
         if outside.any():
@@ -448,7 +493,11 @@ def replace_keyed_rows(
     reason: str,
     timeout: float,
 ) -> Corrected:
-    """Replace the stored rows with the keys of a conformed frame, and those of `before`, by its rows."""
+    """Replace stored rows by the rows of a conformed frame.
+
+    Stored rows with the keys of the frame are removed, and also those with the keys of `before`. Keys that
+    changed, such as times, are thus removed under their old value.
+    """
     rows_with_key = frame[list(table.key)].astype(object)
     if before is not None:
         rows_with_key = pd.concat([rows_with_key, before[list(table.key)].astype(object)], ignore_index=True)
@@ -502,11 +551,11 @@ def _apply(
     # 1. Rewrite the files without the rows. The contract of a series that becomes empty is deleted, so that
     # rows of another contract may be stored; the log has the old one.
     files, removed = _remove_rows(storage, table, entry.files, selection_of(draft), mask)
-    emptied: set[str] = set()
+    emptied: set[str] = set()  # series without rows after the removal
     if entry.contracts:
         emptied = queries.series(storage, table, removed) & set(entry.contracts)
         emptied -= queries.series(storage, table, files)
-    remaining = {series: word for series, word in entry.contracts.items() if series not in emptied}
+    remaining = {series: name for series, name in entry.contracts.items() if series not in emptied}
     refuse_other_contracts(table, remaining, _without_empty(draft.contracts))
     # 2. Add the new rows. A rewritten file may be merged into another one, and no manifest names it then.
     written = {file.path for file in files if file not in entry.files}
@@ -528,7 +577,8 @@ def _apply(
     number = len(manifest.corrections) + 1
     correction = msgspec.structs.replace(draft, number=number, removed=removed, added=added, contracts=before)
     tables = dict(manifest.tables)
-    tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), restored)
+    values = _values_of_text_columns(storage, table, entry, files, removed)
+    tables[table.name] = TableEntry(files, values, restored)
     if not files:
         del tables[table.name]
     digests = [table.name, f"correction {number}"]
@@ -550,30 +600,37 @@ def _previous_contracts(old: Mapping[str, str], new: Mapping[str, str]) -> dict[
 
 
 def _without_empty(contracts: Mapping[str, str]) -> dict[str, str]:
-    return {series: word for series, word in contracts.items() if word}
+    return {series: name for series, name in contracts.items() if name}
 
 
-def _words(
+def _values_of_text_columns(
     storage: Storage, table: Table, entry: TableEntry, files: list[DataFile], removed: list[DataFile]
 ) -> dict[str, list[str]]:
-    """Return the values of each text column; all files are read only if a value may be gone."""
+    """Return the sorted values of each text column after a correction.
+
+    `files` are the table's files after the correction, `removed` the removed rows. Only the partitions that
+    changed are read. If one of them lost a value, all files are read, because another may still have it.
+    """
     names = text_columns(table)
-    touched = {file.partition for file in removed}
-    near = [file for file in files if file.partition in touched or file not in entry.files]
-    in_removed = queries.distinct_values(storage, table, removed, names)
-    in_near = queries.distinct_values(storage, table, near, names)
+    changed_partitions = {file.partition for file in removed}
+    changed = [file for file in files if file.partition in changed_partitions or file not in entry.files]
+    removed_values = queries.distinct_values(storage, table, removed, names)
+    changed_values = queries.distinct_values(storage, table, changed, names)
     values = {}
     for name in names:
-        if not set(in_removed[name]) <= set(in_near[name]):
+        if not set(removed_values[name]) <= set(changed_values[name]):
             return queries.distinct_values(storage, table, files, names)
-        values[name] = sorted({*entry.values.get(name, []), *in_near[name]})
+        values[name] = sorted({*entry.values.get(name, []), *changed_values[name]})
     return values
 
 
 def _remove_rows(
     storage: Storage, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files without some rows, and new files with the removed rows."""
+    """Return the files after a removal, and new files with the removed rows.
+
+    A row is removed if it is in the selection and `mask` is true. Files with such rows are rewritten.
+    """
     after = []
     removed = []
     for file in files:
@@ -601,7 +658,7 @@ def _frames(storage: Storage, table: Table, file: DataFile, chosen: Selection) -
     near = queries.plan([file], chosen)
     if not near:
         return
-    for rows in queries.slices(storage, table, near, chosen, _BATCH_ROWS):
+    for rows in queries.slices(storage, table, near, chosen, SLICE_ROWS):
         yield frame_of(table, queries.read(storage, table, near, rows))
 
 
@@ -610,7 +667,7 @@ def _rows_of(storage: Storage, table: Table, files: list[DataFile]) -> pd.DataFr
 
 
 def undone_numbers(corrections: Sequence[Correction]) -> set[int]:
-    """Return the numbers of corrections that were undone by a later one still in force."""
+    """Return the numbers of undone corrections, without those whose undo was itself undone."""
     numbers: set[int] = set()
     for correction in reversed(corrections):
         if correction.undoes is not None and correction.number not in numbers:
@@ -621,13 +678,23 @@ def undone_numbers(corrections: Sequence[Correction]) -> set[int]:
 def corrections_frame(manifest: Manifest) -> pd.DataFrame:
     """Return the log as a frame: one row per correction, in order."""
     undone = undone_numbers(manifest.corrections)
-    rows = []
-    for c in manifest.corrections:
-        where = escape_controls(", ".join(_named(c)))
-        counts = (row_count(c.removed), row_count(c.added))
-        reason = escape_controls(c.reason)
-        rows.append((c.number, c.table, c.action, where, *_limits(c), *counts, reason, c.number in undone))
     names = ["number", "table", "action", "where", "start", "end", "removed", "added", "reason", "undone"]
+    rows = []
+    for correction in manifest.corrections:
+        start, end = _limits(correction)
+        row = {
+            "number": correction.number,
+            "table": correction.table,
+            "action": correction.action,
+            "where": escape_controls(", ".join(_equalities(correction))),
+            "start": start,
+            "end": end,
+            "removed": row_count(correction.removed),
+            "added": row_count(correction.added),
+            "reason": escape_controls(correction.reason),
+            "undone": correction.number in undone,
+        }
+        rows.append(row)
     frame = pd.DataFrame(rows, columns=names)
     for column in ("start", "end"):
         frame[column] = pd.to_datetime(frame[column], utc=True).dt.as_unit("us")
@@ -659,21 +726,22 @@ def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[
 def _notice(correction: Correction) -> str:
     """Return the text about a correction of rows that were read."""
     start, end = _limits(correction)
-    rows = _named(correction)
+    selected = _equalities(correction)
     if start is not None:
-        rows.append(f"from {times.iso(start)}")
+        selected.append(f"from {times.iso(start)}")
     if end is not None:
-        rows.append(f"before {times.iso(end)}")
+        selected.append(f"before {times.iso(end)}")
     done = f"{row_count(correction.removed)} rows deleted"
     if correction.action == "replace":
         done = f"{row_count(correction.removed)} rows replaced by {row_count(correction.added)}"
-    text = f"correction {correction.number}: {done} ({', '.join(rows)})"
+    text = f"correction {correction.number}: {done} ({', '.join(selected)})"
     if correction.reason:
         text = f"{text}: {correction.reason}"
     return escape_controls(text)
 
 
-def _named(correction: Correction) -> list[str]:
+def _equalities(correction: Correction) -> list[str]:
+    """Return the selected values of each column, such as ``symbol=BTC|ETH``."""
     return [f"{name}={'|'.join(values)}" for name, values in correction.where.items()]
 
 
@@ -684,7 +752,10 @@ def selection_of(correction: Correction) -> Selection:
 
 
 def find_undoable(manifest: Manifest, number: int) -> Correction:
-    """Return a correction that can be undone."""
+    """Return the correction with a number.
+
+    Raises `ValueError` if it does not exist, is already undone, or a later correction changed its rows.
+    """
     undone = undone_numbers(manifest.corrections)
     target = next((c for c in manifest.corrections if c.number == number), None)
     if target is None:
@@ -693,9 +764,11 @@ def find_undoable(manifest: Manifest, number: int) -> Correction:
         raise ValueError(f"number={number}: this correction was already undone")
     changed = selection_of(target)
     for later in manifest.corrections:
-        counts = later.number > number and later.table == target.table and later.number not in undone
-        takes_back = later.undoes is not None and later.undoes > number
-        if counts and not takes_back and changed.overlaps(selection_of(later)):
+        if later.number <= number or later.table != target.table or later.number in undone:
+            continue
+        # The undo of another later correction restored the state after the target.
+        is_undo_of_later = later.undoes is not None and later.undoes > number
+        if not is_undo_of_later and changed.overlaps(selection_of(later)):
             raise ValueError(
                 f"number={number}: the later correction {later.number} changed the same rows: undo "
                 f"{later.number} first"
@@ -711,21 +784,21 @@ def drop_old_partitions(
     def change(manifest: Manifest) -> Change[Dropped]:
         remaining = dict(manifest.tables)
         dropped: list[DataFile] = []
-        cuts = {}
+        ledger_starts = {}
         for name, entry in manifest.tables.items():
             if "time" not in tables(name).key:
                 continue
             old = [file for file in entry.files if _end(file) <= before]
             # The ledger of a remaining month stays, unless days within it were removed.
-            cuts[name] = max([_month(before), *map(_end, old)])
+            ledger_starts[name] = max([_month_start(before), *map(_end, old)])
             dropped += old
-            left = _files_without(entry.files, old)
+            later_files = _files_without(entry.files, old)
             # Names of symbols and venues stay, because finding the remaining ones would read all rows.
-            if left:
-                remaining[name] = msgspec.structs.replace(entry, files=left)
+            if later_files:
+                remaining[name] = msgspec.structs.replace(entry, files=later_files)
             else:
                 del remaining[name]
-        ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
+        ledger = forget_requests(storage, manifest.ledger, ledger_starts, _month_start(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
         digests = ["dropped", content_of(ledger)]
@@ -740,6 +813,7 @@ def drop_old_partitions(
 
 
 def _end(file: DataFile) -> pd.Timestamp:
+    """Return the end of the day or month of a file's folder."""
     name = file.partition.rpartition("/")[2]
     start = pd.Timestamp(name, tz="UTC")
     if file.by_day:
@@ -747,5 +821,5 @@ def _end(file: DataFile) -> pd.Timestamp:
     return start + pd.offsets.MonthBegin()
 
 
-def _month(timestamp: pd.Timestamp) -> pd.Timestamp:
+def _month_start(timestamp: pd.Timestamp) -> pd.Timestamp:
     return timestamp.normalize().replace(day=1)

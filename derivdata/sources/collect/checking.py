@@ -33,20 +33,22 @@ __all__ = ["REDACTED", "redacted"]
 
 
 REDACTED = "[redacted]"
-_ROWS = 20
+_MAX_LIST_ROWS = 20
 """Maximum rows of a list in a report."""
-_TEXT = 2_000
+_MAX_TEXT_LENGTH = 2_000
 """Maximum characters of a body that is not JSON."""
 
-_PRIVATE = re.compile(
+_PRIVATE_FIELDS = re.compile(
     r"((client|remote|source|your)[-_]?)?(account|address|client|cookie|device|email|ip|liquidator|maker|nick|owner|password|secret|session"
     r"|signature|signer|subaccount|taker|token|trace|trader|uid|user|wallet)"
     r"(s|_?(id|ids|name|addr|address|hash|key|order_?id))?",
     re.IGNORECASE,
 )
-"""Names of fields whose text is removed; their numbers and flags, such as ``maker: true``, are kept."""
-_REQUEST = re.compile(r"(x-)?(request|trace|correlation|ray|span|cf-?ray)[-_]?(id|no)?", re.IGNORECASE)
-_PATTERNS = tuple(
+"""Names of fields whose text is removed. Flags and small numbers stay, such as ``maker: true``."""
+_REQUEST_ID_FIELDS = re.compile(
+    r"(x-)?(request|trace|correlation|ray|span|cf-?ray)[-_]?(id|no)?", re.IGNORECASE
+)
+_PRIVATE_TEXTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"\b[\w.+-]+@[\w-]+\.[\w.]+\b",  # e-mail
@@ -83,11 +85,11 @@ def redacted(body: bytes) -> tuple[Any, list[str]]:
         parsed = json.loads(body)
     except ValueError:
         text = body.decode(errors="replace")
-        if len(text) > _TEXT:
+        if len(text) > _MAX_TEXT_LENGTH:
             count(f"a text of {len(text)} characters was cut")
-        cleaned: Any = _without(text[:_TEXT], count)
+        cleaned: Any = _redacted_text(text[:_MAX_TEXT_LENGTH], count)
     else:
-        cleaned = _cleaned(parsed, "", count)
+        cleaned = _redacted_value(parsed, "", count)
     texts = []
     for kind, number in notes.items():
         repeated = f" ({number} times)" if number > 1 else ""
@@ -95,22 +97,25 @@ def redacted(body: bytes) -> tuple[Any, list[str]]:
     return cleaned, texts
 
 
-def _cleaned(value: Any, name: str, count: Callable[[str], None]) -> Any:
+def _redacted_value(value: Any, name: str, count: Callable[[str], None]) -> Any:
     """Remove private values from the JSON value of the field `name`."""
     if isinstance(value, dict):
-        return {_without(key, count): _cleaned(inner, key, count) for key, inner in value.items()}
+        cleaned = {}
+        for key, inner in value.items():
+            cleaned[_redacted_text(key, count)] = _redacted_value(inner, key, count)
+        return cleaned
     if isinstance(value, list):
-        if len(value) > _ROWS:
-            count(f"a list of {len(value)} rows was cut to {_ROWS}")
-        return [_cleaned(inner, name, count) for inner in value[:_ROWS]]
+        if len(value) > _MAX_LIST_ROWS:
+            count(f"a list of {len(value)} rows was cut to {_MAX_LIST_ROWS}")
+        return [_redacted_value(inner, name, count) for inner in value[:_MAX_LIST_ROWS]]
     is_text = isinstance(value, str)
     is_identifier = isinstance(value, int) and not isinstance(value, bool) and value > _LARGEST_FIGURE
-    is_private = _PRIVATE.fullmatch(name) or _REQUEST.fullmatch(name)
+    is_private = _PRIVATE_FIELDS.fullmatch(name) or _REQUEST_ID_FIELDS.fullmatch(name)
     if is_private and value != "" and (is_text or is_identifier):
         count(f"{name} was removed")
         return REDACTED
     if is_text:
-        return _without(value, count)
+        return _redacted_text(value, count)
     return value
 
 
@@ -118,9 +123,9 @@ _LARGEST_FIGURE = 9_999
 """A larger number in a field with a private name is an identifier, not a share or a count."""
 
 
-def _without(text: str, count: Callable[[str], None]) -> str:
+def _redacted_text(text: str, count: Callable[[str], None]) -> str:
     """Replace addresses, keys and accounts in a text."""
-    for pattern in _PATTERNS:
+    for pattern in _PRIVATE_TEXTS:
         text, times = pattern.subn(REDACTED, text)
         for _ in range(times):
             count("an address, a key or an account in a text was removed")
@@ -128,13 +133,17 @@ def _without(text: str, count: Callable[[str], None]) -> str:
 
 
 _DAY = pd.Timedelta(24, "h")
-_PREDICTED = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hyperliquid"}
+_VENUE_OF_PREDICTION = {  # names of venues in Hyperliquid's predictedFundings
+    "BinPerp": "binance",
+    "BybitPerp": "bybit",
+    "HlPerp": "hyperliquid",
+}
 _RATE_FACTOR = 3.0
-"""Tolerance of running rates, which may be minutes apart; a wrong interval is a factor of 8 or 4."""
+"""Tolerated ratio of running rates, which may be minutes apart; a wrong interval gives 4 or 8."""
 _MEDIAN_FACTOR = 5.0
-"""Tolerance of a venue's median rate relative to other venues; a wrong unit is a factor of 8 or 100."""
+"""Tolerated ratio of a venue's median rate to that of other venues; a wrong unit gives 8 or 100."""
 _SAME_FACTOR = 1.3
-"""Tolerance of open interest and marks in two responses; counting both sides is a factor of 2."""
+"""Tolerated ratio of open interest or marks in two responses; counting both sides gives 2."""
 
 _PATIENCE_SECONDS = 20.0
 """Maximum waiting time for one venue in a check."""
@@ -143,7 +152,7 @@ _Key = tuple[str, str, str]
 
 
 class _VenueResponse(NamedTuple):
-    """Response to a request: records, or an error, which is final if it is about the request itself."""
+    """Response to a request: records, or an error. An error is final if a repeated request would fail too."""
 
     endpoint: VenueEndpoint
     records: Records | None
@@ -180,10 +189,14 @@ def check_venues(
     """
     report = progress or (lambda _: None)
     with ThreadPoolExecutor(max(len(sessions), 1)) as threads:
-        by_venue = list(threads.map(lambda session: _answers(session, symbol, report), sessions))
+        by_venue = list(threads.map(lambda session: _responses_of_venue(session, symbol, report), sessions))
     responses = list(itertools.chain.from_iterable(by_venue))
-    troubles = {**_between_venues(responses, symbol), **_within_venues(responses), **_predicted(responses)}
-    rows = [_row(response, troubles.get(response.key, "")) for response in responses]
+    troubles = {
+        **_compare_between_venues(responses, symbol),
+        **_compare_within_venues(responses),
+        **_compare_with_predictions(responses),
+    }
+    rows = [_verdict_row(response, troubles.get(response.key, "")) for response in responses]
     if bodies is not None:
         write_bodies(bodies, responses, rows)
     return pd.DataFrame(rows)
@@ -216,8 +229,10 @@ def write_bodies(
         path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) -> list[_VenueResponse]:
-    """Send all requests of a venue about a symbol."""
+def _responses_of_venue(
+    session: VenueSession, symbol: str, report: Callable[[str], None]
+) -> list[_VenueResponse]:
+    """Send each request of a venue once for a symbol; only the list's error if the contracts are unknown."""
     session.patience = _PATIENCE_SECONDS
     responses: list[_VenueResponse] = []
     try:
@@ -230,16 +245,16 @@ def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) 
         return [failed]
     for endpoint in dict.fromkeys(session.venue.endpoints):
         if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
-            response = _answer(session, endpoint, item, symbol)
+            response = _response_of(session, endpoint, item, symbol)
             responses.append(response)
             report(response.line)
     return responses
 
 
-def _answer(
+def _response_of(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str
 ) -> _VenueResponse:
-    """Send a request once; for a history, about the last day or as much of it as one request may cover."""
+    """Send one request for a contract. A history is requested for the first page of the last 24 hours."""
     name = value = symbol
     if item is not None:
         name = item.name
@@ -252,9 +267,10 @@ def _answer(
     now = session.clock.utc()
     if endpoint.paging is not None:
         params |= next(walk(endpoint.paging, times.us(now - _DAY), times.us(now)))
-    if endpoint.expiry:  # the last Friday of the next month: options expire then on every venue
-        end = (now + pd.DateOffset(months=1)) + pd.offsets.MonthEnd(0)
-        friday = end - pd.Timedelta((end.weekday() - 4) % 7, "D")
+    if endpoint.expiry:  # options of every venue expire on the last Friday of a month
+        month_end = (now + pd.DateOffset(months=1)) + pd.offsets.MonthEnd(0)
+        days_since_friday = (month_end.weekday() - 4) % 7
+        friday = month_end - pd.Timedelta(days_since_friday, "D")
         params |= {endpoint.symbol: symbol, endpoint.expiry: f"{friday:%y%m%d}"}
     at = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     try:
@@ -265,7 +281,7 @@ def _answer(
 
 
 def _is_final(problem: DerivdataError) -> bool:
-    """Return whether an error is about the request itself, not temporary and not about the address."""
+    """Return whether the request itself is wrong, so that the error is not temporary or due to a block."""
     if isinstance(problem, VenueError):
         return problem.reason == "refused"
     return isinstance(problem, SchemaError)
@@ -287,7 +303,8 @@ def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
     return frame.drop_duplicates(["exchange", "table"]).sort_values(columns[:2], ignore_index=True)
 
 
-def _row(response: _VenueResponse, trouble: str) -> dict[str, object]:
+def _verdict_row(response: _VenueResponse, trouble: str) -> dict[str, object]:
+    """Return the row of `check_venues` for a response; `trouble` states a deviating figure, if any."""
     count = 0
     if response.records is not None:
         for name, rows in vars(response.records).items():
@@ -311,6 +328,7 @@ def _row(response: _VenueResponse, trouble: str) -> dict[str, object]:
 
 
 def _bps(state: State) -> float | None:
+    """Return the rate of a contract [bps per 8 hours], None if it or its interval is missing."""
     if state.rate is None or state.period_h is None:
         return None
     return float(units.convert(state.rate, "native", "bps_8h", hours=state.period_h))
@@ -326,7 +344,7 @@ _QUANTITIES: tuple[tuple[str, Callable[[State], float | None], float], ...] = (
 def _figures(
     response: _VenueResponse, of: Callable[[State], float | None], *, by_symbol: bool
 ) -> dict[str, float]:
-    """Return a figure of the contracts in a response, by name or symbol, without missing values."""
+    """Return the figure `of` each contract in a response by name or symbol, without missing values and 0."""
     figures: dict[str, float] = {}
     if response.records is None:
         return figures
@@ -338,7 +356,7 @@ def _figures(
     return figures
 
 
-def _ratio(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | None:
+def _median_ratio(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | None:
     """Return the median ratio of figures with common names, or None without common names."""
     ratios = [abs(value / theirs[name]) for name, value in ours.items() if theirs.get(name)]
     if not ratios:
@@ -346,74 +364,84 @@ def _ratio(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | No
     return median(ratios)
 
 
-def _is_off(ratio: float | None, factor: float) -> bool:
+def _is_outside(ratio: float | None, factor: float) -> bool:
     return ratio is not None and not 1 / factor < ratio < factor
 
 
-def _within_venues(responses: Sequence[_VenueResponse]) -> dict[_Key, str]:
-    """Compare the figures of the same contracts in two responses of a venue."""
+def _compare_within_venues(responses: Sequence[_VenueResponse]) -> dict[_Key, str]:
+    """Compare each response with the first one of its venue that has the quantity; return deviations."""
     troubles: dict[_Key, str] = {}
     for quantity, of, factor in _QUANTITIES:
         first: dict[str, tuple[_VenueResponse, dict[str, float]]] = {}
         for response in responses:
-            mine = _figures(response, of, by_symbol=False)
-            before, theirs = first.setdefault(response.endpoint.exchange, (response, mine))
-            ratio = _ratio(mine, theirs)
-            if _is_off(ratio, factor):
+            figures = _figures(response, of, by_symbol=False)
+            if not figures:
+                continue
+            before, figures_before = first.setdefault(response.endpoint.exchange, (response, figures))
+            ratio = _median_ratio(figures, figures_before)
+            if _is_outside(ratio, factor):
                 troubles[response.key] = f"{quantity} is {ratio:.3g} times that of {before.endpoint.path}"
-            if not theirs:
-                first[response.endpoint.exchange] = response, mine
     return troubles
 
 
-def _between_venues(responses: Sequence[_VenueResponse], symbol: str) -> dict[_Key, str]:
-    """Compare each venue's median rate and its mark of the symbol with other venues."""
-    rates: dict[_Key, float] = {}
+def _compare_between_venues(responses: Sequence[_VenueResponse], symbol: str) -> dict[_Key, str]:
+    """Compare each venue's median rate and its mark of the symbol with other venues; return deviations."""
+    median_rates: dict[_Key, float] = {}
     marks: dict[_Key, float] = {}
     for response in responses:
-        if rates_of := _figures(response, _bps, by_symbol=True):
-            rates[response.key] = median(map(abs, rates_of.values()))
-        if mark := _figures(response, lambda state: state.mark, by_symbol=True).get(symbol):
+        rates = _figures(response, _bps, by_symbol=True)
+        if rates:
+            median_rates[response.key] = median(map(abs, rates.values()))
+        mark = _figures(response, lambda state: state.mark, by_symbol=True).get(symbol)
+        if mark:
             marks[response.key] = mark
-    far_rates = _far_from_others("the median rate", rates, 0.0, _MEDIAN_FACTOR)
-    far_marks = _far_from_others(f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR)
-    return far_rates | far_marks
+    # Rates have no minimum, because the rates of a venue may all be near 0.
+    deviating_rates = _deviations("the median rate", median_rates, 0.0, _MEDIAN_FACTOR)
+    return deviating_rates | _deviations(f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR)
 
 
-def _far_from_others(
-    quantity: str, figures: Mapping[_Key, float], minimum: float, most: float
+def _deviations(
+    quantity: str, figures: Mapping[_Key, float], minimum: float, maximum: float
 ) -> dict[_Key, str]:
-    """Return texts about figures whose ratio to the median of other venues is out of bounds."""
+    """Return texts about figures whose ratio to the median of other venues is out of bounds.
+
+    Figures with fewer than two others are not compared.
+    """
     troubles = {}
     for key, value in figures.items():
         others = [other for (name, *_), other in figures.items() if name != key[0]]
         if len(others) < 2:
             continue
         ratio = value / median(others)
-        if not minimum <= ratio <= most:
+        if not minimum <= ratio <= maximum:
             troubles[key] = f"{quantity} is {ratio:.3g} times that of the other venues"
     return troubles
 
 
-def _predicted(responses: Sequence[_VenueResponse]) -> dict[_Key, str]:
-    """Compare running rates with Hyperliquid's predictions for itself and two other venues."""
-    source = next((a for a in responses if a.endpoint.path == "/info predictedFundings" and a.body), None)
-    if source is None:
-        return {}
-    predictions: dict[str, dict[str, float]] = {}  # bps of 8 hours by venue and coin
-    rows: list[tuple[str, list[tuple[str, dict[str, Any] | None]]]] = msgspec.json.decode(source.body)
+def _predicted_rates(body: bytes) -> dict[str, dict[str, float]]:
+    """Return Hyperliquid's predicted rates [bps per 8 hours] by venue and coin."""
+    predictions: dict[str, dict[str, float]] = {}
+    rows: list[tuple[str, list[tuple[str, dict[str, Any] | None]]]] = msgspec.json.decode(body)
     for coin, venues in rows:
         for name, row in venues:
-            if row is not None and name in _PREDICTED:
-                usual = 1 if name == "HlPerp" else 8
-                hours = row.get("fundingIntervalHours", usual)
-                bps = float(units.convert(float(row["fundingRate"]), "native", "bps_8h", hours=float(hours)))
-                predictions.setdefault(_PREDICTED[name], {})[coin] = bps
+            if row is not None and name in _VENUE_OF_PREDICTION:
+                usual_hours = 1 if name == "HlPerp" else 8
+                hours = float(row.get("fundingIntervalHours", usual_hours))
+                bps = float(units.convert(float(row["fundingRate"]), "native", "bps_8h", hours=hours))
+                predictions.setdefault(_VENUE_OF_PREDICTION[name], {})[coin] = bps
+    return predictions
+
+
+def _compare_with_predictions(responses: Sequence[_VenueResponse]) -> dict[_Key, str]:
+    """Compare running rates with Hyperliquid's predictions for itself and two other venues."""
+    bodies = [r.body for r in responses if r.endpoint.path == "/info predictedFundings" and r.body]
+    if not bodies:
+        return {}
+    predictions = _predicted_rates(bodies[0])
     troubles = {}
     for response in responses:
-        ratio = _ratio(
-            _figures(response, _bps, by_symbol=True), predictions.get(response.endpoint.exchange, {})
-        )
-        if _is_off(ratio, _RATE_FACTOR):
+        rates = _figures(response, _bps, by_symbol=True)
+        ratio = _median_ratio(rates, predictions.get(response.endpoint.exchange, {}))
+        if _is_outside(ratio, _RATE_FACTOR):
             troubles[response.key] = f"the rate is {ratio:.3g} times the prediction of hyperliquid"
     return troubles

@@ -34,11 +34,11 @@ from derivdata.sources.venues.record_types import Instrument
 from derivdata.support import times
 from derivdata.support.files import replace_file
 
-_PACE_SECONDS = 0.05
+_PACE_SECONDS = 0.05  # pause before each request
 _TRIES = 5
 _MAX_PAGES = 1_000
-_ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
-_FOLDER = re.compile(r"<CommonPrefixes>.*?<Prefix>(.*?)</Prefix>", re.DOTALL)
+_FILE_ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
+_FOLDER_ENTRY = re.compile(r"<CommonPrefixes>.*?<Prefix>(.*?)</Prefix>", re.DOTALL)
 _CHECKSUM = re.compile(r"\s*([0-9a-fA-F]{64}|[0-9a-fA-F]{32})\s+\*?(\S+)")
 
 
@@ -80,7 +80,7 @@ class FileKind(NamedTuple):
         return self._replace(path=self.days, period="%Y-%m-%d", days="")
 
     def of(self, file: ListedFile) -> FileKind:
-        """Return the kind of a file, which may be for a day."""
+        """Return the kind of a file: this one, or the same files by day for the file of a day."""
         if file.is_day and self.days:
             return self.daily
         return self
@@ -255,7 +255,7 @@ class FileHost:
         if names is None:
             pages = self._pages(kind, {"prefix": folder, "delimiter": "/"}, lambda _: True)
             names = []
-            for prefix in chain.from_iterable(map(_FOLDER.findall, pages)):
+            for prefix in chain.from_iterable(map(_FOLDER_ENTRY.findall, pages)):
                 names.append(prefix.rstrip("/").rpartition("/")[2])
             self._folders[folder] = names
         if symbol in names:
@@ -268,25 +268,33 @@ class FileHost:
         return sorted(items, key=lambda item: (item.rank, item.name))
 
     def files(self, kind: FileKind, contract: str, window: times.Window) -> list[ListedFile]:
-        """Return the files with rows of a window, by time; unlisted files by their finished periods."""
-        periods = {kind.file(contract, start): start for start in kind.periods(window)}
-        if not kind.listing or not periods:
+        """Return the files of a contract with rows of a window, by time.
+
+        If the venue does not list its files, these are the files of all finished periods.
+        """
+        is_day = not kind.monthly
+        start_of_path = {kind.file(contract, start): start for start in kind.periods(window)}
+        files = []
+        if not kind.listing or not start_of_path:
             now = self._clock.utc()
-            finished = {path: start for path, start in periods.items() if kind.window(start).end <= now}
-            return [ListedFile(path, start, not kind.monthly) for path, start in finished.items()]
-        last = max(periods).lstrip("/")
-        before = min(periods).lstrip("/").removesuffix(".zip")  # a key before the first one
+            for path, start in start_of_path.items():
+                if kind.window(start).end <= now:
+                    files.append(ListedFile(path, start, is_day))
+            return files
+        # A store lists the keys after the marker in alphabetical order, which is their order in time. Without
+        # its suffix the first key is before itself.
+        marker = min(start_of_path).lstrip("/").removesuffix(".zip")
+        last_key = max(start_of_path).lstrip("/")
         prefix = kind.path.partition("{period}")[0].format(contract=contract).lstrip("/")
-        params = {"prefix": prefix, "marker": before}
-        pages = self._pages(kind, params, lambda keys: not keys or keys[-1] < last)
-        listed = []
-        for entry in chain.from_iterable(map(_ENTRY.findall, pages)):
-            path = f"/{_field(entry, 'Key')}"
-            if path in periods:
-                size = int(_field(entry, "Size"))
-                modified = _field(entry, "LastModified")
-                listed.append(ListedFile(path, periods[path], not kind.monthly, size, modified))
-        return sorted(listed, key=lambda file: file.start)
+        params = {"prefix": prefix, "marker": marker}
+        for page in self._pages(kind, params, lambda keys: not keys or keys[-1] < last_key):
+            for entry in _FILE_ENTRY.findall(page):
+                path = f"/{_field(entry, 'Key')}"
+                if path in start_of_path:
+                    size = int(_field(entry, "Size"))
+                    modified = _field(entry, "LastModified")
+                    files.append(ListedFile(path, start_of_path[path], is_day, size, modified))
+        return sorted(files, key=lambda file: file.start)
 
     def fetch(self, kind: FileKind, file: ListedFile, folder: Path) -> Path | None:
         """Fetch a file into a folder, under its path at the venue; return its path, or None if it is missing.
@@ -296,27 +304,27 @@ class FileHost:
         """
         path = folder / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        stated = self._stated(kind, file)
-        if path.exists() and stated is not None and _digest(path.read_bytes(), stated) == stated:
+        checksum = self._stated_checksum(kind, file)
+        if path.exists() and checksum is not None and _digest(path.read_bytes(), checksum) == checksum:
             return path
         for attempt in (1, 2):
             reply = self._get(kind.host, file.path, {})
             if reply is None:
                 return None
             has_size = file.size is None or len(reply.body) == file.size
-            if has_size and (stated is None or _digest(reply.body, stated) == stated):
+            if has_size and (checksum is None or _digest(reply.body, checksum) == checksum):
                 replace_file(path, reply.body)
                 return path
             if attempt == 2:
                 replace_file(path.with_name(path.name + ".mismatch"), reply.body)
         expected = f"a size of {file.size} bytes"
-        if stated is not None and has_size:
-            expected = f"the checksum {stated}"
+        if checksum is not None and has_size:
+            expected = f"the checksum {checksum}"
         raise Mismatch(
             file.path, f"the file differs from the listed one: expected {expected}; it was not read"
         )
 
-    def _stated(self, kind: FileKind, file: ListedFile) -> str | None:
+    def _stated_checksum(self, kind: FileKind, file: ListedFile) -> str | None:
         """Return the venue's checksum of a file, or None."""
         if not kind.checksum:
             return None
@@ -329,9 +337,9 @@ class FileHost:
         return match[1].lower()
 
     def _pages(
-        self, kind: FileKind, params: Mapping[str, str], goes_on: Callable[[list[str]], bool]
+        self, kind: FileKind, params: Mapping[str, str], needs_more: Callable[[list[str]], bool]
     ) -> Iterator[str]:
-        """Yield every page of a list; each has at most 1,000 files."""
+        """Yield the pages of a list, each with at most 1,000 files, until `needs_more(keys)` is false."""
         query = dict(params)
         for _ in range(_MAX_PAGES):
             reply = self._get(kind.listing, "", query)
@@ -341,13 +349,14 @@ class FileHost:
             if "<ListBucketResult" not in body:
                 raise VenueError(f"{kind.exchange} {params['prefix']}", "expected a list of files, got none")
             yield body
-            keys = [_field(entry, "Key") for entry in _ENTRY.findall(body)]
-            following = _field(body, "NextMarker") or "".join(keys[-1:])
-            if _field(body, "IsTruncated") != "true" or not goes_on(keys):
+            keys = [_field(entry, "Key") for entry in _FILE_ENTRY.findall(body)]
+            # Stores omit NextMarker in lists without a delimiter; the marker is then the last key.
+            marker = _field(body, "NextMarker") or "".join(keys[-1:])
+            if _field(body, "IsTruncated") != "true" or not needs_more(keys):
                 return
-            if not following or following == query.get("marker"):
+            if not marker or marker == query.get("marker"):
                 break
-            query["marker"] = following
+            query["marker"] = marker
         raise VenueError(f"{kind.exchange} {params['prefix']}", "the list of files does not end")
 
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
@@ -356,7 +365,7 @@ class FileHost:
         if self._address:
             url = f"{self._address}{path or '/'}"
 
-        def ask() -> KeylessReply | None:
+        def send() -> KeylessReply | None:
             self._wait(_PACE_SECONDS)
             self.requests += 1
             reply = self._http.send("GET", url, params)
@@ -366,14 +375,14 @@ class FileHost:
                 return None
             raise refusal(url.partition("://")[2], reply)
 
-        def pause(problem: VenueError | NetworkError, usual: float) -> float | None:
-            seconds = problem.retry_after or usual
+        def pause(problem: VenueError | NetworkError, usual_seconds: float) -> float | None:
+            seconds = problem.retry_after or usual_seconds
             is_refused = isinstance(problem, VenueError) and problem.reason in ("refused", "region")
             if is_refused or seconds > LONGEST_WAIT:
                 return None
             return seconds
 
-        return persist(ask, pause, self._wait, tries=_TRIES)
+        return persist(send, pause, self._wait, tries=_TRIES)
 
     def _wait(self, seconds: float) -> None:
         if self._clock.wait(seconds):
@@ -388,40 +397,41 @@ def _field(text: str, name: str) -> str:
     return html.unescape(match[1])
 
 
-def _digest(body: bytes, like: str) -> str:
-    """Return the checksum of a file of the same kind as `like`: MD5 for 32 digits, else SHA-256."""
-    kind = "md5" if len(like) == 32 else "sha256"
-    return hashlib.new(kind, body, usedforsecurity=False).hexdigest()
+def _digest(body: bytes, checksum: str) -> str:
+    """Return the hash of a file by the algorithm of `checksum`: MD5 for 32 digits, else SHA-256."""
+    algorithm = "md5" if len(checksum) == 32 else "sha256"
+    return hashlib.new(algorithm, body, usedforsecurity=False).hexdigest()
 
 
 TABLES = tuple(dict.fromkeys(table for kind in FILES for table in kind.tables))
 """Tables that are in files of venues."""
 
-_FLUSH_ROWS = 200_000
-_FLUSH_FILES = 100
-_ASIDE = pd.Timedelta(1, "D")
-_SHOWN = 5
-_PAYMENTS = 3
-"""Rows per day of payments; their number depends on the interval, so fewer rows are not a fault."""
-_PLAN = "exchange kind contract first last files missing to_fetch megabytes rows".split()
+_BATCH_ROWS = 200_000
+_BATCH_FILES = 100
+_PERIOD_MARGIN = pd.Timedelta(1, "D")
+"""Maximum distance of a file's rows from its period; a file with later rows is of another period."""
+_MAX_SHOWN = 5
+_PAYMENTS_PER_DAY = 3
+"""Usual number of payments; the number depends on the interval, so fewer are not reported as missing."""
+_PLAN_COLUMNS = "exchange kind contract first last files missing to_fetch megabytes rows".split()
 
 
 @dataclass
 class FileBackfill(Backfilled):
     """Result of a backfill from files; `plan` has a row per kind and contract, `terms` is by venue."""
 
-    plan: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_PLAN))
+    plan: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_PLAN_COLUMNS))
     terms: dict[str, str] = field(default_factory=dict)
 
 
 class _Series(NamedTuple):
-    """The files of one kind and contract: listed files, files to fetch, and periods without a file."""
+    """The files of one kind and contract."""
 
     kind: FileKind
     item: Instrument
     listed: list[ListedFile]
-    due: list[ListedFile]
-    missing: list[str]
+    due: list[ListedFile]  # files to fetch
+    missing: list[str]  # periods without a file
     read: Mapping[str, Mapping[str, LedgerFile]]  # files in the ledger, by wanted table and path
 
     @property
@@ -430,7 +440,7 @@ class _Series(NamedTuple):
         return f"{self.kind.exchange} {self.kind.label} {self.item.name}"
 
 
-class _Read(NamedTuple):
+class _ReadFile(NamedTuple):
     """A file that was read: window, mark in the ledger, rows by table, and a text about missing rows."""
 
     window: times.Window
@@ -439,7 +449,7 @@ class _Read(NamedTuple):
     incomplete: str
 
 
-class _Unread(DerivdataError):
+class _UnusableFile(DerivdataError):
     """A file was fetched, but cannot be used."""
 
 
@@ -457,12 +467,13 @@ def backfill_files(
     addresses: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> FileBackfill:
-    """Read the venues' bulk files of a window into an archive, with all rows of each file.
+    """Store all rows of the venues' bulk files with rows of a window in an archive.
 
     Symbols are assets, including delisted ones, or the venue's names of contracts. Files in the ledger are
     fetched again only if the venue has rewritten them; then their rows are corrected in the archive
     (`Archive.corrections`). A `dry_run` fetches only the lists. Files are kept in `folder` if one is given.
-    Unreadable and missing files are in `failed` and `notices`. Otherwise as `histories.backfill`.
+    Unreadable and missing files are in `failed` and `notices`. The other arguments are as in
+    `histories.backfill`.
     """
     clock = clock or MachineClock()
     window = requested_window(names, TABLES, start, end, clock)
@@ -471,9 +482,9 @@ def backfill_files(
     exchanges = with_files
     if venues is not None:
         exchanges = dict.fromkeys(venues)
-    unknown = "files with these tables are not known"
-    without_files = [name for name in exchanges if name not in with_files]
-    done.notices += [f"{name}: {NOT_IN_FILES.get(name, unknown)}" for name in without_files]
+    for name in [name for name in exchanges if name not in with_files]:
+        reason = NOT_IN_FILES.get(name, "files with these tables are not known")
+        done.notices.append(f"{name}: {reason}")
     rows = []
     for exchange in exchanges:
         host = FileHost(clock, (addresses or {}).get(exchange))
@@ -491,7 +502,7 @@ def backfill_files(
         finally:
             done.requests += host.requests
             host.close()
-    done.plan = pd.DataFrame(rows, columns=_PLAN)
+    done.plan = pd.DataFrame(rows, columns=_PLAN_COLUMNS)
     return done
 
 
@@ -502,7 +513,7 @@ def _plan_row(series: _Series) -> list[object]:
     sizes = []
     for file in series.due:
         window = kind.of(file).window(file.start)
-        days += (window.end - window.start) / _ASIDE
+        days += (window.end - window.start) / pd.Timedelta(1, "D")
         if file.size is not None:
             sizes.append(file.size)
     megabytes = None  # the size of a file may be unknown
@@ -510,14 +521,14 @@ def _plan_row(series: _Series) -> list[object]:
         megabytes = round(sum(sizes) / 1e6, 3)
     first = last = ""
     if series.listed:
-        first = _stem(kind, series.listed[0])
-        last = _stem(kind, series.listed[-1])
+        first = _period_text(kind, series.listed[0])
+        last = _period_text(kind, series.listed[-1])
     rows = round(days * sum(map(kind.tables.__getitem__, series.read)))
     counts = [len(series.listed), len(series.missing), len(series.due), megabytes, rows]
     return [kind.exchange, kind.label, series.item.name, first, last, *counts]
 
 
-def _stem(kind: FileKind, file: ListedFile) -> str:
+def _period_text(kind: FileKind, file: ListedFile) -> str:
     """Return the period of a file as in its name."""
     return str(file.start.strftime(kind.of(file).period))
 
@@ -533,7 +544,7 @@ class _Batch:
     @property
     def is_full(self) -> bool:
         rows = sum(map(len, chain.from_iterable(self.frames.values())))
-        return rows >= _FLUSH_ROWS or self.files >= _FLUSH_FILES
+        return rows >= _BATCH_ROWS or self.files >= _BATCH_FILES
 
 
 @dataclass
@@ -550,12 +561,12 @@ class _Job:
     def planned(
         self, symbols: Sequence[str], names: Sequence[str], window: times.Window
     ) -> Iterator[_Series]:
-        """Yield the series of every symbol, and note the labels without files of a symbol.
+        """Yield the series of every symbol with files; a notice names the labels without files of a symbol.
 
         Kinds of one label hold the same data, so only the first with files of the symbol is used. All dated
         contracts of a symbol have a series, but only the first of its perpetuals.
         """
-        kinds = [kind for kind in FILES if kind.exchange == self.exchange and _wanted(kind, names)]
+        kinds = [kind for kind in FILES if kind.exchange == self.exchange and _tables_to_read(kind, names)]
         if not kinds:
             self.done.notices.append(f"{self.exchange}: has no files with {', '.join(names)}")
         for symbol in symbols:
@@ -566,35 +577,36 @@ class _Job:
                 items = self.host.contracts(kind, symbol)
                 if items:
                     found_labels.add(kind.label)
-                wanted = _wanted(kind, names)
-                yield from self._of_contracts(kind, items if kind.dated else items[:1], wanted, window)
+                yield from self._series_of_contracts(kind, items, _tables_to_read(kind, names), window)
             for label in dict.fromkeys(kind.label for kind in kinds):
                 if label not in found_labels:
                     self.done.notices.append(f"{self.exchange} {label}: no files of {symbol}")
 
-    def _of_contracts(
+    def _series_of_contracts(
         self, kind: FileKind, items: Sequence[Instrument], wanted: list[str], window: times.Window
     ) -> Iterator[_Series]:
-        """Yield the series of contracts that may be listed in a window."""
-        for item in items:
-            if reach := life(item, window):
-                yield self._series(kind, item, wanted, reach)
+        """Yield the series of the contracts that existed in a window; of perpetuals only the first."""
+        for item in items if kind.dated else items[:1]:
+            lifetime = life(item, window)
+            if lifetime is not None:
+                yield self._series(kind, item, wanted, lifetime)
 
     def _series(self, kind: FileKind, item: Instrument, wanted: list[str], window: times.Window) -> _Series:
-        """Return the files of a contract in a window by month, or by day if a month's file is missing."""
+        """Return the files of a contract in a window; days replace the file of a month if it is missing."""
         listed = self.host.files(kind, item.name, window)
         absent = _without_file(kind.periods(window), listed)
         absent_format = kind.period
-        if kind.days and absent:  # months that are not over or missing: use their days
+        if kind.days and absent:  # months that are missing or not over
             absent_format = kind.daily.period
-            months = absent
+            absent_months = absent
             absent = []
-            for start in months:
+            for start in absent_months:
                 month = kind.window(start)
-                days = times.Window(max(month.start, window.start), min(month.end, window.end))
-                daily = self.host.files(kind.daily, item.name, days)
-                until_end = times.Window(month.start, days.end)
-                absent += _without_file(kind.daily.periods(until_end), daily)
+                month_end = min(month.end, window.end)
+                days_in_window = times.Window(max(month.start, window.start), month_end)
+                daily = self.host.files(kind.daily, item.name, days_in_window)
+                all_days = times.Window(month.start, month_end)
+                absent += _without_file(kind.daily.periods(all_days), daily)
                 listed += daily
         listed.sort(key=lambda file: file.start)
         missing = []
@@ -612,34 +624,34 @@ class _Job:
         If the archive has another contract under the symbol, only this series fails.
         """
         if series.missing:
-            self._note(series, f"no file of {_listed(series.missing)}")
+            self._note(series, f"no file of {_shown(series.missing)}")
         batch = _Batch()
         incomplete = list[str]()
         try:
             try:
-                for read in self._reads(series):
+                for read in self._read_files(series):
                     if read.incomplete:
                         incomplete.append(read.incomplete)
-                    self._enter(series, read, batch)
+                    self._add_to_batch(series, read, batch)
                     if batch.is_full:
-                        self._flush(series, batch)
+                        self._write_batch(series, batch)
                         batch = _Batch()
             finally:  # also write the rows that were read before an error of the host
-                self._flush(series, batch)
+                self._write_batch(series, batch)
         except OtherContract as problem:
             self.done.failed.append(f"{series.label}: {problem}")
         if incomplete:
-            self._note(series, f"{len(incomplete)} files lack rows: {_listed(incomplete)}")
+            self._note(series, f"{len(incomplete)} files lack rows: {_shown(incomplete)}")
 
-    def _reads(self, series: _Series) -> Iterator[_Read]:
+    def _read_files(self, series: _Series) -> Iterator[_ReadFile]:
         """Yield each file that can be read, and report unreadable and missing files."""
         absent = []
         with ExitStack() as stack:
             folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for file in series.due:
                 try:
-                    read = self._read(series, file, folder)
-                except (Mismatch, _Unread) as problem:
+                    read = self._read_file(series, file, folder)
+                except (Mismatch, _UnusableFile) as problem:
                     self.done.failed.append(f"{series.label}: {problem}")
                     continue
                 if read is None:
@@ -647,12 +659,12 @@ class _Job:
                 else:
                     yield read
         if absent:
-            self._note(series, f"the venue does not have the files of {_listed(absent)}")
+            self._note(series, f"the venue does not have the files of {_shown(absent)}")
 
     def _note(self, series: _Series, text: str) -> None:
         self.done.notices.append(f"{series.label}: {text}")
 
-    def _read(self, series: _Series, file: ListedFile, folder: Path) -> _Read | None:
+    def _read_file(self, series: _Series, file: ListedFile, folder: Path) -> _ReadFile | None:
         """Fetch and read a file; return None if the venue does not have it."""
         kind = series.kind.of(file)
         item = series.item
@@ -667,29 +679,30 @@ class _Job:
         incomplete = []
         for table in series.read:
             try:
-                frame, why = self._rows(kind, item, table, path)
+                frame, why = self._rows_of_table(kind, item, table, path)
             except ArchiveError as problem:
-                raise _Unread(f"{name}: {problem}") from None
-            outside = (frame["time"] < window.start - _ASIDE) | (frame["time"] > window.end + _ASIDE)
-            if outside.any():
-                first = times.iso(frame.loc[outside, "time"].iloc[0])
-                raise _Unread(f"{name}: it has a row of {first}, outside its period")
-            expected = round((window.end - window.start) / _ASIDE * kind.tables[table])
+                raise _UnusableFile(f"{name}: {problem}") from None
+            is_near = frame["time"].between(window.start - _PERIOD_MARGIN, window.end + _PERIOD_MARGIN)
+            if not is_near.all():
+                first = times.iso(frame.loc[~is_near, "time"].iloc[0])
+                raise _UnusableFile(f"{name}: it has a row of {first}, outside its period")
+            days = (window.end - window.start) / pd.Timedelta(1, "D")
+            expected = round(days * kind.tables[table])
             if len(frame) < expected and kind.days:
-                frame = self._with_days(series, table, frame, window, folder)
+                frame = self._with_rows_of_days(series, table, frame, window, folder)
             frames[table] = frame
-            is_short = len(frame) < expected and kind.tables[table] > _PAYMENTS and not kind.dated
-            if why or is_short:
+            has_fixed_step = kind.tables[table] > _PAYMENTS_PER_DAY and not kind.dated
+            if why or (has_fixed_step and len(frame) < expected):
                 period = file.start.strftime(kind.period)
                 incomplete.append(f"{period} ({len(frame)} of {expected} rows of {table}{why})")
         if self.folder is None:
             path.unlink()
-        return _Read(window, mark, frames, "; ".join(incomplete))
+        return _ReadFile(window, mark, frames, "; ".join(incomplete))
 
-    def _with_days(
+    def _with_rows_of_days(
         self, series: _Series, table: str, frame: pd.DataFrame, month: times.Window, folder: Path
     ) -> pd.DataFrame:
-        """Add the rows that are missing in a month's file from the files of its days."""
+        """Return the rows of a month's file with those of its days' files, for days with too few rows."""
         daily = series.kind.daily
         rows_per_day = daily.tables[table]
         counts = frame["time"].dt.floor("D").value_counts()
@@ -702,7 +715,7 @@ class _Job:
                     if path is None:
                         continue
                     try:
-                        rows, _ = self._rows(daily, series.item, table, path)
+                        rows, _ = self._rows_of_table(daily, series.item, table, path)
                     except ArchiveError as problem:
                         self._note(series, f"{file.name}: {problem}")
                     else:
@@ -710,7 +723,9 @@ class _Job:
         rows = pd.concat(frames, ignore_index=True)
         return rows.drop_duplicates([*tables.TABLES[table].key], ignore_index=True)
 
-    def _rows(self, kind: FileKind, item: Instrument, table: str, path: Path) -> tuple[pd.DataFrame, str]:
+    def _rows_of_table(
+        self, kind: FileKind, item: Instrument, table: str, path: Path
+    ) -> tuple[pd.DataFrame, str]:
         """Return the rows of a file for a table, and a text about omitted rows.
 
         Raises `ArchiveError` for a file that cannot be read, has another form or another contract.
@@ -723,8 +738,8 @@ class _Job:
             raise ArchiveError(f"it has rows of {others[0]}")
         return frame, reason
 
-    def _enter(self, series: _Series, read: _Read, batch: _Batch) -> None:
-        """Add a file to the batch; if an older version of it is stored, correct its rows."""
+    def _add_to_batch(self, series: _Series, read: _ReadFile, batch: _Batch) -> None:
+        """Add a file's rows to the batch. If the archive has an older version of it, correct its rows."""
         batch.files += 1
         for table, frame in read.frames.items():
             symbol = series.item.symbol
@@ -735,13 +750,13 @@ class _Job:
             batch.frames.setdefault(table, []).append(frame)
             batch.entries.setdefault(table, []).append(entry)
 
-    def _flush(self, series: _Series, batch: _Batch) -> None:
-        """Write a batch."""
+    def _write_batch(self, series: _Series, batch: _Batch) -> None:
+        """Write the rows and ledger entries of a batch to the archive, and report differing stored rows."""
         for table, frames in batch.frames.items():
             keyed = tables.TABLES[table]
             rows = join_frames(table, frames)
             if series.kind.dated and len(rows):
-                rows = self._with_index(series, rows)
+                rows = self._with_index_prices(series, rows)
             rows = keyed.conform(rows.drop_duplicates([*keyed.key], keep="last"))
             contracts = quoted_contracts([self.exchange], [series.item.symbol], [series.item.name])
             counts = self.archive.merge(table, rows, requests=batch.entries[table], contracts=contracts)
@@ -751,7 +766,7 @@ class _Job:
                 self._note(series, f"{text}; the stored values are kept")
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
-    def _with_index(self, series: _Series, rows: pd.DataFrame) -> pd.DataFrame:
+    def _with_index_prices(self, series: _Series, rows: pd.DataFrame) -> pd.DataFrame:
         """Add the index price at each row's time, from the archive."""
         window = rows["time"].min(), rows["time"].max() + pd.Timedelta(1, "us")
         prices = self.archive.read(
@@ -759,28 +774,28 @@ class _Job:
         )
         index = prices[prices["kind"] == "index"].drop_duplicates("time").set_index("time")["price_usd"]
         rows = rows.assign(index_price_usd=rows["time"].map(index))
-        if missing := int(rows["index_price_usd"].isna().sum()):
+        missing = int(rows["index_price_usd"].isna().sum())
+        if missing:
             self._note(series, f"{missing} rows lack an index price at their time")
         return rows
 
-    def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:
-        """Replace the stored rows of a file, and return its rows outside its period.
+    def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _ReadFile) -> pd.DataFrame:
+        """Replace the stored rows of a file that was rewritten, and return its rows outside its period.
 
-        Stored rows with other steps are kept, and rows of windows that requests answered, unless the file has
-        them too.
+        Stored rows stay if they have another resolution, or a request returned them and the file lacks them.
         """
         # 1. The new rows of the file's period, and the stored rows of its series.
         keyed = tables.TABLES[table]
         symbol = series.item.symbol
         is_inside = frame["time"].between(*read.window, inclusive="left")
         new = keyed.conform(frame[is_inside])
-        fixed = {name: word for name, word in series.kind.fixed.items() if name in keyed.columns}
+        fixed = {name: value for name, value in series.kind.fixed.items() if name in keyed.columns}
         if series.kind.dated:
             fixed["instrument_name"] = series.item.name
         stored = self.archive.read(table, *read.window, symbols=[symbol], venues=[self.exchange])
-        for name, word in fixed.items():
-            stored = stored[stored[name] == word]
-        # 2. The stored rows that are not of the file.
+        for name, value in fixed.items():
+            stored = stored[stored[name] == value]
+        # 2. The stored rows that are not from the file.
         key = [*keyed.key]
         in_file = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
         others = self._answered_by_request(table, symbol, stored["time"])
@@ -805,8 +820,9 @@ class _Job:
     def _answered_by_request(self, table: str, symbol: str, stamps: pd.Series) -> pd.Series:
         """Return a mask of times in windows that a request about the symbol answered."""
         ledger = self.archive.requests()
-        is_own = (ledger["table"] == table) & (ledger["exchange"] == self.exchange) & ledger["answered"]
-        windows = ledger[is_own & (ledger["symbol"] == symbol) & (ledger["source"] == "request")]
+        of_series = (ledger["table"] == table) & (ledger["exchange"] == self.exchange)
+        of_series &= ledger["symbol"] == symbol
+        windows = ledger[of_series & ledger["answered"] & (ledger["source"] == "request")]
         is_answered = pd.Series(False, stamps.index)
         for window in windows[["start", "end"]].itertuples(index=False):
             is_answered |= stamps.between(*window, inclusive="left")
@@ -819,17 +835,17 @@ def _without_file(periods: Iterable[pd.Timestamp], files: Iterable[ListedFile]) 
     return [start for start in periods if start not in with_file]
 
 
-def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
-    """Return the tables to read from files; dated futures also need the index."""
+def _tables_to_read(kind: FileKind, names: Sequence[str]) -> list[str]:
+    """Return the tables of `names` that a kind of files has; dated futures also need the index price."""
     wanted = list(names)
     if DATED in names and kind.fixed.get("kind") == "index":
         wanted.append("prices_history")
     return [table for table in kind.tables if table in wanted]
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Join the first words, with the number of the others."""
-    shown = ", ".join(words[:_SHOWN])
-    if len(words) > _SHOWN:
-        return f"{shown} and {len(words) - _SHOWN} more"
+def _shown(words: Sequence[str]) -> str:
+    """Return the first five words, and the number of the others."""
+    shown = ", ".join(words[:_MAX_SHOWN])
+    if len(words) > _MAX_SHOWN:
+        return f"{shown} and {len(words) - _MAX_SHOWN} more"
     return shown

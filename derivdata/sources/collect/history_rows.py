@@ -72,20 +72,22 @@ NAMED_ONLY = (
 """Tables collected only if named, since each takes several requests per contract and hour."""
 
 _Row = TypeVar("_Row")
-_BEFORE = {
+_EXTRA_BEFORE = {
     "funding_settlements": pd.Timedelta(25, "h"),  # three payments of 8 h confirm the first row's interval
     "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some omit the start
     "volume_taker": pd.Timedelta(1, "h"),
     "volatility_index_published": pd.Timedelta(2, "h"),
 }
+"""Time before a window that is also requested, because the first rows depend on it."""
 _MAX_PAGES = 20_000
-_BESIDE = pd.Timedelta(1, "h")
+_PAGE_MARGIN = pd.Timedelta(1, "h")
 _PROGRESS_EVERY = 5  # requests of a walk between progress lines
-_ASIDE_US = times.us(pd.Timedelta(1, "D"))
-"""Distance of rows from their window: a bucket of a day may be stamped at either end."""
+_WINDOW_MARGIN_US = times.us(pd.Timedelta(1, "D"))
+"""Maximum distance of rows from their window: a bucket of a day may be stamped at either end."""
 _ENDS_WITHIN = pd.Timedelta(1, "D")
-"""Maximum time from the last row of a traded contract to the end of a window; it pays every 8 hours."""
-_AHEAD = pd.Timedelta(10, "min")
+"""Maximum time from the last row of a traded contract to the end of a window: three payments of 8 hours."""
+_MAX_CLOCK_LEAD = pd.Timedelta(10, "min")
+"""Maximum lead of a venue's clock before this machine's; later rows have another zone or unit."""
 _EVENTS = ("options_trades", "delivery_prices")
 """Tables with a row per event; a symbol may be without events for days."""
 
@@ -99,26 +101,28 @@ def pages(
     *,
     context: Mapping[str, Any] | None = None,
 ) -> Iterator[Records]:
-    """Yield every page of a window [µs], or raise; `given` has the parameters that do not change.
+    """Yield every page of a window [µs]; `given` has the parameters that all its requests have.
 
     The first empty page of a walk is requested again, because one of the venue's servers may be behind.
+    Raises the error of a failed request, and `SchemaError` for a page of another window.
     """
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
-    is_sure = endpoint.paging is None
+    may_repeat = endpoint.paging is not None
     for number in range(1, _MAX_PAGES + 1):
         page, _, _ = session.request(endpoint, {**params, **given}, context=context)
-        if not page.times and not is_sure:
+        if not page.times and may_repeat:
             page, _, _ = session.request(endpoint, {**params, **given}, context=context)
-            is_sure = True
+            may_repeat = False
         _require_window(endpoint, page, first, last)
         if number % _PROGRESS_EVERY == 0 and session.progress is not None and page.times:
-            walked = max(page.times) - first
+            covered = max(page.times) - first
             if endpoint.paging is not None and endpoint.paging.descending:
-                walked = last - min(page.times)
-            share = min(max(walked / max(last - first, 1), 0.001), 1.0)
-            named = " ".join([endpoint.exchange, endpoint.place, *given.values()])
-            session.progress(f"{named}: {number} of about {max(number, round(number / share))} requests")
+                covered = last - min(page.times)
+            share = min(max(covered / max(last - first, 1), 0.001), 1.0)
+            expected = max(number, round(number / share))
+            label = " ".join([endpoint.exchange, endpoint.place, *given.values()])
+            session.progress(f"{label}: {number} of about {expected} requests")
         yield page
         try:
             params = steps.send(page)
@@ -136,22 +140,25 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
         return
     oldest = min(page.times)
     newest = max(page.times)
-    if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
+    if newest < first - _WINDOW_MARGIN_US or oldest > last + _WINDOW_MARGIN_US:
         requested = f"{np.datetime64(first, 'us')} to {np.datetime64(last, 'us')}"
         got = f"{np.datetime64(oldest, 'us')} to {np.datetime64(newest, 'us')}"
         raise SchemaError(f"{endpoint.where}: expected rows from {requested}, got rows from {got}")
 
 
 def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
-    """Raise `SchemaError` if a page is about another contract than requested."""
-    pasts: Iterable[Any] = chain(
+    """Raise `SchemaError` if a page lacks the requested contract, or has rows of another one.
+
+    A page of all contracts, or of a currency, may have others too.
+    """
+    rows: Iterable[Any] = chain(
         page.payments, page.oi, page.prices, page.positioning, page.taker_volumes, page.books
     )
-    contracts = {row.instrument.name: row.instrument.symbol for row in pasts}
+    contracts = {row.instrument.name: row.instrument.symbol for row in rows}
     others = set(contracts.values()) - {item.symbol}
-    is_about_many = endpoint.symbol in ("", "currency")
+    has_many_contracts = endpoint.symbol in ("", "currency")
     got = ""
-    if is_about_many:
+    if has_many_contracts:
         if contracts and item.symbol not in contracts.values():
             got = ", ".join(sorted(others)[:3])
     elif len(contracts) > 1:
@@ -174,11 +181,11 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
 
 
 def join_frames(table: str, frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of some frames of a table in one frame; an empty table without rows."""
-    filled = [frame for frame in frames if len(frame)]  # an empty column may have another type
-    if not filled:
+    """Return the rows of several frames of a table in one frame; the empty table if there are no rows."""
+    nonempty = [frame for frame in frames if len(frame)]  # an empty column may have another type
+    if not nonempty:
         return tables.TABLES[table].empty()
-    return pd.concat(filled, ignore_index=True)
+    return pd.concat(nonempty, ignore_index=True)
 
 
 class PartialPage(NamedTuple):
@@ -195,15 +202,15 @@ class PartialPage(NamedTuple):
 
     @classmethod
     def of(cls, page: Records, window: times.Window) -> PartialPage | None:
-        """Return a page with omitted rows, cut to a window; None if it is complete."""
+        """Return the part of a window in which a page has omitted rows; None if the page is complete."""
         if not page.omitted:
             return None
         start, end = window
         if page.times:
             stamps = pd.to_datetime([min(page.times), max(page.times)], unit="us", utc=True)
             # An omitted row may be at an edge of the page.
-            start = max(start, stamps[0] - _BESIDE)
-            end = min(end, stamps[1] + _BESIDE)
+            start = max(start, stamps[0] - _PAGE_MARGIN)
+            end = min(end, stamps[1] + _PAGE_MARGIN)
         if start >= end:
             return None
         return cls(times.Window(start, end), omitted(page.omitted)[:500])
@@ -224,36 +231,37 @@ def entries(
     partial: Iterable[PartialPage],
     at: pd.Timestamp | None = None,
 ) -> list[LedgerEntry]:
-    """Return the ledger entries of a window: successful, except where rows were omitted or are missing.
+    """Return ledger entries that cover a window without overlaps.
 
+    The window of each incomplete page has an entry with an error, the time between them entries without one.
     `at` is the time of the response.
     """
     result = list[LedgerEntry]()
-    start = window.start
+    covered_until = window.start
     for page in sorted(partial, key=lambda page: page.window.start):
-        first = max(page.window.start, start)
-        last = min(page.window.end, window.end)
-        if first < last:
-            if start < first:
-                result.append(LedgerEntry(exchange, symbol, start, first))
-            entry = LedgerEntry(exchange, symbol, first, last, page.error, is_open=page.is_open)
+        start = max(page.window.start, covered_until)
+        end = min(page.window.end, window.end)
+        if start < end:
+            if covered_until < start:
+                result.append(LedgerEntry(exchange, symbol, covered_until, start))
+            entry = LedgerEntry(exchange, symbol, start, end, page.error, is_open=page.is_open)
             if page.missing:
                 entry = entry._replace(incomplete_at=at)
             result.append(entry)
-            start = last
-    if start < window.end:
-        result.append(LedgerEntry(exchange, symbol, start, window.end))
+            covered_until = end
+    if covered_until < window.end:
+        result.append(LedgerEntry(exchange, symbol, covered_until, window.end))
     return result
 
 
 def history(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, window: times.Window
 ) -> History:
-    """Walk one history of one contract and return the rows of the window.
+    """Request all pages of one history of one contract and return the rows of the window.
 
-    A page that fails raises. Single rows that fail are omitted, and their page is in `History.partial`.
+    The error of a page is raised. Rows that cannot be read are omitted, and `History.partial` has their page.
     """
-    first = times.us(window.start - _BEFORE.get(table, pd.Timedelta(0)))
+    first = times.us(window.start - _EXTRA_BEFORE.get(table, pd.Timedelta(0)))
     last = times.us(window.end)
     records = Records()
     context: dict[str, Any] = {"instrument": item.name}
@@ -270,12 +278,13 @@ def history(
     for page in pages(session, endpoint, first, last, contract_params(endpoint, item), context=context):
         require_contract(endpoint, page, item)
         records.add(page)
-        if (incomplete := PartialPage.of(page, window)) is not None:
+        incomplete = PartialPage.of(page, window)
+        if incomplete is not None:
             partial.append(incomplete)
     _require_past(endpoint, records, session.clock.utc())
-    frame = _of_window(endpoint, records, item, table, window)
+    frame = _table_rows(endpoint, records, item, table, window)
     if table not in _EVENTS:
-        _require_whole(session, endpoint, frame, item, table, window)
+        _require_recent(session, endpoint, frame, item, table, window)
     doubts: list[str] = []
     if table == "oi_history":
         doubts += implied_price_doubts(records.oi)
@@ -290,7 +299,7 @@ def _marks(
     last: int,
     context: Mapping[str, Any],
 ) -> Records:
-    """Return the marks of a contract in a window [µs], one of each time: pages overlap by a row."""
+    """Return the marks of a contract in a window [µs], one per time, because pages overlap by a row."""
     records = Records()
     for page in pages(session, endpoint, first, last, contract_params(endpoint, item), context=context):
         require_contract(endpoint, page, item)
@@ -299,7 +308,7 @@ def _marks(
     return records
 
 
-def _require_whole(
+def _require_recent(
     session: VenueSession,
     endpoint: VenueEndpoint,
     frame: pd.DataFrame,
@@ -307,31 +316,32 @@ def _require_whole(
     table: str,
     window: times.Window,
 ) -> None:
-    """Raise `SchemaError` if rows of a traded contract end long before the window, or are too sparse.
+    """Raise `SchemaError` if rows of a traded contract end a day before the window, or are too sparse.
 
-    An empty history may be before the listing, or of a new contract, if other contracts have rows until now.
-    Payments of a listed contract may not be empty while others are paid.
+    An empty response is an error in two cases. Another contract has recent rows, and payments of this one are
+    due, because it was listed a day before the end. Or the other contract lacks rows too, and the window is
+    recent.
     """
     where = f"{endpoint.where}: {item.name}"
     now = session.clock.utc()
     end = min(window.end, now)
     is_recent = end >= now - _ENDS_WITHIN
-    first = window.end
+    listed = window.end
     if item.listed is not None:
-        first = pd.Timestamp(item.listed, unit="us", tz="UTC")
-    is_due = table == "funding_settlements" and max(first, window.start) < end - _ENDS_WITHIN
+        listed = pd.Timestamp(item.listed, unit="us", tz="UTC")
+    is_payment_due = table == "funding_settlements" and max(listed, window.start) < end - _ENDS_WITHIN
     if len(frame):
         newest = frame["time"].max()
-    elif is_recent or is_due:
+    elif is_recent or is_payment_due:
         newest = window.start
     else:
-        newest = end  # nothing is known of an older window without rows
+        newest = end  # an older window without rows may be before the listing
     if item.active and newest < end - _ENDS_WITHIN:
         is_cut = is_recent
         if len(frame):
             is_cut = True
-        elif _has_rows_of_another(session, endpoint, item, table, end):
-            is_cut = is_due
+        elif _has_recent_rows_of_another(session, endpoint, item, table, end):
+            is_cut = is_payment_due
         if is_cut:
             raise SchemaError(
                 f"{where} is still traded, but its rows end at {times.iso(newest)} in a window until "
@@ -341,7 +351,7 @@ def _require_whole(
 
 
 def _require_steps(endpoint: VenueEndpoint, frame: pd.DataFrame, where: str) -> None:
-    """Raise `SchemaError` if rows of one resolution are off its grid, or too sparse."""
+    """Raise `SchemaError` if rows of one resolution are off its grid, or 1.5 steps apart in the median."""
     if "resolution" not in frame:
         return
     resolutions = frame["resolution"].unique().tolist()
@@ -351,19 +361,19 @@ def _require_steps(endpoint: VenueEndpoint, frame: pd.DataFrame, where: str) -> 
     if step is None:
         return
     _require_grid(frame, times.us(step), where)
-    apart = frame["time"].sort_values().diff().median()
+    median_gap = frame["time"].sort_values().diff().median()
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
-    if len(frame) > 3 and not is_thinned and apart > 1.5 * step:
-        raise SchemaError(f"{where}: expected rows {step} apart, got {apart}")
+    if len(frame) > 3 and not is_thinned and median_gap > 1.5 * step:
+        raise SchemaError(f"{where}: expected rows {step} apart, got {median_gap}")
 
 
 def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) -> None:
     """Raise `SchemaError` for rows in the future, whose times have another zone or unit."""
-    pasts: Iterable[Any] = chain(
+    rows: Iterable[Any] = chain(
         records.payments, records.oi, records.prices, records.positioning, records.taker_volumes
     )
-    newest = max((row.time for row in pasts), default=0)
-    if newest > times.us(now + _AHEAD):
+    newest = max((row.time for row in rows), default=0)
+    if newest > times.us(now + _MAX_CLOCK_LEAD):
         stamp = times.iso(pd.Timestamp(newest, unit="us", tz="UTC"))
         raise SchemaError(
             f"{endpoint.where}: expected rows until now, {times.iso(now)}, got a row of {stamp} in the future"
@@ -380,54 +390,59 @@ def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:
         raise SchemaError(f"{where}: {count} rows are off the {step_text(step)} grid, first {first}")
 
 
-def _has_rows_of_another(
+def _has_recent_rows_of_another(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, end: pd.Timestamp
 ) -> bool:
-    """Return whether an endpoint has rows of the last day for BTC, or for its first contract."""
+    """Return whether an endpoint has rows of the last day before `end` for BTC, or else its first contract.
+
+    False if that is the contract itself.
+    """
     listing = session.shared.listing
     if listing is None:
         return False
-    covered = filter(endpoint.covers, listing.contracts.by_symbol.values())
-    other = min(covered, key=lambda contract: contract.symbol != "BTC", default=item)
+    covered = list(filter(endpoint.covers, listing.contracts.by_symbol.values()))
+    bitcoin = [contract for contract in covered if contract.symbol == "BTC"]
+    other = next(iter(bitcoin + covered), item)
     if other.symbol == item.symbol:
         return False
     last_day = times.Window(end - _ENDS_WITHIN, end)
     return len(history(session, endpoint, other, table, last_day).rows) > 0
 
 
-def _of_window(
+def _table_rows(
     endpoint: VenueEndpoint, records: Records, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
-    """Return the rows of a table in a window; of rows in two pages the last one."""
+    """Return the rows of a contract in a window. Of rows with one key, from two pages, the last one stays."""
     records.oi = _last_rows(records.oi, "time")
     records.taker_volumes = _last_rows(records.taker_volumes, "time")
     records.positioning = _last_rows(records.positioning, "time", "kind")
     records.prices = _last_rows(records.prices, "time", "kind")
     records.trades = _last_rows(records.trades, "option.name", "trade_id")
     records.indices = _last_rows(records.indices, "time")
-    usual = VENUES[endpoint.exchange].usual_hours
-    frame = frames(endpoint.exchange, records, [table], listed=usual)[table]
-    inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
-    is_unvalued = False
+    usual_hours = VENUES[endpoint.exchange].usual_hours
+    frame = frames(endpoint.exchange, records, [table], listed=usual_hours)[table]
+    in_window = frame["time"].between(*window, inclusive="left")
+    rows = frame[in_window & (frame["symbol"] == item.symbol)]
+    lacks_usd = False
     if table == "oi_history":
-        is_unvalued = any(row.oi_usd is None for row in records.oi)
+        lacks_usd = any(row.oi_usd is None for row in records.oi)
     elif table == "volume_taker":
-        is_unvalued = bool(frame.loc[inside, "buy_usd"].isna().any())
-    if is_unvalued:
+        lacks_usd = bool(rows["buy_usd"].isna().any())
+    if lacks_usd:
         why = f"{table} of {item.name} is in coins, without prices of the same minutes"
         raise SchemaError(f"{endpoint.where}: {why}")
-    return tables.TABLES[table].conform(frame[inside])
+    return tables.TABLES[table].conform(rows)
 
 
 INCOMPLETE = "incomplete"
 """First word of the text about a window with missing rows."""
 
 _PAYMENTS = "funding_settlements"
-_REACH = pd.Timedelta(2, "D")
+_ARCHIVE_MARGIN = pd.Timedelta(2, "D")
 """Time around a window in which stored rows are read: two of the longest steps."""
 _JOINED_WITHIN = pd.Timedelta(1, "D")
-_LISTED_WITHIN = pd.Timedelta(1, "D")
-"""Maximum time until venues list a row."""
+_PUBLISHED_WITHIN = pd.Timedelta(1, "D")
+"""Maximum time until venues publish a row."""
 _FIRST_STEPS = 2
 """Steps after the listing of a contract within which its first row is due."""
 _MICROSECOND = pd.Timedelta(1, "us")
@@ -435,7 +450,7 @@ _HOUR_US = 3_600_000_000
 
 
 def _last_rows(rows: list[_Row], *key: str) -> list[_Row]:
-    """Return the last row of each key: pages overlap by a row."""
+    """Return the last row of each key, which is a list of attributes. Pages overlap by a row."""
     return list(dict(zip(map(attrgetter(*key), rows), rows, strict=True)).values())
 
 
@@ -474,12 +489,12 @@ class Surroundings:
             if "resolution" not in self._groups:
                 self._groups.append("resolution")
             self._columns = ["time", *self._groups]
-        start = window.start - _REACH
-        end = window.end + _REACH
+        start = window.start - _ARCHIVE_MARGIN
+        end = window.end + _ARCHIVE_MARGIN
         self._rows = archive.rows(Query(table, start, end, [symbol], [exchange], self._columns))
 
     def with_next_row(self) -> times.Window:
-        """Return the window extended to the next stored row, which a response must have, too."""
+        """Return the window extended to the next stored row, which a response must have too."""
         following = self._rows.loc[self._rows["time"] >= self.window.end, "time"]
         if following.empty:
             return self.window
@@ -496,23 +511,24 @@ class Surroundings:
     ) -> list[PartialPage]:
         """Return the sections of a window in which neither a response nor the archive has rows.
 
-        After the last row, rows of a traded contract are missing until the end of the window; before the
-        first row, they are missing since the contract was `listed` [µs].
+        `rows` are those of the response, `now` is its time. After the last row, rows of an active contract
+        are missing until the end of the window. Before the first row, they are missing since the contract was
+        `listed` [µs].
         """
         present = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
-        sections: dict[times.Window, PartialPage] = {}
         if present.empty:  # a contract without rows may be without payments
             return []
-        series = [present]
+        all_series = [present]
         if self._groups:
-            series = [rows for _, rows in present.groupby(self._groups, observed=True)]
-        for group in series:
-            for section in self._of_series(group, window, now, is_active=is_active, listed=listed):
+            all_series = [rows for _, rows in present.groupby(self._groups, observed=True)]
+        sections: dict[times.Window, PartialPage] = {}  # one per window: series may lack the same rows
+        for series in all_series:
+            for section in self._sections_of_series(series, window, now, is_active=is_active, listed=listed):
                 sections.setdefault(section.window, section)
         return list(sections.values())
 
     def late_start(self, rows: pd.DataFrame, window: times.Window) -> str:
-        """Return a text with the first row of a series that begins late in a window, else an empty text."""
+        """Return a text if the first row is at least three steps after the window's start, else ""."""
         present = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
         if present.empty:
             return ""
@@ -531,19 +547,19 @@ class Surroundings:
     def missing_before(
         self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp
     ) -> list[LedgerEntry]:
-        """Return ledger entries for rows that are missing before a window in windows marked as answered.
+        """Return ledger entries for rows that are missing before a window.
 
-        An interval that later payments confirm may show that earlier payments are missing.
+        Only windows that the ledger has as answered are entered. An interval that later payments confirm may
+        show that earlier payments are missing.
         """
-        before = times.Window(window.start - _REACH, window.start)
+        before = times.Window(window.start - _ARCHIVE_MARGIN, window.start)
         sections = self.missing(rows, before, now, is_active=False)
         if not sections:
             return []
         ledger = self._archive.requests()
-        is_own = (ledger["table"] == self.table) & (ledger["exchange"] == self._exchange)
-        is_own &= ledger["answered"] & (ledger["source"] == "request")
-        is_own &= ledger["symbol"].isna() | (ledger["symbol"] == self._symbol)
-        answered = ledger[is_own]
+        of_series = (ledger["table"] == self.table) & (ledger["exchange"] == self._exchange)
+        of_series &= ledger["symbol"].isna() | (ledger["symbol"] == self._symbol)
+        answered = ledger[of_series & ledger["answered"] & (ledger["source"] == "request")]
         result = []
         for section in sections:
             start, end = section.window
@@ -551,7 +567,7 @@ class Surroundings:
                 result.append(LedgerEntry(self._exchange, self._symbol, start, end, section.error, None, now))
         return result
 
-    def _of_series(
+    def _sections_of_series(
         self,
         series: pd.DataFrame,
         window: times.Window,
@@ -560,74 +576,74 @@ class Surroundings:
         is_active: bool,
         listed: int | None,
     ) -> Iterable[PartialPage]:
-        """Yield the sections of a window with missing rows of one series."""
+        """Yield the sections of a window with missing rows of one series, as in `missing`."""
         series = series.drop_duplicates("time").sort_values("time")
         stamps = series["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
         if self.table == _PAYMENTS:
-            steps = _known_hours(series, stamps) * _HOUR_US
+            steps = _confirmed_hours(series, stamps) * _HOUR_US
         else:
-            length = times.RESOLUTIONS.get(str(series["resolution"].iloc[0]))
-            if length is None:  # rows of polls
+            resolution = times.RESOLUTIONS.get(str(series["resolution"].iloc[0]))
+            if resolution is None:  # rows of polls
                 return
-            steps = np.full(len(stamps), float(times.us(length)))
-        first = times.us(window.start)
-        end = times.us(window.end)
+            steps = np.full(len(stamps), float(times.us(resolution)))
+        window_start = times.us(window.start)
+        window_end = times.us(window.end)
+        first = int(stamps[0])
         last = int(stamps[-1])
-        step = float(steps[-1])
         # 1. Gaps between rows, with the number of missing rows in each.
-        befores = stamps[:-1]
-        afters = stamps[1:]
-        of_gaps = steps[1:]
-        counts = np.rint((afters - befores) / of_gaps) - 1.0  # NaN where the step is unknown
-        # 2. The gap after the last row. A payment is listed by the end of the window, other rows up to a step
-        # later.
-        within = step if self.table == _PAYMENTS else 2.0 * step
-        is_sure = self.table != _PAYMENTS or len(stamps) == 1 or stamps[-1] - stamps[-2] == step
-        if is_active and is_sure and end > last + within:
-            befores = np.append(befores, last)
-            afters = np.append(afters, end)
-            of_gaps = np.append(of_gaps, step)
-            counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
+        gap_starts = stamps[:-1]
+        gap_ends = stamps[1:]
+        gap_steps = steps[1:]
+        counts = np.rint((gap_ends - gap_starts) / gap_steps) - 1.0  # NaN where the step is unknown
+        # 2. The gap after the last row. A payment is published by the end of the window, other rows up to a
+        # step later.
+        last_step = float(steps[-1])
+        due_within = last_step if self.table == _PAYMENTS else 2.0 * last_step
+        is_regular = self.table != _PAYMENTS or len(stamps) == 1 or last - stamps[-2] == last_step
+        if is_active and is_regular and window_end > last + due_within:
+            gap_starts = np.append(gap_starts, last)
+            gap_ends = np.append(gap_ends, window_end)
+            gap_steps = np.append(gap_steps, last_step)
+            counts = np.append(counts, np.ceil((window_end - last) / last_step) - 1.0)
         # 3. The gap before the first row.
-        due = first
-        lead = float(steps[0])
-        absent = 0.0
-        if listed is not None and not np.isnan(lead):
-            due = max(first, listed)
-            absent = np.floor((int(stamps[0]) - due) / lead)
-        if absent >= 1.0 + _FIRST_STEPS:  # the first step may be partial
-            text = (
-                f"{int(absent)} rows missing before {times.iso(_time(int(stamps[0])))} "
-                f"at a step of {_length(lead)}"
-            )
-            yield PartialPage(times.Window(_time(due), _time(int(stamps[0]))), text, int(absent))
-        for place in np.flatnonzero(counts >= 1.0).tolist():
-            before = int(befores[place])
-            count = int(counts[place])
-            start = max(before + int(of_gaps[place]), first)
-            stop = min(int(afters[place]), end)
-            if start < stop:
+        first_step = float(steps[0])
+        if listed is not None and not np.isnan(first_step):
+            due = max(window_start, listed)
+            absent = int((first - due) // first_step)
+            if absent >= 1 + _FIRST_STEPS:  # the first step may be partial
                 text = (
-                    f"{count} rows missing after {times.iso(_time(before))} "
-                    f"at a step of {_length(float(of_gaps[place]))}"
+                    f"{absent} rows missing before {times.iso(_timestamp(first))} "
+                    f"at a step of {_step_in_words(first_step)}"
                 )
-                is_open = place == len(stamps) - 1 and window.end > now - _LISTED_WITHIN
-                yield PartialPage(times.Window(_time(start), _time(stop)), text, count, is_open)
+                yield PartialPage(times.Window(_timestamp(due), _timestamp(first)), text, absent)
+        # 4. The gaps that are in the window.
+        for number in np.flatnonzero(counts >= 1.0).tolist():
+            before = int(gap_starts[number])
+            start = max(before + int(gap_steps[number]), window_start)
+            end = min(int(gap_ends[number]), window_end)
+            if start < end:
+                text = (
+                    f"{int(counts[number])} rows missing after {times.iso(_timestamp(before))} "
+                    f"at a step of {_step_in_words(float(gap_steps[number]))}"
+                )
+                section = times.Window(_timestamp(start), _timestamp(end))
+                is_open = number == len(stamps) - 1 and window.end > now - _PUBLISHED_WITHIN
+                yield PartialPage(section, text, int(counts[number]), is_open)
 
 
-def _known_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the interval of each payment; NaN where the gap before it may be a new interval.
+def _confirmed_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the interval of each payment [h]; NaN where the gap before it may be a new interval.
 
     The interval is known if it is stated, if later payments confirm it, or if the gap is not an interval that
     venues use.
     """
     hours = series["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
-    gaps = np.append(np.nan, np.rint(np.diff(stamps) / _HOUR_US))
-    is_confirmed = confirmed_runs(np.append(False, gaps[1:] == gaps[:-1])) & (gaps == hours)
-    is_followed = np.logical_or.accumulate(is_confirmed[::-1])[::-1]
+    gap_hours = np.append(np.nan, np.rint(np.diff(stamps) / _HOUR_US))
+    has_equal_gaps = np.append(False, gap_hours[1:] == gap_hours[:-1])
+    is_confirmed = confirmed_runs(has_equal_gaps) & (gap_hours == hours)
+    is_confirmed_later = np.logical_or.accumulate(is_confirmed[::-1])[::-1]
     is_stated = series["interval_source"].isin(["row", "list"]).to_numpy()
-    is_known = is_stated | is_followed | ~is_valid(gaps)
-    return np.where(is_known, hours, np.nan)
+    return np.where(is_stated | is_confirmed_later | ~is_valid(gap_hours), hours, np.nan)
 
 
 def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
@@ -640,11 +656,11 @@ def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
     return [f"{INCOMPLETE}: {texts[0]}, and more in {len(texts) - 1} other windows"]
 
 
-def _time(micros: int) -> pd.Timestamp:
+def _timestamp(micros: int) -> pd.Timestamp:
     return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
 
 
-def _length(micros: float) -> str:
+def _step_in_words(micros: float) -> str:
     hours = micros / _HOUR_US
     if hours < 1:
         return f"{hours * 60:g} min"
@@ -653,8 +669,8 @@ def _length(micros: float) -> str:
 
 LIQUIDATIONS = "liquidations_fills"
 _OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation some seconds later
-_APART = pd.Timedelta(1, "s")
-_SAME_COINS = 1e-6
+_MAX_TIME_DIFFERENCE = pd.Timedelta(1, "s")
+_COINS_TOLERANCE = 1e-6
 
 
 class ListWalk(NamedTuple):
@@ -693,26 +709,30 @@ def covers_all(endpoint: VenueEndpoint) -> bool:
 
 
 def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[ListWalk]:
-    """Return the lists with the liquidations of all contracts of a symbol, or of all symbols (None)."""
+    """Return the lists to request for liquidations.
+
+    For `symbol` None these are the lists of all contracts. Otherwise each active perpetual of the symbol has
+    the first list of one contract that covers it.
+    """
     walks = []
     if symbol is None:
         for endpoint in filter(covers_all, endpoints):
             walks += [ListWalk(endpoint, value, None) for value in endpoint.symbol_values or ("",)]
         return walks
-    of_one = [endpoint for endpoint in endpoints if not covers_all(endpoint)]
+    lists_of_one = [endpoint for endpoint in endpoints if not covers_all(endpoint)]
     for item in contracts.items:
         if item.symbol == symbol and item.perpetual and item.active:
-            covering = next((endpoint for endpoint in of_one if endpoint.covers(item)), None)
+            covering = next((endpoint for endpoint in lists_of_one if endpoint.covers(item)), None)
             if covering is not None:
                 walks.append(ListWalk(covering, contract_name(covering, item), item))
     return walks
 
 
 def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
-    """Walk lists over a window.
+    """Request all pages of several lists in a window, and join their rows.
 
-    Rows shortly before the window are included. An ID counts equal rows of one time, so without them it would
-    depend on where the window begins.
+    Rows of the two minutes before the window are included. An ID counts equal rows of one time, so without
+    these rows it would depend on where the window begins.
     """
     first = times.us(window.start - _OVERLAP)
     last = times.us(window.end)
@@ -720,17 +740,17 @@ def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Windo
     complete_from = first
     partial = list[PartialPage]()
     for list_walk in walks:
-        listed, reached, incomplete = _walked(session, list_walk, first, last)
+        listed, list_start, incomplete = _walk_list(session, list_walk, first, last)
         partial += incomplete
         rows += [row for row in listed if first <= row.time < last]
-        complete_from = max(complete_from, reached)
+        complete_from = max(complete_from, list_start)
     name = session.venue.exchange
     frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
     since = pd.Timestamp(complete_from, unit="us", tz="UTC").as_unit("us")
     return WalkedRows(frame, max(window.start, since), partial)
 
 
-def _walked(
+def _walk_list(
     session: VenueSession, walk: ListWalk, first: int, last: int
 ) -> tuple[list[Liquidation], int, list[PartialPage]]:
     """Return the rows of all pages, the time [µs] from which they are complete, and incomplete pages.
@@ -750,7 +770,8 @@ def _walked(
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
             why = f"all {limit} rows of a page have the same time, so other rows may be missing"
             raise SchemaError(f"{endpoint.where}: {why}")
-        if (incomplete := PartialPage.of(page, window)) is not None:
+        incomplete = PartialPage.of(page, window)
+        if incomplete is not None:
             partial.append(incomplete)
         counts = Counter(page.liquidations)
         if by_cursor:
@@ -771,7 +792,7 @@ def _walked(
 def answered_requests(
     exchange: str, symbol: str | None, window: Window, fills: WalkedRows
 ) -> list[LedgerEntry]:
-    """Return the ledger entries of a window that is covered from some time on."""
+    """Return the ledger entries of a window: answered from `complete_from` on, not answered before it."""
     complete_from = fills.complete_from
     if complete_from >= window.end:
         return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]
@@ -799,30 +820,33 @@ def without_other_path(
     """
     if rows.empty:
         return rows
-    first = rows["time"].min() - _APART
-    last = rows["time"].max() + _APART
+    first = rows["time"].min() - _MAX_TIME_DIFFERENCE
+    last = rows["time"].max() + _MAX_TIME_DIFFERENCE
     stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), venues=[exchange])
     ids = stored["order_id"].astype(str)
-    stored_ids = set(ids) & set(rows["order_id"].astype(str))
-    others: dict[tuple[str, str], list[tuple[pd.Timestamp, float]]] = defaultdict(list)
-    for row in stored[~ids.isin(stored_ids.union(own))].itertuples():
-        others[str(row.symbol), str(row.side)].append((row.time, row.quantity))
-    if not others:
+    common_ids = set(ids) & set(rows["order_id"].astype(str))
+    unmatched: dict[tuple[str, str], list[tuple[pd.Timestamp, float]]] = defaultdict(list)
+    for row in stored[~ids.isin(common_ids.union(own))].itertuples():
+        unmatched[str(row.symbol), str(row.side)].append((row.time, row.quantity))
+    if not unmatched:
         return rows
     is_new = []
     for row in rows.itertuples():
-        candidates = others[str(row.symbol), str(row.side)]
+        candidates = unmatched[str(row.symbol), str(row.side)]
         match = None
-        if row.order_id not in stored_ids:
-            match = next((candidate for candidate in candidates if _is_same(row, *candidate)), None)
+        if row.order_id not in common_ids:
+            match = next((candidate for candidate in candidates if _is_same_event(row, *candidate)), None)
         if match is not None:
             candidates.remove(match)
         is_new.append(match is None)
     return rows[is_new]
 
 
-def _is_same(row: object, time: pd.Timestamp, quantity: float) -> bool:
-    """Return whether a stored row may be the same event; its quantity is of the order or of the fill."""
+def _is_same_event(row: object, time: pd.Timestamp, quantity: float) -> bool:
+    """Return whether a stored event may be that of a row: near in time, with equal coins.
+
+    The stored quantity may be that of the order or of the fill.
+    """
+    is_near = abs(row.time - time) <= _MAX_TIME_DIFFERENCE  # type: ignore[attr-defined]
     coins = (row.quantity, row.filled_quantity)  # type: ignore[attr-defined]
-    near = abs(row.time - time) <= _APART  # type: ignore[attr-defined]
-    return near and any(isclose(count, quantity, rel_tol=_SAME_COINS) for count in coins)
+    return is_near and any(isclose(count, quantity, rel_tol=_COINS_TOLERANCE) for count in coins)
