@@ -131,7 +131,7 @@ def test_failed_merge_is_reported_and_its_rows_are_stored(
     def full(*_: Any, **__: Any) -> None:
         raise ArchiveError("no space left")
 
-    monkeypatch.setattr(writing, "_close", full)
+    monkeypatch.setattr(writing, "_close_month", full)
     with pytest.warns(
         DataNotice, match="2026-01 remain in several files until a later append: no space left"
     ):

@@ -174,7 +174,7 @@ def test_expensive_rows_are_cached_on_disk_and_rebuilt_if_damaged(store, tmp_pat
 def test_rows_cached_on_disk_equal_computed_rows(store, table, tmp_path, monkeypatch):
     """The last of them has a column that is missing throughout."""
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(f"{type(store).__module__}._LONG_SECONDS", -1.0)
+    monkeypatch.setattr(f"{type(store).__module__}._MIN_SECONDS_TO_STORE", -1.0)
     query = Query(table, at("2026-03-01"), at("2026-03-01 01:00"), ["BTC"], ["okx"])
     made = store.rows(query)
     assert len(made) > 0

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import market, option_model, option_quotes, perpetuals, store, universe
-from derivdata.sources.sample import perpetuals as process
+from derivdata.sources.sample import market, noise, option_model, option_quotes, perpetuals, store, universe
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, timestamps
 from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing
 from derivdata.sources.sample.universe import (
@@ -56,7 +55,7 @@ def truth(
             Native intervals, one row per pair and start of an interval's validity.
         ``"oi"``
             Per pair, ``oi_usd = level_usd × e^(growth t) × price/centre × e^z``: t in years of 365 days from
-            the sample's start, z an OU process.
+            the sample's start, z an OU perpetuals.
         ``"positioning"``
             Per pair and kind, the log of long over short is ``mean + crowding × x + deviation × z``: x is the
             process of the symbol's base rate, z a process of the pair and kind with this half-life [h].
@@ -107,12 +106,12 @@ def truth(
     ValueError
         The topic is unknown, or a window is given for a topic without time.
     """
-    if topic in _TIMELESS or topic in _OF_CHAINS:
+    if topic in _TOPICS_OF_PAIRS or topic in _TOPICS_OF_CHAINS:
         if start is not None or end is not None:
             raise ValueError(f"topic {topic!r} does not have timestamps: omit start and end")
-        if topic in _OF_CHAINS:
-            return _OF_CHAINS[topic](symbols, venues)
-        return _TIMELESS[topic](select(symbols, venues))
+        if topic in _TOPICS_OF_CHAINS:
+            return _TOPICS_OF_CHAINS[topic](symbols, venues)
+        return _TOPICS_OF_PAIRS[topic](select(symbols, venues))
     if topic not in TOPICS:
         raise ValueError(f"topic must be one of {', '.join(TOPICS)}, got {topic!r}")
     if start is None:
@@ -122,16 +121,17 @@ def truth(
     window = times.window(start, end)
     first = times.us(window.start)
     last = times.us(window.end)
-    return _TIMED[topic](first, last, symbols, venues)
+    return _TOPICS_OF_WINDOWS[topic](first, last, symbols, venues)
 
 
-def _symbols(positions: Any) -> Any:
+def _symbol_names(positions: Any) -> Any:
     return np.array(symbols().name, dtype=object)[positions]
 
 
-def _named(selection: Pairs) -> dict[str, Any]:
+def _keys(selection: Pairs) -> dict[str, Any]:
+    """Return the columns with symbol and venue of pairs."""
     return {
-        "symbol": _symbols(selection.symbol),
+        "symbol": _symbol_names(selection.symbol),
         "exchange": np.array(exchange_names(), dtype=object)[selection.exchange],
     }
 
@@ -142,7 +142,7 @@ def _funding(selection: Pairs) -> pd.DataFrame:
     until = np.where(selection.until == FOREVER, np.iinfo(np.int64).min, selection.until * DAY_US)
     return pd.DataFrame(
         {
-            **_named(selection),
+            **_keys(selection),
             "style": style,
             "mean_bps_8h": scale * venue_values("offset")[selection.exchange],
             "deviation_bps_8h": scale * venue_values("deviation")[selection.exchange],
@@ -157,7 +157,7 @@ def _funding(selection: Pairs) -> pd.DataFrame:
 def _per_symbol(selection: Pairs, **values: Any) -> pd.DataFrame:
     """Return the values of the pairs' symbols from values of all symbols, or one value for all."""
     own = np.unique(selection.symbol)
-    columns = {"symbol": _symbols(own)}
+    columns = {"symbol": _symbol_names(own)}
     for name, value in values.items():
         columns[name] = value[own] if isinstance(value, np.ndarray) else value
     return pd.DataFrame(columns)
@@ -204,14 +204,14 @@ def _intervals(selection: Pairs) -> pd.DataFrame:
 def _intervals_from(selection: Pairs, day: Ints, hours: Ints) -> pd.DataFrame:
     """Return the intervals of pairs that are valid from a day on."""
     columns = {"time": timestamps(day * DAY_US), "interval_hours": hours.astype(float)}
-    return pd.DataFrame(_named(selection) | columns)
+    return pd.DataFrame(_keys(selection) | columns)
 
 
 def _oi(selection: Pairs) -> pd.DataFrame:
     s = symbols()
     return pd.DataFrame(
         {
-            **_named(selection),
+            **_keys(selection),
             "level_usd": s.oi[selection.symbol] * selection.share,
             "growth_per_year": s.trend[selection.symbol] + venue_values("growth")[selection.exchange],
             "deviation": perpetuals.OI_DEVIATION,
@@ -223,7 +223,7 @@ def _oi(selection: Pairs) -> pd.DataFrame:
 
 def _positioning(selection: Pairs) -> pd.DataFrame:
     crowds = pd.DataFrame(perpetuals.CROWDS.values()).assign(kind=[*perpetuals.CROWDS])
-    table = pd.DataFrame(_named(selection)).merge(crowds, how="cross")
+    table = pd.DataFrame(_keys(selection)).merge(crowds, how="cross")
     return table[["symbol", "exchange", "kind", *perpetuals.Crowd._fields]]
 
 
@@ -234,7 +234,7 @@ def _prices(selection: Pairs) -> pd.DataFrame:
 
 
 def _spot(selection: Pairs) -> pd.DataFrame:
-    table = pd.DataFrame(_named(selection))
+    table = pd.DataFrame(_keys(selection))
     table["quote"] = table["exchange"].map(market.SPOT_QUOTES)
     return table.dropna(subset="quote").assign(
         deviation_bps=market.SPOT_DEVIATION_BPS,
@@ -246,12 +246,12 @@ def _spot(selection: Pairs) -> pd.DataFrame:
 def _liquidations(selection: Pairs) -> pd.DataFrame:
     return _per_symbol(
         selection,
-        clusters_per_day=process.starts_per_day(),
-        branching=process.BRANCHING,
-        delay_seconds=process.DELAY_SECONDS,
-        smallest_usd=process.smallest_usd(),
-        largest_usd=process.LARGEST_USD,
-        tail=process.TAIL,
+        clusters_per_day=perpetuals.starts_per_day(),
+        branching=perpetuals.BRANCHING,
+        delay_seconds=perpetuals.DELAY_SECONDS,
+        smallest_usd=perpetuals.smallest_usd(),
+        largest_usd=perpetuals.LARGEST_USD,
+        tail=perpetuals.TAIL,
     )
 
 
@@ -267,12 +267,12 @@ def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFr
     """Return the clusters that begin in ``[first, last)`` [µs], with their orders on the venues."""
     selection = select(names, venues)
     days = range(first // DAY_US, (last - 1) // DAY_US + 1)
-    table = pd.concat([_started(day, selection.row) for day in days])
+    table = pd.concat([_clusters_of_day(day, selection.row) for day in days])
     inside = (table["time"] >= first) & (table["time"] < last)
     table = table[inside].sort_values(["own", "time", "cluster"], ignore_index=True)
     return pd.DataFrame(
         {
-            "symbol": _symbols(table["own"]),
+            "symbol": _symbol_names(table["own"]),
             "time": timestamps(table["time"]),
             "end": timestamps(table["end"]),
             "cluster": table["cluster"].map("{:016x}".format),
@@ -282,8 +282,9 @@ def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFr
     )
 
 
-def _started(day: int, rows: Ints) -> pd.DataFrame:
-    orders = process.orders(day)
+def _clusters_of_day(day: int, rows: Ints) -> pd.DataFrame:
+    """Return the clusters that begin on a day, with the orders of some pairs (`rows`)."""
+    orders = perpetuals.orders(day)
     frame = pd.DataFrame(
         {
             "cluster": orders.cluster,
@@ -312,15 +313,15 @@ def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
         row, step = np.indices(value.shape).reshape(2, -1)
         time = day * DAY_US + step * STEP_US
         columns = {"time": timestamps(time), "premium_bps": value.ravel()}
-        table = pd.DataFrame(_named(selection.take(row)) | columns)
+        table = pd.DataFrame(_keys(selection.take(row)) | columns)
         by_day.append(table[(time >= first) & (time < last)])
     return pd.concat(by_day).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
 def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return price, carry and open interest of the dated futures at each full hour of ``[first, last)``."""
-    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     by_session = []
+    hours = noise.grid(first, last, HOUR_US)
     for symbol, exchange, expiry, time, curve in store.future_sessions(hours, names, venues):
         price = curve.underlying_price
         years = curve.year_fraction
@@ -346,7 +347,7 @@ def _hourly(
     venues: _Names,
 ) -> pd.DataFrame:
     """Return the frames of `read` for every market and trading day, sorted by time and then `by`."""
-    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
+    hours = noise.grid(first, last, HOUR_US)
     # The empty frame comes first, so that columns and dtypes are defined without hours or markets.
     frames = [read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]]
     frames += [read(*market_hours) for market_hours in option_quotes.option_sessions(hours, names, venues)]
@@ -354,6 +355,7 @@ def _hourly(
 
 
 def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
+    """Return the topic ``surface`` of one market and trading day."""
     expiry = listing(symbol, exchange, trading_day).expiry
     curve = forwards(symbol, exchange, expiry, hours)
     parameters = option_model.parameters(symbol, exchange, curve.year_fraction, hours)
@@ -364,6 +366,7 @@ def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.D
 
 
 def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
+    """Return the topic ``volatilities`` of one market and trading day."""
     listed = listing(symbol, exchange, trading_day)
     strike = listed.strike[listed.call]
     place = listed.place[listed.call]
@@ -395,7 +398,7 @@ def _frame(symbol: str, exchange: str, columns: dict[str, Any]) -> pd.DataFrame:
     return table
 
 
-_TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
+_TOPICS_OF_PAIRS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "funding": _funding,
     "funding_base": _funding_base,
     "spreads": _spreads,
@@ -403,19 +406,19 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "oi": _oi,
     "positioning": _positioning,
     "taker_volume": lambda selection: pd.DataFrame(
-        {**_named(selection), "impact": perpetuals.TAKER_IMPACT, "deviation": perpetuals.TAKER_DEVIATION}
+        {**_keys(selection), "impact": perpetuals.TAKER_IMPACT, "deviation": perpetuals.TAKER_DEVIATION}
     ),
     "prices": _prices,
     "spot": _spot,
     "liquidations": _liquidations,
-    "shocks": lambda _: pd.DataFrame({"time": times.parse(process.SHOCKS)}),
+    "shocks": lambda _: pd.DataFrame({"time": times.parse(perpetuals.SHOCKS)}),
 }
-_TIMED: dict[str, Callable[[int, int, _Names, _Names], pd.DataFrame]] = {
+_TOPICS_OF_WINDOWS: dict[str, Callable[[int, int, _Names, _Names], pd.DataFrame]] = {
     "clusters": _clusters,
     "futures": _futures,
     "premium": _premium,
     "surface": partial(_hourly, _expiries, ["expiry"]),
     "volatilities": partial(_hourly, _strikes, ["expiry", "strike"]),
 }
-_OF_CHAINS = {"option_trades": _option_trades}
-TOPICS = (*_TIMELESS, *_OF_CHAINS, *_TIMED)
+_TOPICS_OF_CHAINS = {"option_trades": _option_trades}
+TOPICS = (*_TOPICS_OF_PAIRS, *_TOPICS_OF_CHAINS, *_TOPICS_OF_WINDOWS)

@@ -37,7 +37,8 @@ DEPTHS = (10, 25, 50, 100)
 """Distances from the mid price over which depth is added up [bps]."""
 
 LEVELS = 120
-_BOOK = noise.key("order book")
+"""Levels per side of a book, 1 bps apart."""
+_BOOK_STREAM = noise.key("order book")
 
 
 def newest(
@@ -50,7 +51,7 @@ def newest(
     selection = _trading(select(names, venues), np.array([step]))
     if not len(selection):
         return {}
-    price, size = _sides(selection, np.array([step]))
+    price, size = _levels(selection, np.array([step]))
     row, side, level = np.indices(price.shape[:1] + price.shape[2:]).reshape(3, -1)
     return labelled(
         {
@@ -79,26 +80,32 @@ def depths(
 
 def half_spread(selection: Pairs) -> Floats:
     """Return the distance of the best levels from the mid price [bps]."""
-    return np.asarray(0.3 + 4.0 * noise.uniform(selection.streams ^ _BOOK, 0))
+    return np.asarray(0.3 + 4.0 * noise.uniform(selection.streams ^ _BOOK_STREAM, 0))
 
 
 def _trading(selection: Pairs, steps: Ints) -> Pairs:
-    day = int(steps[0] * STEP_US // DAY_US)
+    """Return the pairs that trade on the day of some steps since 1970."""
+    day = int(steps[0] // STEPS)
     return selection.trading(day, day + 1)
 
 
-def _sides(selection: Pairs, steps: Ints) -> tuple[Floats, Floats]:
-    """Return price and size of every level, ``(pairs, steps of one day, side, level)``, rounded."""
+def _levels(selection: Pairs, steps: Ints) -> tuple[Floats, Floats]:
+    """Return price and size of every level, rounded, shape ``(pairs, steps, side, level)``.
+
+    `steps` are those of one day, counted from 1970. The bid is side 0. Sizes are in proportion to open
+    interest, increase with the distance from the mid price, and are random.
+    """
     day = int(steps[0] // STEPS)
+    step_of_day = steps - day * STEPS
     own, place = np.unique(selection.symbol, return_inverse=True)
-    path = universe.price(own, day, 1)[:, steps - day * STEPS][place]
+    path = universe.price(own, day, 1)[:, step_of_day][place]
     middle = path * universe.premium(selection)[:, None]
     distance = half_spread(selection)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)
-    oi = np.nan_to_num(perpetuals.oi(selection, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
+    oi = np.nan_to_num(perpetuals.oi(selection, day, 1)[:, step_of_day * 24 // STEPS])
     index = (steps[:, None, None] * 2 + np.arange(2)[:, None]) * LEVELS + np.arange(LEVELS)
-    shock = noise.normal((selection.streams ^ _BOOK)[:, None, None, None], index)
+    shock = noise.normal((selection.streams ^ _BOOK_STREAM)[:, None, None, None], index)
     shape = (1.0 + np.arange(LEVELS) / 12.0) * np.exp(0.5 * shock)
     size = 2e-5 * oi[..., None, None] * shape / price
     return np.round(price, 8), np.round(size, 8)
@@ -107,13 +114,14 @@ def _sides(selection: Pairs, steps: Ints) -> tuple[Floats, Floats]:
 def _depths(selected: Pairs, steps: Ints) -> dict[str, Any]:
     """Return the columns of the depths of one day."""
     selection = _trading(selected, steps)
-    price, size = _sides(selection, steps)
-    value = np.cumsum(price * size, axis=-1)
+    price, size = _levels(selection, steps)
+    cumulative = np.cumsum(price * size, axis=-1)
     middle = 0.5 * (price[:, :, 0, 0] + price[:, :, 1, 0])
-    away = np.abs(price / middle[..., None, None] - 1.0) * 1e4
-    within = np.stack([(away <= depth).sum(axis=-1) for depth in DEPTHS], axis=-1)
-    padded = np.concatenate([np.zeros((*value.shape[:-1], 1)), value], axis=-1)
-    depths = np.round(np.take_along_axis(padded, within, axis=-1), 2)
+    distance_bps = np.abs(price / middle[..., None, None] - 1.0) * 1e4
+    level_count = np.stack([(distance_bps <= depth).sum(axis=-1) for depth in DEPTHS], axis=-1)
+    # The depth is the cumulative value after the counted levels, 0 without any.
+    padded = np.concatenate([np.zeros((*cumulative.shape[:-1], 1)), cumulative], axis=-1)
+    depths = np.round(np.take_along_axis(padded, level_count, axis=-1), 2)
     row, step, depth = np.indices((len(selection), steps.size, len(DEPTHS))).reshape(3, -1)
     return {
         "symbol": selection.symbol[row],
@@ -125,11 +133,11 @@ def _depths(selected: Pairs, steps: Ints) -> dict[str, Any]:
     }
 
 
-_HOUR = STEPS // 24
-_KINDS = ("index", "last", "mark")
-_TAKER = noise.key("side of the last trade")
-_SPOT = noise.key("spot")
-_TETHER = noise.key("price of USDT")
+_STEPS_PER_HOUR = STEPS // 24
+_PRICE_KINDS = ("index", "last", "mark")
+_TAKER_STREAM = noise.key("side of the last trade")
+_SPOT_STREAM = noise.key("spot")
+_USDT_STREAM = noise.key("price of USDT")
 SPOT_QUOTES = {"binance": "USDT", "bybit": "USDT", "coinbase": "USD", "okx": "USDT"}
 """Venues with spot prices, and their quote currency."""
 SPOT_DEVIATION_BPS = 1.0
@@ -140,19 +148,19 @@ _Names = Sequence[str] | None
 
 def state(selection: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     """Return columns of ``markets_symbol_exchanges`` at five-minute steps of a day, ``(pairs, steps)``."""
-    trading = (day >= np.maximum(selection.since, START_DAY)) & (day < selection.until)
+    yesterday, today = selection.is_traded(np.array([day - 1, day])).T
     now = _price(selection, day, steps)
     before = _price(selection, day - 1, steps)
-    older = trading & (day > np.maximum(selection.since, START_DAY))
-    change = np.where(older[:, None], np.round(100.0 * (now / before - 1.0), 6), np.nan)
+    has_change = (yesterday & today)[:, None]
+    change = np.where(has_change, np.round(100.0 * (now / before - 1.0), 6), np.nan)
     return {
-        "price_usd": np.where(trading[:, None], now, np.nan),
+        "price_usd": np.where(today[:, None], now, np.nan),
         "price_24h_change_pct": change + 0.0,
         "volume_24h_usd": _volume(selection, day, steps),
-        "oi_usd": perpetuals.oi(selection, day, 1)[:, steps // _HOUR],
-        "funding_current_bps_8h": _current(selection, day, steps),
-        "funding_avg_7d_bps_8h": _mean(selection, day, steps),
-        "liquidation_24h_usd": _liquidated(selection, day, steps),
+        "oi_usd": perpetuals.oi(selection, day, 1)[:, steps // _STEPS_PER_HOUR],
+        "funding_current_bps_8h": _newest_rates(selection, day, steps),
+        "funding_avg_7d_bps_8h": _mean_rates(selection, day, steps),
+        "liquidation_24h_usd": _liquidated_values(selection, day, steps),
     }
 
 
@@ -162,26 +170,26 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
     by_day = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         selection = selected.trading(day, day + 1)
-        step = np.arange(-(-max(first - day * DAY_US, 0) // STEP_US), STEPS)
-        step = step[step * STEP_US + day * DAY_US < last]
-        if not len(selection) or not step.size:
+        times = noise.grid(max(first, day * DAY_US), min(last, (day + 1) * DAY_US), STEP_US)
+        if not len(selection) or not times.size:
             continue
+        step = times // STEP_US - day * STEPS
         mark = _price(selection, day, step)
         premium = perpetuals.premium(selection, day, 1)[:, step]
-        buys = noise.uniform((selection.streams ^ _TAKER)[:, None], day * STEPS + step) >= 0.5
+        buys = noise.uniform((selection.streams ^ _TAKER_STREAM)[:, None], day * STEPS + step) >= 0.5
         traded = mark * (1.0 + np.where(buys, 1e-4, -1e-4) * half_spread(selection)[:, None])
-        kinds = np.stack([mark / (1.0 + premium / 1e4), traded, mark], axis=-1)
-        row, place, kind = np.indices(kinds.shape).reshape(3, -1)
+        prices = np.stack([mark / (1.0 + premium / 1e4), traded, mark], axis=-1)  # as in _PRICE_KINDS
+        row, place, kind = np.indices(prices.shape).reshape(3, -1)
         by_day.append(
             {
                 "symbol": selection.symbol[row],
                 "exchange": selection.exchange[row],
-                "time": day * DAY_US + step[place] * STEP_US,
+                "time": times[place],
                 "kind": kind,
-                "price_usd": np.round(kinds, 8).ravel(),
+                "price_usd": np.round(prices, 8).ravel(),
             }
         )
-    return with_words(by_day, "kind", _KINDS, "raw")
+    return with_words(by_day, "kind", _PRICE_KINDS, "raw")
 
 
 def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -194,22 +202,24 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     by_day = []
     spot_venues = [exchange_names().index(name) for name in SPOT_QUOTES]
     selected = selected.take(np.flatnonzero(np.isin(selected.exchange, spot_venues)))
-    step = np.arange(0, STEPS, _HOUR)
+    step = np.arange(0, STEPS, _STEPS_PER_HOUR)
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         selection = selected.trading(day, day + 1)
         if not len(selection):
             continue
-        index = _price(selection, day, step) / (1.0 + perpetuals.premium(selection, day, 1)[:, step] / 1e4)
-        drawn = noise.normal((selection.streams ^ _SPOT)[:, None], day * 24 + np.arange(24))
+        premium = perpetuals.premium(selection, day, 1)[:, step]
+        index = _price(selection, day, step) / (1.0 + premium / 1e4)
+        drawn = noise.normal((selection.streams ^ _SPOT_STREAM)[:, None], day * 24 + np.arange(24))
         price = index * (1.0 + SPOT_DEVIATION_BPS / 1e4 * drawn)
         is_usd = np.array([SPOT_QUOTES.get(name) == "USD" for name in exchange_names()])[selection.exchange]
-        path = noise.ou(np.array([_TETHER]), USDT_HALF_LIFE_HOURS, day, 1, 24)[0, 0]
-        price *= np.where(is_usd[:, None], 1.0 + USDT_DEVIATION_BPS / 1e4 * path, 1.0)
+        path = noise.ou(np.array([_USDT_STREAM]), USDT_HALF_LIFE_HOURS, day, 1, 24)[0, 0]
+        usdt_price = 1.0 + USDT_DEVIATION_BPS / 1e4 * path
+        price *= np.where(is_usd[:, None], usdt_price, 1.0)
         row, hour = np.indices(price.shape).reshape(2, -1)
         time = day * DAY_US + step[hour] * STEP_US
         inside = (time >= first) & (time < last)
         keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row], "time": time}
-        table = {**keys, "quote": is_usd[row] == 0, "price": np.round(price, 8).ravel()}
+        table = {**keys, "quote": ~is_usd[row], "price": np.round(price, 8).ravel()}
         by_day.append(take_rows(table, inside))
     return with_words(by_day, "quote", ("USD", "USDT"), "1h")
 
@@ -232,25 +242,25 @@ def _price(selection: Pairs, day: int, steps: Ints) -> Floats:
 def _volume(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the volume [USD] of the 24 full hours before each step, NaN without an hour of trading."""
     hourly = perpetuals.volume(selection, day - 1, 2)
-    sums = np.concatenate([np.zeros((len(selection), 1)), np.nancumsum(hourly, axis=1)], axis=1)
-    hour = 24 + steps // _HOUR
-    count = np.cumsum(np.concatenate([np.zeros((len(selection), 1)), ~np.isnan(hourly)], axis=1), axis=1)
+    zero = np.zeros((len(selection), 1))
+    sums = np.concatenate([zero, np.nancumsum(hourly, axis=1)], axis=1)  # before each hour
+    counts = np.cumsum(np.concatenate([zero, ~np.isnan(hourly)], axis=1), axis=1)
+    hour = 24 + steps // _STEPS_PER_HOUR
     total = np.round(sums[:, hour] - sums[:, hour - 24], 6)
-    return np.where(count[:, hour] > count[:, hour - 24], total, np.nan)
+    return np.where(counts[:, hour] > counts[:, hour - 24], total, np.nan)
 
 
-def _current(selection: Pairs, day: int, steps: Ints) -> Floats:
-    """Return the newest recorded rate of the 24 hours before each step."""
-    rate = np.concatenate(
-        [perpetuals.recorded(selection, day - 1, 1), perpetuals.recorded(selection, day, 1)], axis=1
-    )
-    place = np.where(np.isnan(rate), -1, np.arange(2 * STEPS))
-    newest = np.maximum.accumulate(place, axis=1)[:, STEPS + steps]
-    rates = np.take_along_axis(rate, np.maximum(newest, 0), axis=1)
-    return np.where(newest >= steps, rates, np.nan)
+def _newest_rates(selection: Pairs, day: int, steps: Ints) -> Floats:
+    """Return the newest recorded rate of the 24 hours before each step, NaN without one."""
+    yesterday = perpetuals.recorded(selection, day - 1, 1)
+    rates = np.concatenate([yesterday, perpetuals.recorded(selection, day, 1)], axis=1)
+    recorded_at = np.where(np.isnan(rates), -1, np.arange(2 * STEPS))
+    newest = np.maximum.accumulate(recorded_at, axis=1)[:, STEPS + steps]
+    newest_rates = np.take_along_axis(rates, np.maximum(newest, 0), axis=1)
+    return np.where(newest >= steps, newest_rates, np.nan)
 
 
-def _mean(selection: Pairs, day: int, steps: Ints) -> Floats:
+def _mean_rates(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mean recorded rate of the 7 days before each step, from sums of full days."""
     # The sum of the seven days before, plus today until the step, minus the first day until the same step.
     today = perpetuals.recorded(selection, day, 1)
@@ -264,24 +274,24 @@ def _mean(selection: Pairs, day: int, steps: Ints) -> Floats:
     return np.where(count > 0, np.round(total / np.maximum(count, 1), 6) + 0.0, np.nan)
 
 
-def _liquidated(selection: Pairs, day: int, steps: Ints) -> Floats:
+def _liquidated_values(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the value of liquidations [USD] in the 24 hours before each step."""
-    local = np.full(len(pairs()), -1)
-    local[selection.row] = np.arange(len(selection))
+    row_of_pair = np.full(len(pairs()), -1)
+    row_of_pair[selection.row] = np.arange(len(selection))
     sums = np.zeros((len(selection), 2 * STEPS + 1))
-    for start in (day - 2, day - 1, day):
+    for start in (day - 2, day - 1, day):  # a cluster may last beyond midnight
         orders = perpetuals.orders(start)
         fills = perpetuals.fills(orders)
         step = fills.time // STEP_US - (day - 1) * STEPS
-        row = local[orders.pair[fills.order]]
-        keep = (step >= 0) & (step < 2 * STEPS) & (row >= 0)
+        row = row_of_pair[orders.pair[fills.order]]
+        inside = (step >= 0) & (step < 2 * STEPS) & (row >= 0)
         value = np.round(fills.price * fills.quantity, 6)
-        np.add.at(sums, (row[keep], step[keep] + 1), value[keep])
+        np.add.at(sums, (row[inside], step[inside] + 1), value[inside])
     sums = np.cumsum(sums, axis=1)
     return np.round(sums[:, STEPS + steps] - sums[:, steps], 6)
 
 
-_BLOCK_US = 16 * DAY_US
+_SUM_BLOCK_US = 16 * DAY_US
 _STATE = "markets_symbol_exchanges"
 
 
@@ -310,7 +320,7 @@ class HistoryRecipe(NamedTuple):
 
 def read_history(table: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
     """Return the columns with ``first <= time < last`` [µs], by pair and time; empty without rows."""
-    begin, stop = _days_of(first, last)
+    begin, stop = _matrix_days(first, last)
     selection = selection.trading(begin, stop)
     if not len(selection):
         return {}
@@ -323,7 +333,7 @@ def read_history(table: str, first: int, last: int, selection: Pairs) -> dict[st
 def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
     """Return the columns of each pair's newest row with ``first <= time <= last`` [µs], or an empty dict."""
     by_day: list[dict[str, Any]] = []
-    begin, stop = _days_of(first, last + 1)
+    begin, stop = _matrix_days(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
         today = selection.trading(day, day + 1)
         if not len(today):
@@ -354,7 +364,7 @@ def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[
 def history_sums(table: str, value: str, first: int, last: int, selection: Pairs) -> pd.DataFrame:
     """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]."""
     # Matrices of all pairs over many days would need gigabytes.
-    edges = [first, *range((first // _BLOCK_US + 1) * _BLOCK_US, last, _BLOCK_US), last]
+    edges = [first, *range((first // _SUM_BLOCK_US + 1) * _SUM_BLOCK_US, last, _SUM_BLOCK_US), last]
     columns = joined([_sums(table, value, *block, selection) for block in itertools.pairwise(edges)])
     constant = text(np.zeros(len(columns["time"]), np.int8), (HISTORIES[table].constants["resolution"],))
     named = {"exchange": text(columns.pop("exchange"), exchange_names()), "resolution": constant}
@@ -362,13 +372,14 @@ def history_sums(table: str, value: str, first: int, last: int, selection: Pairs
 
 
 def _sums(table: str, value: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
-    begin, stop = _days_of(first, last)
+    """Return sum, number and hash of the symbols of each venue and step, as `history_sums` has them."""
+    begin, stop = _matrix_days(first, last)
     selection = selection.trading(begin, stop)
     if first >= last or not len(selection):
         empty = dict.fromkeys(("exchange", "time", "symbols"), np.zeros(0, np.int64))
         return empty | {"value": np.zeros(0), "symbol_hash": np.zeros(0, np.uint64)}
     selection = selection.take(np.argsort(selection.exchange, kind="stable"))
-    opens = np.flatnonzero(np.append(True, np.diff(selection.exchange) != 0))
+    opens = np.flatnonzero(np.append(True, np.diff(selection.exchange) != 0))  # first row of each venue
     matrix = HISTORIES[table].days(selection, begin, stop - begin).within(first, last)
     values = matrix.values[value]
     present = ~np.isnan(values)
@@ -382,18 +393,23 @@ def _sums(table: str, value: str, first: int, last: int, selection: Pairs) -> di
     return {"exchange": selection.exchange[opens][row]} | Matrix(matrix.time, sums).cells(row, step)
 
 
-def _days_of(first: int, last: int) -> tuple[int, int]:
-    """Return the days whose matrices cover ``[first, last)``; midnight belongs to the day that ends."""
+def _matrix_days(first: int, last: int) -> tuple[int, int]:
+    """Return the first day whose matrix has rows of ``[first, last)`` [µs], and the day after the last.
+
+    The payment at midnight is in the matrix of the day that ends.
+    """
     return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
 
 
 def _columns(table: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return labelled columns together with the table's constant columns."""
     zeros = np.zeros(len(columns["time"]), dtype=np.int8)
     constants = HISTORIES[table].constants.items()
     return labelled(columns) | {name: text(zeros, (value,)) for name, value in constants}
 
 
 def _steps(day: int, days: int) -> Ints:
+    """Return the times [µs] of the five-minute steps of some days."""
     return np.asarray(day * DAY_US + np.arange(days * STEPS) * STEP_US)
 
 
@@ -450,15 +466,15 @@ BUILDERS = tuple(sorted("axiom basedapp dexari hyperdash insilico okto phantom p
 _SLOTS = 96
 _SLOT_US = DAY_US // _SLOTS
 _STEPS_PER_SLOT = STEPS // _SLOTS
-_PEOPLE = 250
+_ADDRESS_COUNT = 250
 _HIP3_FEE = 0.00045  # share of a trade's value; the deployer gets half of the fee
 _HIP4_FEE = 0.0007
-_ACTIVE = noise.key("onchain", "active")
-_WHEN = noise.key("onchain", "when")
-_SIZE = noise.key("onchain", "size")
-_COUNT = noise.key("onchain", "count")
-_LIQUIDATED = noise.key("onchain", "liquidated")
-_OI = noise.key("onchain", "open interest")
+_ACTIVE_STREAM = noise.key("onchain", "active")
+_TIME_STREAM = noise.key("onchain", "when")
+_SIZE_STREAM = noise.key("onchain", "size")
+_COUNT_STREAM = noise.key("onchain", "count")
+_LIQUIDATED_STREAM = noise.key("onchain", "liquidated")
+_OI_STREAM = noise.key("onchain", "open interest")
 
 
 class _Markets(NamedTuple):
@@ -476,31 +492,31 @@ class _Markets(NamedTuple):
         return result
 
 
-def _paired(first: str, second: str, pairs: Sequence[tuple[str, str]], sign: str) -> _Markets:
-    """Return markets with two key columns, whose values a `sign` joins to the names."""
+def _paired(first: str, second: str, pairs: Sequence[tuple[str, str]], separator: str) -> _Markets:
+    """Return markets with the key columns `first` and `second`, and their joined values as names."""
     firsts, seconds = zip(*pairs, strict=True)
-    return _Markets({first: firsts, second: seconds}, tuple(map(sign.join, pairs)))
+    return _Markets({first: firsts, second: seconds}, tuple(map(separator.join, pairs)))
 
 
-_COINS = [(dex, symbol) for dex in DEXES for symbol in DEXES[dex]]
-_HIP3 = _paired("dex", "symbol", _COINS, ":")
+_HIP3_PAIRS = [(dex, symbol) for dex in DEXES for symbol in DEXES[dex]]
+_HIP3_MARKETS = _paired("dex", "symbol", _HIP3_PAIRS, ":")
 _DEX_TRADES = {"flx": 2_500.0, "vntl": 1_800.0, "xyz": 9_000.0}  # typical value of a trade [USD]
-_DEX_SCALE = np.array([_DEX_TRADES[dex] for dex, _ in _COINS])
-_QUESTIONS = [(venue, outcome) for venue in ("out", "skew") for outcome in OUTCOMES]
-_HIP4 = _paired("venue", "outcome_id", _QUESTIONS, "|")
-_VENUE_SCALE = np.repeat([900.0, 350.0], len(OUTCOMES))
-_ROUTED = _Markets({"symbol": "BTC ETH HYPE SOL XRP".split()}, tuple("BTC ETH HYPE SOL XRP".split()))
+_DEX_SCALE = np.array([_DEX_TRADES[dex] for dex, _ in _HIP3_PAIRS])
+_HIP4_PAIRS = [(venue, outcome) for venue in ("out", "skew") for outcome in OUTCOMES]
+_HIP4_MARKETS = _paired("venue", "outcome_id", _HIP4_PAIRS, "|")
+_VENUE_SCALE = np.repeat([900.0, 350.0], len(OUTCOMES))  # typical value of a trade [USD]
+_BUILDER_MARKETS = _Markets({"symbol": "BTC ETH HYPE SOL XRP".split()}, tuple("BTC ETH HYPE SOL XRP".split()))
 
 
 def hip3_traders(first: int, last: int, *_: object) -> dict[str, Any]:
     """Return the columns of ``hip3_traders`` with ``first <= time < last`` [µs]."""
-    drawn = [noise.uniform(noise.key("coin", dex, symbol), 0)[0] for dex, symbol in _COINS]
+    drawn = [noise.uniform(noise.key("coin", dex, symbol), 0)[0] for dex, symbol in _HIP3_PAIRS]
     people = _addresses()
-    activity = _trades(people, _HIP3.names, _DEX_SCALE * (0.4 + 1.2 * np.array(drawn)), first, last)
+    activity = _trades(people, _HIP3_MARKETS.names, _DEX_SCALE * (0.4 + 1.2 * np.array(drawn)), first, last)
     fees = np.round(activity.volume * _HIP3_FEE, 4)
-    streams = noise.keys("liquidated", _HIP3.names)[activity.market] ^ _LIQUIDATED
+    streams = noise.keys("liquidated", _HIP3_MARKETS.names)[activity.market] ^ _LIQUIDATED_STREAM
     liquidated = noise.uniform(streams, activity.actor + activity.time) < 0.02
-    return _HIP3.labels(activity.market) | {
+    return _HIP3_MARKETS.labels(activity.market) | {
         "address": text(activity.actor, people),
         "time": timestamps(activity.time),
         "volume_usd": activity.volume,
@@ -517,25 +533,28 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))
     if not days.size:
         return {}
-    own = np.array([symbols().name.index(symbol) for _, symbol in _COINS])
-    premium = 1.0 + 4e-4 * (noise.uniform(noise.keys("coin premium", _HIP3.names), 0) - 0.5)
+    own = np.array([symbols().name.index(symbol) for _, symbol in _HIP3_PAIRS])
+    premium = 1.0 + 4e-4 * (noise.uniform(noise.keys("coin premium", _HIP3_MARKETS.names), 0) - 0.5)
     path = universe.price(own, int(days[0]), days.size + 1) * premium[:, None]
     time = days[0] * DAY_US + np.arange(days.size * _SLOTS) * _SLOT_US
-    keep = np.flatnonzero((time >= first) & (time < last))
-    # Open, high, low and close of every quarter of an hour: its steps and the next one's first.
+    inside = np.flatnonzero((time >= first) & (time < last))
+    # 1. Open, high, low and close of every quarter of an hour. It closes at the first step of the next one.
     close = path[:, _STEPS_PER_SLOT : days.size * STEPS + 1 : _STEPS_PER_SLOT]
-    inner = path[:, : days.size * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
-    high = np.maximum(inner.max(axis=2), close)
-    low = np.minimum(inner.min(axis=2), close)
-    candles = {"open_usd": inner[..., 0], "high_usd": high, "low_usd": low, "close_usd": close}
-    noisy = noise.ou(noise.keys("coin", _HIP3.names) ^ _OI, 120.0, int(days[0]), days.size, _SLOTS)
+    steps = path[:, : days.size * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
+    high = np.maximum(steps.max(axis=2), close)
+    low = np.minimum(steps.min(axis=2), close)
+    candles = {"open_usd": steps[..., 0], "high_usd": high, "low_usd": low, "close_usd": close}
+    # 2. Open interest [contracts], with a half-life of 120 h.
+    streams = noise.keys("coin", _HIP3_MARKETS.names) ^ _OI_STREAM
+    x = noise.ou(streams, 120.0, int(days[0]), days.size, _SLOTS)
     level = _DEX_SCALE * 400.0 / symbols().price[own]
-    oi = level[:, None] * np.exp(0.3 * noisy.reshape(len(_COINS), -1))
-    market, place = np.indices((len(_COINS), keep.size)).reshape(2, -1)
-    values = {name: np.round(v[:, keep], 6).ravel() for name, v in candles.items()}
-    contracts = np.round(oi[:, keep], 4).ravel()
-    return _HIP3.labels(market) | {
-        "time": timestamps(time[keep][place]),
+    oi = level[:, None] * np.exp(0.3 * x.reshape(len(_HIP3_PAIRS), -1))
+    # 3. One row for each market and quarter of an hour.
+    market, place = np.indices((len(_HIP3_PAIRS), inside.size)).reshape(2, -1)
+    values = {name: np.round(v[:, inside], 6).ravel() for name, v in candles.items()}
+    contracts = np.round(oi[:, inside], 4).ravel()
+    return _HIP3_MARKETS.labels(market) | {
+        "time": timestamps(time[inside][place]),
         **values,
         "open_interest": contracts,
         "oi_usd": np.round(contracts * values["close_usd"], 2),
@@ -544,10 +563,10 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
 
 def hip4_traders(first: int, last: int, *_: object) -> dict[str, Any]:
     """Return the columns of ``hip4_traders`` with ``first <= time < last`` [µs]."""
-    drawn = [noise.uniform(noise.key("outcome", outcome), 0)[0] for _, outcome in _QUESTIONS]
+    drawn = [noise.uniform(noise.key("outcome", outcome), 0)[0] for _, outcome in _HIP4_PAIRS]
     people = _addresses()
-    activity = _trades(people, _HIP4.names, _VENUE_SCALE * (0.2 + 2.0 * np.array(drawn)), first, last)
-    return _HIP4.labels(activity.market) | {
+    activity = _trades(people, _HIP4_MARKETS.names, _VENUE_SCALE * (0.2 + 2.0 * np.array(drawn)), first, last)
+    return _HIP4_MARKETS.labels(activity.market) | {
         "address": text(activity.actor, people),
         "time": timestamps(activity.time),
         "volume_usd": activity.volume,
@@ -562,24 +581,28 @@ def hip4_oi(first: int, last: int, *_: object) -> dict[str, Any]:
     days = np.arange(max(-(-first // DAY_US), START_DAY), -(-last // DAY_US))
     if not days.size:
         return {}
-    level = noise.midnights(noise.keys("outcome held", _HIP4.names), 200.0, int(days[0]), days.size).T
+    level = noise.midnights(noise.keys("outcome held", _HIP4_MARKETS.names), 200.0, int(days[0]), days.size).T
     price = noise.midnights(noise.keys("outcome price", OUTCOMES), 300.0, int(days[0]), days.size).T
     contracts = np.round((60.0 * _VENUE_SCALE)[:, None] * np.exp(0.4 * level), 0)
-    chance = np.tile(1.0 / (1.0 + np.exp(-price)), (len(_QUESTIONS) // len(OUTCOMES), 1))
+    # Both venues have the same price, the probability of the outcome.
+    probability = np.tile(1.0 / (1.0 + np.exp(-price)), (len(_HIP4_PAIRS) // len(OUTCOMES), 1))
     market, place = np.indices(contracts.shape).reshape(2, -1)
-    return _HIP4.labels(market) | {
+    return _HIP4_MARKETS.labels(market) | {
         "time": timestamps(days[place] * DAY_US),
         "open_interest": contracts.ravel(),
-        "oi_usd": np.round(contracts * chance, 2).ravel(),
+        "oi_usd": np.round(contracts * probability, 2).ravel(),
     }
 
 
 def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Return the columns of ``builders_history`` with ``first <= time < last`` [µs]."""
-    scale = 400_000.0 * (0.3 + noise.uniform(noise.keys("builder coin", _ROUTED.names), 0))
-    activity = _trades(BUILDERS, _ROUTED.names, scale, first, last, chance=(0.6, 0.4))
+    """Return the columns of ``builders_history`` with ``first <= time < last`` [µs].
+
+    A builder's fee is 2 to 7 bps. A drawn trade stands for 40 trades of its users.
+    """
+    scale = 400_000.0 * (0.3 + noise.uniform(noise.keys("builder coin", _BUILDER_MARKETS.names), 0))
+    activity = _trades(BUILDERS, _BUILDER_MARKETS.names, scale, first, last, chance=(0.6, 0.4))
     fee = 2e-4 + 5e-4 * noise.uniform(noise.keys("builder fee", BUILDERS), 0)
-    return _ROUTED.labels(activity.market) | {
+    return _BUILDER_MARKETS.labels(activity.market) | {
         "builder": text(activity.actor, BUILDERS),
         "time": timestamps(activity.time),
         "volume_usd": activity.volume,
@@ -600,7 +623,7 @@ class _Trades(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _addresses() -> tuple[str, ...]:
-    return tuple(sorted(map(_address, range(_PEOPLE))))
+    return tuple(sorted(map(_address, range(_ADDRESS_COUNT))))
 
 
 def _address(number: int) -> str:
@@ -618,7 +641,7 @@ def _trades(
     *,
     chance: tuple[float, float] = (0.01, 0.25),
 ) -> _Trades:
-    """Return trades whose quarter begins in ``[first, last)`` [µs].
+    """Return trades of the actors `names` on `markets`, by time, in ``[first, last)`` [µs].
 
     `scale` is the typical value of a trade on each market [USD]. `chance` is the probability of trading on a
     day: a base for every actor, and an addition for the busiest.
@@ -627,14 +650,15 @@ def _trades(
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))
     # The fourth power makes a few actors trade large sizes on most days, and most actors rarely.
     weight = noise.uniform(noise.keys("actor", names), 1)[:, None, None] ** 4
-    active = noise.uniform((streams ^ _ACTIVE)[..., None], days) < chance[0] + chance[1] * weight
+    active = noise.uniform((streams ^ _ACTIVE_STREAM)[..., None], days) < chance[0] + chance[1] * weight
     actor, market, place = np.nonzero(active)
-    own = streams[actor, market]
+    stream = streams[actor, market]
     day = days[place]
-    slot = np.floor(noise.uniform(own ^ _WHEN, day) * _SLOTS).astype(np.int64)
+    slot = np.floor(noise.uniform(stream ^ _TIME_STREAM, day) * _SLOTS).astype(np.int64)
     time = day * DAY_US + slot * _SLOT_US
-    size = scale[market] * (1.0 + 20.0 * weight[actor, 0, 0]) * np.exp(1.1 * noise.normal(own ^ _SIZE, day))
-    number = 1 + np.floor(9.0 * noise.uniform(own ^ _COUNT, day)).astype(np.int64)
+    lognormal = np.exp(1.1 * noise.normal(stream ^ _SIZE_STREAM, day))
+    size = scale[market] * (1.0 + 20.0 * weight[actor, 0, 0]) * lognormal
+    number = 1 + np.floor(9.0 * noise.uniform(stream ^ _COUNT_STREAM, day)).astype(np.int64)
     order = np.lexsort((actor, market, time))
     order = order[(time[order] >= first) & (time[order] < last)]
     return _Trades(actor[order], market[order], time[order], np.round(size, 2)[order], number[order])
@@ -642,5 +666,6 @@ def _trades(
 
 @lru_cache(maxsize=8)
 def _streams(names: tuple[str, ...], markets: tuple[str, ...]) -> noise.Keys:
-    own = noise.keys("onchain actor", names)[:, None]
-    return np.asarray(noise.bits(own, np.arange(len(markets))) ^ noise.keys("onchain market", markets))
+    """Return the stream of each actor on each market, shape ``(actors, markets)``."""
+    of_actors = noise.keys("onchain actor", names)[:, None]
+    return np.asarray(noise.bits(of_actors, np.arange(len(markets))) ^ noise.keys("onchain market", markets))

@@ -21,19 +21,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from derivdata.support import times
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Floats, Ints
 
 SEED = 20250901
 
 Keys = NDArray[np.uint64]
 
+# Constants of SplitMix64.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+# Masks and moments of the sum of four 16-bit integers in `normal`.
 _LANES = np.uint64(0x0000FFFF0000FFFF)
-_LOW = np.uint64(0xFFFFFFFF)
-_MEAN = 2.0 * 65535.0
-_SCALE = 1.0 / float(np.sqrt((65536.0**2 - 1.0) / 3.0))
+_LOW_32_BITS = np.uint64(0xFFFFFFFF)
+_NORMAL_MEAN = 2.0 * 65535.0
+_NORMAL_SCALE = 1.0 / float(np.sqrt((65536.0**2 - 1.0) / 3.0))
 
 
 def key(*names: object) -> np.uint64:
@@ -54,10 +56,10 @@ def bits(streams: Any, index: Any) -> Keys:
         z = z * _GOLDEN + np.asarray(streams, dtype=np.uint64)
     shifted = z >> np.uint64(30)
     z ^= shifted
-    z *= _FIRST
+    z *= _MULTIPLIER_1
     np.right_shift(z, np.uint64(27), out=shifted)
     z ^= shifted
-    z *= _SECOND
+    z *= _MULTIPLIER_2
     np.right_shift(z, np.uint64(31), out=shifted)
     z ^= shifted
     return z
@@ -76,11 +78,11 @@ def normal(streams: Any, index: Any) -> Floats:
     z &= _LANES
     z += upper
     np.right_shift(z, np.uint64(32), out=upper)
-    z &= _LOW
+    z &= _LOW_32_BITS
     z += upper
     result = z.astype(np.float64)
-    result -= _MEAN
-    result *= _SCALE
+    result -= _NORMAL_MEAN
+    result *= _NORMAL_SCALE
     return np.asarray(result)
 
 
@@ -105,8 +107,14 @@ def timestamps(microseconds: Any) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(values).tz_localize("UTC")
 
 
+def grid(first: int, last: int, step: int) -> Ints:
+    """Return the multiples of `step` in ``[first, last)``, all in µs."""
+    return np.arange(-(-first // step), -(-last // step)) * step  # −(−a // b) is a / b rounded up
+
+
 START_DAY = day(START)
 ANCHOR_DAY = START_DAY - 32
+"""Day on which all random paths begin."""
 
 
 def years(microseconds: Any) -> Any:
@@ -114,8 +122,8 @@ def years(microseconds: Any) -> Any:
     return (np.asarray(microseconds) - START_DAY * DAY_US) / (365.0 * DAY_US)
 
 
-_INNER = key("within a day")
-_ROUND = 64
+_WITHIN_DAY = key("within a day")
+_WALK_DAYS = 64
 _LN2 = 0.6931471805599453
 
 
@@ -123,23 +131,21 @@ def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Flo
     """Return unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
     decay = np.exp(-_LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape))
     stop = first - ANCHOR_DAY + days
-    walk = _walk(streams.tobytes(), decay.tobytes(), -(-stop // _ROUND) * _ROUND)
-    return walk[stop - days : stop]
+    count = -(-stop // _WALK_DAYS) * _WALK_DAYS  # rounded up, so that later days use the cached paths
+    paths = _midnight_paths(streams.tobytes(), decay.tobytes(), count)
+    return paths[stop - days : stop]
 
 
 @lru_cache(maxsize=4)
-def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
+def _midnight_paths(streams: bytes, decay: bytes, count: int) -> Floats:
     """Return unit-variance AR(1) paths from the anchor day on, shape ``(count, streams)``."""
-    keys_of_streams = np.frombuffer(streams, dtype=np.uint64)
-    fade = np.frombuffer(decay)
-    spread = np.sqrt(1.0 - fade * fade)
-    draws = normal(keys_of_streams, np.arange(count)[:, None])
-    state = draws[0]
-    for k in range(1, count):
-        state = fade * state + spread * draws[k]
-        draws[k] = state
-    draws.flags.writeable = False
-    return draws
+    decays = np.frombuffer(decay)
+    spread = np.sqrt(1.0 - decays * decays)
+    path = normal(np.frombuffer(streams, dtype=np.uint64), np.arange(count)[:, None])
+    for day_number in range(1, count):
+        path[day_number] = decays * path[day_number - 1] + spread * path[day_number]
+    path.flags.writeable = False
+    return path
 
 
 def ou(
@@ -147,7 +153,7 @@ def ou(
 ) -> Floats:
     """Return unit-variance OU paths on `steps` equal steps a day from midnight, ``(streams, days, steps)``.
 
-    `ends` are the `midnights` of one more day.
+    `ends` are the values at the midnights of the days and of the day after, by default from `midnights`.
     """
     if ends is None:
         ends = midnights(streams, half_life_hours, first, days + 1)
@@ -155,23 +161,28 @@ def ou(
     decay = np.exp(-kappa / steps)
     spread = np.sqrt(1.0 - decay * decay)
     pull = np.sinh(kappa * (np.arange(steps + 1) / steps)[:, None]) / np.sinh(kappa)
+    # 1. The free path from each first midnight; path[k] is the value after k + 1 steps.
     index = (first + np.arange(days)) * steps + np.arange(steps)[:, None]
-    path = normal(streams ^ _INNER, index[..., None])
+    path = normal(streams ^ _WITHIN_DAY, index[..., None])
     path *= spread
     state = ends[:-1]
-    moved = np.empty_like(state)
+    decayed = np.empty_like(state)
     for k in range(steps):
-        np.multiply(state, decay, out=moved)
-        path[k] += moved
+        np.multiply(state, decay, out=decayed)
+        path[k] += decayed
         state = path[k]
-    missed = ends[1:] - path[-1]
-    path[1:] = path[:-1] + pull[1:-1, None] * missed
+    # 2. The bridge: add the distance from the second midnight, and move each value to its own step.
+    distance = ends[1:] - path[-1]
+    path[1:] = path[:-1] + pull[1:-1, None] * distance
     path[0] = ends[:-1]
     return np.ascontiguousarray(path.transpose(2, 1, 0))
 
 
 def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
-    """Return midnight values joined by cubic smoothsteps at times in days, shape ``(streams, times)``."""
+    """Return OU values at midnights joined by cubic smoothsteps, shape ``(streams, times)``.
+
+    `day_fraction` has the times in days since 1970.
+    """
     whole = np.floor(day_fraction).astype(np.int64)
     first = int(np.min(whole))
     ends = midnights(streams, half_life_hours, first, int(np.max(whole)) - first + 2).T

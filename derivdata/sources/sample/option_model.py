@@ -57,9 +57,9 @@ from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR
 
 EXPIRY_US = 8 * HOUR_US
-_ROUND = 64
-_HALF_LIFE_HOURS = 24.0 * 12.0
-_MONTH = 32
+_CACHED_DAYS = 64
+_HALF_LIFE_HOURS = 24.0 * 12.0  # of the slow paths that move the model's parameters
+_BLOCK_DAYS = 32  # days of spot prices that are cached together
 
 
 class Expiry(NamedTuple):
@@ -91,9 +91,11 @@ class Listing(NamedTuple):
         )
 
 
+# By kind of expiry: days from listing to expiry; log distance of the outer strikes from the prices since the
+# listing; and distance of strikes as a share of the price. The last is multiplied by a factor of the venue.
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
-_REACH = {"daily": 0.14, "weekly": 0.32, "monthly": 0.55, "quarterly": 0.9}
-_STEP = {"daily": 0.0085, "weekly": 0.018, "monthly": 0.035, "quarterly": 0.05}
+_LOG_RANGE = {"daily": 0.14, "weekly": 0.32, "monthly": 0.55, "quarterly": 0.9}
+_STEP_SHARE = {"daily": 0.0085, "weekly": 0.018, "monthly": 0.035, "quarterly": 0.05}
 _KINDS = {
     "deribit": ("daily", "weekly", "monthly", "quarterly"),
     "binance": ("daily", "weekly", "monthly", "quarterly"),
@@ -101,8 +103,9 @@ _KINDS = {
     "okx": ("daily", "weekly", "monthly", "quarterly"),
     "derive": ("weekly", "monthly", "quarterly"),
 }
-_COARSE = {"deribit": 1.0, "okx": 1.5, "binance": 2.0, "bybit": 1.8, "derive": 2.5}
-_NAMES = {
+_STEP_FACTOR = {"deribit": 1.0, "okx": 1.5, "binance": 2.0, "bybit": 1.8, "derive": 2.5}
+# Head and tail of an instrument's name, around strike and side.
+_NAME_PARTS = {
     "deribit": ("{symbol}-{day}{month}{year}-", ""),
     "bybit": ("{symbol}-{day}{month}{year}-", "-USDT"),
     "binance": ("{symbol}-{year}{number:02}{day:02}-", ""),
@@ -133,30 +136,32 @@ def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
 def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
     """Return the options that a venue lists for a symbol during a trading day."""
     own = symbols().name.index(symbol)
-    stream = noise.key("option", symbol, exchange)
-    opened = expiries(trading_day, _KINDS[exchange])
-    ladders = [_ladder(own, exchange, e, trading_day) for e in opened]
-    place = np.repeat(np.arange(len(opened)), [2 * len(ladder) for ladder in ladders])
+    open_expiries = expiries(trading_day, _KINDS[exchange])
+    ladders = [_strikes_of_expiry(own, exchange, e, trading_day) for e in open_expiries]
+    place = np.repeat(np.arange(len(open_expiries)), [2 * len(ladder) for ladder in ladders])
     strike = np.repeat(np.concatenate(ladders), 2)
     call = np.arange(len(strike)) % 2 == 0
-    expiry = np.array([e.day for e in opened], dtype=np.int64)
-    cents = np.round(strike * 1e4).astype(np.uint64)
-    streams = noise.bits(stream ^ (expiry[place].astype(np.uint64) << np.uint64(32)), cents * 2 + call)
-    listed = np.array([e.listed for e in opened], dtype=np.int64)
+    expiry = np.array([e.day for e in open_expiries], dtype=np.int64)
+    listed = np.array([e.listed for e in open_expiries], dtype=np.int64)
+    # The stream depends on the option alone, so that it is the same on each day of the listing.
+    of_expiry = noise.key("option", symbol, exchange) ^ (expiry[place].astype(np.uint64) << np.uint64(32))
+    strike_number = np.round(strike * 1e4).astype(np.uint64)
+    streams = noise.bits(of_expiry, strike_number * 2 + call)
     return Listing(expiry, listed, place, strike, call, streams)
 
 
 def instrument_names(symbol: str, exchange: str, listed: Listing) -> NDArray[np.object_]:
     """Return the venue's name of each option that it lists for a symbol."""
     ladders = np.split(listed.strike[::2], np.flatnonzero(np.diff(listed.place[::2])) + 1)
-    days = listed.expiry.tolist()
-    return np.concatenate(
-        [_names(symbol, exchange, day, ladder.tobytes()) for day, ladder in zip(days, ladders, strict=True)]
-    )
+    names = []
+    for day, ladder in zip(listed.expiry.tolist(), ladders, strict=True):
+        names.append(_names_of_expiry(symbol, exchange, day, ladder.tobytes()))
+    return np.concatenate(names)
 
 
 @lru_cache(maxsize=4096)
 def _kind(day: int) -> str:
+    """Return the kind of an expiry: ``monthly`` on the last Friday of a month, ``weekly`` on another."""
     date = timestamps([day * DAY_US])[0]
     if date.weekday() != 4:
         return "daily"
@@ -167,24 +172,26 @@ def _kind(day: int) -> str:
     return "monthly"
 
 
-def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
+def _strikes_of_expiry(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
     """Return the strikes: multiples of a step around every midnight price since the listing."""
     first = max(expiry.listed, ANCHOR_DAY)
-    last = trading_day - ANCHOR_DAY + 1
-    seen = _midnight_prices(own, -(-last // _ROUND) * _ROUND)[first - ANCHOR_DAY : last]
-    wider = max(symbols().volatility[own] / symbols().volatility[symbols().name.index("BTC")], 1.0)
-    step = nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
-    reach = np.exp(_REACH[expiry.kind] * np.sqrt(wider))
-    low = max(float(np.floor(np.min(seen) / reach / step)), 1.0)
-    return np.asarray(np.round(np.arange(low, float(np.ceil(np.max(seen) * reach / step)) + 1.0) * step, 4))
+    stop = trading_day - ANCHOR_DAY + 1
+    cached_days = -(-stop // _CACHED_DAYS) * _CACHED_DAYS  # rounded up, so that later days use the cache
+    prices = _midnight_prices(own, cached_days)[first - ANCHOR_DAY : stop]
+    # Symbols that are more volatile than BTC have wider and fewer strikes.
+    bitcoin = symbols().name.index("BTC")
+    relative_volatility = max(symbols().volatility[own] / symbols().volatility[bitcoin], 1.0)
+    share = _STEP_SHARE[expiry.kind]
+    step = nice(symbols().price[own] * share * _STEP_FACTOR[exchange] * relative_volatility)
+    factor = np.exp(_LOG_RANGE[expiry.kind] * np.sqrt(relative_volatility))
+    lowest = max(float(np.floor(np.min(prices) / factor / step)), 1.0)  # [steps]
+    highest = float(np.ceil(np.max(prices) * factor / step))
+    return np.asarray(np.round(np.arange(lowest, highest + 1.0) * step, 4))
 
 
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, days: int) -> Floats:
-    """Return prices at midnights from the anchor day on.
-
-    Their number is rounded up, so that later days use the cache.
-    """
+    """Return the prices at midnight of some days from the anchor day on."""
     return np.asarray(universe.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
@@ -196,9 +203,9 @@ def nice(value: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def _names(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np.object_]:
+def _names_of_expiry(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np.object_]:
     """Return the venue's names of the options of one expiry: call and put of every strike."""
-    head, tail = _NAMES[exchange]
+    head, tail = _NAME_PARTS[exchange]
     head = dated_name(head, symbol, expiry)
     strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in np.frombuffer(ladder).tolist()]
     names = [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]
@@ -229,7 +236,10 @@ def forwards(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Forwards:
 
 
 def bounded_paths(symbol: str, time: Ints) -> Floats:
-    """Return six slow paths of a symbol, of unit scale and within ±√10, shape ``(6, times)``."""
+    """Return six slow paths of a symbol, of unit scale and within ±√10, shape ``(6, times)``.
+
+    Paths 0 to 2 move the variance, the long-run variance and the intensity of jumps; 5 moves the carry.
+    """
     x = noise.smooth(_streams(symbol), _HALF_LIFE_HOURS, time / DAY_US)
     return np.asarray(x / np.sqrt(1.0 + 0.1 * x * x))
 
@@ -246,17 +256,17 @@ def _streams(symbol: str) -> Keys:
 
 def spot(symbol: str, time: Ints) -> Floats:
     """Return the spot price at some times [µs], which is constant over five minutes."""
-    since = time - ANCHOR_DAY * DAY_US
-    months, place = np.unique(since // (_MONTH * DAY_US), return_inverse=True)
-    path = np.stack([_month(symbol, month) for month in months.tolist()])
-    return np.asarray(path[place, since // STEP_US % (_MONTH * STEPS)])
+    since_anchor = time - ANCHOR_DAY * DAY_US
+    blocks, place = np.unique(since_anchor // (_BLOCK_DAYS * DAY_US), return_inverse=True)
+    prices = np.stack([_block_prices(symbol, block) for block in blocks.tolist()])
+    return np.asarray(prices[place, since_anchor // STEP_US % (_BLOCK_DAYS * STEPS)])
 
 
 @lru_cache(maxsize=128)
-def _month(symbol: str, number: int) -> Floats:
-    """Return prices at the steps of `_MONTH` days, cached because requests often repeat the same days."""
+def _block_prices(symbol: str, number: int) -> Floats:
+    """Return the prices at all steps of a block of days; requests often repeat the same days."""
     own = np.array([symbols().name.index(symbol)])
-    return np.asarray(universe.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
+    return np.asarray(universe.price(own, ANCHOR_DAY + number * _BLOCK_DAYS, _BLOCK_DAYS)[0])
 
 
 Complex = NDArray[np.complex128]
@@ -328,16 +338,14 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
         long_variance=np.broadcast_to(model.long_variance, years.shape),
         jumps_per_year=np.broadcast_to(model.jumps_per_year, years.shape),
     )
-    expected = model.jumps_per_year * years
+    expected_jumps = model.jumps_per_year * years  # λT
     w = diffusive_variance(model, years)
-    drift = model.compensator * expected
-    with_jump = -np.expm1(-expected)  # probability of a jump
+    drift = model.compensator * expected_jumps  # λTm
+    with_jump = -np.expm1(-expected_jumps)  # probability of a jump
     jump_variance = w + model.jump_mean**2 + model.jump_deviation**2
     # 1. Compute mass, mean and variance of the control variates of both terms.
-    lognormals = (
-        (1.0 - with_jump, -drift, w),
-        (with_jump, np.log(-np.expm1(-expected - drift) / with_jump), jump_variance),
-    )
+    jump_log_mean = np.log(-np.expm1(-expected_jumps - drift) / with_jump)
+    lognormals = ((1.0 - with_jump, -drift, w), (with_jump, jump_log_mean, jump_variance))
     # 2. Choose the ends of the integrals. |M₀(½ + iu)| decays as for a normal, and from u ≈ 1/σT on as
     # e^(−rate u).
     rate = (model.variance + model.reversion * model.long_variance * years) / model.vol_of_variance
@@ -348,38 +356,35 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
     )
     # 3. Integrate both terms by the midpoint rule.
     price = np.zeros(k.shape)
-    for term, (count, end, lognormal) in enumerate(
-        zip((NODES_WITHOUT_JUMP, NODES_WITH_JUMPS), ends, lognormals, strict=True)
-    ):
+    counts = (NODES_WITHOUT_JUMP, NODES_WITH_JUMPS)
+    for term, (count, end, lognormal) in enumerate(zip(counts, ends, lognormals, strict=True)):
         step = end / count
         z = 0.5 + 1j * (np.arange(count)[:, None, None] + 0.5) * step
         mass, mean, variance = lognormal
-        left = np.exp(_log_mgf_heston(model, z, years) - expected - drift * z)
+        integrand = np.exp(_log_mgf_heston(model, z, years) - expected_jumps - drift * z)
         if term == 1:
             jump = np.exp(model.jump_mean * z + 0.5 * model.jump_deviation**2 * z * z)
-            left *= np.expm1(expected * jump)
-        left -= mass * np.exp(mean * z + 0.5 * variance * (z * z - z))
-        left *= step / (np.pi * (0.25 + z.imag**2))
+            integrand *= np.expm1(expected_jumps * jump)
+        integrand -= mass * np.exp(mean * z + 0.5 * variance * (z * z - z))
+        integrand *= step / (np.pi * (0.25 + z.imag**2))
         price += mass[place] * _black(k, mean[place], variance[place])
-        price -= np.exp(0.5 * k) * _sum(left, step, k, place)
+        price -= np.exp(0.5 * k) * _fourier_sum(integrand, step, k, place)
     return price
 
 
 def parameters(symbol: str, exchange: str, years: Floats, time: Ints) -> dict[str, Floats]:
     """Return the model's parameters and the at-the-money volatility by expiry and time."""
-    now = _model(symbol, exchange, time)
-    middle = np.arange(len(years))
-    w = total_variance(symbol, exchange, years, time, np.zeros(years.shape), middle)
-    shared = {name: np.broadcast_to(value, years.shape) for name, value in now._asdict().items()}
-    return shared | {
-        "expected_variance": expected_variance(now, years),
-        "atm_iv": np.sqrt(w / years),
-    }
+    model = _model_at(symbol, exchange, time)
+    at_forward = np.zeros(years.shape)  # one option per expiry, with k = 0
+    w = total_variance(symbol, exchange, years, time, at_forward, np.arange(len(years)))
+    shared = {name: np.broadcast_to(value, years.shape) for name, value in model._asdict().items()}
+    return shared | {"expected_variance": expected_variance(model, years), "atm_iv": np.sqrt(w / years)}
 
 
 def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Floats, place: Ints) -> Floats:
     """Return total implied variance at ``k = ln(K/F)``, shapes as in `out_of_the_money`, `time` in µs."""
-    price = out_of_the_money(_model(symbol, exchange, time), years, k, place)
+    price = out_of_the_money(_model_at(symbol, exchange, time), years, k, place)
+    # `deviation` expects the price in units of √(F K).
     x = np.abs(k).ravel()
     value = np.maximum(price, MIN_PRICE).ravel() * np.exp(-0.5 * k.ravel())
     return np.asarray(deviation(x, value).s.reshape(k.shape) ** 2)
@@ -387,38 +392,41 @@ def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Flo
 
 def typical_variance(symbol: str, exchange: str, years: Floats, time: Ints) -> Floats:
     """Return the expected quadratic variation, which sets the spread of open interest over strikes."""
-    return expected_variance(_model(symbol, exchange, time), years)
+    return expected_variance(_model_at(symbol, exchange, time), years)
 
 
 def log_contract_variance(symbol: str, exchange: str, years: Floats, time: Ints) -> Floats:
     """Return ``−2 E[ln(S_T/F)]``, the total variance that a strip of all options pays for."""
-    model = _model(symbol, exchange, time)
+    model = _model_at(symbol, exchange, time)
     jumps = 2.0 * model.jumps_per_year * years * (model.compensator - model.jump_mean)
     return np.asarray(diffusive_variance(model, years) + jumps)
 
 
-def _model(symbol: str, exchange: str, time: Ints) -> Bates:
-    """Return the model of a symbol on a venue; moving parameters have the shape of `time`."""
-    bounded = bounded_paths(symbol, time)
+def _model_at(symbol: str, exchange: str, time: Ints) -> Bates:
+    """Return the model of a symbol on a venue; parameters that move have the shape of `time`.
+
+    It is the published one scaled to the symbol's volatility (see **Parameters** above).
+    """
+    paths = bounded_paths(symbol, time)
     offsets = venue_offsets(symbol, exchange)
-    published = PUBLISHED
-    jumps = published.jumps_per_year * (published.jump_mean**2 + published.jump_deviation**2)
-    level = symbols().volatility[symbols().name.index(symbol)] ** 2 * (1.0 + 0.06 * offsets[0])
-    scale = float(np.sqrt(level / (published.long_variance + jumps)))
-    return Bates(
-        variance=scale**2 * published.variance * np.exp(0.35 * bounded[0]),
-        long_variance=scale**2 * published.long_variance * np.exp(0.12 * bounded[1]),
-        reversion=published.reversion,
-        vol_of_variance=scale * published.vol_of_variance,
-        correlation=published.correlation,
-        jumps_per_year=published.jumps_per_year * np.exp(0.15 * bounded[2]),
-        jump_mean=scale * published.jump_mean,
-        jump_deviation=scale * published.jump_deviation,
+    jump_variance = PUBLISHED.jumps_per_year * (PUBLISHED.jump_mean**2 + PUBLISHED.jump_deviation**2)
+    target = symbols().volatility[symbols().name.index(symbol)] ** 2 * (1.0 + 0.06 * offsets[0])
+    scale = float(np.sqrt(target / (PUBLISHED.long_variance + jump_variance)))
+    return PUBLISHED._replace(
+        variance=scale**2 * PUBLISHED.variance * np.exp(0.35 * paths[0]),
+        long_variance=scale**2 * PUBLISHED.long_variance * np.exp(0.12 * paths[1]),
+        vol_of_variance=scale * PUBLISHED.vol_of_variance,
+        jumps_per_year=PUBLISHED.jumps_per_year * np.exp(0.15 * paths[2]),
+        jump_mean=scale * PUBLISHED.jump_mean,
+        jump_deviation=scale * PUBLISHED.jump_deviation,
     )
 
 
 def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
-    """Return the logarithm of Heston's factor, by ``e^(−dT)``; the other root crosses a branch cut."""
+    """Return the logarithm of Heston's factor of ``E[e^(zx)]``.
+
+    The formula uses ``e^(−dT)``, because the one with ``e^(dT)`` crosses a branch cut (Albrecher et al.).
+    """
     squared = model.vol_of_variance**2
     drift = model.reversion - model.correlation * model.vol_of_variance * z
     d = np.sqrt(drift * drift + squared * (z - z * z))
@@ -431,7 +439,10 @@ def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
 
 
 def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Return a call for k > 0, else a put, on a lognormal with mean ``e^mean`` and a total variance."""
+    """Return the price of a call for k > 0, else of a put, in units of the forward.
+
+    The price at expiry is lognormal with mean ``e^mean`` and this total variance.
+    """
     forward = np.exp(mean)
     strike = np.exp(k)
     intrinsic = np.maximum(np.where(k > 0.0, forward - strike, strike - forward), 0.0)
@@ -441,12 +452,15 @@ def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:
     return np.asarray(intrinsic + np.exp(0.5 * (k + mean)) * time_value(x, s).reshape(shape))
 
 
-def _sum(terms: Complex, step: Floats, k: Floats, place: Ints) -> Floats:
-    """Return ``Re Σ_j terms_j e^(−i (j + ½) step k)`` of options, 0 beyond half a period."""
+def _fourier_sum(terms: Complex, step: Floats, k: Floats, place: Ints) -> Floats:
+    """Return ``Re Σ_j terms_j e^(−i (j + ½) step k)`` for each option.
+
+    The sum is periodic in k, and the integral is not: beyond half a period it is 0.
+    """
     angle = step[place] * k
     z = np.exp(-1j * angle)
     total = terms[-1][place]
-    for term in terms[-2::-1]:
+    for term in terms[-2::-1]:  # Horner's rule
         total *= z
         total += term[place]
     return np.where(np.abs(angle) < np.pi, (total * np.exp(-0.5j * angle)).real, 0.0)

@@ -55,9 +55,9 @@ GREEKS: dict[str, tuple[float, float] | None] = {
 
 _QUOTES = "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd".split()
 # Open interest of a venue as a multiple of Deribit's.
-_WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
-_SPREADS = noise.key("options spreads")
-_COIN = ("deribit", "okx")  # venues with options paid in the coin
+_OI_OF_DERIBIT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
+_SPREADS_STREAM = noise.key("options spreads")
+_COIN_VENUES = ("deribit", "okx")  # venues with options paid in the coin
 _COIN_SYMBOLS = ("BTC", "ETH")
 _COIN_TICKS = (0.0001, 0.0005)  # [coin], below and from `_COIN_STEP` on
 _COIN_STEP = 0.005  # price of an option [coin]
@@ -69,8 +69,8 @@ _Names = Sequence[str] | None
 TURNOVER = 0.02
 """Volume of a typical hour as a share of open interest."""
 
-_VOLUME = noise.key("options volume")
-_HOURS = 24
+_VOLUME_STREAM = noise.key("options volume")
+_HOURS_PER_DAY = 24
 
 
 def option_markets(names: _Names, venues: _Names) -> list[tuple[str, str]]:
@@ -88,8 +88,7 @@ def chains(
     first: int, last: int, names: _Names, venues: _Names, columns: _Names = None, *, near_money: bool = False
 ) -> dict[str, Any]:
     """Return the columns of the hourly chains with ``first <= time < last`` [µs], or some of them."""
-    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    return _joined(hours, names, venues, columns, near_money)
+    return _labelled_chains(noise.grid(first, last, HOUR_US), names, venues, columns, near_money)
 
 
 def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -97,38 +96,40 @@ def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[
     hour = last // HOUR_US * HOUR_US
     if hour < first:
         return {}
-    return _joined(np.array([hour]), names, venues)
+    return _labelled_chains(np.array([hour]), names, venues)
 
 
 def usual_size(symbol: str, exchange: str) -> float:
     """Return the largest open interest of an option at the money [contracts]."""
     own = symbols().name.index(symbol)
-    return float(0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange])
+    return float(0.004 * symbols().oi[own] / symbols().price[own] * _OI_OF_DERIBIT[exchange])
 
 
 def option_turnover(symbol: str, exchange: str, hours: Ints) -> Floats:
     """Return the volume of each hour as a share of open interest."""
-    shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
+    shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME_STREAM, hours)
     return np.asarray(TURNOVER * np.exp(0.5 * shock))
 
 
 def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
     """Return open interest [contracts]: larger near the money at the day's opening, and growing with age."""
-    size = usual_size(symbol, exchange)
     listed = listing(symbol, exchange, trading_day)
-    at = np.array([trading_day * DAY_US + EXPIRY_US])
-    opening = forwards(symbol, exchange, listed.expiry, at)
-    variance = option_model.typical_variance(symbol, exchange, opening.year_fraction, at)
+    # 1. A normal shape over log-moneyness at the opening of the trading day.
+    opening = np.array([trading_day * DAY_US + EXPIRY_US])
+    curve = forwards(symbol, exchange, listed.expiry, opening)
+    variance = option_model.typical_variance(symbol, exchange, curve.year_fraction, opening)
     width = 0.9 * np.sqrt(variance[listed.place]) + 0.08
-    k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
+    k = np.log(listed.strike[:, None] / curve.underlying_price[listed.place])
+    # 2. The age in months, a constant size of each option, and a line between random numbers of each day.
     age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
     day = time // DAY_US
     drawn = noise.uniform(listed.streams[:, None], np.arange(day[0], day[-1] + 2))
     today = drawn[:, day - day[0]]
     tomorrow = drawn[:, day - day[0] + 1]
     drift = today + (tomorrow - today) * (time / DAY_US - day)
-    own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
-    coins = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
+    share = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
+    size = usual_size(symbol, exchange)
+    coins = size * share * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
     return np.asarray(np.round(coins / contract_coins(symbol, exchange), 1))
 
 
@@ -137,14 +138,12 @@ def contract_coins(symbol: str, exchange: str) -> float:
     return option_coins(exchange, symbol) or 1.0
 
 
-def _joined(
+def _labelled_chains(
     hours: Ints, names: _Names, venues: _Names, columns: _Names = None, near_money: bool = False
 ) -> dict[str, Any]:
-    """Join the chains of several markets and days."""
-    by_day = [
-        chain(*session_hours, columns, near_money=near_money)
-        for session_hours in option_sessions(hours, names, venues)
-    ]
+    """Return the chains of all markets at some hours, as labelled columns."""
+    sessions = option_sessions(hours, names, venues)
+    by_day = [chain(*session_hours, columns, near_money=near_money) for session_hours in sessions]
     if not by_day:
         return {}
     # Chains paid in the coin lack prices in USD, and chains paid in USD lack prices in coin.
@@ -152,13 +151,17 @@ def _joined(
     for rows in by_day:
         missing = np.full(len(rows["time"]), np.nan)
         rows |= dict.fromkeys(sorted(all_columns - rows.keys()), missing)
-    values = joined(by_day)
-    return values | {
-        "symbol": text(values["symbol"], SYMBOLS),
-        "exchange": text(values["exchange"], EXCHANGES),
-        "side": text(values["side"], ("call", "put")),
-        "time": timestamps(values["time"]),
-        "expiry": timestamps(values["expiry"]),
+    return _labelled(joined(by_day))
+
+
+def _labelled(columns: dict[str, Any]) -> dict[str, Any]:
+    """Replace codes of symbols, venues and sides by text, and microseconds by times."""
+    return columns | {
+        "symbol": text(columns["symbol"], SYMBOLS),
+        "exchange": text(columns["exchange"], EXCHANGES),
+        "side": text(columns["side"], ("call", "put")),
+        "time": timestamps(columns["time"]),
+        "expiry": timestamps(columns["expiry"]),
     }
 
 
@@ -173,7 +176,11 @@ def option_sessions(hours: Ints, names: _Names, venues: _Names) -> Iterator[tupl
 def chain(
     symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names, *, near_money: bool = False
 ) -> dict[str, Any]:
-    """Return the columns of the options snapshot at times [µs] of one trading day, rounded."""
+    """Return the columns of the options snapshot at times [µs] of one trading day, rounded.
+
+    `names` are the columns to return besides key, volatility and forward; None is all. With `near_money`
+    only the strikes nearest to the forward are included.
+    """
 
     def wanted(*columns: str) -> bool:
         return names is None or not set(columns).isdisjoint(names)
@@ -201,7 +208,7 @@ def chain(
     if wanted("delta", "gamma", "vega", "theta"):
         columns |= _greeks(exchange, listed, f, k, w)
     if wanted(*_QUOTES):
-        columns |= _quoted(symbol, exchange, listed, f, time, k, w)
+        columns |= _quote_columns(symbol, exchange, listed, f, time, k, w)
     # 3. One row for each time and option; + 0.0 removes −0.0.
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
     count = len(time)
@@ -218,11 +225,12 @@ def chain(
     return keys | rows
 
 
-def _quoted(
+def _quote_columns(
     symbol: str, exchange: str, listed: Listing, f: Forwards, time: Ints, k: Floats, w: Floats
 ) -> dict[str, Floats]:
     """Return bid, ask and mark in the venue's currency, and the index price."""
-    unit = f.underlying_price[listed.place]  # prices in forwards become prices in the venue's currency
+    # Prices in units of the forward are prices in the coin.
+    unit = f.underlying_price[listed.place]
     if _is_inverse(symbol, exchange):
         unit = np.ones_like(unit)
     sign = np.where(listed.call, -1.0, 1.0)[:, None]
@@ -232,7 +240,7 @@ def _quoted(
     d1 = -k / root + 0.5 * root
     vega = np.exp(-0.5 * d1 * d1) * np.sqrt(f.year_fraction[listed.place] / (2.0 * np.pi))
     hours = time // HOUR_US
-    width = 0.7 + 0.6 * noise.uniform((listed.streams ^ _SPREADS)[:, None], hours)
+    width = 0.7 + 0.6 * noise.uniform((listed.streams ^ _SPREADS_STREAM)[:, None], hours)
     prices = _quotes(symbol, exchange, unit * (intrinsic + time_value), unit * vega, unit * intrinsic, width)
     return prices | {"index_price_usd": np.broadcast_to(np.round(f.spot, 6), k.shape)}
 
@@ -257,10 +265,11 @@ def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -
 
 
 def _is_inverse(symbol: str, exchange: str) -> bool:
-    return exchange in _COIN and symbol in _COIN_SYMBOLS
+    return exchange in _COIN_VENUES and symbol in _COIN_SYMBOLS
 
 
 def _ticks(symbol: str, exchange: str, price: Floats) -> Floats:
+    """Return the tick of each price, in the venue's currency."""
     if _is_inverse(symbol, exchange):
         return np.where(price < _COIN_STEP, *_COIN_TICKS)
     return np.full(price.shape, nice(symbols().price[symbols().name.index(symbol)] * _USD_TICK))
@@ -269,10 +278,13 @@ def _ticks(symbol: str, exchange: str, price: Floats) -> Floats:
 def _quotes(
     symbol: str, exchange: str, mark: Floats, vega: Floats, intrinsic: Floats, width: Floats
 ) -> dict[str, Floats]:
-    """Return bid, ask and mark in the venue's currency, coin or USD; a bid below a tick is NaN."""
-    half = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
-    low = mark - half
-    high = mark + half
+    """Return bid, ask and mark in the venue's currency, coin or USD; a bid below a tick is NaN.
+
+    `width` is the spread as a multiple of the typical one.
+    """
+    half_spread = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
+    low = mark - half_spread
+    high = mark + half_spread
     low_tick = _ticks(symbol, exchange, low)
     high_tick = _ticks(symbol, exchange, high)
     # The margin preserves prices that are on the tick except for rounding.
@@ -292,71 +304,73 @@ def overview(
     first: int, last: int, names: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, Any]:
     """Return the hourly overview with ``first <= time < last`` [µs]; volume is of the 24 hours before."""
-    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
+    time = noise.grid(first, last, HOUR_US)
 
     def notional(symbol: str, exchange: str) -> dict[str, Floats]:
-        return _notional(symbol, exchange, np.arange(hours[0] - _HOURS, hours[-1] + 1))
+        hours = np.arange(time[0] // HOUR_US - _HOURS_PER_DAY, time[-1] // HOUR_US + 1)
+        return _notional(symbol, exchange, hours)
 
-    return _by_market(option_markets(names, venues), hours * HOUR_US, notional)
+    return _by_market(option_markets(names, venues), time, notional)
 
 
 def _notional(symbol: str, exchange: str, hours: Ints) -> dict[str, Floats]:
-    """Return open interest of each hour after the first 24, and volume of the 24 hours before [USD]."""
+    """Return the overview of a market in each hour after the first 24 [USD].
+
+    It is the open interest, and the volume of the 24 hours before. `hours` are counted from 1970.
+    """
     days = session(hours * HOUR_US)
     by_day = []
     for day in np.unique(days).tolist():
         listed = listing(symbol, exchange, day)
-        at = hours[days == day] * HOUR_US
-        forward = forwards(symbol, exchange, listed.expiry, at).underlying_price[listed.place]
-        coins = open_interest(symbol, exchange, day, at) * contract_coins(symbol, exchange)
+        time = hours[days == day] * HOUR_US
+        forward = forwards(symbol, exchange, listed.expiry, time).underlying_price[listed.place]
+        coins = open_interest(symbol, exchange, day, time) * contract_coins(symbol, exchange)
         by_day.append(np.round((coins * np.round(forward, 6)).sum(axis=0), 2))
     oi = np.concatenate(by_day)
     running = np.concatenate([[0.0], np.cumsum(option_turnover(symbol, exchange, hours) * oi)])
-    volume = running[_HOURS:-1] - running[: -_HOURS - 1]
-    return {"notional_oi_usd": oi[_HOURS:], "notional_volume_24h_usd": np.round(volume, 2)}
+    volume = running[_HOURS_PER_DAY:-1] - running[: -_HOURS_PER_DAY - 1]
+    return {"notional_oi_usd": oi[_HOURS_PER_DAY:], "notional_volume_24h_usd": np.round(volume, 2)}
 
 
 BUY_PROBABILITY = {"call": 0.46, "put": 0.58}
 BLOCK_PROBABILITY = 0.03
 BLOCK_SIZE = 6.0
+"""Probability that the taker buys, that a trade is a block, and mean size of blocks over other trades."""
 INDEX_DAYS = 30.0
 INDICES = {"binance": ("BTC", "ETH"), "deribit": ("BTC", "ETH")}
 """Venues that publish an index, and its symbols."""
 
 _MAX_VOLATILITY = 5.0  # higher implied volatilities are missing
-_AVERAGED = np.arange(-6, 1) * STEP_US
-_COLUMNS = ("open_interest", "bid_coin", "bid_usd", "instrument_name")
-_DRAWS = {name: noise.key("option trades", name) for name in ("traded", "second", "size", "side", "block")}
+_DELIVERY_OFFSETS = np.arange(-6, 1) * STEP_US  # the half hour before a delivery
+_TRADE_COLUMNS = ("open_interest", "bid_coin", "bid_usd", "instrument_name")
+_TRADE_STREAMS = {
+    name: noise.key("option trades", name) for name in ("traded", "second", "size", "side", "block")
+}
 
 
 def trades(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the trades with ``first <= time < last`` [µs]."""
     hours = np.arange(first // HOUR_US, -(-last // HOUR_US)) * HOUR_US
-    values = joined([_traded(*hours_of_day) for hours_of_day in option_sessions(hours, names, venues)])
+    values = joined([_trades_of_day(*hours_of_day) for hours_of_day in option_sessions(hours, names, venues)])
     if not values:
         return {}
     inside = (values["time"] >= first) & (values["time"] < last)
     values = take_rows(values, inside)
-    return values | {
-        "symbol": text(values["symbol"], SYMBOLS),
-        "exchange": text(values["exchange"], EXCHANGES),
-        "side": text(values["side"], ("call", "put")),
+    return _labelled(values) | {
         "taker_side": text(values["taker_side"], ("buy", "sell")),
         "execution": text(values["execution"], ("block", "book")),
-        "time": timestamps(values["time"]),
-        "expiry": timestamps(values["expiry"]),
     }
 
 
-def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]:
+def _trades_of_day(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]:
     """Return the trades in some hours of one trading day, by hour and option."""
     # 1. The probability of a trade of each option in each hour.
-    rows = chain(symbol, exchange, day, hours, _COLUMNS)
+    rows = chain(symbol, exchange, day, hours, _TRADE_COLUMNS)
     listed = listing(symbol, exchange, day)
     count = len(hours)
     hour = np.repeat(hours // HOUR_US, len(listed.strike))
     streams = np.tile(listed.streams, count)
-    drawn = {name: noise.uniform(streams ^ stream, hour) for name, stream in _DRAWS.items()}
+    drawn = {name: noise.uniform(streams ^ stream, hour) for name, stream in _TRADE_STREAMS.items()}
     turnover = option_turnover(symbol, exchange, hours // HOUR_US)
     coins = rows["open_interest"] * contract_coins(symbol, exchange)
     volume = coins * np.repeat(turnover, len(listed.strike))
@@ -370,30 +384,30 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
     quoted = np.where(is_buy, rows[f"ask_{unit}"], rows[f"bid_{unit}"])
     price = np.where(is_block, rows[f"mark_{unit}"], quoted)
     # 3. The rows with a trade.
-    at = np.flatnonzero((drawn["traded"] < probability) & (price > 0.0))
-    traded = take_rows(rows, at)
+    has_trade = np.flatnonzero((drawn["traded"] < probability) & (price > 0.0))
+    traded = take_rows(rows, has_trade)
     # Exponential with mean volume / probability, so that the expected volume is that of the turnover.
-    exponential = -np.log1p(-drawn["size"][at])
-    block_factor = np.where(is_block[at], BLOCK_SIZE, 1.0)
-    size = exponential * volume[at] / probability[at] * block_factor
+    exponential = -np.log1p(-drawn["size"][has_trade])
+    block_factor = np.where(is_block[has_trade], BLOCK_SIZE, 1.0)
+    size = exponential * volume[has_trade] / probability[has_trade] * block_factor
     # The trade is in the minute after the hour, at a whole millisecond.
-    offset_ms = (drawn["second"][at] * 60_000).astype(np.int64)
-    value = price[at]
+    offset_ms = (drawn["second"][has_trade] * 60_000).astype(np.int64)
+    value = price[has_trade]  # [USD]
     if unit == "coin":
         value = value * traded["underlying_price"]
-    prices = dict.fromkeys(("price_coin", "price_usd"), np.full(at.size, np.nan))
-    prices[f"price_{unit}"] = price[at]
+    prices = dict.fromkeys(("price_coin", "price_usd"), np.full(has_trade.size, np.nan))
+    prices[f"price_{unit}"] = price[has_trade]
     return {
         "symbol": traded["symbol"],
         "exchange": traded["exchange"],
         "time": traded["time"] + offset_ms * 1000,
         "instrument_name": traded["instrument_name"],
-        "trade_id": hour[at].astype(str).astype(object),
+        "trade_id": hour[has_trade].astype(str).astype(object),
         "expiry": traded["expiry"],
         "strike": traded["strike"],
         "side": traded["side"],
-        "taker_side": (~is_buy[at]).astype(np.int8),
-        "execution": (~is_block[at]).astype(np.int8),
+        "taker_side": (~is_buy[has_trade]).astype(np.int8),
+        "execution": (~is_block[has_trade]).astype(np.int8),
         "size": np.maximum(np.round(size, 1), 0.1),
         **prices,
         "iv": _volatility(value, traded),
@@ -415,12 +429,12 @@ def _volatility(value: Floats, rows: dict[str, Any]) -> Floats:
 
 def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the delivery prices at 08:00 of each day: the mean index of the half hour before."""
-    days = np.arange(-(-(first - EXPIRY_US) // DAY_US), -(-(last - EXPIRY_US) // DAY_US))
-    time = days * DAY_US + EXPIRY_US
+    time = noise.grid(first - EXPIRY_US, last - EXPIRY_US, DAY_US) + EXPIRY_US
 
     def prices(symbol: str, _: str) -> dict[str, Floats]:
-        averaged = spot(symbol, (time[:, None] + _AVERAGED).ravel()).reshape(-1, len(_AVERAGED))
-        return {"price_usd": np.round(averaged.mean(axis=1), 6)}
+        averaged_times = time[:, None] + _DELIVERY_OFFSETS
+        index_prices = spot(symbol, averaged_times.ravel()).reshape(averaged_times.shape)
+        return {"price_usd": np.round(index_prices.mean(axis=1), 6)}
 
     columns = _by_market(option_markets(names, venues), time, prices)
     return columns and {**columns, "contract": _constant("index:USD", len(columns["time"]))}
@@ -428,12 +442,8 @@ def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str
 
 def indices(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the 30-day volatility index of each hour, by the value of a log contract."""
-    time = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    markets = [
-        (symbol, exchange)
-        for symbol, exchange in option_markets(names, venues)
-        if symbol in INDICES.get(exchange, ())
-    ]
+    time = noise.grid(first, last, HOUR_US)
+    markets = [market for market in option_markets(names, venues) if market[0] in INDICES.get(market[1], ())]
     columns = _by_market(markets, time, lambda symbol, exchange: {"index_pct": index(symbol, exchange, time)})
     return columns and {**columns, "resolution": _constant("1h", len(columns["time"]))}
 
@@ -444,21 +454,20 @@ def _constant(word: str, size: int) -> Any:
 
 
 def index(symbol: str, exchange: str, time: Ints) -> Floats:
-    """Return the index [%] at times [µs]."""
+    """Return the volatility index of a venue [%] at times [µs]."""
     years = np.full((1, len(time)), INDEX_DAYS / 365.0)
     variance = option_model.log_contract_variance(symbol, exchange, years, time)[0]
     return np.asarray(np.round(100.0 * np.sqrt(variance / years[0]), 2))
 
 
 def _by_market(markets: Sequence[tuple[str, str]], time: Ints, values: Any) -> dict[str, Any]:
-    """Return the columns of every market at the same times; `values` makes those of one market."""
+    """Return the columns of all markets at the same times; `values(symbol, exchange)` has those of one."""
     if not markets or not time.size:
         return {}
     columns = joined([values(symbol, exchange) for symbol, exchange in markets])
-    count = np.full(len(markets), time.size)
     return {
-        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in markets], count), SYMBOLS),
-        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in markets], count), EXCHANGES),
+        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in markets], time.size), SYMBOLS),
+        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in markets], time.size), EXCHANGES),
         "time": timestamps(np.tile(time, len(markets))),
         **columns,
     }

@@ -40,9 +40,10 @@ from derivdata.sources.sample.universe import (
 )
 from derivdata.support.arrays import Bools, Floats, Ints
 
-_MARKET = 1000
-_SPIKES = noise.key("spikes")
-_HOLES = noise.key("holes")
+_CACHED_PAIRS = 1000
+"""Number of pairs above which the rates of all pairs on a day are computed and cached."""
+_SPIKES_STREAM = noise.key("spikes")
+_GAPS_STREAM = noise.key("holes")
 _OUTAGE_CHANCE = 0.02
 """Probability of an outage of a venue on a day."""
 _LONGEST_OUTAGE = 72
@@ -52,10 +53,10 @@ _LONGEST_GAP = 24
 
 
 def formed(selection: Pairs, first: int, days: int) -> Floats:
-    """Return rates as formed [bps/8h], rounded, every five minutes, shape ``(pairs, days × 288)``."""
-    if len(selection) > _MARKET and days == 1:
-        return _market_day(first)[selection.row]
-    return _formed(selection, first, days)
+    """Return the rates [bps/8h], rounded, every five minutes, without gaps; ``(pairs, days × 288)``."""
+    if len(selection) > _CACHED_PAIRS and days == 1:
+        return _market_rates(first)[selection.row]
+    return _compute_rates(selection, first, days)
 
 
 def premium(selection: Pairs, first: int, days: int) -> Floats:
@@ -66,7 +67,8 @@ def premium(selection: Pairs, first: int, days: int) -> Floats:
     p += (scale * venue_values("offset")[selection.exchange])[:, None, None]
     own, place = np.unique(selection.symbol, return_inverse=True)
     p += _base(own, first, days)[place]
-    wild = np.flatnonzero(np.array([MODELS[v].style == "wild" for v in exchange_names()])[selection.exchange])
+    is_wild = np.array([MODELS[v].style == "wild" for v in exchange_names()])
+    wild = np.flatnonzero(is_wild[selection.exchange])
     if wild.size:
         p[wild] += _spikes(selection.streams[wild], 0.05, 12.0 * scale[wild], first, days)
     return np.ascontiguousarray(p.reshape(len(selection), days * STEPS))
@@ -78,31 +80,35 @@ def recorded(selection: Pairs, first: int, days: int) -> Floats:
     streams = noise.keys("outage", exchange_names())[selection.exchange]
     # All pairs of a venue share its outages; gaps are of single pairs.
     outage_chance = np.full(len(selection), _OUTAGE_CHANCE)
-    missing = _holes(streams, outage_chance, _LONGEST_OUTAGE, first, days)
+    missing = _draw_gaps(streams, outage_chance, _LONGEST_OUTAGE, first, days)
     gap_chance = venue_values("gaps")[selection.exchange]
-    missing |= _holes(selection.streams, gap_chance, _LONGEST_GAP, first, days)
-    is_present = _trading(selection, first, days)[..., None] & ~missing
+    missing |= _draw_gaps(selection.streams, gap_chance, _LONGEST_GAP, first, days)
+    is_present = selection.is_traded(first + np.arange(days))[..., None] & ~missing
     return np.where(is_present.reshape(len(selection), days * STEPS), rate, np.nan)
 
 
 def settled(selection: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
-    """Return the payments of days: ends of hours [µs], rates [bps/8h] or NaN, and intervals [h]."""
+    """Return the payments of days: ends of hours [µs], rates [bps/8h] and intervals [h].
+
+    Rates and intervals have a column for each hour. A rate is NaN at hours without a payment.
+    """
+    all_days = first + np.arange(days)
     hourly = formed(selection, first, days).reshape(len(selection), days, 24, STEPS // 24).mean(axis=-1)
-    interval = selection.interval_on(first + np.arange(days))
+    interval = selection.interval_on(all_days)
     rate = np.full(hourly.shape, np.nan)
     for hours in np.unique(interval).tolist():
         mean = hourly.reshape(len(selection), days, 24 // hours, hours).mean(axis=-1)
-        target = rate[:, :, hours - 1 :: hours]
-        np.copyto(target, mean, where=(interval == hours)[..., None])
-    rate[~_trading(selection, first, days)] = np.nan
+        last_hours = rate[:, :, hours - 1 :: hours]  # a view of the last hour of each interval
+        np.copyto(last_hours, mean, where=(interval == hours)[..., None])
+    rate[~selection.is_traded(all_days)] = np.nan
     ends = np.asarray(first * DAY_US + np.arange(1, days * 24 + 1) * HOUR_US)
-    flat = np.round(rate.reshape(len(selection), -1), 6) + 0.0
-    return ends, np.asarray(flat), np.repeat(interval, 24, axis=1).astype(np.float64)
+    rounded = np.round(rate.reshape(len(selection), -1), 6) + 0.0
+    return ends, np.asarray(rounded), np.repeat(interval, 24, axis=1).astype(np.float64)
 
 
 def totals(selection: Pairs, day: int) -> tuple[Floats, Ints]:
     """Return the sum and count of each pair's recorded rates on one day."""
-    if len(selection) > _MARKET:
+    if len(selection) > _CACHED_PAIRS:
         total, count = _market_totals(day)
         return total[selection.row], count[selection.row]
     rate = recorded(selection, day, 1)
@@ -111,18 +117,21 @@ def totals(selection: Pairs, day: int) -> tuple[Floats, Ints]:
 
 @lru_cache(maxsize=64)
 def _market_totals(day: int) -> tuple[Floats, Ints]:
+    """Return the totals of all pairs on one day, cached."""
     rate = recorded(pairs(), day, 1)
     return np.nansum(rate, axis=1), np.count_nonzero(~np.isnan(rate), axis=1)
 
 
 @lru_cache(maxsize=3)
-def _market_day(first: int) -> Floats:
-    rate = _formed(pairs(), first, 1)
+def _market_rates(first: int) -> Floats:
+    """Return the rates of all pairs on one day, cached."""
+    rate = _compute_rates(pairs(), first, 1)
     rate.flags.writeable = False
     return rate
 
 
-def _formed(selection: Pairs, first: int, days: int) -> Floats:
+def _compute_rates(selection: Pairs, first: int, days: int) -> Floats:
+    """Return ``p + clamp(1 − p, ±band)`` of the premium p, rounded; the band of free venues is 0."""
     rate = premium(selection, first, days)
     band = venue_values("band")[selection.exchange][:, None]
     rate += np.clip(1.0 - rate, -band, band)
@@ -138,6 +147,7 @@ def crowding(own: Ints, first: int, days: int) -> Floats:
 
 
 def _base(own: Ints, first: int, days: int) -> Floats:
+    """Return the base rates [bps/8h] of the symbols at positions `own`, shaped as `crowding`."""
     s = symbols()
     x = crowding(own, first, days)
     x += s.base_tail[own, None, None] * (x * x * x)
@@ -151,30 +161,30 @@ def _base(own: Ints, first: int, days: int) -> Floats:
 
 
 def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days: int) -> Floats:
-    """Draw at most one jump per day, 80 % downward, that fades as ``(1 − age / 24 h)³``."""
+    """Draw jumps of rates [bps/8h], shape ``(streams, days, 288)``.
+
+    A stream has at most one jump per day, 80 % downward, of a Pareto-distributed size. It fades within
+    24 hours as ``(1 − age / 24 h)³``, so each day also has the end of the previous day's jump.
+    """
+    # 1. Draw whether, how far, when and in which direction, from 8 numbers reserved for each day.
     day = first - 1 + np.arange(days + 1)
-    u = noise.uniform((streams ^ _SPIKES)[:, None, None], day[:, None] * 8 + np.arange(4))
+    u = noise.uniform((streams ^ _SPIKES_STREAM)[:, None, None], day[:, None] * 8 + np.arange(4))
     size = np.minimum(scale[:, None] * (1.0 - u[..., 2]) ** -0.6, 2000.0)
     jump = np.where(u[..., 0] < chance, np.where(u[..., 3] < 0.8, -size, size), 0.0)
     start = np.floor(u[..., 1] * STEPS)
-    age = np.arange(STEPS) - start[..., None]
-    fade = np.clip(1.0 - age / STEPS, 0.0, 1.0) ** 3 * (age >= 0)
-    tail = np.clip(1.0 - (age + STEPS) / STEPS, 0.0, 1.0) ** 3
-    return np.asarray((jump[..., None] * fade)[:, 1:] + (jump[..., None] * tail)[:, :-1])
+    # 2. Add the rest of yesterday's jump to today's.
+    age = np.arange(STEPS) - start[..., None]  # [steps]
+    today = np.clip(1.0 - age / STEPS, 0.0, 1.0) ** 3 * (age >= 0)
+    next_day = np.clip(1.0 - (age + STEPS) / STEPS, 0.0, 1.0) ** 3
+    return np.asarray((jump[..., None] * today)[:, 1:] + (jump[..., None] * next_day)[:, :-1])
 
 
-def _trading(selection: Pairs, first: int, days: int) -> Bools:
+def _draw_gaps(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:
+    """Draw at most one run of up to `longest` missing steps per day; ``(streams, days, 288)``."""
     day = first + np.arange(days)
-    return np.asarray(
-        (day >= np.maximum(selection.since, START_DAY)[:, None]) & (day < selection.until[:, None])
-    )
-
-
-def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:
-    """Draw at most one run of missing samples per day, of up to `longest` steps."""
-    day = first + np.arange(days)
-    u = noise.uniform((streams ^ _HOLES)[:, None, None], day[:, None] * 8 + np.arange(3))
-    start = np.where(u[..., 0] < chance[:, None], np.floor(u[..., 1] * STEPS), STEPS).astype(np.int16)
+    u = noise.uniform((streams ^ _GAPS_STREAM)[:, None, None], day[:, None] * 8 + np.arange(3))
+    has_gap = u[..., 0] < chance[:, None]
+    start = np.where(has_gap, np.floor(u[..., 1] * STEPS), STEPS).astype(np.int16)
     stop = start + 1 + np.floor(u[..., 2] * longest).astype(np.int16)
     step = np.arange(STEPS, dtype=np.int16)
     return np.asarray((step >= start[..., None]) & (step < stop[..., None]))
@@ -184,8 +194,8 @@ OI_HALF_LIFE_HOURS = 72.0
 OI_DEVIATION = 0.05
 VOLUME_DEVIATION = 0.45
 
-_OI = noise.key("open interest")
-_VOLUME = noise.key("volume")
+_OI_STREAM = noise.key("open interest")
+_VOLUME_STREAM = noise.key("volume")
 
 
 def hours(first: int, days: int) -> Ints:
@@ -195,11 +205,14 @@ def hours(first: int, days: int) -> Ints:
 
 def oi(selection: Pairs, first: int, days: int) -> Floats:
     """Return open interest [USD] at the hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
-    return _alive(np.round(_oi(selection, first, days), 6), selection, first, days)
+    return _nan_unless_traded(np.round(_oi(selection, first, days), 6), selection, first, days)
 
 
 def volume(selection: Pairs, first: int, days: int) -> Floats:
-    """Return the volume [USD] of each hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
+    """Return the volume [USD] of each hour, rounded; NaN unless the pair trades; ``(pairs, hours)``.
+
+    It is largest at 15:00 and smaller on weekends.
+    """
     time = hours(first, days)
     hour = (time // HOUR_US) % 24
     day = time // DAY_US
@@ -208,24 +221,27 @@ def volume(selection: Pairs, first: int, days: int) -> Floats:
         - 0.35 * ((hour - 15.0) / 12.0) ** 2 * (hour < 15)
         - 0.35 * ((hour - 15.0) / 9.0) ** 2 * (hour >= 15)
     )
-    season = busy * np.where((day + 3) % 7 >= 5, 0.65, 1.1)
+    is_weekend = (day + 3) % 7 >= 5  # 1 January 1970, day 0, is a Thursday
+    season = busy * np.where(is_weekend, 0.65, 1.1)
     turnover = venue_values("turnover")[selection.exchange][:, None] / 24.0
-    shock = noise.normal((selection.streams ^ _VOLUME)[:, None], time // HOUR_US)
+    shock = noise.normal((selection.streams ^ _VOLUME_STREAM)[:, None], time // HOUR_US)
     traded = _oi(selection, first, days) * turnover * season * np.exp(VOLUME_DEVIATION * shock)
-    return _alive(np.round(traded, 6), selection, first, days)
+    return _nan_unless_traded(np.round(traded, 6), selection, first, days)
 
 
 def _oi(selection: Pairs, first: int, days: int) -> Floats:
+    """Return open interest [USD] at the hour, unrounded: level × growth × random path × price path."""
     s = symbols()
     own, place = np.unique(selection.symbol, return_inverse=True)
     price = universe.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
     # For most pairs, use the cached midnights of all pairs, because the traded pairs change from day to day.
     ends = None
     if 4 * len(selection) > len(pairs()):
-        ends = noise.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, selection.row]
-    path = noise.ou(selection.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24, ends).reshape(
-        len(selection), -1
-    )
+        ends = noise.midnights(pairs().streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first, days + 1)[
+            :, selection.row
+        ]
+    path = noise.ou(selection.streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first, days, 24, ends)
+    path = path.reshape(len(selection), -1)
     slope = s.trend[selection.symbol] + venue_values("growth")[selection.exchange]
     level = s.oi[selection.symbol] * selection.share
     path *= OI_DEVIATION
@@ -234,20 +250,17 @@ def _oi(selection: Pairs, first: int, days: int) -> Floats:
 
 
 def trading(selection: Pairs, first: int, days: int) -> Bools:
-    """Return the hours in which each pair trades, ``(pairs, hours)``."""
-    day = np.repeat(first + np.arange(days), 24)
-    return np.asarray(
-        (day >= np.maximum(selection.since, START_DAY)[:, None]) & (day < selection.until[:, None])
-    )
+    """Return whether each pair trades in each hour, ``(pairs, hours)``."""
+    return selection.is_traded(np.repeat(first + np.arange(days), 24))
 
 
-def _alive(values: Floats, selection: Pairs, first: int, days: int) -> Floats:
+def _nan_unless_traded(values: Floats, selection: Pairs, first: int, days: int) -> Floats:
     return np.where(trading(selection, first, days), values, np.nan)
 
 
 _Names = Sequence[str] | None
-_HOUR = STEPS // 24
-_TAKEN = noise.key("taker volume")
+_STEPS_PER_HOUR = STEPS // 24
+_TAKER_STREAM = noise.key("taker volume")
 
 
 class Crowd(NamedTuple):
@@ -279,21 +292,19 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     inside = (time >= first) & (time < last)
     row, hour = np.nonzero(trading(selection, begin, stop - begin) & inside)
     own, symbol = np.unique(selection.symbol, return_inverse=True)
-    common = crowding(own, begin, stop - begin)[..., ::_HOUR].reshape(len(own), -1)[symbol]
+    x = crowding(own, begin, stop - begin)[..., ::_STEPS_PER_HOUR].reshape(len(own), -1)[symbol]
     by_kind = []
-    for place, (kind, crowd) in enumerate(sorted(CROWDS.items())):
+    for number, (kind, crowd) in enumerate(sorted(CROWDS.items())):
         streams = selection.streams ^ noise.key("positioning", kind)
-        own_process = noise.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(
-            len(selection), -1
-        )
-        log_ratio = crowd.mean + crowd.crowding * common + crowd.deviation * own_process
+        z = noise.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(len(selection), -1)
+        log_ratio = crowd.mean + crowd.crowding * x + crowd.deviation * z
         long = np.round(1.0 / (1.0 + np.exp(-log_ratio[row, hour])), 4)
         by_kind.append(
             {
                 "symbol": selection.symbol[row],
                 "exchange": selection.exchange[row],
                 "time": time[hour],
-                "kind": np.full(row.size, place),
+                "kind": np.full(row.size, number),
                 "long_share": long,
                 "short_share": np.round(1.0 - long, 4),
                 "long_short_ratio": np.round(long / (1.0 - long), 4),
@@ -306,17 +317,20 @@ def taken(selection: Pairs, first: int, days: int) -> dict[str, Floats]:
     """Return buys and sells of takers [USD] in each hour, rounded; NaN unless the pair trades."""
     s = symbols()
     own, place = np.unique(selection.symbol, return_inverse=True)
-    price = universe.price(own, first, days + 1)[:, : (days * STEPS + 1) : _HOUR]
-    moved = np.diff(np.log(price), axis=1) / (s.volatility[own, None] / np.sqrt(8760.0))
-    drawn = noise.normal((selection.streams ^ _TAKEN)[:, None], first * 24 + np.arange(days * 24))
-    imbalance = np.tanh(TAKER_IMPACT * moved[place] + TAKER_DEVIATION * drawn)
+    price = universe.price(own, first, days + 1)[:, : (days * STEPS + 1) : _STEPS_PER_HOUR]
+    hourly_volatility = s.volatility[own, None] / np.sqrt(8760.0)
+    r = np.diff(np.log(price), axis=1) / hourly_volatility
+    z = noise.normal((selection.streams ^ _TAKER_STREAM)[:, None], first * 24 + np.arange(days * 24))
+    imbalance = np.tanh(TAKER_IMPACT * r[place] + TAKER_DEVIATION * z)
     total = volume(selection, first, days)
     bought = np.round(total * (1.0 + imbalance) / 2.0, 6)
     return {"buy_usd": bought, "sell_usd": np.round(total - bought, 6)}
 
 
 BRANCHING = 0.55
+"""Mean number of children of an order."""
 DELAY_SECONDS = 12.0
+"""Mean time from an order to a child."""
 SHOCKS = (
     "2025-10-10T21:12", "2025-11-21T07:35", "2026-01-19T02:10", "2026-02-05T14:48", "2026-04-13T16:05",
     "2026-06-24T12:30",
@@ -331,18 +345,19 @@ TAIL = 4.0 / 3.0
 LARGEST_USD = 2e7
 """Exponent and upper end of the Pareto law of an order's value."""
 
-_GENERATIONS = 40
+_GENERATIONS = 40  # maximum
 _NUMBERS = ("order_price_usd", "fill_price_usd", "quantity", "filled_quantity", "value_usd")
-_LONG = 0.55
-_AGAINST = 0.08
-_POISSON = np.cumsum(
+_LONG_PROBABILITY = 0.55  # that a cluster liquidates longs
+_OPPOSITE_PROBABILITY = 0.08  # that an order is on the other side than its cluster
+# Distribution of the number of children, a Poisson law with mean `BRANCHING`.
+_POISSON_CDF = np.cumsum(
     [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
      0.00002218102827]
 )  # fmt: skip
-_BEGUN = noise.key("clusters")
-_SHOCKED = noise.key("shocks")
-_CHILD = noise.key("children")
-_FILL = noise.key("fills")
+_CLUSTERS_STREAM = noise.key("clusters")
+_SHOCKS_STREAM = noise.key("shocks")
+_CHILDREN_STREAM = noise.key("children")
+_FILLS_STREAM = noise.key("fills")
 
 
 class Orders(NamedTuple):
@@ -387,28 +402,32 @@ def starts_per_day() -> Floats:
 @lru_cache(maxsize=64)
 def orders(day: int) -> Orders:
     """Return every order whose cluster began on a day; a few orders are on the next day."""
-    trees = [_started(day)]
+    # 1. The orders of all clusters, with their pairs, by time.
+    trees = [_first_orders(day)]
     for shock in SHOCKS:
         at = int(np.datetime64(shock, "us").astype(np.int64))
         if at // DAY_US == day:
-            trees.append(_shocked(at))
-    tree = _grown(_joined(trees))
-    pair = _pair(tree)
-    keep = np.flatnonzero(pair >= 0)
-    keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
-    tree = tree.take(keep)
-    pair = pair[keep]
+            trees.append(_first_orders_of_shock(at))
+    tree = _with_later_generations(_join_trees(trees))
+    pair = _draw_pairs(tree)
+    traded = np.flatnonzero(pair >= 0)
+    by_time = traded[np.lexsort((tree.number[traded], tree.time[traded]))]
+    tree = tree.take(by_time)
+    pair = pair[by_time]
     number = tree.number
-    long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
-    step = np.minimum(
-        (tree.time - day * DAY_US) // STEP_US, STEPS - 1
-    )  # orders after midnight use the last price of the day
+    # 2. The side.
+    is_long_cluster = noise.uniform(tree.cluster, 1) < _LONG_PROBABILITY
+    is_opposite = noise.uniform(number, 2) < _OPPOSITE_PROBABILITY
+    long = is_long_cluster ^ is_opposite
+    # 3. The price: the venue's price, within ±0.1 %. Orders after midnight use the last price of the day.
+    step = np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)
     path = universe.price(np.arange(len(symbols().name)), day, 1)
-    quote = path[tree.symbol, step] * universe.premium(pairs())[pair]
-    quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
-    tail = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
-    value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)
-    return Orders(number, tree.cluster, tree.time, pair, long, quote, np.round(value / quote, 6))
+    price = path[tree.symbol, step] * universe.premium(pairs())[pair]
+    price = np.round(price * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
+    # 4. The value, by the Pareto law.
+    multiple = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
+    value = np.minimum(smallest_usd()[tree.symbol] * multiple, LARGEST_USD)
+    return Orders(number, tree.cluster, tree.time, pair, long, price, np.round(value / price, 6))
 
 
 def smallest_usd() -> Floats:
@@ -418,115 +437,121 @@ def smallest_usd() -> Floats:
 
 def fills(orders: Orders) -> FillArrays:
     """Return one to six fills per order, 40 ms apart, at prices with increasing slippage."""
-    key = orders.number ^ _FILL
+    key = orders.number ^ _FILLS_STREAM
+    # The number of fills is geometric: each of up to five further fills has a probability of 0.45.
     count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
-    order, place = _places(count)
+    order, place = _parents_and_places(count)
     weight = 0.2 + noise.uniform(key[order], 1 + place)
     share = weight / np.bincount(order, weight, minlength=len(count))[order]
     quantity = np.round(orders.quantity[order] * share, 6)
-    last = place == count[order] - 1
-    filled = np.bincount(order, np.where(last, 0.0, quantity), minlength=len(count))
-    quantity = np.where(last, np.round(orders.quantity[order] - filled[order], 6), quantity)
-    against = np.where(orders.long[order], -1.0, 1.0)
-    price = np.round(orders.price[order] * (1.0 + against * 2e-4 * (place + 0.5)), 6)
+    # The last fill has the remaining quantity, so that the fills add up to the order in spite of rounding.
+    is_last = place == count[order] - 1
+    filled = np.bincount(order, np.where(is_last, 0.0, quantity), minlength=len(count))
+    quantity = np.where(is_last, np.round(orders.quantity[order] - filled[order], 6), quantity)
+    direction = np.where(orders.long[order], -1.0, 1.0)  # a liquidated long is sold, at falling prices
+    price = np.round(orders.price[order] * (1.0 + direction * 2e-4 * (place + 0.5)), 6)
     return FillArrays(order, place, orders.time[order] + 40_000 * place, price, quantity)
 
 
 def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
-    """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
-    days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
+    """Return the columns of the liquidation fills with ``first <= time < last`` [µs].
+
+    If `columns` are given, the rows are unsorted, and the ID of the fill may be omitted.
+    """
+    days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)  # a cluster may last beyond midnight
     rows = select(names, venues).row
-    columns_of = joined([_fills_started(day, first, last, rows) for day in days])
+    fills = joined([_fills_of_clusters(day, first, last, rows) for day in days])
     if columns is None:
-        order = np.lexsort(
-            (columns_of["place"], columns_of["number"], columns_of["exchange"], columns_of["time"])
-        )
-        columns_of = take_rows(columns_of, order)
-    digits = columns_of["number"].astype(">u8").tobytes().hex()
-    number = [digits[start : start + 16] for start in range(0, len(digits), 16)]
-    keys = {name: columns_of[name] for name in ("symbol", "exchange", "time", *_NUMBERS)}
-    rows_of = labelled(keys) | {
-        "order_id": number,
-        "side": text(np.where(columns_of["long"], 0, 1), ("long", "short")),
-        "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
+        order = np.lexsort((fills["place"], fills["number"], fills["exchange"], fills["time"]))
+        fills = take_rows(fills, order)
+    digits = fills["number"].astype(">u8").tobytes().hex()
+    order_id = [digits[start : start + 16] for start in range(0, len(digits), 16)]
+    keys = {name: fills[name] for name in ("symbol", "exchange", "time", *_NUMBERS)}
+    table = labelled(keys) | {
+        "order_id": order_id,
+        "side": text(np.where(fills["long"], 0, 1), ("long", "short")),
+        "status": text(np.zeros(len(order_id), dtype=np.int8), ("filled",)),
     }
     if columns is None or "fill_id" in columns:  # as text it takes long to make
-        places = columns_of["place"].tolist()
-        rows_of["fill_id"] = [f"{n}-{k}" for n, k in zip(number, places, strict=True)]
-    return rows_of
+        places = fills["place"].tolist()
+        table["fill_id"] = [f"{n}-{k}" for n, k in zip(order_id, places, strict=True)]
+    return table
 
 
-def _started(day: int) -> _Tree:
+def _first_orders(day: int) -> _Tree:
     """Return the first orders of a day's clusters without shocks, at most one per symbol and five minutes."""
     step = day * STEPS + np.arange(STEPS)
-    number = noise.bits((symbols().streams ^ _BEGUN)[:, None], step)
-    symbol, place = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
-    number = number[symbol, place]
-    time = step[place] * STEP_US + _milliseconds(noise.uniform(number, 4) * (STEP_US / 1e6))
+    number = noise.bits((symbols().streams ^ _CLUSTERS_STREAM)[:, None], step)
+    symbol, start = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
+    number = number[symbol, start]
+    time = step[start] * STEP_US + _milliseconds(noise.uniform(number, 4) * (STEP_US / 1e6))
     return _Tree(number, number, symbol, time)
 
 
-def _shocked(shock: int) -> _Tree:
-    """Return the first orders of the clusters that a shock begins."""
-    symbol, place = _places(
-        np.ceil(SHOCK_SIZE * starts_per_day() / np.max(starts_per_day())).astype(np.int64)
-    )
-    number = noise.bits((symbols().streams ^ _SHOCKED)[symbol], shock // 1_000_000 * 128 + place)
-    late = -SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))
-    return _Tree(number, number, symbol, shock + _milliseconds(late))
+def _first_orders_of_shock(shock: int) -> _Tree:
+    """Return the first orders of the clusters that begin after a shock [µs]."""
+    count = np.ceil(SHOCK_SIZE * starts_per_day() / np.max(starts_per_day())).astype(np.int64)
+    symbol, place = _parents_and_places(count)
+    number = noise.bits((symbols().streams ^ _SHOCKS_STREAM)[symbol], shock // 1_000_000 * 128 + place)
+    delay_seconds = -SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))  # exponential
+    return _Tree(number, number, symbol, shock + _milliseconds(delay_seconds))
 
 
-def _grown(generation: _Tree) -> _Tree:
+def _with_later_generations(generation: _Tree) -> _Tree:
     """Return a first generation with all later generations."""
     generations = [generation]
     for _ in range(_GENERATIONS):
-        count = (noise.uniform(generation.number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
-        parent, place = _places(count)
+        count = (noise.uniform(generation.number ^ _CHILDREN_STREAM, 0)[:, None] > _POISSON_CDF).sum(axis=1)
+        parent, place = _parents_and_places(count)
         if not parent.size:
             break
         generation = generation.take(parent)
-        number = noise.bits(generation.number ^ _CHILD, 1 + place)
-        late = _milliseconds(-DELAY_SECONDS * np.log1p(-noise.uniform(number, 5)))
-        generation = generation._replace(number=number, time=generation.time + late)
+        number = noise.bits(generation.number ^ _CHILDREN_STREAM, 1 + place)
+        delay = _milliseconds(-DELAY_SECONDS * np.log1p(-noise.uniform(number, 5)))
+        generation = generation._replace(number=number, time=generation.time + delay)
         generations.append(generation)
-    return _joined(generations)
+    return _join_trees(generations)
 
 
-def _joined(trees: list[_Tree]) -> _Tree:
+def _join_trees(trees: list[_Tree]) -> _Tree:
     return _Tree(*(np.concatenate(column) for column in zip(*trees, strict=True)))
 
 
-def _places(count: Ints) -> tuple[Ints, Ints]:
+def _parents_and_places(count: Ints) -> tuple[Ints, Ints]:
     """Return, for each of ``sum(count)`` children, its parent's row and its place among the siblings."""
     parent = np.repeat(np.arange(len(count)), count)
     return parent, np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
 
 
 def _milliseconds(seconds: Floats) -> Ints:
+    """Return seconds as µs, rounded down to a whole millisecond."""
     return np.asarray(np.floor(seconds * 1e3).astype(np.int64) * 1000)
 
 
 @lru_cache(maxsize=1)
-def _ends() -> Floats:
-    """Return each pair's upper end on a line where symbol s covers [s, s + 1) by its pairs' shares."""
+def _upper_ends() -> Floats:
+    """Return the upper end of each pair's interval, on a line where symbol s covers [s, s + 1).
+
+    The pairs of a symbol divide its interval by their shares of open interest.
+    """
     p = pairs()
     sums = np.concatenate([[0.0], np.cumsum(p.share)])
-    first = np.searchsorted(p.symbol, p.symbol)
-    return np.asarray(p.symbol + np.minimum(sums[1:] - sums[first], 1.0))
+    first_of_symbol = np.searchsorted(p.symbol, p.symbol)
+    return np.asarray(p.symbol + np.minimum(sums[1:] - sums[first_of_symbol], 1.0))
 
 
-def _pair(tree: _Tree) -> Ints:
+def _draw_pairs(tree: _Tree) -> Ints:
     """Return the pair of each order, drawn by shares of open interest; -1 if the pair is not traded."""
     p = pairs()
-    place = tree.symbol + noise.uniform(tree.number, 6)
-    pair = np.minimum(np.searchsorted(_ends(), place, side="right"), len(p) - 1)
+    point = tree.symbol + noise.uniform(tree.number, 6)
+    pair = np.minimum(np.searchsorted(_upper_ends(), point, side="right"), len(p) - 1)
     day = tree.time // DAY_US
-    alive = (day >= np.maximum(p.since[pair], START_DAY)) & (day < p.until[pair])
-    return np.where(alive & (p.symbol[pair] == tree.symbol), pair, -1)
+    is_traded = (day >= np.maximum(p.since[pair], START_DAY)) & (day < p.until[pair])
+    return np.where(is_traded & (p.symbol[pair] == tree.symbol), pair, -1)
 
 
-def _fills_started(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
-    """Return the fills within a window of the clusters that began on a day."""
+def _fills_of_clusters(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
+    """Return the fills of some pairs (`rows`) within a window, of the clusters that began on a day."""
     day_orders = orders(day)
     day_fills = fills(day_orders)
     pair = day_orders.pair[day_fills.order]

@@ -25,13 +25,14 @@ MARKET: dict[str, Any] = tomllib.loads(
 )
 """Symbols, venues and calendars of the market, from ``market.toml``."""
 
-FOREVER = 10**6
-_TRAITS = noise.key("traits")
+FOREVER = 10**6  # day after all others
+_TRAITS_STREAM = noise.key("traits")
+# Venues that list stocks only, venues that list stocks and coins, and venues that change some intervals.
 _STOCK_VENUES = frozenset("kinetiq paragon qfex tradexyz".split())
-_BOTH_VENUES = frozenset(
+_MIXED_VENUES = frozenset(
     "aster binance bingx bitget bybit gateio hyena lighter mexc ondo vest variational".split()
 )
-_CHANGING = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
+_VENUES_WITH_CHANGES = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
 
 _CRYPTO = tuple(MARKET["crypto"].split())
 _OTHER = tuple(MARKET["other"].split())
@@ -114,6 +115,11 @@ class Pairs:
             return self
         return self.take(keep)
 
+    def is_traded(self, days: Ints) -> Bools:
+        """Return whether each pair trades on each day, shape ``(pairs, days)``."""
+        since = np.maximum(self.since, START_DAY)[:, None]
+        return np.asarray((days >= since) & (days < self.until[:, None]))
+
     def interval_on(self, days: Ints) -> Ints:
         """Return the interval [h] on each day, shape ``(pairs, days)``."""
         return np.where(days < self.change[:, None], self.interval[:, None], self.later_interval[:, None])
@@ -126,7 +132,7 @@ def symbols() -> Symbols:
     rank = np.argsort(ranked)
     names = tuple(sorted(ranked))
     streams = noise.keys("symbol", names)
-    u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(12))
+    u = noise.uniform((streams ^ _TRAITS_STREAM)[:, None], np.arange(12))
     stock = rank >= len(_CRYPTO)
     size = np.where(stock, 40 + 12 * (rank - len(_CRYPTO)), rank)
     scale = np.where(stock, 1.5, 1.0 + 5.0 * np.minimum(size / 60.0, 1.0) * (0.4 + u[:, 0]))
@@ -136,8 +142,8 @@ def symbols() -> Symbols:
         name=names,
         streams=streams,
         rank=rank,
-        price=_stated("prices", names, price),
-        volatility=_stated("volatilities", names, volatility),
+        price=_stated_or_drawn("prices", names, price),
+        volatility=_stated_or_drawn("volatilities", names, volatility),
         oi=3.2e10 / (1.0 + size) ** 1.15 * (0.7 + 0.6 * u[:, 3]),
         scale=scale,
         base=0.75 + scale * 0.25 * (u[:, 4] - 0.6),
@@ -149,7 +155,7 @@ def symbols() -> Symbols:
     )
 
 
-def _stated(kind: str, names: Sequence[str], drawn: Floats) -> Floats:
+def _stated_or_drawn(kind: str, names: Sequence[str], drawn: Floats) -> Floats:
     """Return the values that ``market.toml`` states, and for other symbols the drawn ones."""
     values = [MARKET[kind].get(name, value) for name, value in zip(names, drawn, strict=True)]
     return np.array(values, dtype=np.float64)
@@ -160,14 +166,14 @@ def pairs() -> Pairs:
     """Return every pair of the sample."""
     all_symbols = symbols()
     venues = exchange_names()
-    chance = np.stack([_chance(all_symbols.rank, venue) for venue in venues], axis=1)
+    chance = np.stack([_listing_probability(all_symbols.rank, venue) for venue in venues], axis=1)
     names = [f"{symbol}|{venue}" for symbol in all_symbols.name for venue in venues]
     streams = noise.keys("pair", names).reshape(chance.shape)
-    listed = noise.uniform(streams ^ _TRAITS, 0) < chance
+    listed = noise.uniform(streams ^ _TRAITS_STREAM, 0) < chance
     symbol, exchange = np.nonzero(listed)
     streams = streams[listed]
-    u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(1, 12))
-    since, until = _life(all_symbols, symbol, exchange, u)
+    u = noise.uniform((streams ^ _TRAITS_STREAM)[:, None], np.arange(1, 12))
+    since, until = _lifetimes(all_symbols, symbol, exchange, u)
     interval, later, change = _intervals(all_symbols, symbol, exchange, u)
     weight = venue_values("weight")[exchange] * (0.4 + 1.2 * u[:, 7])
     share = weight / np.bincount(symbol, weight, minlength=len(all_symbols.name))[symbol]
@@ -202,12 +208,12 @@ def select(names: Sequence[str] | None, venues: Sequence[str] | None) -> Pairs:
 
 
 def take_rows(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
-    """Return columns at some rows, given by their positions or as a mask."""
+    """Return the columns at some rows, which are given by positions or by a mask."""
     return {name: values[rows] for name, values in columns.items()}
 
 
 def joined(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the columns of blocks of rows; an empty dict without blocks."""
+    """Return columns with the rows of all blocks; an empty dict without blocks."""
     if not blocks:
         return {}
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -246,7 +252,7 @@ def venue_values(trait: str) -> Floats:
     return np.array([getattr(MODELS[v], trait) for v in exchange_names()], dtype=np.float64)
 
 
-def _chance(rank: Ints, venue: str) -> Floats:
+def _listing_probability(rank: Ints, venue: str) -> Floats:
     """Return the probability that a venue lists each symbol; 1 for BTC and ETH on venues of crypto."""
     breadth = MODELS[venue].breadth
     crypto = np.clip(1.25 * (1.0 - rank / (2.0 * breadth)), 0.0, 0.98)
@@ -255,34 +261,45 @@ def _chance(rank: Ints, venue: str) -> Floats:
     if venue in _STOCK_VENUES:
         stock = 0.75
         crypto = np.zeros_like(crypto)
-    elif venue in _BOTH_VENUES:
+    elif venue in _MIXED_VENUES:
         stock = 0.5
     return np.where(rank < len(_CRYPTO), crypto, stock)
 
 
-def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:
-    """Return the first day and the day after the last; some symbols, venues and pairs begin late or end."""
+def _lifetimes(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:
+    """Return the first day, and the day after the last, of each pair.
+
+    A pair begins after its symbol and its venue: 10 % of small symbols begin up to 240 days late, and 12 % of
+    the pairs of small symbols up to 90 days later. 4 % of the smallest symbols end. `u` are uniform numbers
+    of the pairs.
+    """
     rank = all_symbols.rank[symbol]
-    own = noise.uniform((all_symbols.streams ^ _TRAITS)[:, None], np.arange(12, 16))[symbol]
-    late_symbol = np.where((rank > 60) & (own[:, 0] < 0.1), np.floor(240.0 * own[:, 1]), 0.0)
-    opened = np.array([max(day(MODELS[v].since or "2025-01-01") - START_DAY, 0) for v in exchange_names()])
-    late_pair = np.where((rank > 12) & (u[:, 0] < 0.12), np.floor(90.0 * u[:, 1]), 0.0)
-    since = START_DAY + (np.maximum(late_symbol, opened[exchange]) + late_pair).astype(np.int64)
-    ended = (rank > 100) & (own[:, 2] < 0.04) & (late_symbol == 0.0)
-    until = np.where(ended, START_DAY + 60 + np.floor(220.0 * own[:, 3]), FOREVER).astype(np.int64)
+    u_symbol = noise.uniform((all_symbols.streams ^ _TRAITS_STREAM)[:, None], np.arange(12, 16))[symbol]
+    symbol_delay = np.where((rank > 60) & (u_symbol[:, 0] < 0.1), np.floor(240.0 * u_symbol[:, 1]), 0.0)
+    opening_days = [day(MODELS[venue].since or "2025-01-01") for venue in exchange_names()]
+    venue_delay = np.maximum(np.array(opening_days) - START_DAY, 0)[exchange]
+    pair_delay = np.where((rank > 12) & (u[:, 0] < 0.12), np.floor(90.0 * u[:, 1]), 0.0)
+    since = START_DAY + (np.maximum(symbol_delay, venue_delay) + pair_delay).astype(np.int64)
+    ends = (rank > 100) & (u_symbol[:, 2] < 0.04) & (symbol_delay == 0.0)
+    until = np.where(ends, START_DAY + 60 + np.floor(220.0 * u_symbol[:, 3]), FOREVER).astype(np.int64)
     return since, np.maximum(until, since)
 
 
 def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints, Ints]:
-    """Return native intervals: the venue's for large symbols, often shorter for others; some change."""
+    """Return each pair's interval [h], its later interval [h], and the day of the change.
+
+    The interval is the venue's, but for 55 % of small symbols on venues with 8 h it is 1 or 4 h. A change is
+    from 8 to 4, 4 to 1 or 1 to 4 h. `u` are uniform numbers of the pairs.
+    """
     venues = exchange_names()
-    own = np.array([VENUES[v].interval_hours or 1.0 for v in venues])[exchange].astype(np.int64)
+    usual = np.array([VENUES[v].interval_hours or 1.0 for v in venues])[exchange].astype(np.int64)
     rank = all_symbols.rank[symbol]
-    short = np.where(u[:, 2] < 0.12, 1, 4)
-    interval = np.where((own == 8) & (rank > 8) & (u[:, 3] < 0.55), short, own)
-    able = np.isin(venues, list(_CHANGING))[exchange] & (rank >= 2)
-    changes = able & (u[:, 4] < 0.12)
-    later = np.where(changes, np.where(interval == 8, 4, np.where(interval == 4, 1, 4)), interval)
+    is_short = (usual == 8) & (rank > 8) & (u[:, 3] < 0.55)
+    interval = np.where(is_short, np.where(u[:, 2] < 0.12, 1, 4), usual)
+    may_change = np.isin(venues, list(_VENUES_WITH_CHANGES))[exchange] & (rank >= 2)
+    changes = may_change & (u[:, 4] < 0.12)
+    changed = np.where(interval == 4, 1, 4)
+    later = np.where(changes, changed, interval)
     change = np.where(changes, START_DAY + 20 + np.floor(260.0 * u[:, 5]), FOREVER).astype(np.int64)
     return interval, later, change
 
@@ -293,14 +310,16 @@ PRICE_HALF_LIFE_HOURS = 24.0 * 120.0
 
 
 def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
-    """Return prices of symbols [USD], unrounded; paths on different numbers of steps agree at midnight."""
+    """Return prices [USD] of the symbols at positions `own`, unrounded, shape ``(symbols, days × steps)``.
+
+    Paths with different numbers of steps a day are equal at midnight.
+    """
     every = symbols()
-    # The stationary deviation of the log price that gives the symbol its volatility.
+    # The stationary deviation of an OU process with volatility σ and reversion κ = ln 2 / half-life is
+    # σ / √(2 κ).
     deviation = every.volatility[own] / np.sqrt(2.0 * np.log(2.0) * 8760.0 / PRICE_HALF_LIFE_HOURS)
-    path = noise.ou(every.streams[own] ^ _PRICE, PRICE_HALF_LIFE_HOURS, first, days, steps).reshape(
-        len(own), -1
-    )
-    return np.asarray(every.price[own, None] * np.exp(deviation[:, None] * path))
+    path = noise.ou(every.streams[own] ^ _PRICE, PRICE_HALF_LIFE_HOURS, first, days, steps)
+    return np.asarray(every.price[own, None] * np.exp(deviation[:, None] * path.reshape(len(own), -1)))
 
 
 def premium(selection: Pairs) -> Floats:
@@ -308,13 +327,13 @@ def premium(selection: Pairs) -> Floats:
     return np.asarray(1.0 + 6e-4 * (noise.uniform(selection.streams ^ _PRICE, 0) - 0.5))
 
 
-_BEFORE = 14
-_AHEAD = 14
-_HOLIDAYS_AHEAD = 60
+_SESSION_DAYS_BEFORE = 14
+_SESSION_DAYS_AHEAD = 14
+_HOLIDAY_DAYS_AHEAD = 60
 
 
 class _Exchange(NamedTuple):
-    """An exchange; a session whose end is before its start begins on the previous day."""
+    """An exchange, as in ``market.toml``; a session whose end is before its start begins the day before."""
 
     id: str
     name: str
@@ -331,24 +350,25 @@ _EXCHANGES = [_Exchange(name, **facts) for name, facts in MARKET["exchanges"].it
 
 
 def newest(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Return the calendar at `last` [µs]: sessions and holidays of the days before and after it."""
+    """Return the calendars at `last` [µs]: sessions within 14 days, and holidays up to 60 days later."""
     now = timestamps([last])[0]
     frame = pd.concat([_calendar(exchange, now) for exchange in _EXCHANGES], ignore_index=True)
     return {str(name): frame[name] for name in frame.columns}
 
 
 def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
+    """Return the sessions and holidays of an exchange, one row each."""
     today = now.tz_convert(exchange.timezone).tz_localize(None).normalize()
     closed = pd.DatetimeIndex(exchange.holidays.split())
-    begin = today - pd.Timedelta(_BEFORE, "D")
-    days = pd.date_range(begin, today + pd.Timedelta(_AHEAD, "D"))
+    begin = today - pd.Timedelta(_SESSION_DAYS_BEFORE, "D")
+    days = pd.date_range(begin, today + pd.Timedelta(_SESSION_DAYS_AHEAD, "D"))
     open_days = days[days.day_of_week.isin(exchange.weekdays) & ~days.isin(closed)]
     rows = []
     for date in open_days:
-        for name, start, end in _hours(exchange, date):
-            rows.append((name, *_span(exchange, date, start, end), True))
-    for date in closed[(closed >= begin) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]:
-        whole_day = _span(exchange, date, pd.Timedelta(0), pd.Timedelta(1, "D"))
+        for name, start, end in _sessions(exchange, date):
+            rows.append((name, *_utc_span(exchange, date, start, end), True))
+    for date in closed[(closed >= begin) & (closed <= today + pd.Timedelta(_HOLIDAY_DAYS_AHEAD, "D"))]:
+        whole_day = _utc_span(exchange, date, pd.Timedelta(0), pd.Timedelta(1, "D"))
         rows.append(("holiday", *whole_day, False))
     frame = pd.DataFrame(rows, columns=["session", "start", "end", "is_tradable"])
     tradable = frame[frame["is_tradable"]]
@@ -365,7 +385,7 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
     )
 
 
-def _hours(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedelta, pd.Timedelta]]:
+def _sessions(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedelta, pd.Timedelta]]:
     """Return the sessions of a day in local time; an early close moves the later sessions forward."""
     sessions = []
     for text in exchange.hours.split(", "):
@@ -375,11 +395,12 @@ def _hours(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedel
         if end <= start:  # it begins on the previous day
             start -= pd.Timedelta(1, "D")
         sessions.append((name, start, end))
-    early = dict(text.split() for text in exchange.early.split(",") if text.strip())
-    if f"{day.date()}" not in early:
+    early_closes = dict(text.split() for text in exchange.early.split(",") if text.strip())
+    early_close = early_closes.get(f"{day.date()}")
+    if early_close is None:
         return sessions
     usual = max(end for name, _, end in sessions if name == "regular")
-    close = pd.Timedelta(f"{early[f'{day.date()}']}:00")
+    close = pd.Timedelta(f"{early_close}:00")
     moved = []
     for name, start, end in sessions:
         if name == "regular":
@@ -391,7 +412,7 @@ def _hours(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedel
     return moved
 
 
-def _span(
+def _utc_span(
     exchange: _Exchange, day: pd.Timestamp, begin: pd.Timedelta, end: pd.Timedelta
 ) -> tuple[pd.Timestamp, pd.Timestamp]:
     """Return the start and end of a session of a local day, in UTC."""
