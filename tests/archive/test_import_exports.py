@@ -161,6 +161,9 @@ def test_ratios_without_names_ask_for_their_kind(tmp_path: Path) -> None:
     rows = _rows(tmp_path, "positioning_history")
     assert rows["long_short_ratio"].tolist() == [1.25] * 3
     assert rows["kind"].unique().tolist() == ["top_accounts"]
+    _imported(tmp_path, "okx_ETH_long-short-account-ratio.json", body)
+    rows = _rows(tmp_path, "positioning_history")
+    assert rows[rows["symbol"] == "ETH"]["kind"].tolist() == ["accounts"] * 3
 
 
 def test_prices_of_liquidations_are_not_those_of_a_series(tmp_path: Path) -> None:

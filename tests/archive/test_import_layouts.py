@@ -181,6 +181,12 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "filled_quantity": 0.1, "value_usd": 6700.0,
         }
     },
+    # A row has the time, sells and buys.
+    "okx taker-volume-contract": {
+        "volume_taker": {
+            "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "sell_usd": 3e6, "buy_usd": 4e6,
+        }
+    },
     "okx funding rates of okxr": {
         "funding_settlements": {
             "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,

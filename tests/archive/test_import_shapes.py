@@ -200,8 +200,12 @@ def test_taker_volumes_of_okx_without_their_unit_are_not_read_as_usd(tmp_path: P
     """OKX counts contracts unless the request has ``unit=2``; open interest and volume have the same form."""
     body = json.dumps({"code": "0", "msg": "", "data": [[str(_START * 1000), "6041490500.5", "1000"]]})
     name = "okx_BTC-USDT_taker-volume-contract.json"
-    with pytest.raises(Unclear, match="state the table with --table NAME, and its columns with --map"):
+    with pytest.raises(Unclear, match="time, sells and buys of OKX's taker-volume") as question:
         _import(tmp_path, name, body)
+    assert question.value.choices == ["okx"]
+    _import(tmp_path / "usd", name, body, source="okx")
+    [row] = _rows(tmp_path / "usd", "volume_taker").to_dict("records")
+    assert (row["buy_usd"], row["sell_usd"]) == (1000.0, 6041490500.5)
     said: dict[str, Any] = {
         "map": {"time": "0", "sell_usd": "1", "buy_usd": "2"},
         "set": {"exchange": "okx", "symbol": "BTC"},
@@ -341,6 +345,14 @@ def test_contracts_of_a_venue_need_no_size_where_it_is_a_fact(tmp_path: Path) ->
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [1876332922.38]
     with pytest.raises(ArchiveError, match="--unit contracts needs the coins of a contract"):
         _import(tmp_path, "okx.csv", content.format("NEWCOIN-USDT-SWAP"), unit="contracts")
+    both = content.format("BTC-USDT-SWAP") + "1772323260000,NEWCOIN-USDT-SWAP,5,2\n"
+    counts = _import(tmp_path, "both.csv", both, unit="contracts", set={"exchange": "okx"})
+    assert (counts.present, counts.rejected) == (1, 1)
+    assert "contract of NEWCOIN-USDT-SWAP on okx are not known: import its rows alone" in counts.rejections[0]
+    alone = {"exchange": "okx", "contract_size": "0.1"}
+    _import(tmp_path, "alone.csv", content.format("NEWCOIN-USDT-SWAP"), unit="contracts", set=alone)
+    rows = _rows(tmp_path, "oi_history")
+    assert rows[rows["symbol"] == "NEWCOIN"]["oi_usd"].tolist() == [pytest.approx(2_800_476 * 6_700.05)]
 
 
 def test_a_minus_of_word_processors_is_a_minus(tmp_path: Path) -> None:
@@ -822,7 +834,8 @@ def test_rates_of_venues_in_percent_are_read_from_polls(tmp_path: Path) -> None:
         ]
         poll = {"fetched_at": f"2026-03-01T0{hour}:01:00Z", "response": {"code": "0", "data": data}}
         lines.append(json.dumps(poll))
-    _import(tmp_path, "coinglass_exchange_list.jsonl", "\n".join(lines), unit="percent")
+    counts = _import(tmp_path, "coinglass_exchange_list.jsonl", "\n".join(lines), unit="percent")
+    assert any("coin-margined contracts (token_margin_list) are omitted" in text for text in counts.notices)
     rates = _rows(tmp_path, "funding_history").groupby("exchange", observed=True)["rate_bps_8h"]
     # 0.0081 % are 0.81 bps, and 0.125 bps an hour are 1 bps in 8 hours.
     assert rates.first().to_dict() == pytest.approx({"binance": 0.81, "hyperliquid": 1.0})

@@ -527,6 +527,21 @@ def quantity_in_rows(source: Source, head: Chunk) -> str | None:
     return None
 
 
+def kind_of_ratio(words: str) -> str | None:
+    """Return whose ratio some words name, such as ``topLongShortPositionRatio``; None for other words."""
+    plain = plain_name(words)
+    is_of_top = "top" in plain or "elite" in plain
+    is_of_accounts = "account" in plain
+    is_of_positions = "position" in plain
+    if is_of_accounts == is_of_positions:
+        is_global = "global" in plain and not is_of_accounts and not is_of_top
+        return "accounts" if is_global else None
+    kind = "accounts" if is_of_accounts else "positions"
+    if is_of_top:
+        return f"top_{kind}"
+    return None if "taker" in plain else kind
+
+
 def column_of_words(head: Chunk, words: frozenset[str]) -> str:
     """Return the column that has some words only; empty without one."""
     for column, values in head.columns.items():

@@ -20,6 +20,7 @@ from derivdata.sources.archive.importing.column_meanings import (
     column_of_words,
     columns_named,
     first_of,
+    kind_of_ratio,
     plain_columns,
     texts_of,
 )
@@ -386,12 +387,12 @@ def take_kind_of_ratio(
     if is_of_bybit or is_of_chart:
         return {"kind": "accounts"}
     path = "/".join(source.name.split("/")[-_FOLDERS_OF_RATIOS:])
-    named = {_kind_of_ratio(path)}
+    named = {kind_of_ratio(path)}
     for meaning in ("long_short_ratio", "long_share"):
         column = by_meaning.get(meaning, "")
         # Binance's ratio of positions has the column longAccount as well.
         if plain_name(column) not in ("longaccount", "longshortratio"):
-            named.add(_kind_of_ratio(column))
+            named.add(kind_of_ratio(column))
     named.discard(None)
     is_of_top = "top" in plain_name(path)
     if len(named) != 1 or (is_of_top and not named <= {"top_accounts", "top_positions"}):
@@ -403,26 +404,11 @@ def _kinds_of_ratios(texts: Collection[str]) -> dict[str, str]:
     """Return the kind of a ratio of each text of a column; empty if a text is not one."""
     kinds: dict[str, str] = {}
     for text in texts:
-        kind = _kind_of_ratio(text)
+        kind = kind_of_ratio(text)
         if kind is None:
             return {}
         kinds[text] = kind
     return kinds
-
-
-def _kind_of_ratio(words: str) -> str | None:
-    """Return whose ratio some words name, such as ``topLongShortPositionRatio``; None for other words."""
-    plain = plain_name(words)
-    is_of_top = "top" in plain or "elite" in plain
-    is_of_accounts = "account" in plain
-    is_of_positions = "position" in plain
-    if is_of_accounts == is_of_positions:
-        is_global = "global" in plain and not is_of_accounts and not is_of_top
-        return "accounts" if is_global else None
-    kind = "accounts" if is_of_accounts else "positions"
-    if is_of_top:
-        return f"top_{kind}"
-    return None if "taker" in plain else kind
 
 
 DVOL = re.compile(r"dvol", re.IGNORECASE)

@@ -168,11 +168,19 @@ def _refuse_options(source: Source, tables: list[str]) -> None:
 
 
 _VOLUMES_OF_BUYERS = ("buyvol", "buyvolume", "takerbuyvol", "takerbuyvolume")
+_TAKERS = re.compile(r"taker[-_ ]?vol", re.IGNORECASE)
 _VOLUMES_OF_SELLERS = ("sellvol", "sellvolume", "takersellvol", "takersellvolume")
 
 
 def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
     """Raise for volumes of buyers and sellers without a unit, such as the coins of Binance."""
+    if [*head.columns] == ["0", "1", "2"] and _TAKERS.search(source.file_name):
+        raise Unclear(
+            f"{source}: its rows have no names. They may be the time, sells and buys of OKX's taker-volume: "
+            "pass --from okx if they are in USD (unit=2 of the request), or request them again in USD",
+            "--from",
+            ["okx"],
+        )
     buy = columns_named(head, _VOLUMES_OF_BUYERS)
     sell = columns_named(head, _VOLUMES_OF_SELLERS)
     if len(buy) == 1 and len(sell) == 1:

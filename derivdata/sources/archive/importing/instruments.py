@@ -337,7 +337,7 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
         rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is not positive")
     if "contract_size" in columns:
         _of_contracts(columns, plan)
-    elif plan.unit == "contracts" and not _of_known_contracts(columns):
+    elif plan.unit == "contracts" and not _of_known_contracts(columns, rejections):
         raise ArchiveError(
             "--unit contracts needs the coins of a contract: pass --set contract_size=0.01, or its column "
             "with --map contract_size=COLUMN"
@@ -346,8 +346,11 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
         _convert_value(columns)
 
 
-def _of_known_contracts(columns: dict[str, Any]) -> bool:
-    """Multiply open interest by the coins per contract in the venues' facts; False if one is unknown."""
+def _of_known_contracts(columns: dict[str, Any], rejections: Rejections) -> bool:
+    """Multiply open interest by the coins per contract in the venues' facts; False if all are unknown.
+
+    Rows of the contracts whose size is unknown, or in USD, are rejected.
+    """
     if "exchange" not in columns or CONTRACT not in columns:
         return False
     venues = columns["exchange"].strings().tolist()
@@ -358,10 +361,19 @@ def _of_known_contracts(columns: dict[str, Any]) -> bool:
         if venue is None or name is None:
             continue
         amount = amount_of(venue, name)
-        if amount is None or amount.is_usd:
-            return False
-        sizes[venue, name] = amount.size
-    columns["oi_usd"] = columns["oi_usd"] * np.array([sizes.get(pair, np.nan) for pair in pairs])
+        if amount is not None and not amount.is_usd:
+            sizes[venue, name] = amount.size
+    if not sizes:
+        return False
+    size_of_rows = np.array([sizes.get(pair, np.nan) for pair in pairs])
+    rejections.reject(
+        np.isnan(size_of_rows),
+        lambda row: (
+            f"the coins of a contract of {names[row]} on {venues[row]} are not known: import its rows alone, "
+            "with --unit contracts --set contract_size=COINS"
+        ),
+    )
+    columns["oi_usd"] = columns["oi_usd"] * size_of_rows
     return True
 
 

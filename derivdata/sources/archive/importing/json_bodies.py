@@ -165,8 +165,9 @@ def _records_of_object(body: dict[str, Any]) -> RecordList:
     if len(rows) > 1 or _have_times(rows):
         fields = _fields_of_all(fields, rows)
     records = [{**fields, **row} if isinstance(row, dict) else row for row in _timed(rows, listed[0])]
+    notices = [_OMITTED_COIN_MARGIN] if _has_both_margins(body) else []
     pages = [name for name in _MORE if _has_next_page(body, name)]
-    notices = [f"the response states that more pages follow ({name})" for name in pages]
+    notices += [f"the response states that more pages follow ({name})" for name in pages]
     return RecordList(records, tuple(notices))
 
 
@@ -650,6 +651,24 @@ _OF_STABLECOINS = "stablecoin_margin_list"
 
 They come before those of coin-margined contracts (``token_margin_list``), as elsewhere.
 """
+_OF_COIN_MARGIN = "token_margin_list"
+_OMITTED_COIN_MARGIN = (
+    f"rates of coin-margined contracts ({_OF_COIN_MARGIN}) are omitted, as a table has one rate for a symbol "
+    f"and a venue: those of {_OF_STABLECOINS} are read"
+)
+
+
+def _has_both_margins(body: dict[str, Any]) -> bool:
+    """Return whether a record in a body has rates of contracts in USDT and of coin-margined ones."""
+    for value in body.values():
+        if isinstance(value, dict) and _has_both_margins(value):
+            return True
+        if not isinstance(value, list):
+            continue
+        for record in value:
+            if isinstance(record, dict) and record.get(_OF_STABLECOINS) and record.get(_OF_COIN_MARGIN):
+                return True
+    return False
 
 
 def _history(record: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -277,7 +277,8 @@ def _fitting(
             continue
         if layout.named_only and writer is None:
             continue
-        if layout.shared and writer is None and _is_of_other_venue(source, layout):
+        is_shared = layout.shared or is_headless(head.columns)
+        if is_shared and writer is None and _is_of_other_venue(source, layout):
             continue
         if not layout.may_be_at(source.name, is_stated=table is not None):
             continue

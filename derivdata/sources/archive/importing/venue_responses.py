@@ -15,6 +15,7 @@ from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.buffered_rows import joined
 from derivdata.sources.archive.importing.cells import Rejections
+from derivdata.sources.archive.importing.column_meanings import kind_of_ratio
 from derivdata.sources.archive.importing.json_bodies import is_reply, records_of
 from derivdata.sources.archive.importing.market_names import (
     known_interval,
@@ -106,7 +107,8 @@ def _possible_venues(stated: str | None, body: bytes) -> list[str] | None:
 
 def _refuse_unnamed(source: Source, response: VenueResponse, named: str | None, given: Given) -> None:
     """Ask whether rows without names are of a response, unless the file name or an option says so."""
-    has_stated_kind = "kind" in given.set and named == response.venue
+    is_of_ratio = "positioning_history" in response.tables and kind_of_ratio(source.file_name) is not None
+    has_stated_kind = ("kind" in given.set or is_of_ratio) and named == response.venue
     if has_stated_kind or _names_path(source, response.path):
         return
     raise Unclear(
@@ -336,6 +338,9 @@ def _of_kind(source: Source, responses: list[VenueResponse], given: Given) -> li
     named = [response for response in kinds.values() if _names_path(source, response.path)]
     if len(named) == 1:
         return named
+    kind = kind_of_ratio(source.file_name)
+    if kind in kinds:
+        return [kinds[kind]]
     raise Unclear(
         f"{source}: its positions may be of {' or of '.join(kinds)}: select one with "
         f"{' or '.join(f'--set kind={kind}' for kind in kinds)}",
