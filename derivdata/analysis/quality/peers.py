@@ -74,55 +74,58 @@ def compare(
     eight-hour rate.
     """
     # 1. Set thresholds by kind, and find the steps that a series shares with its peers.
-    prices = kind == "price"
-    changes = _PRICE if prices else _SIZE
+    is_price = kind == "price"
+    min_change = _PRICE if is_price else _SIZE
     if kind == "rate":  # within a few days, rates may differ for long enough to look like another unit
-        changes = np.select(
-            [np.asarray(days) >= minimum for minimum in _CHANGES], list(_CHANGES.values()), _SIZE
-        )
+        lasts = [np.asarray(days) >= minimum for minimum in _CHANGES]
+        min_change = np.select(lasts, list(_CHANGES.values()), _SIZE)
     both_known = np.isfinite(values) & np.isfinite(peers)
     values = np.where(both_known, values, np.nan)
     peers = np.where(both_known, peers, np.nan)
-    enough = both_known.sum(axis=1) >= 2 * _MIN_SHARED_ROWS
+    has_enough = both_known.sum(axis=1) >= 2 * _MIN_SHARED_ROWS
 
     # 2. Take logarithms of sizes, with a floor, so that a rate that crosses zero is not a change of size.
-    share = 0.0 if prices else 0.02
+    share = 0.0 if is_price else 0.02
     floor = share * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
-    ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
+    log_ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
     agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
 
-    # 3. Find a lasting change of size, and a size that is wrong throughout.
-    change, at = _change(ratio)
-    change = np.where(np.abs(change) >= changes, change, 0.0)
-    low, middle, high = row_quantiles(ratio, 0.25, 0.5, 0.75)
-    minimum = _PRICE if prices else np.maximum(_APART * (high - low) / 1.349, _SIZE)
-    size = np.where(np.abs(middle) >= minimum, middle, 0.0)
+    # 3. Find a lasting change of size, and a size that is wrong throughout. The interquartile range of a
+    # normal distribution is 1.349 standard deviations.
+    change, change_at = _change(log_ratio)
+    change = np.where(np.abs(change) >= min_change, change, 0.0)
+    low, median, high = row_quantiles(log_ratio, 0.25, 0.5, 0.75)
+    min_size = _PRICE if is_price else np.maximum(_APART * (high - low) / 1.349, _SIZE)
+    size = np.where(np.abs(median) >= min_size, median, 0.0)
 
-    # 4. Rates that are pinned to their interest rate have an exact ratio, which noise does not hide.
+    # 4. Rates that are pinned to their interest rate have an exact ratio, which noise does not hide. Another
+    # interest rate is not another unit: another unit shifts all rates equally, so their median must follow
+    # the pinned ratio by at least a third, because medians are noisy.
     if kind == "rate":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.log(values / peers)
         octaves = np.where(both_known, octaves, np.nan)
-        some = np.isfinite(octaves).sum(axis=1) >= _PINNED
-        pinned = np.where(some, np.log(2.0) * row_quantile(octaves, 0.5), 0.0)
-        # Another interest rate is not another unit. It shifts all rates equally; a third counts, because
-        # medians are noisy.
-        as_much = (middle * pinned >= _FOLLOWS * pinned**2) & (pinned != 0.0)
-        size = np.where((size == 0.0) & as_much, pinned, size)
-        moved, place = _change_of_octave(octaves)
-        as_much = (_step(ratio, place) * moved >= _FOLLOWS * moved**2) & (moved != 0.0)
-        better = (change == 0.0) & as_much
-        change = np.where(better, moved, change)
-        at = np.where(better, place, at)
-    changed = enough & (change != 0.0)
-    mean = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
+        has_octaves = np.isfinite(octaves).sum(axis=1) >= _PINNED
+        pinned_size = np.where(has_octaves, np.log(2.0) * row_quantile(octaves, 0.5), 0.0)
+        median_follows = (median * pinned_size >= _FOLLOWS * pinned_size**2) & (pinned_size != 0.0)
+        size = np.where((size == 0.0) & median_follows, pinned_size, size)
+
+        pinned_change, pinned_at = _change_of_octave(octaves)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            median_change = _median_step(np.log(values / peers), pinned_at)
+        change_follows = median_change * pinned_change >= _FOLLOWS * pinned_change**2
+        use_pinned = (change == 0.0) & change_follows & (pinned_change != 0.0)
+        change = np.where(use_pinned, pinned_change, change)
+        change_at = np.where(use_pinned, pinned_at, change_at)
+
+    # 5. Collect the results; NaN with too few shared steps.
+    has_changed = has_enough & (change != 0.0)
+    mean_agreement = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
     return Comparison(
         _spikes(values, values - peers),
-        np.where(enough, np.where(changed, np.exp(change), 1.0), np.nan),
-        np.where(changed, at, -1),
-        enough & _changes_sign(agreement, values, peers, np.asarray(days)),
-        np.where(enough, np.exp(size), np.nan),
-        np.where(enough, np.where(mean < -_SIGNS, -1.0, 1.0), np.nan),
+        np.where(has_enough, np.where(has_changed, np.exp(change), 1.0), np.nan),
+        np.where(has_changed, change_at, -1),
+        has_enough & _changes_sign(agreement, values, peers, np.asarray(days)),
+        np.where(has_enough, np.exp(size), np.nan),
+        np.where(has_enough, np.where(mean_agreement < -_SIGNS, -1.0, 1.0), np.nan),
     )
 
 
@@ -135,27 +138,27 @@ def lag_to_twin(values: Floats) -> Floats:
     """
     if values.shape[1] < _TOGETHER:
         return np.zeros(len(values))
-    # 1. Divide moves by the usual move and clip them, so that a few large ones do not decide.
+    # 1. Divide moves by their median size and clip them, so that a few large ones do not decide.
     moves = np.diff(values, axis=1)
-    size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
-    moves = np.clip(moves / size, -3.0, 3.0)
+    median_size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
+    moves = np.clip(moves / median_size, -3.0, 3.0)
     is_finite = np.isfinite(moves)
     moves = np.where(is_finite, moves, 0.0)
     weights = is_finite.astype(np.float64)
     squares = moves**2
 
-    # 2. Find the highest correlation with another series one step before, at the same step, and one step
-    # after.
+    # 2. Find the highest correlation with another series at each lag: −1, 0 and 1 steps.
     best = np.zeros((3, len(values)))
     own = slice(1, -1)
     for place, other in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):
         products = _products(moves[:, own], moves[:, other])
-        sizes = _products(squares[:, own], weights[:, other]) * _products(weights[:, own], squares[:, other])
+        own_squares = _products(squares[:, own], weights[:, other])
+        other_squares = _products(weights[:, own], squares[:, other])
         with np.errstate(divide="ignore", invalid="ignore"):
-            together = products / np.sqrt(sizes)
-        few = _products(weights[:, own], weights[:, other]) < _TOGETHER
-        few |= np.eye(len(values), dtype=bool)
-        best[place] = np.where(few, 0.0, np.nan_to_num(together)).max(axis=1, initial=0.0)
+            correlation = products / np.sqrt(own_squares * other_squares)
+        is_excluded = _products(weights[:, own], weights[:, other]) < _TOGETHER
+        is_excluded |= np.eye(len(values), dtype=bool)
+        best[place] = np.where(is_excluded, 0.0, np.nan_to_num(correlation)).max(axis=1, initial=0.0)
     return np.where(best.max(axis=0) >= _TWINS, best.argmax(axis=0) - 1.0, 0.0)
 
 
@@ -165,11 +168,10 @@ def _products(first: Floats, second: Floats) -> Floats:
     The sums are computed in blocks that BLAS multiplies on one thread. For such small matrices several
     threads are slower, and they spin between the calls.
     """
-    piece = max(_ON_ONE_THREAD // len(first) ** 2, 16)
-    starts = range(0, first.shape[1], piece)
+    steps = max(_ON_ONE_THREAD // len(first) ** 2, 16)
     total = np.zeros((len(first), len(second)))
-    for start in starts:
-        total += first[:, start : start + piece] @ second[:, start : start + piece].T
+    for start in range(0, first.shape[1], steps):
+        total += first[:, start : start + steps] @ second[:, start : start + steps].T
     return total
 
 
@@ -183,15 +185,17 @@ def median_of_others(values: Floats) -> Floats:
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(len(values))[:, None], order.shape), axis=0)
     ordered = np.take_along_axis(values, order, axis=0)
-    here = np.isfinite(values)
-    others = here.sum(axis=0) - here
-    rank = np.where(here, rank, len(values))
-    middle = [np.maximum(others - 1, 0) // 2, others // 2]
-    lower, upper = (
-        np.take_along_axis(ordered, np.minimum(place + (place >= rank), len(values) - 1), axis=0)
-        for place in middle
-    )
-    return np.where(others >= _PEERS, 0.5 * (lower + upper), np.nan)
+    is_finite = np.isfinite(values)
+    others = is_finite.sum(axis=0) - is_finite
+    rank = np.where(is_finite, rank, len(values))
+
+    def other_at(place: Any) -> Floats:
+        """Return the value at a place among the other series in ascending order."""
+        place_in_all = np.minimum(place + (place >= rank), len(values) - 1)
+        return np.take_along_axis(ordered, place_in_all, axis=0)
+
+    median = 0.5 * (other_at(np.maximum(others - 1, 0) // 2) + other_at(others // 2))
+    return np.where(others >= _PEERS, median, np.nan)
 
 
 def octaves_to_others(values: Floats) -> Floats:
@@ -200,32 +204,37 @@ def octaves_to_others(values: Floats) -> Floats:
     It is computed at each step from the median exponent of at least two others with the same leading binary
     digits, which are venues pinned to one interest rate. NaN without such venues.
     """
+    # 1. Split |value| = 2^(exponent + fraction) at each step, and sort by sign and fraction ("digits"), then
+    # by exponent.
     with np.errstate(divide="ignore"):
-        size: Any = np.log2(np.abs(values))
-    size = np.where(np.isfinite(size), size, np.nan)
-    whole = np.round(size)
-    digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
-    # Sort by digits, then by octave.
-    order = np.argsort(digits * _MAX_OCTAVES + whole, axis=0, kind="stable")
-    exponent = np.take_along_axis(whole, order, axis=0)
-    ordered = np.take_along_axis(digits, order, axis=0)
-    same = np.zeros(values.shape, dtype=np.bool_)
-    same[1:] = ordered[1:] == ordered[:-1]
-    place = np.arange(len(values))[:, None]
-    begin: Any = np.maximum.accumulate(np.where(same, 0, place), axis=0)
-    ends = np.where(np.roll(same, -1, axis=0), len(values), place + 1)
-    number = np.minimum.accumulate(ends[::-1], axis=0)[::-1] - begin
-    middle = begin + (number - 2) // 2
-    other = np.minimum(middle + (middle >= place), len(values) - 1)
-    apart = exponent - np.take_along_axis(exponent, other, axis=0)
+        logs: Any = np.log2(np.abs(values))
+    logs = np.where(np.isfinite(logs), logs, np.nan)
+    exponent = np.round(logs)
+    digits = np.round((logs - exponent) / _EXACT) + np.sign(values) / _EXACT
+    order = np.argsort(digits * _MAX_OCTAVES + exponent, axis=0, kind="stable")
+    exponent = np.take_along_axis(exponent, order, axis=0)
+    digits = np.take_along_axis(digits, order, axis=0)
+
+    # 2. Find the group of equal digits of each value: the position of its first value, and its size.
+    equals_previous = np.zeros(values.shape, dtype=np.bool_)
+    equals_previous[1:] = digits[1:] == digits[:-1]
+    position = np.arange(len(values))[:, None]
+    first: Any = np.maximum.accumulate(np.where(equals_previous, 0, position), axis=0)
+    ends = np.where(np.roll(equals_previous, -1, axis=0), len(values), position + 1)
+    size = np.minimum.accumulate(ends[::-1], axis=0)[::-1] - first
+
+    # 3. Subtract the median exponent of the rest of the group, whose positions skip the value itself.
+    median = first + (size - 2) // 2
+    median = np.minimum(median + (median >= position), len(values) - 1)
+    difference = exponent - np.take_along_axis(exponent, median, axis=0)
+    has_peers = (size > _PEERS) & (np.abs(difference) <= _OCTAVES)
     octaves = np.empty(values.shape)
-    has_peers = (number > _PEERS) & (np.abs(apart) <= _OCTAVES)
-    np.put_along_axis(octaves, order, np.where(has_peers, apart, np.nan), axis=0)
+    np.put_along_axis(octaves, order, np.where(has_peers, difference, np.nan), axis=0)
     return octaves
 
 
-def _step(ratio: Floats, at: Array) -> Floats:
-    """Return the increase of each row's median at a position."""
+def _median_step(ratio: Floats, at: Array) -> Floats:
+    """Return the median of each row from a position on, minus the median before it."""
     places = np.arange(ratio.shape[1])
     is_before = places < at[:, None]
     before = row_quantile(np.where(is_before, ratio, np.nan), 0.5)
@@ -239,34 +248,41 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
     The row is divided into blocks, and the mean block medians before and after each position are compared. A
     change is a difference of more than six standard errors, estimated from the spread of medians on one side.
     """
+    # 1. Compute the median of each block.
     rows, width = ratio.shape
-    number = int(np.clip(width // 5, 4, _BLOCKS))
-    edges = np.linspace(0, width, number + 1).astype(np.intp)
-    medians = np.full((rows, number), np.nan)
+    blocks = int(np.clip(width // 5, 4, _BLOCKS))
+    edges = np.linspace(0, width, blocks + 1).astype(np.intp)
+    medians = np.full((rows, blocks), np.nan)
     for place, (first, stop) in enumerate(itertools.pairwise(edges)):
         block = ratio[:, first:stop]
-        some = np.isfinite(block).sum(axis=1) >= _IN_BLOCK
-        medians[:, place] = np.where(some, row_quantile(block, 0.5), np.nan)
+        has_enough = np.isfinite(block).sum(axis=1) >= _IN_BLOCK
+        medians[:, place] = np.where(has_enough, row_quantile(block, 0.5), np.nan)
     is_finite = np.isfinite(medians)
-    level = np.where(is_finite, medians, 0.0)
+    levels = np.where(is_finite, medians, 0.0)
+
+    def side_figures(side: slice) -> tuple[Array, Floats, Floats]:
+        """Return count, mean and sum of squared deviations of the block medians on a side."""
+        count = is_finite[:, side].sum(axis=1)
+        mean = levels[:, side].sum(axis=1) / np.maximum(count, 1)
+        squares = (is_finite[:, side] * (levels[:, side] - mean[:, None]) ** 2).sum(axis=1)
+        return count, mean, squares
+
+    # 2. Compare both sides of each edge, and use the most significant difference.
     best = np.zeros(rows)
-    sure = np.full(rows, _SURE)
+    significance = np.full(rows, _SURE)
     at = np.full(rows, -1)
-    for split in range(2, number - 1):
-        sides = slice(None, split), slice(split, None)
-        counts = [is_finite[:, side].sum(axis=1) for side in sides]
-        means = [level[:, side].sum(axis=1) / np.maximum(n, 1) for side, n in zip(sides, counts, strict=True)]
-        squares = sum(
-            (is_finite[:, side] * (level[:, side] - mean[:, None]) ** 2).sum(axis=1)
-            for side, mean in zip(sides, means, strict=True)
-        )
-        spread = np.sqrt(squares / np.maximum(counts[0] + counts[1] - 2, 1)) + _MIN_NOISE
-        error = spread * np.sqrt(1.0 / np.maximum(counts[0], 1) + 1.0 / np.maximum(counts[1], 1))
-        change = means[1] - means[0]
-        better = (np.minimum(*counts) >= 2) & (np.abs(change) > sure * error)
-        best = np.where(better, change, best)
-        at = np.where(better, edges[split], at)
-        sure = np.where(better, np.abs(change) / error, sure)
+    for edge in range(2, blocks - 1):
+        count_before, mean_before, squares_before = side_figures(slice(None, edge))
+        count_after, mean_after, squares_after = side_figures(slice(edge, None))
+        degrees = np.maximum(count_before + count_after - 2, 1)
+        spread = np.sqrt((squares_before + squares_after) / degrees) + _MIN_NOISE
+        root = np.sqrt(1.0 / np.maximum(count_before, 1) + 1.0 / np.maximum(count_after, 1))
+        change = mean_after - mean_before
+        has_sides = np.minimum(count_before, count_after) >= 2
+        is_better = has_sides & (np.abs(change) > significance * (spread * root))
+        best = np.where(is_better, change, best)
+        at = np.where(is_better, edges[edge], at)
+        significance = np.where(is_better, np.abs(change) / (spread * root), significance)
     return best, _refined(ratio, best, at)
 
 
@@ -279,16 +295,18 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
     change = np.zeros(len(octaves))
     at = np.full(len(octaves), -1)
     for row in np.flatnonzero(np.isfinite(octaves).sum(axis=1) >= 2 * _PINNED):
+        # Count each octave (octave, step) up to each step and after it.
         before = np.cumsum(octaves[row] == _KINDS, axis=1)
-        sides = before, before[:, -1:] - before
-        count = np.array([side.sum(axis=0) for side in sides])
-        most = np.array([np.max(side, axis=0) for side in sides])
-        first = sides[0].argmax(axis=0)
-        then = sides[1].argmax(axis=0)
-        sure = ((count >= _PINNED) & (most >= 0.8 * count)).all(axis=0) & (first != then)
-        if sure.any():
-            best = int(np.argmax(np.where(sure, most.sum(axis=0), 0)))
-            change[row] = np.log(2.0) * (then[best] - first[best])
+        after = before[:, -1:] - before
+        count = np.array([before.sum(axis=0), after.sum(axis=0)])
+        most = np.array([before.max(axis=0), after.max(axis=0)])
+        octave_before = before.argmax(axis=0)
+        octave_after = after.argmax(axis=0)
+        is_clear = ((count >= _PINNED) & (most >= 0.8 * count)).all(axis=0)
+        is_change = is_clear & (octave_before != octave_after)
+        if is_change.any():
+            best = int(np.argmax(np.where(is_change, most.sum(axis=0), 0)))
+            change[row] = np.log(2.0) * (octave_after[best] - octave_before[best])
             at[row] = best + 1
     return change, at
 
@@ -306,71 +324,81 @@ def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
 def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -> Bools:
     """Return whether the sign agrees with the peers on one side of some time and disagrees on the other.
 
-    Both sides last five days, because a rate may well be below zero for a shorter time while others are
-    above. If the signs differ, the series moves against its peers: a low rate of the right sign moves with
-    them.
-
-    At the time with the largest difference of the sides, if it exceeds the series' own noise: their
-    difference over its standard error, which accounts for autocorrelation.
+    Both sides must last five days, because a rate may well be below zero for a shorter time while others are
+    above. On the side where the signs differ, the series must move against its peers: a low rate of the right
+    sign moves with them. The time is the one with the largest difference of the sides' mean agreement in
+    standard errors. The difference must exceed the noise of the series, with its autocorrelation.
     """
     if agreement.shape[1] < 2 * _MIN_SHARED_ROWS:  # too few steps; 0 if all series lack values
         return np.zeros(len(agreement), dtype=np.bool_)
+    # 1. Find the time with the largest difference of mean agreement before and after it.
     is_finite = np.isfinite(agreement)
     total = np.nancumsum(agreement, axis=1)
-    number = np.cumsum(is_finite, axis=1)
+    count = np.cumsum(is_finite, axis=1)
+    count_after = count[:, -1:] - count
     with np.errstate(invalid="ignore", divide="ignore"):
-        before = total / number
-        after = (total[:, -1:] - total) / (number[:, -1:] - number)
-        share = np.sqrt(1.0 / number + 1.0 / (number[:, -1:] - number))
-        minimum = np.maximum(_MIN_SHARED_ROWS, _DAYS * number[:, -1] / days)[:, None]
-    enough = (number >= minimum) & (number[:, -1:] - number >= minimum)
-    opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))
-    apart = np.where(enough & opposite, np.abs(before - after) / share, 0.0)
-    at = apart.argmax(axis=1)
+        before = total / count
+        after = (total[:, -1:] - total) / count_after
+        relative_error = np.sqrt(1.0 / count + 1.0 / count_after)
+        min_count = np.maximum(_MIN_SHARED_ROWS, _DAYS * count[:, -1] / days)[:, None]
+    has_enough = (count >= min_count) & (count_after >= min_count)
+    is_opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))
+    difference = np.where(has_enough & is_opposite, np.abs(before - after) / relative_error, 0.0)
+    at = difference.argmax(axis=1)
+
+    # 2. Estimate the noise around the means of both sides: for an autoregression with slope φ, the variance
+    # of a mean is larger by (1 + φ)/(1 − φ).
     rows = np.arange(len(at))
-    sides = np.where(
-        np.arange(agreement.shape[1]) <= at[:, None], before[rows, at][:, None], after[rows, at][:, None]
-    )
-    noise = np.where(is_finite, agreement - sides, 0.0)
-    variance = (noise**2).sum(axis=1) / np.maximum(number[:, -1], 1)
-    together = (noise[:, 1:] * noise[:, :-1]).sum(axis=1) / np.maximum(number[:, -1], 1)
-    slope = np.clip(together / np.maximum(variance, 1e-12), 0.0, 0.99)
-    error = np.sqrt(variance * (1.0 + slope) / (1.0 - slope)) + 1e-12
-    opposed = np.where(sides < 0.0, 1.0, np.nan)  # selects the side with differing signs
-    against = np.nansum(_side(values * opposed) * _side(peers * opposed), axis=1) < 0.0
-    return np.asarray((apart[rows, at] / error > _SURE_OF_SIGN) & against)
+    is_before = np.arange(agreement.shape[1]) <= at[:, None]
+    mean_of_side = np.where(is_before, before[rows, at][:, None], after[rows, at][:, None])
+    noise = np.where(is_finite, agreement - mean_of_side, 0.0)
+    total_count = np.maximum(count[:, -1], 1)
+    variance = (noise**2).sum(axis=1) / total_count
+    autocovariance = (noise[:, 1:] * noise[:, :-1]).sum(axis=1) / total_count
+    phi = np.clip(autocovariance / np.maximum(variance, 1e-12), 0.0, 0.99)
+    error = np.sqrt(variance * (1.0 + phi) / (1.0 - phi)) + 1e-12
+
+    # 3. Check that the series moves against its peers on the side with opposite signs.
+    on_opposite_side = np.where(mean_of_side < 0.0, 1.0, np.nan)
+    own_sign = _sign_around_median(values * on_opposite_side)
+    peers_sign = _sign_around_median(peers * on_opposite_side)
+    moves_against = np.nansum(own_sign * peers_sign, axis=1) < 0.0
+    return np.asarray((difference[rows, at] / error > _SURE_OF_SIGN) & moves_against)
 
 
-def _side(values: Floats) -> Floats:
+def _sign_around_median(values: Floats) -> Floats:
     """Return 1 for a value above the median of its row, −1 below, 0 at it."""
     return np.asarray(np.sign(values - row_quantile(values, 0.5)[:, None]))
 
 
-def _spikes(values: Floats, apart: Floats) -> Array:
-    """Count single points that differ from both neighbours, in the series and relative to the peers."""
+def _spikes(values: Floats, distance: Floats) -> Array:
+    """Count single points that differ from both neighbours by `_SPIKE` typical moves.
+
+    They must do so in the series and in its `distance` to the peers.
+    """
     if values.shape[1] < 3:
         return np.zeros(len(values), dtype=np.int64)
-    lonely = np.ones((len(values), values.shape[1] - 2), dtype=bool)
-    for series in (values, apart):
-        up = series[:, 1:-1] - series[:, :-2]
-        down = series[:, 1:-1] - series[:, 2:]
-        minimum = np.where(np.sign(up) == np.sign(down), np.minimum(np.abs(up), np.abs(down)), 0.0)
-        moves = np.abs(np.diff(series, axis=1))
-        half, most = row_quantiles(moves, 0.5, 0.9)
-        usual = np.maximum(half, most / 2.0)[:, None]
-        lonely &= np.nan_to_num(minimum) > _SPIKE * usual
-    return np.asarray(lonely.sum(axis=1))
+    is_spike = np.ones((len(values), values.shape[1] - 2), dtype=bool)
+    for series in (values, distance):
+        from_previous = series[:, 1:-1] - series[:, :-2]
+        from_next = series[:, 1:-1] - series[:, 2:]
+        is_extreme = np.sign(from_previous) == np.sign(from_next)
+        height = np.where(is_extreme, np.minimum(np.abs(from_previous), np.abs(from_next)), 0.0)
+        median, ninth_decile = row_quantiles(np.abs(np.diff(series, axis=1)), 0.5, 0.9)
+        typical_move = np.maximum(median, ninth_decile / 2.0)[:, None]
+        is_spike &= np.nan_to_num(height) > _SPIKE * typical_move
+    return np.asarray(is_spike.sum(axis=1))
 
 
 _RUN = 6  # minimum length of a run of another symbol's rows
-_OFTEN = 0.01  # maximum share of a series with one value for it to be informative
-_ALIKE = 8  # number of symbols with a common value from which it belongs to the whole venue
-_BLOCK_ROWS = 100_000
+_MAX_VALUE_SHARE = 0.01  # maximum share of a series with one value for it to be informative
+_VENUE_SYMBOLS = 8  # number of symbols with a common value above which it belongs to the whole venue
+_BLOCK_ROWS = 100_000  # minimum rows of a block of time
 _MAX_BLOCKS = 100
-_MAX_COUNTED = 300_000
-_SAMPLE = 10_000
+_MAX_COUNTED = 300_000  # values after which equal ones are counted, to limit memory
+_SAMPLE = 10_000  # stamps from which blocks of unsorted times are derived
 _SLOTS = 1 << 20
-_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  # odd factors of a hash
 
 
 def rows_of_other_symbols(
@@ -394,23 +422,29 @@ def rows_of_other_symbols(
     counts = np.zeros(len(report), dtype=np.int64)
     if not {"symbol", "exchange"} <= set(report.columns):
         return counts
+    # 1. Find rows with a duplicate in another symbol, and skip those with frequent values.
     venue = report.groupby([name for name in ("exchange", "kind") if name in report]).ngroup().to_numpy()
-    same, values, is_alike = _same_rows(columns, place, venue)
+    same, frequency, is_skipped = _same_rows(columns, place, venue)
     if same.empty:
         return counts
-    number = same[["owner", "value"]].merge(values, how="left")["rows"].to_numpy()
-    often = number > np.maximum(_OFTEN * length[same["owner"]], 2)
-    passed_over = is_alike
-    passed_over[same["place"].to_numpy()[often]] = True
-    same = same[~often]
+    value_count = same[["owner", "value"]].merge(frequency, how="left")["rows"].to_numpy()
+    is_frequent = value_count > np.maximum(_MAX_VALUE_SHARE * length[same["owner"]], 2)
+    is_skipped[same["place"].to_numpy()[is_frequent]] = True
+    same = same[~is_frequent]
+
+    # 2. Number the rows of each series without the skipped ones, so that these do not end a run.
     places = same["place"].to_numpy()
-    same = same.assign(row=places - np.cumsum(passed_over, dtype=np.int32)[places])
+    same = same.assign(row=places - np.cumsum(is_skipped, dtype=np.int32)[places])
+
+    # 3. Pair the duplicates. A run has rows that are adjacent in both series.
     pairs = same.merge(same, on="match")
     pairs = pairs[pairs["owner_x"] != pairs["owner_y"]].sort_values(["owner_x", "owner_y", "row_x"])
     steps = pairs[["owner_x", "owner_y", "row_x", "row_y"]].diff()
-    run = (~(steps == [0, 0, 1, 1]).all(axis=1)).cumsum()
-    shared = pairs[run.map(run.value_counts()) >= _RUN].drop_duplicates("row_x")
-    return counts + np.bincount(shared["owner_x"], minlength=len(report))
+    starts_run = ~(steps == [0, 0, 1, 1]).all(axis=1)
+    run = starts_run.cumsum()
+    run_length = run.map(run.value_counts())
+    in_runs = pairs[run_length >= _RUN].drop_duplicates("row_x")
+    return counts + np.bincount(in_runs["owner_x"], minlength=len(report))
 
 
 def _same_rows(
@@ -423,37 +457,44 @@ def _same_rows(
     """
     shared: list[pd.DataFrame] = []
     values: list[pd.DataFrame] = []
-    is_alike = np.zeros(place.size, dtype=bool)
+    is_of_venue = np.zeros(place.size, dtype=bool)
     matches = 0
     for rows in _blocks_of_time(columns.stamps):
+        # 1. Remove rows that surely have no duplicate, and sort the others by venue, time and value.
         rows = rows[place[rows] >= 0]
         value = columns.value[rows] + 0.0  # turns −0 into 0
-        owner = columns.series[rows]
         stamps = columns.stamps[rows]
-        likely = _likely_same(venue[owner], stamps, value) & ~np.isnan(value)
-        rows = rows[likely]
-        value = value[likely]
-        owner = owner[likely]
-        stamps = stamps[likely]
-        order = np.lexsort([value, stamps, venue[owner]])
-        owner = owner[order]
+        row_venue = venue[columns.series[rows]]
+        likely = np.flatnonzero(_likely_same(row_venue, stamps, value) & ~np.isnan(value))
+        order = likely[np.lexsort([value[likely], stamps[likely], row_venue[likely]])]
+        rows = rows[order]
         value = value[order]
         stamps = stamps[order]
-        rows = rows[order]
-        of_venue = venue[owner]
-        differs = (value[1:] != value[:-1]) | (stamps[1:] != stamps[:-1]) | (of_venue[1:] != of_venue[:-1])
-        match = np.cumsum(np.append(0, differs))[: rows.size]
+        row_venue = row_venue[order]
+
+        # 2. Number the groups of equal rows, and keep those of two and more rows.
+        is_new = (value[1:] != value[:-1]) | (stamps[1:] != stamps[:-1]) | (row_venue[1:] != row_venue[:-1])
+        match = np.cumsum(np.append(0, is_new))[: rows.size]
         size = np.bincount(match)[match] if rows.size else match
-        frame = pd.DataFrame({"match": match + matches, "owner": owner, "value": value, "place": place[rows]})
+        frame = pd.DataFrame(
+            {
+                "match": match + matches,
+                "owner": columns.series[rows],
+                "value": value,
+                "place": place[rows],
+            }
+        )
         matches += rows.size
         frame = frame[size > 1]
         size = size[size > 1]
+
+        # 3. Count their values, and separate the rows that many symbols share.
         values.append(frame[["owner", "value"]].assign(rows=1))
         if sum(len(counted) for counted in values) > _MAX_COUNTED:
             values = [_counted(values)]
-        is_alike[frame["place"].to_numpy()[size > _ALIKE]] = True
-        shared.append(frame[size <= _ALIKE])
-    return pd.concat(shared, ignore_index=True), _counted(values), is_alike
+        is_of_venue[frame["place"].to_numpy()[size > _VENUE_SYMBOLS]] = True
+        shared.append(frame[size <= _VENUE_SYMBOLS])
+    return pd.concat(shared, ignore_index=True), _counted(values), is_of_venue
 
 
 def _counted(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -465,31 +506,35 @@ def _counted(frames: list[pd.DataFrame]) -> pd.DataFrame:
 def _likely_same(venue: Array, stamps: Array, value: Array) -> Bools:
     """Return a mask of rows that may equal another row in venue, time and value, with few false positives.
 
-    Rows are numbered in the slots of their hashes. A row may have a duplicate if its slot contains another
-    number.
+    Each row writes its number into the slot of its hash. If a slot then has another number than a row's, the
+    slot is shared, and all of its rows may have a duplicate.
     """
+    # 1. Hash venue, time and value to a slot, which is the upper 20 bits of 64.
     mixed: Any = (stamps.view(np.uint64) + venue.astype(np.uint64)) * _MIX[0]
     mixed = (mixed ^ value.view(np.uint64)) * _MIX[1]
     mixed ^= mixed >> np.uint64(32)
     slot = ((mixed * _MIX[0]) >> np.uint64(44)).astype(np.int32)
+
+    # 2. Mark shared slots by −1.
     number = np.arange(slot.size, dtype=np.int32)
     last = np.empty(_SLOTS, dtype=np.int32)
     last[slot] = number
-    alone = last[slot] == number
-    last[slot[~alone]] = -1
+    is_overwritten = last[slot] != number
+    last[slot[is_overwritten]] = -1
     return np.asarray(last[slot] < 0)
 
 
 def _blocks_of_time(stamps: Array) -> Iterator[Indices]:
     """Yield the rows of blocks of time; rows of one time are in one block."""
-    most = max(_BLOCK_ROWS, stamps.size // _MAX_BLOCKS)
+    block_rows = max(_BLOCK_ROWS, stamps.size // _MAX_BLOCKS)
     if (stamps[1:] >= stamps[:-1]).all():
-        ends = np.append(np.searchsorted(stamps, stamps[most::most]), stamps.size)
+        ends = np.append(np.searchsorted(stamps, stamps[block_rows::block_rows]), stamps.size)
         for begin, end in zip(np.append(0, ends[:-1]), ends, strict=True):
             yield np.arange(begin, end)
         return
+    # Unsorted times: a sorted sample shows at which times blocks of about this size start.
     sample = np.sort(stamps[:: max(stamps.size // _SAMPLE, 1)])
-    edges = np.unique(sample[:: max(sample.size * most // stamps.size, 1)])
+    edges = np.unique(sample[:: max(sample.size * block_rows // stamps.size, 1)])
     number = np.searchsorted(edges[1:], stamps, side="right").astype(np.int16)
     for block in range(edges.size):
         yield np.flatnonzero(number == block)
