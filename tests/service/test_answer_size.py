@@ -72,7 +72,7 @@ def test_large_response_is_refused_when_the_estimate_missed_it(
     asked: tuple[Caller, Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, _ = asked
-    monkeypatch.setattr(encoding, "_probes", lambda _: [])
+    monkeypatch.setattr(encoding, "_sample_days", lambda _: [])
     monkeypatch.setattr(encoding, "_may_be_large", lambda *_: False)
     params = {"symbol": "BTC", "resolution": "raw", "start": "2026-06-10", "end": END}
     error = ask.error("/funding/historical", 400, **params)["error"]

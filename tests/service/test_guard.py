@@ -213,9 +213,9 @@ def test_slow_client_that_reads_in_time_stays_connected(counts: list[tuple[int, 
     protocol = server._TimedProtocol.__new__(server._TimedProtocol)
     protocol._counted = Mock(**{"counts.side_effect": counts, "is_closing.return_value": False})
     protocol._loop = Mock(**{"time.side_effect": [20.0 * n for n in range(1, 9)]})
-    protocol._taken, protocol._taken_at, protocol._arriving_since = 0, 0.0, None
+    protocol._received, protocol._received_at, protocol._arriving_since = 0, 0.0, None
     for _ in counts:
-        protocol._look()
+        protocol._check_timeouts()
     assert protocol._counted.abort.called == aborted
 
 

@@ -65,15 +65,15 @@ class _CountedTransport:
 
     def counts(self) -> tuple[int, int]:
         """Return the number of bytes that the client has received, and the number still to receive."""
-        untaken = self._transport.get_write_buffer_size()
+        unreceived = self._transport.get_write_buffer_size()
         # The kernel's send buffer may contain megabytes that the client has not acknowledged.
         if sys.platform == "linux":
             import fcntl
             import termios
 
             sent = fcntl.ioctl(self._transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
-            untaken += int.from_bytes(sent, sys.byteorder)
-        return self._written - untaken, untaken
+            unreceived += int.from_bytes(sent, sys.byteorder)
+        return self._written - unreceived, unreceived
 
 
 class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -86,14 +86,14 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._counted = _CountedTransport(transport)
         self._loop = asyncio.get_running_loop()
         super().connection_made(self._counted)
-        self._taken = 0
-        self._taken_at = self._loop.time()
+        self._received = 0
+        self._received_at = self._loop.time()
         self._arriving_since: float | None = self._loop.time()
-        self._wait()
+        self._schedule_check()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._is_answering():
+        if self._is_responding():
             self._arriving_since = None
         elif self._arriving_since is None:
             self._arriving_since = self._loop.time()
@@ -103,32 +103,32 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             self._timer.cancel()
         super().connection_lost(problem)
 
-    def _is_answering(self) -> bool:
+    def _is_responding(self) -> bool:
         """Return whether a request's headers are complete and its response is not."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _wait(self) -> None:
+    def _schedule_check(self) -> None:
         # With eight checks per timeout, a connection is closed at most an eighth too late.
-        self._timer = self._loop.call_later(self.request_seconds / 8.0, self._look)
+        self._timer = self._loop.call_later(self.request_seconds / 8.0, self._check_timeouts)
 
-    def _look(self) -> None:
-        """Close the connection if the request did not arrive, or nothing was received, for too long."""
+    def _check_timeouts(self) -> None:
+        """Close the connection if its request, or the client's next receipt of bytes, takes too long."""
         if self._counted.is_closing() and not self._counted.get_write_buffer_size():
             return
         now = self._loop.time()
-        taken, untaken = self._counted.counts()
-        if taken != self._taken or not untaken:
-            self._taken = taken
-            self._taken_at = now
+        received, unreceived = self._counted.counts()
+        if received != self._received or not unreceived:
+            self._received = received
+            self._received_at = now
         since = self._arriving_since
-        if now - self._taken_at >= self.request_seconds:
+        if now - self._received_at >= self.request_seconds:
             self._counted.abort()
-        elif since is not None and now - since >= self.request_seconds and not self._is_answering():
+        elif since is not None and now - since >= self.request_seconds and not self._is_responding():
             self._counted.close()
             self._arriving_since = None
-            self._wait()  # until the unsent bytes are sent
+            self._schedule_check()  # until the unsent bytes are sent
         else:
-            self._wait()
+            self._schedule_check()
 
 
 def config(app: ASGIApp, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn.Config:
@@ -166,7 +166,7 @@ class WorkerSettings(NamedTuple):
 
 
 def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -> None:
-    """Run workers until SIGINT or SIGTERM; raise `OSError` where they end as soon as they start."""
+    """Run workers until SIGINT or SIGTERM; raise `OSError` if they end as soon as they start."""
     workers: dict[SpawnProcess, float] = {}
     with _stop_requests() as stop:
         try:
@@ -193,7 +193,7 @@ def _keep_running(
             # spawn instead of fork, because a child would inherit locks held by the parent's threads, such as
             # pyarrow's.
             context = multiprocessing.get_context("spawn")
-            worker = context.Process(target=_work, args=(settings, listener), daemon=True)
+            worker = context.Process(target=_serve_as_worker, args=(settings, listener), daemon=True)
             with _interrupts_blocked():
                 worker.start()
             workers[worker] = time.monotonic()
@@ -246,7 +246,7 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(settings: WorkerSettings, listener: socket.socket) -> None:
+def _serve_as_worker(settings: WorkerSettings, listener: socket.socket) -> None:
     """Serve in this worker process until it is stopped or its parent ends."""
     store = open_store(settings.source)
     clock = clock_of(store, settings.now, live=settings.now is None)
@@ -265,7 +265,7 @@ def _end_with_parent(server: uvicorn.Server) -> None:
         server.should_exit = True
 
 
-_PATIENCE = 30.0
+_THREAD_PATIENCE = 30.0
 """Seconds to wait for the thread of the service to start, and to end."""
 
 
@@ -294,7 +294,8 @@ class RunningService:
     def close(self) -> None:
         """Stop it; a second time does nothing."""
         self._server.stop()
-        if (close := getattr(self.store, "close", None)) is not None:
+        close = getattr(self.store, "close", None)
+        if close is not None:
             close()
 
 
@@ -334,10 +335,10 @@ def start(
     listener = _listen(host, port)
     server = _Server(config(served, request_seconds=request_seconds), listener)
     server.start()
-    best = max(keys, key=lambda key: endpoints.TIERS.index(keys[key]))
+    highest_key = max(keys, key=lambda key: endpoints.TIERS.index(keys[key]))
     if isinstance(store, LiveStore):
         clock = _refreshed_clock(store, clock)
-    return RunningService(_url(listener), best, store, clock, server)
+    return RunningService(_url(listener), highest_key, store, clock, server)
 
 
 def _refreshed_clock(store: LiveStore, clock: Callable[[], pd.Timestamp]) -> Callable[[], pd.Timestamp]:
@@ -403,8 +404,8 @@ def serve(
     listener = _listen(host, port)
     with contextlib.ExitStack() as stack:
         stack.enter_context(listener)
-        stack.enter_context(_terminable())
-        remarks = _shown_keys(generated, stack)
+        stack.enter_context(_exit_on_sigterm())
+        remarks = _lines_of_keys(generated, stack)
         if keyless:
             remarks.append("  no key is required: every request counts as Team")
         if page:
@@ -432,7 +433,7 @@ def _require_workers(workers: int, source: str, *, page: bool) -> None:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def _exit_on_sigterm() -> Iterator[None]:
     """Raise on SIGTERM, as Ctrl-C does, so that the file of keys is removed."""
 
     def end(_: int, __: object) -> None:
@@ -463,16 +464,16 @@ class _Server:
 
     def start(self) -> None:
         self._thread.start()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _THREAD_PATIENCE
         while not self._server.started and self._thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.005)
         if not self._server.started:
             self.stop()
-            raise OSError(f"the service did not start within {_PATIENCE:g} s")
+            raise OSError(f"the service did not start within {_THREAD_PATIENCE:g} s")
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(_PATIENCE)
+        self._thread.join(_THREAD_PATIENCE)
         self._listener.close()
 
     def _after_fork(self) -> None:
@@ -525,7 +526,7 @@ def _url(listener: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def _shown_keys(generated: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
+def _lines_of_keys(generated: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
     """Return lines that show generated keys on a terminal, else the file with them until the stack closes."""
     lines = [f"  key of tier {tier}: {key}" for tier, key in generated.items()]
     if not lines or sys.stdout.isatty():

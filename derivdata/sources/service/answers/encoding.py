@@ -60,11 +60,11 @@ class RequestContext:
 
 
 Answers: TypeAlias = dict[str, Callable[[RequestContext], dict[str, Any]]]
-"""Path of an endpoint to the function that makes the body of its response."""
+"""Function that returns the body of a response, by the path of its endpoint."""
 
 
 _ENCODER = msgspec.json.Encoder()
-_SECOND = 1_000_000
+_SECOND_US = 1_000_000
 
 
 def encode(body: Any) -> bytes:
@@ -98,7 +98,7 @@ def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
     fields = [b",%b:" % encode(name) for name in wide.columns]
     objects = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
-        # Only NaN differs from itself. This is faster than np.isnan for single values.
+        # `v == v` is false for NaN, and faster than np.isnan for single values.
         values = [field + encode(v) for field, v in zip(fields, row, strict=True) if v == v]
         objects.append(b'{"timestamp":%b%b}' % (stamp, b"".join(values)))
     return objects
@@ -110,12 +110,13 @@ def array(items: list[bytes]) -> Raw:
 
 
 def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict[str, Raw]:
-    """Map each label to the items of its run, as a JSON array or in another `shape`."""
+    """Map each label to its items, as a JSON array or in another `shape`; equal labels must be adjacent."""
     names = labels.to_numpy(dtype=object)
     if not len(names):
         return {}
-    cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
-    return {str(names[a]): Raw(shape % b",".join(items[a:b])) for a, b in pairwise(cuts)}
+    changes = np.flatnonzero(names[1:] != names[:-1]) + 1
+    bounds = pairwise([0, *changes.tolist(), len(names)])
+    return {str(names[start]): Raw(shape % b",".join(items[start:end])) for start, end in bounds}
 
 
 def tokens(values: Any) -> list[bytes]:
@@ -124,21 +125,21 @@ def tokens(values: Any) -> list[bytes]:
     if times.has_zone(values):
         return iso_tokens(pd.DatetimeIndex(values))
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return _chosen(values.cat.codes, values.cat.categories)
+        return _tokens_of_codes(values.cat.codes, values.cat.categories)
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
         if not values.size:
             return []
         # One call for all numbers is several times as fast as a call for each.
         return encode(values.to_numpy().tolist())[1:-1].split(b",")
     if pd.api.types.infer_dtype(values, skipna=True) == "string":  # repeated names are written once
-        return _chosen(*pd.factorize(values))
+        return _tokens_of_codes(*pd.factorize(values))
     values = values.astype(object).where(values.notna(), None)
     return [encode(None if value is pd.NA else value) for value in values.tolist()]
 
 
-def _chosen(codes: Any, words: Any) -> list[bytes]:
-    """Write the word of each code; −1, a missing value, is the last token."""
-    tokens = [*map(encode, words), b"null"]
+def _tokens_of_codes(codes: Any, values: Any) -> list[bytes]:
+    """Write the value of each code; −1, a missing value, is the last token."""
+    tokens = [*map(encode, values), b"null"]
     return [tokens[code] for code in codes.tolist()]
 
 
@@ -146,26 +147,26 @@ def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
     """Write times as quoted ISO text in UTC ending in Z, with a fraction of a second only if it is not 0."""
     codes, distinct = pd.factorize(index.as_unit("us").asi8)
     micros = np.asarray(distinct, dtype=np.int64)
-    written = np.char.add(np.datetime_as_string(micros.view("M8[us]"), unit="s"), "Z")
-    words = [encode(text) for text in written.tolist()]
-    for i in np.flatnonzero(micros % _SECOND):
-        words[i] = encode(times.iso(pd.Timestamp(int(micros[i]), unit="us", tz="UTC")))
+    texts = np.char.add(np.datetime_as_string(micros.view("M8[us]"), unit="s"), "Z")
+    distinct_tokens = [encode(text) for text in texts.tolist()]
+    for i in np.flatnonzero(micros % _SECOND_US):
+        distinct_tokens[i] = encode(times.iso(pd.Timestamp(int(micros[i]), unit="us", tz="UTC")))
     for i in np.flatnonzero(np.isnat(micros.view("M8[us]"))):
-        words[i] = b"null"
-    return [words[code] for code in codes.tolist()]
+        distinct_tokens[i] = b"null"
+    return [distinct_tokens[code] for code in codes.tolist()]
 
 
 LARGEST = 48 << 20
 """Largest size of a response in bytes, the limit of the library's own client."""
 
 _DAY = pd.Timedelta(1, "D")
-_ROW = 160
+_ROW_BYTES = 160
 """Maximum bytes of a row of a history: two times and a few numbers."""
 
 _MARGIN = 0.95
 """Safety factor for the window in the error: days that were not examined may have more rows."""
 
-_SHORT_DAYS = 4.0
+_SMALL_DAYS = 4.0
 """Windows of unknown resolution are not estimated up to this length."""
 
 Answer = Callable[[RequestContext], Mapping[str, Any]]
@@ -179,7 +180,7 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, response: Ans
         window = context.window()
     if window is not None and _may_be_large(endpoint, context, window):
         per_day = 0.0
-        for day in _probes(window):
+        for day in _sample_days(window):
             size = len(encode(response(context.narrowed(day))))
             per_day = max(per_day, size / _days(day))
         if per_day * _days(window) > LARGEST:
@@ -197,16 +198,16 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, response: Ans
 def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: ResponseWindow) -> bool:
     """Return whether one row per venue and step may be too large; without a step, if the window is long."""
     if not any(p.name == "resolution" for p in endpoint.params):
-        return _days(window) > 7 * _SHORT_DAYS
+        return _days(window) > 7 * _SMALL_DAYS
     step = times.resolution(context.params["resolution"] or adaptive(window.requested))
     if step is None:
-        return _days(window) > _SHORT_DAYS
+        return _days(window) > _SMALL_DAYS
     steps = _days(window) * float(_DAY / step)
-    return len(context.view.exchanges) * _ROW * steps > LARGEST
+    return len(context.view.exchanges) * _ROW_BYTES * steps > LARGEST
 
 
-def _probes(window: ResponseWindow) -> list[ResponseWindow]:
-    """Return single days of the window: the first, the middle and the last."""
+def _sample_days(window: ResponseWindow) -> list[ResponseWindow]:
+    """Return the first full day of the window, the middle one and the last one."""
     first = window.start
     last = window.end - _DAY
     middle = first + (last - first) / 2

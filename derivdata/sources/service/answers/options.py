@@ -22,7 +22,7 @@ from derivdata.tables.chains import HOLD, aligned
 from derivdata.tables.schema import Table
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
-_OURS = tuple(
+_EXTRA_COLUMNS = tuple(
     "rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume interest_rate "
     "quoted_at".split()
 )
@@ -32,10 +32,10 @@ _COLUMNS = tuple(
     f"instrument_name expiry strike side iv {' '.join(_GREEKS)} open_interest underlying_price".split()
 )
 _DAY = pd.Timedelta(1, "D")
-_CAP_DAYS = 90
-_STEPS: tuple[tuple[int, times.Resolution], ...] = ((2, "1h"), (7, "4h"), (30, "12h"))
-_LONGEST: times.Resolution = "1d"
-_ATM = ("time", "expiry", "strike", "iv", "underlying_price")
+_MAX_DAYS_BELOW_PRO = 90
+_SURFACE_STEPS: tuple[tuple[int, times.Resolution], ...] = ((2, "1h"), (7, "4h"), (30, "12h"))
+_LONGEST_STEP: times.Resolution = "1d"
+_ATM_COLUMNS = ("time", "expiry", "strike", "iv", "underlying_price")
 """Columns of a chain that `at_the_money` reads and returns."""
 
 
@@ -46,8 +46,10 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     exchange = context.params["exchange"]
     chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
-    optional = (*_GREEKS, *_OURS)
-    shown = [name for name in (*_COLUMNS, *_OURS) if name not in optional or chain[name].notna().any()]
+    optional = (*_GREEKS, *_EXTRA_COLUMNS)
+    shown = [
+        name for name in (*_COLUMNS, *_EXTRA_COLUMNS) if name not in optional or chain[name].notna().any()
+    ]
     body: dict[str, Any] = {"symbol": symbol, "exchange": exchange, "count": len(chain)}
     if len(chain) and chain["time"].max() != view.now:
         body["time"] = times.iso(chain["time"].max())
@@ -63,14 +65,14 @@ def metrics(context: RequestContext) -> dict[str, Any]:
     _require_pair(view, symbol, exchange)
     now = at_the_money(_chain(view, symbol, exchange, view.now))
     before = at_the_money(_chain(view, symbol, exchange, view.now - _DAY))
-    ago = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
+    iv_before = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
     columns = {
         "expiry": now["expiry"],
         "underlying_price": now["underlying_price"],
         "atm_strike": now["strike"],
         "atm_iv": now["iv"],
-        "atm_iv_24h_ago": ago,
-        "atm_iv_change_24h": (now["iv"] - ago).round(6),
+        "atm_iv_24h_ago": iv_before,
+        "atm_iv_change_24h": (now["iv"] - iv_before).round(6),
     }
     return {
         "symbol": symbol,
@@ -86,11 +88,11 @@ def atm_history(context: RequestContext) -> dict[str, Any]:
     window = _window(context)
     frame = _atm_by_hour(context, window)
     columns = {"hour": frame["time"], **frame[["expiry", "underlying_price", "strike", "iv"]]}
-    return _envelope(context) | {
+    return _echo(context) | {
         "count": len(frame),
         "data": encoding.rows(columns),
         "resolution": "1h",
-        "notices": window.notices + _none(frame),
+        "notices": window.notices + _empty_notices(frame),
     }
 
 
@@ -107,7 +109,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
         chain = _chain_of_step(context, hour, length)
         if len(chain):
             by_time[chain["time"].iloc[0]] = chain
-    frame = _joined(list(by_time.values()), tables.TABLES["options_snapshot"])
+    frame = _join_frames(list(by_time.values()), tables.TABLES["options_snapshot"])
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = [stamp[1:-1].decode() for stamp in encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))]
     snapshots = encoding.split(encoding.objects(frame[names]), pd.Series(stamps, dtype=object))
@@ -116,20 +118,20 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
         notices.append(
             f"for a range of {context.params['range']} the surface has a step of {step} instead of 1h"
         )
-    return _envelope(context) | {
+    return _echo(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
         "resolution": step,
-        "notices": notices + _none(frame),
+        "notices": notices + _empty_notices(frame),
     }
 
 
 def _surface_step(length: pd.Timedelta) -> times.Resolution:
     """Return the step of surfaces over a window."""
-    for days, step in _STEPS:
+    for days, step in _SURFACE_STEPS:
         if length <= days * _DAY:
             return step
-    return _LONGEST
+    return _LONGEST_STEP
 
 
 def overview_history(context: RequestContext) -> dict[str, Any]:
@@ -143,13 +145,14 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
         "timestamp": frame["time"],
         **frame[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
     }
-    echo = {"range": context.params["range"], "days": _days(context)}
-    return echo | {
+    return {
+        "range": context.params["range"],
+        "days": _days(context),
         "count": len(frame),
         "data": encoding.rows(columns),
         "unit": "usd",
         "resolution": "1h",
-        "notices": window.notices + _none(frame),
+        "notices": window.notices + _empty_notices(frame),
     }
 
 
@@ -186,10 +189,10 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     def mean(values: Any) -> Any:
         return np.bincount(cell[at_strike], values[at_strike], minlength=cells)[filled] / count[filled]
 
-    stamp, which = np.divmod(filled, max(len(expiries), 1))
+    time, expiry = np.divmod(filled, max(len(expiries), 1))
     columns = {
-        "time": _times(np.asarray(stamps)[stamp]),
-        "expiry": _times(np.asarray(expiries)[which]),
+        "time": _times(np.asarray(stamps)[time]),
+        "expiry": _times(np.asarray(expiries)[expiry]),
         "strike": lowest[filled],
         "iv": mean(iv).round(6),
         "underlying_price": mean(underlying),
@@ -202,30 +205,33 @@ def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
 
     Rows with their own timestamps are joined to chains, as in `derivdata.tables.chains`.
     """
+    # 1. The time of the newest chain of each hour that has a valid one.
     stamps = np.unique(chains["time"].array.asi8)
     if (np.diff(stamps) < times.us(HOLD)).any():  # chains an hour apart or more are separate
         chains, _ = aligned(chains)
         stamps = np.unique(chains["time"].array.asi8)
-    full = hours.as_unit("us").asi8
-    newest = np.searchsorted(stamps, full, side="right") - 1
-    full = full[newest >= 0]
+    hour = hours.as_unit("us").asi8
+    newest = np.searchsorted(stamps, hour, side="right") - 1
+    hour = hour[newest >= 0]
     newest = newest[newest >= 0]
-    fresh = full - stamps[newest] <= times.us(windows.HOLD)
-    full = full[fresh]
-    stamp = stamps[newest[fresh]]
+    is_valid = hour - stamps[newest] <= times.us(windows.HOLD)
+    hour = hour[is_valid]
+    stamp = stamps[newest[is_valid]]
+    # 2. The rows of these chains, which are sorted by time.
     rows = at_the_money(chains)
-    stored = rows["time"].array.asi8
-    first = np.searchsorted(stored, stamp, side="left")
-    last = np.searchsorted(stored, stamp, side="right")
-    count = last - first
-    # The result has the rows first_i … last_i − 1 of each hour i in turn. Its j-th row, if it is of hour i,
-    # is row j + last_i − (number of rows up to and including hour i).
-    place = np.arange(count.sum()) + np.repeat(last - np.cumsum(count), count)
-    hourly = rows.take(place).assign(time=_times(np.repeat(full, count)))
+    row_times = rows["time"].array.asi8
+    first = np.searchsorted(row_times, stamp, side="left")
+    end = np.searchsorted(row_times, stamp, side="right")
+    count = end - first
+    # The result has the rows first_i … end_i − 1 of each hour i in turn. Its j-th row, if it is of hour i,
+    # is row j + end_i − (number of rows up to and including hour i).
+    place = np.arange(count.sum()) + np.repeat(end - np.cumsum(count), count)
+    hourly = rows.take(place).assign(time=_times(np.repeat(hour, count)))
     return hourly[hourly["expiry"] > hourly["time"]].reset_index(drop=True)
 
 
 def _times(micros: Indices) -> pd.DatetimeIndex:
+    """Return UTC times from microseconds since 1970."""
     return pd.DatetimeIndex(micros.view("M8[us]")).tz_localize("UTC")
 
 
@@ -238,25 +244,29 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     return chain
 
 
-def _joined(frames: list[pd.DataFrame], table: Table) -> pd.DataFrame:
-    filled = [frame for frame in frames if len(frame)]
-    if not filled:
+def _join_frames(frames: list[pd.DataFrame], table: Table) -> pd.DataFrame:
+    """Return the rows of all frames, or the empty table."""
+    nonempty = [frame for frame in frames if len(frame)]
+    if not nonempty:
         return table.empty()
-    return pd.concat(filled, ignore_index=True)
+    return pd.concat(nonempty, ignore_index=True)
 
 
 def _days(context: RequestContext) -> int:
+    """Return the days of a range such as ``30d``."""
     return int(context.params["range"][:-1])
 
 
 def _window(context: RequestContext) -> ResponseWindow:
-    if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
-        why = f"a range over {_CAP_DAYS}d requires Pro or higher, got {context.params['range']}"
+    """Return the requested window; raise `Refusal` (403) for a range that the tier does not cover."""
+    if _days(context) > _MAX_DAYS_BELOW_PRO and context.tier not in ("pro", "team"):
+        why = f"a range over {_MAX_DAYS_BELOW_PRO}d requires Pro or higher, got {context.params['range']}"
         raise Refusal(403, why, required_tier="pro", docs=DOCS)
     return context.window()
 
 
-def _envelope(context: RequestContext) -> dict[str, Any]:
+def _echo(context: RequestContext) -> dict[str, Any]:
+    """Return the parameters that a response repeats."""
     params = context.params
     return {
         "symbol": params["symbol"],
@@ -266,7 +276,7 @@ def _envelope(context: RequestContext) -> dict[str, Any]:
     }
 
 
-def _none(frame: pd.DataFrame) -> list[str]:
+def _empty_notices(frame: pd.DataFrame) -> list[str]:
     if len(frame):
         return []
     return ["no options in this range"]
@@ -305,15 +315,15 @@ def _atm_by_hour(context: RequestContext, window: ResponseWindow) -> pd.DataFram
     exchange = context.params["exchange"]
     _require_pair(view, symbol, exchange)
 
-    def made(block: ResponseWindow) -> tuple[pd.DataFrame, int]:
+    def read_block(block: ResponseWindow) -> tuple[pd.DataFrame, int]:
         start = block.start - windows.HOLD
-        columns = (*_ATM, "side")
+        columns = (*_ATM_COLUMNS, "side")
         query = Query("options_snapshot", start, block.end, [symbol], [exchange], columns, near_money=True)
         chains = view.rows(query)
         hours = pd.date_range(block.start.ceil("1h"), block.end, freq="1h", inclusive="left", unit="us")
         return at_hours(chains, pd.DatetimeIndex(hours)), len(chains)
 
-    return _joined(view.blocks(window, made), tables.TABLES["options_snapshot"])
+    return _join_frames(view.blocks(window, read_block), tables.TABLES["options_snapshot"])
 
 
 ANSWERS: Answers = {

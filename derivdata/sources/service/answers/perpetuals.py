@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,8 +21,8 @@ from derivdata.sources.service.data.view import StoredColumn, View, notices_of, 
 from derivdata.sources.service.data.windows import DEV_DAYS, TICK, ResponseWindow
 from derivdata.support import times
 
-_UNRANKED = "500+"
-_RANKED = 500
+_DEFAULT_RANK = "500+"
+_MAX_RANK = 500
 _TABLES = ("funding_history", "funding_settlements")
 _MINUTES = 60
 
@@ -34,12 +35,9 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     if context.tier == "free":
         symbols = FREE_SYMBOLS
     rates = market.funding_now(view, symbols)
-    merged = rates.merge(
-        market.intervals(view, symbols)[["symbol", "exchange", "interval_hours"]],
-        on=["symbol", "exchange"],
-        how="left",
-        suffixes=("_settled", ""),
-    ).sort_values(["exchange", "symbol"])
+    intervals = market.intervals(view, symbols)[["symbol", "exchange", "interval_hours"]]
+    merged = rates.merge(intervals, on=["symbol", "exchange"], how="left", suffixes=("_settled", ""))
+    merged = merged.sort_values(["exchange", "symbol"])
     stated = merged[merged["interval_hours"].notna()]
     shown = sorted(merged["symbol"].astype(str).unique())
     native = units.convert(stated["rate_bps_8h"], "bps_8h", "native", hours=stated["interval_hours"])
@@ -49,9 +47,9 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
         "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
         "funding_rates": _by_venue(merged, encoding.tokens(merged["rate_bps_8h"])),
         "funding_rates_raw": _by_venue(stated, raw),
-        "funding_intervals": _by_venue(stated, _whole(stated["interval_hours"])),
-        "oi_rankings": {s: r for s, r in market.oi_ranks(view).items() if r <= _RANKED and s in shown},
-        "default_oi_rank": _UNRANKED,
+        "funding_intervals": _by_venue(stated, _number_tokens(stated["interval_hours"])),
+        "oi_rankings": {s: r for s, r in market.oi_ranks(view).items() if r <= _MAX_RANK and s in shown},
+        "default_oi_rank": _DEFAULT_RANK,
         "timestamp": encoding.stamp(view.now),
     }
 
@@ -110,7 +108,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
         "t": stamps,
         "timestamp": stamps,
         "y": frame["rate_bps_8h"],
-        "intervalMinutes": _whole(frame["interval_hours"] * _MINUTES),
+        "intervalMinutes": _number_tokens(frame["interval_hours"] * _MINUTES),
     }
     # Fields beyond the API document, only in responses with payments that need them.
     if frame["interval_hours"].isna().any():
@@ -165,25 +163,26 @@ def _venues(slugs: list[str]) -> dict[str, Any]:
 
 
 def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
-    """Map venues to objects of symbol and token, from rows sorted by venue."""
+    """Map each venue to a JSON object of symbol and value, from rows sorted by venue and their tokens."""
     pairs = list(map(b"%b:%b".__mod__, zip(encoding.tokens(frame["symbol"]), values, strict=True)))
     return encoding.split(pairs, frame["exchange"], b"{%b}")
 
 
-def _whole(values: pd.Series) -> list[bytes]:
+def _number_tokens(values: pd.Series) -> list[bytes]:
     """Write numbers as tokens, integers without a fraction."""
     return [encoding.encode(_number(value)) for value in values.tolist()]
 
 
 def _number(value: float) -> float | int | None:
-    if value != value:
+    """Return None for NaN, and an integer for a whole number."""
+    if math.isnan(value):
         return None
     if value.is_integer():
         return int(value)
     return value
 
 
-_TOP = 50
+_DEFAULT_TOP = 50
 _DAY = pd.Timedelta(1, "D")
 _WEEK_DAYS = 7
 _DEV_DAYS = 7
@@ -268,7 +267,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     # 1. Rank symbols by their sum; equal sums stay in alphabetical order.
     symbol, names = pd.factorize(frame["symbol"].astype(object), sort=True)
     largest = np.argsort(-np.bincount(symbol, values, minlength=len(names)), kind="stable")
-    top = largest[: context.params["limit"] or _TOP]
+    top = largest[: context.params["limit"] or _DEFAULT_TOP]
     # 2. Pivot the rows of the top symbols; pd.pivot of all symbols would need far more memory.
     column = np.full(len(names), -1)
     column[top] = np.arange(len(top))
@@ -307,28 +306,31 @@ def exchanges_summary(context: RequestContext) -> dict[str, Any]:
 
 def _summary(view: View) -> pd.DataFrame:
     """Return one row per venue, largest first, with the columns of the response."""
-    past = [market.oi_at(view, view.now - back * _DAY) for back in range(_WEEK_DAYS, -1, -1)]
-    days = [oi.groupby(level="exchange").sum(min_count=1) for oi in past]
+    # Totals of the venues at this time of each of the last eight days, the oldest first.
+    daily = []
+    for days_ago in range(_WEEK_DAYS, -1, -1):
+        oi = market.oi_at(view, view.now - days_ago * _DAY)
+        daily.append(oi.groupby(level="exchange").sum(min_count=1))
     now = market.oi_at(view, view.now).rename("oi_usd").reset_index()
     now = now[now["oi_usd"] > 0].sort_values(["exchange", "oi_usd", "symbol"], ascending=[True, False, True])
     venues = now.groupby("exchange", sort=True)
     total = venues["oi_usd"].sum()
-    line = pd.concat(days[1:], axis=1, sort=True).reindex(total.index).round(2)
+    sparkline = pd.concat(daily[1:], axis=1, sort=True).reindex(total.index).round(2)
     summary = pd.DataFrame(
         {
             "total_oi_usd": total.round(2),
             "symbol_count": venues.size(),
             "top_symbol": venues["symbol"].first(),
-            "change_24h": _change(total, days[-2]),
-            "change_7d": _change(total, days[0]),
-            "sparkline_7d": [encoding.encode(row) for row in line.to_numpy().tolist()],
+            "change_24h": _percent_change(total, daily[-2]),
+            "change_7d": _percent_change(total, daily[0]),
+            "sparkline_7d": [encoding.encode(row) for row in sparkline.to_numpy().tolist()],
             "market_share": total / total.sum(),
         }
     ).reset_index()
     return summary.sort_values(["total_oi_usd", "exchange"], ascending=[False, True])
 
 
-def _change(now: pd.Series, before: pd.Series) -> Any:
+def _percent_change(now: pd.Series, before: pd.Series) -> Any:
     """Return the change in percent; NaN where the value before is 0 or unknown."""
     before = before.reindex(now.index)
     return ((now / before.where(before > 0, np.nan) - 1) * 100).round(6)
@@ -348,10 +350,11 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     window = context.window()
     venues = context.params["exchanges"]
     oi, used, _ = totals(view, OI.column, window, context.params.get("resolution"), venues=venues)
-    longer = window._replace(start=window.start - (days + 1) * _DAY)
-    volume, step, omissions = totals(view, VOLUME.column, longer, "1h", venues=venues)
+    with_days_before = window._replace(start=window.start - (days + 1) * _DAY)
+    volume, step, omissions = totals(view, VOLUME.column, with_days_before, "1h", venues=venues)
     volume = volume.assign(end=volume["time"] + (times.resolution(step) or pd.Timedelta(0)))
-    ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
+    has_full_volume = oi["time"] >= view.store.start + days * _DAY
+    ratios = _ratios(oi[has_full_volume], volume, days * _DAY)
     return {
         "data": encoding.split(encoding.objects(ratios.drop(columns="exchange")), ratios["exchange"]),
         "window_days": days,
@@ -362,20 +365,20 @@ def ratio(context: RequestContext) -> dict[str, Any]:
 
 
 def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
-    """Return the columns of the response, sorted by venue and time."""
+    """Return ratio, volume of the time `length` before, and open interest, sorted by venue and time."""
     ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
     ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
     # Grouped once, because a mask of names per venue is slow.
     volumes = dict(iter(volume.groupby("exchange")))
     traded = []
     for exchange, rows in ratios.groupby("exchange", sort=True):
-        own = volumes.get(exchange, volume.iloc[:0])
+        steps = volumes.get(exchange, volume.iloc[:0])
         at = rows["timestamp"]
         # Volume of the steps that ended in ``(at − length, at]``, as a difference of the running sum.
-        running = np.concatenate([[0.0], own["value"].astype("float64").cumsum()])
-        late = np.searchsorted(own["end"], at, side="right")
-        early = np.searchsorted(own["end"], at - length, side="right")
-        traded.append(running[late] - running[early])
+        running = np.concatenate([[0.0], steps["value"].astype("float64").cumsum()])
+        ended_at_end = np.searchsorted(steps["end"], at, side="right")
+        ended_at_start = np.searchsorted(steps["end"], at - length, side="right")
+        traded.append(running[ended_at_end] - running[ended_at_start])
     ratios["volume"] = np.concatenate([*traded, np.array([])])
     open_interest = ratios["open_interest"].astype("float64")
     ratios["ratio"] = (ratios["volume"] / open_interest.where(open_interest > 0)).round(6)
@@ -385,8 +388,9 @@ def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.
 
 DEFAULT_LIMIT = 1000
 _FIRST_STEP = pd.Timedelta(6, "h")
-_FINEST = "1m"
-_SUMS = "liquidations_history"
+"""Length of the first window in which `_first_events` reads."""
+_FINEST_STEP = "1m"
+_SUMS_TABLE = "liquidations_history"
 _SIDES = ("long_usd", "short_usd", "unknown_usd")
 _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count", "total_usd")
 
@@ -414,9 +418,9 @@ def events(context: RequestContext) -> dict[str, Any]:
                 f"Dev covers the rolling {DEV_DAYS} days that end now"
             ]
             start = floor
-        orders = _since(view, start, limit, **filters)
-    body = {"events": encoding.rows(_columns(orders)), "count": len(orders)}
-    notices += _cover(view, body, start, view.now, **filters)
+        orders = _first_events(view, start, limit, **filters)
+    body = {"events": encoding.rows(_wire_columns(orders)), "count": len(orders)}
+    notices += _add_coverage(view, body, start, view.now, **filters)
     if notices:
         body["notices"] = notices
     return body
@@ -426,15 +430,15 @@ def history(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
     view = context.view
     params = context.params
-    view.need(*market.TABLES, _SUMS)
+    view.need(*market.TABLES, _SUMS_TABLE)
     window = context.window()
     used = params["resolution"]
     if used is None:
         used = "1h" if window.requested < _DAY else "1d"
     notices = []
     if used == "raw":
-        notices = [f"resolution=raw is not available: the finest step of liquidation sums is {_FINEST}"]
-        used = _FINEST
+        notices = [f"resolution=raw is not available: the finest step of liquidation sums is {_FINEST_STEP}"]
+        used = _FINEST_STEP
     stored = _stored_sums(view, window, params["symbol"])
     finest = _step_of(stored)
     if times.RESOLUTIONS[finest] > times.RESOLUTIONS[used]:
@@ -442,23 +446,23 @@ def history(context: RequestContext) -> dict[str, Any]:
             f"the stored sums of liquidations have a step of {finest}: resolution={finest} is used"
         )
         used = finest
-    sums = _history(view, window, used, params["symbol"])
+    sums = _sums_of_orders(view, window, used, params["symbol"])
     if len(stored):
-        sums = pd.concat([sums, _summed_again(stored, window, used)], ignore_index=True)
+        sums = pd.concat([sums, _sums_at_step(stored, window, used)], ignore_index=True)
         sums = sums.sort_values(["time", "exchange"], ignore_index=True)
     without_side = sums["unknown_usd"].sum()
     if without_side > 0:
         notices.append(f"liquidations without a side were omitted ({without_side:.2f} USD)")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
-    venues = encoding.objects(sums[["long_usd", "short_usd"]])
-    named = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), venues, strict=True)))
+    amounts = encoding.objects(sums[["long_usd", "short_usd"]])
+    by_venue = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), amounts, strict=True)))
     stamps = pd.Series(encoding.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
-    dates = encoding.split(named, stamps.str.decode("ascii"), b"{%b}")
+    dates = encoding.split(by_venue, stamps.str.decode("ascii"), b"{%b}")
     rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
     if not rows:
         notices.append("no liquidations in this range")
     body: dict[str, Any] = {"data": rows, "unit": "usd", "resolution": used}
-    notices += _cover(view, body, window.start, min(window.end, view.now), symbols=params["symbol"])
+    notices += _add_coverage(view, body, window.start, min(window.end, view.now), symbols=params["symbol"])
     return body | {"notices": window.notices + notices}
 
 
@@ -473,8 +477,8 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
     names = pd.Series(dtype=object)
     if len(orders):
         names = orders[by].astype(object).agg(":".join, axis=1)
-    groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
-    totals = _counted(orders, pd.Series("all", index=orders.index, dtype=object))
+    groups = _count_by_name(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
+    totals = _count_by_name(orders, pd.Series("all", index=orders.index, dtype=object))
     body: dict[str, Any] = {
         "period": params["range"],
         "range": params["range"],
@@ -487,13 +491,13 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
         body["totals"] = totals[list(_FIGURES)].to_dict("records")[0]
     if len(groups):
         body["largest"] = groups[["name", "total_usd"]].to_dict("records")[0]
-    notices = _cover(view, body, view.now - length, view.now)
+    notices = _add_coverage(view, body, view.now - length, view.now)
     if notices:
         body["notices"] = notices
     return body
 
 
-def _cover(
+def _add_coverage(
     view: View, body: dict[str, Any], start: pd.Timestamp, end: pd.Timestamp, **filters: Sequence[str] | None
 ) -> list[str]:
     """Add the coverage of requests to the body, if the store has a ledger, and return notices about it."""
@@ -515,24 +519,28 @@ def _symbols(view: View, params: Any) -> Sequence[str] | None:
     return sorted(listed.difference(params["exclude_symbol"]))
 
 
-def _since(view: View, start: pd.Timestamp, limit: int, **filters: Sequence[str] | None) -> pd.DataFrame:
-    """Return the first `limit` events from `start` on, read in windows of growing length."""
+def _first_events(
+    view: View, start: pd.Timestamp, limit: int, **filters: Sequence[str] | None
+) -> pd.DataFrame:
+    """Return the first `limit` events from `start` on, read in windows that double in length."""
     start = max(start, view.store.start)
-    step = _FIRST_STEP
-    steps = [tables.TABLES["liquidations_events"].empty()]
+    length = _FIRST_STEP
+    blocks = []  # without empty frames, which would change dtypes in concat
     count = 0
     while start < view.horizon and count < limit:
-        end = min(start + step, view.horizon)
+        end = min(start + length, view.horizon)
         orders = market.liquidation_orders(view, start, end, **filters)
-        steps.append(orders)
+        if len(orders):
+            blocks.append(orders)
         count += len(orders)
         start = end
-        step = step * 2
-    filled = [orders for orders in steps if len(orders)]  # empty frames would change dtypes in concat
-    return pd.concat(filled or steps, ignore_index=True).head(limit)
+        length = length * 2
+    if not blocks:
+        return tables.TABLES["liquidations_events"].empty()
+    return pd.concat(blocks, ignore_index=True).head(limit)
 
 
-def _columns(frame: pd.DataFrame) -> dict[str, Any]:
+def _wire_columns(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the columns under their wire names, in the order of the API document."""
     order = (
         "time exchange symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status "
@@ -541,46 +549,48 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
     return dict(frame[order.split()].rename(columns=tables.TABLES["liquidations_events"].wire))
 
 
-def _history(view: View, window: ResponseWindow, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
-    """Return value by bucket, venue and side, of buckets that start in the window."""
+def _sums_of_orders(
+    view: View, window: ResponseWindow, step: str, symbols: Sequence[str] | None
+) -> pd.DataFrame:
+    """Return the value of stored orders by bucket, venue and side, of buckets that start in the window."""
     length = times.RESOLUTIONS[step]
 
-    def made(block: ResponseWindow) -> tuple[pd.DataFrame, int]:
+    def read_block(block: ResponseWindow) -> tuple[pd.DataFrame, int]:
         orders = market.order_values(view, block.start.ceil(length), block.end.ceil(length), symbols)
-        return _summed(orders, length), len(orders)
+        return _sum_by_side(orders, length), len(orders)
 
-    blocks = view.blocks(window._replace(end=min(window.end, view.horizon)), made)
-    filled = [sums for sums in blocks if len(sums)]
-    if not filled:
+    blocks = view.blocks(window._replace(end=min(window.end, view.horizon)), read_block)
+    nonempty = [sums for sums in blocks if len(sums)]
+    if not nonempty:
         return pd.DataFrame(columns=["time", "exchange", *_SIDES])
-    return pd.concat(filled, ignore_index=True)
+    return pd.concat(nonempty, ignore_index=True)
 
 
 def _stored_sums(view: View, window: ResponseWindow, symbols: Sequence[str] | None) -> pd.DataFrame:
     """Return the stored sums of venues without stored orders."""
-    if not view.has(_SUMS):
-        return tables.TABLES[_SUMS].empty()
-    venues = set(view.store.exchanges(_SUMS))
+    if not view.has(_SUMS_TABLE):
+        return tables.TABLES[_SUMS_TABLE].empty()
+    venues = set(view.store.exchanges(_SUMS_TABLE))
     for table in filter(view.has, market.TABLES):
         venues.difference_update(view.store.exchanges(table))
     end = min(window.end.ceil(_DAY), view.horizon)
-    return view.rows(Query(_SUMS, window.start, end, symbols, sorted(venues)))
+    return view.rows(Query(_SUMS_TABLE, window.start, end, symbols, sorted(venues)))
 
 
 def _step_of(sums: pd.DataFrame) -> str:
-    """Return the step of stored sums: the shortest time between two of a series; the finest without two."""
+    """Return the step of stored sums: the smallest gap between two of a series, else the finest step."""
     series = ["exchange", "symbol"]
     rows = sums[[*series, "time"]].sort_values([*series, "time"])
-    apart = rows.groupby(series, observed=True)["time"].diff().min()
-    if pd.isna(apart):
-        return _FINEST
+    smallest_gap = rows.groupby(series, observed=True)["time"].diff().min()
+    if pd.isna(smallest_gap):
+        return _FINEST_STEP
     for name, length in times.RESOLUTIONS.items():
-        if length >= apart:
+        if length >= smallest_gap:
             return str(name)
     return "1d"
 
 
-def _summed_again(sums: pd.DataFrame, window: ResponseWindow, step: str) -> pd.DataFrame:
+def _sums_at_step(sums: pd.DataFrame, window: ResponseWindow, step: str) -> pd.DataFrame:
     """Add up stored sums by bucket and venue, of buckets that start in the window."""
     length = times.RESOLUTIONS[step]
     start = sums["time"].dt.floor(length)
@@ -590,16 +600,16 @@ def _summed_again(sums: pd.DataFrame, window: ResponseWindow, step: str) -> pd.D
     return added.assign(unknown_usd=0.0)
 
 
-def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
+def _sum_by_side(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
     """Add up the value of orders by bucket, venue and side; a missing side is unknown."""
     width = times.us(length)
     start = pd.DatetimeIndex((orders["time"].array.asi8 // width * width).view("M8[us]")).tz_localize("UTC")
     keys = {"time": start, "exchange": pd.Categorical(orders["exchange"])}
-    values = pd.DataFrame(keys | _by_side(orders), copy=False)
+    values = pd.DataFrame(keys | _values_by_side(orders), copy=False)
     return values.groupby(list(keys), observed=True).sum().round(2).reset_index().astype({"exchange": object})
 
 
-def _by_side(orders: pd.DataFrame) -> dict[str, Any]:
+def _values_by_side(orders: pd.DataFrame) -> dict[str, Any]:
     """Return the value of each order in the column of its side, and 0 in the other columns."""
     side = orders["side"].astype(object)
     value = orders["value_usd"].fillna(0.0)
@@ -609,9 +619,9 @@ def _by_side(orders: pd.DataFrame) -> dict[str, Any]:
     return {name: value.where(mask, 0.0).to_numpy() for name, mask in zip(_SIDES, masks, strict=True)}
 
 
-def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+def _count_by_name(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
     """Count and sum orders by name, by side and in total; orders without a side are in the total only."""
-    sides = _by_side(orders)
+    sides = _values_by_side(orders)
     columns = {
         "name": names,
         "long_count": (orders["side"] == "long").astype("int64"),

@@ -40,7 +40,7 @@ TABLES = ("liquidations_fills", "liquidations_events")
 LEAD = pd.Timedelta(1, "h")
 """Longest time between the fills of one order."""
 
-_ORDER = ["exchange", "order_id"]
+_ORDER_KEY = ["exchange", "order_id"]
 
 
 def liquidation_orders(
@@ -61,7 +61,7 @@ def liquidation_orders(
     fills = view.rows(Query(fills_table, start - LEAD, end + LEAD, symbols, venues))
     orders = consolidate(fills)
     if len(stored_orders) and len(orders):
-        both = pd.concat([stored_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
+        both = pd.concat([stored_orders, orders], ignore_index=True).drop_duplicates(_ORDER_KEY, keep="first")
         orders = tables.TABLES["liquidations_events"].conform(both)
     elif orders.empty:
         orders = stored_orders
@@ -81,19 +81,19 @@ def order_values(
         return orders[["exchange", "time", "side", "value_usd"]]
     orders = stored_orders
     if len(fills):
-        orders = _values(fills)
+        orders = _values_of_orders(fills)
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 
-def _values(fills: pd.DataFrame) -> pd.DataFrame:
-    """Make one row per (exchange, order): time of the last fill, first known side, total value.
+def _values_of_orders(fills: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (exchange, order): time of the last fill, first known side, total value.
 
-    Does what `consolidate` does for these columns, without a groupby: windows of a year have many fills.
+    The result equals these columns of `consolidate`, without its groupby, which is slow for a year of fills.
     """
     venue = pd.Categorical(fills["exchange"])
     side = pd.Categorical(fills["side"])
-    names = pd.factorize(fills["order_id"])[0]
-    order, orders = pd.factorize(names * len(venue.categories) + venue.codes)
+    id_codes = pd.factorize(fills["order_id"])[0]
+    order, orders = pd.factorize(id_codes * len(venue.categories) + venue.codes)
     by_time = np.argsort(fills["time"].array.asi8, kind="stable")
     # If an index occurs several times in an assignment, the last value remains. The last fill therefore needs
     # chronological order, and the first known side the reverse order.
@@ -116,7 +116,7 @@ def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
     if fills.empty:
         return tables.TABLES["liquidations_events"].empty()
     paid = fills["fill_price_usd"] * fills["filled_quantity"]
-    grouped = fills.assign(paid=paid).sort_values("time", kind="stable").groupby(_ORDER, observed=True)
+    grouped = fills.assign(paid=paid).sort_values("time", kind="stable").groupby(_ORDER_KEY, observed=True)
     orders = grouped.agg(
         time=("time", "last"),
         symbol=("symbol", "first"),
@@ -144,7 +144,7 @@ def pairs(view: View) -> pd.DataFrame:
     Unknown figures are NaN; columns with ``before`` are a day earlier. A figure comes from its history if the
     store has it, else from ``markets_symbol_exchanges``.
     """
-    return view.once("pairs", lambda: _pairs(view))
+    return view.once("pairs", lambda: _join_figures(view))
 
 
 def within(frame: pd.DataFrame, venues: Sequence[str] | None) -> pd.DataFrame:
@@ -161,16 +161,16 @@ def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFram
     settled = view.current("funding_settlements", symbols=symbols)[columns].dropna(subset="rate_bps_8h")
     sampled_keys = pd.MultiIndex.from_frame(sampled[_KEYS].astype(object))
     settled_keys = pd.MultiIndex.from_frame(settled[_KEYS].astype(object))
-    more = settled[~settled_keys.isin(sampled_keys)]
+    settled_only = settled[~settled_keys.isin(sampled_keys)]
     if sampled.empty:
-        return more
-    if more.empty:
+        return settled_only
+    if settled_only.empty:
         return sampled
-    return pd.concat([sampled.astype(dict.fromkeys(_KEYS, object)), more], ignore_index=True)
+    return pd.concat([sampled.astype(dict.fromkeys(_KEYS, object)), settled_only], ignore_index=True)
 
 
 def intervals(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the settlement interval [h] of every pair, as its newest settlement states it."""
+    """Return the newest settlement of every pair whose interval [h] is known."""
     frame = view.current("funding_settlements", symbols=symbols)
     return frame[frame["interval_hours"].notna()]
 
@@ -178,7 +178,7 @@ def intervals(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
 def oi_at(view: View, at: pd.Timestamp) -> pd.Series:
     """Return the open interest [USD] of every pair at a time, by (symbol, exchange)."""
     table = "oi_history" if view.has("oi_history") else "markets_symbol_exchanges"
-    return _keyed(view.current(table, at=at), "oi_usd")
+    return _by_pair(view.current(table, at=at), "oi_usd")
 
 
 def oi_ranks(view: View) -> dict[str, int]:
@@ -197,7 +197,10 @@ def oi_ranks(view: View) -> dict[str, int]:
 
 
 def board(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rank symbols by open interest from rows of `pairs`; prices are those of the largest venue."""
+    """Return one row per symbol from rows of `pairs`, ranked by open interest.
+
+    The price is that of the venue with the largest open interest, the top rate is the highest of all venues.
+    """
     frame = frame.sort_values(["symbol", "oi_usd", "exchange"], ascending=[True, False, True])
     symbols = frame.groupby("symbol", sort=True)
     total = symbols[[*_USD]].sum(min_count=1)
@@ -209,9 +212,9 @@ def board(frame: pd.DataFrame) -> pd.DataFrame:
             "price_usd": first["price_usd"],
             "price_24h_change_pct": first["price_24h_change_pct"],
             "volume_24h_usd": total["volume_24h_usd"].round(2),
-            "volume_24h_change_pct": _percent(total["volume_24h_usd"], total["volume_before_usd"]),
+            "volume_24h_change_pct": _percent_change(total["volume_24h_usd"], total["volume_before_usd"]),
             "oi_usd": total["oi_usd"].round(2),
-            "oi_24h_change_pct": _percent(total["oi_usd"], total["oi_before_usd"]),
+            "oi_24h_change_pct": _percent_change(total["oi_usd"], total["oi_before_usd"]),
             "top_funding_bps": top["funding_bps_8h"].reindex(total.index),
             "top_funding_exchange": top["exchange"].reindex(total.index),
             "liquidation_24h_usd": total["liquidation_24h_usd"].round(2),
@@ -222,28 +225,28 @@ def board(frame: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
-def _percent(now: pd.Series, before: pd.Series) -> pd.Series:
+def _percent_change(now: pd.Series, before: pd.Series) -> pd.Series:
     """Return the change in percent; NaN where the value before is 0 or unknown."""
     return ((now / before.where(before > 0) - 1) * 100).round(6)
 
 
-def _pairs(view: View) -> pd.DataFrame:
+def _join_figures(view: View) -> pd.DataFrame:
     """Join all figures of the pairs: see `pairs`."""
     market = view.current("markets_symbol_exchanges")
     volume, before = _volumes(view, market)
     columns = {
-        "price_usd": _keyed(market, "price_usd"),
-        "price_24h_change_pct": _keyed(market, "price_24h_change_pct"),
+        "price_usd": _by_pair(market, "price_usd"),
+        "price_24h_change_pct": _by_pair(market, "price_24h_change_pct"),
         "volume_24h_usd": volume,
         "volume_before_usd": before,
         "oi_usd": oi_at(view, view.now),
         "oi_before_usd": oi_at(view, view.now - _DAY),
-        "funding_bps_8h": _keyed(funding_now(view), "rate_bps_8h"),
-        "liquidation_24h_usd": _keyed(market, "liquidation_24h_usd"),
+        "funding_bps_8h": _by_pair(funding_now(view), "rate_bps_8h"),
+        "liquidation_24h_usd": _by_pair(market, "liquidation_24h_usd"),
     }
     if view.has(*TABLES):
         orders = liquidation_orders(view, view.now - _DAY, view.horizon)
-        columns["liquidation_24h_usd"] = _summed(orders, "value_usd")
+        columns["liquidation_24h_usd"] = _sum_by_pair(orders, "value_usd")
     joined = pd.concat(columns, axis=1, join="outer", sort=True).round(dict.fromkeys(_USD, 2))
     if view.has(*TABLES):
         joined["liquidation_24h_usd"] = joined["liquidation_24h_usd"].fillna(0.0)
@@ -254,25 +257,25 @@ def _pairs(view: View) -> pd.DataFrame:
 def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Return the volume [USD] of the last 24 hours and of the 24 hours before, from rows that end in them."""
     if not view.has("volume_history"):
-        return _keyed(market, "volume_24h_usd"), _keyed(market.iloc[:0], "volume_24h_usd")
-    middle = view.now - _DAY
-    rows = view.rows(Query("volume_history", middle - 2 * _DAY, view.horizon))
+        return _by_pair(market, "volume_24h_usd"), _by_pair(market.iloc[:0], "volume_24h_usd")
+    day_ago = view.now - _DAY
+    rows = view.rows(Query("volume_history", day_ago - 2 * _DAY, view.horizon))
     ended = windows.ends(rows)
-    before = (ended > middle - _DAY) & (ended <= middle)
-    return _summed(rows[ended > middle], "volume_usd"), _summed(rows[before], "volume_usd")
+    is_before = (ended > day_ago - _DAY) & (ended <= day_ago)
+    return _sum_by_pair(rows[ended > day_ago], "volume_usd"), _sum_by_pair(rows[is_before], "volume_usd")
 
 
-def _keyed(frame: pd.DataFrame, column: str) -> pd.Series:
+def _by_pair(frame: pd.DataFrame, column: str) -> pd.Series:
     """Return a column by (symbol, exchange), missing values dropped."""
     frame = frame[frame[column].notna()]
     index = pd.MultiIndex.from_arrays([frame[name].astype(object) for name in _KEYS], names=_KEYS)
     return pd.Series(frame[column].to_numpy(), index=index, dtype="float64")
 
 
-def _summed(frame: pd.DataFrame, column: str) -> pd.Series:
+def _sum_by_pair(frame: pd.DataFrame, column: str) -> pd.Series:
     """Add up a column by (symbol, exchange)."""
     summed = frame.groupby(_KEYS, observed=True)[column].sum(min_count=1)
-    return _keyed(summed.reset_index(), column)
+    return _by_pair(summed.reset_index(), column)
 
 
 class Totals(NamedTuple):
@@ -312,24 +315,24 @@ def by_rows(
         rows = combine(rows, value, width, horizon)
     rows = rows[rows[value].notna()]
     venue = pd.Categorical(rows["exchange"])
-    codes, stamps = pd.factorize(rows["time"].array.asi8, sort=True)
     names = np.asarray(venue.categories, dtype=object)
-    cell = codes * len(names) + venue.codes
-    count = np.bincount(cell, minlength=len(stamps) * len(names))
-    total = np.bincount(cell, rows[value], minlength=len(stamps) * len(names))
+    time_code, times_of_codes = pd.factorize(rows["time"].array.asi8, sort=True)
+    cell = time_code * len(names) + venue.codes
+    count = np.bincount(cell, minlength=len(times_of_codes) * len(names))
+    total = np.bincount(cell, rows[value], minlength=len(times_of_codes) * len(names))
     filled = np.flatnonzero(count)
-    stamp, venue_code = np.divmod(filled, max(len(names), 1))
-    return Totals(np.asarray(stamps)[stamp], names[venue_code], total[filled], count[filled])
+    time_code, venue_code = np.divmod(filled, max(len(names), 1))
+    return Totals(np.asarray(times_of_codes)[time_code], names[venue_code], total[filled], count[filled])
 
 
 def by_sums(
     sums: pd.DataFrame, width: pd.Timedelta | None, horizon: pd.Timestamp, *, added: bool
 ) -> tuple[Totals, Totals]:
-    """Return the totals of `by_rows` from sums at each time, and the unsure ones, without valid values.
+    """Return the totals of `by_rows` from sums at each time, and the unsure totals (see the module).
 
-    The value of an unsure total is NaN or its number of symbols; only its time and venue are used.
+    Of an unsure total only time and venue are valid.
     """
-    series = _timestamps(sums[sums["symbols"] > 0])
+    series = _sums_by_time(sums[sums["symbols"] > 0])
     time = series["time"].array.asi8
     venue = series["exchange"].cat
     symbols = series["symbols"].to_numpy()
@@ -343,7 +346,7 @@ def by_sums(
     reach = 1
     if not added and len(series):
         reach = int(np.max(windows.holds(series["resolution"])))
-    cells = _Cells(series, micros, reach, horizon)
+    cells = _Buckets(series, micros, reach, horizon)
     # 2. Combine the sums as if each venue were one symbol.
     combine = windows.sums if added else windows.means
     combined = combine(series, "value", width, horizon)
@@ -359,8 +362,11 @@ def by_sums(
     return joined([all_totals.take(~cells.unsure[cell])]), joined([missing])
 
 
-class _Cells:
-    """Number of symbols by venue and bucket, and whether the symbols differ between times that reach in."""
+class _Buckets:
+    """Number of symbols by venue and bucket, and whether the bucket is unsure.
+
+    A row is valid for `reach` [µs] in buckets of `micros`, up to the horizon.
+    """
 
     def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
         since = series["time"].array.asi8
@@ -387,8 +393,8 @@ class _Cells:
         return np.asarray(codes.astype(np.intp) * self.count + (bucket - self.first))
 
 
-def _timestamps(sums: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per venue and time as a series, with NaN if rows have several resolutions."""
+def _sums_by_time(sums: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per venue and time, whose value is NaN if the time has rows of several resolutions."""
     venue = pd.Categorical(sums["exchange"])
     time = sums["time"].array.asi8
     order = np.lexsort((time, venue.codes))
@@ -422,11 +428,12 @@ def totals(
     The frame has exchange (text), time, value, symbol_count; sorted by time and venue. It is shared between
     requests: take a copy before changing it.
     """
-    named = None
+    venue_names = None
     if venues is not None:
-        named = tuple(sorted(venues))
-    request = _TotalsRequest(view, column, window, resolution or adaptive(window.requested), named)
-    return view.once(("totals", column, window.start, window.end, request.step, named), request.totals)
+        venue_names = tuple(sorted(venues))
+    step = resolution or adaptive(window.requested)
+    request = _TotalsRequest(view, column, window, step, venue_names)
+    return view.once(("totals", column, window.start, window.end, step, venue_names), request.totals)
 
 
 @dataclass(frozen=True)
@@ -466,7 +473,7 @@ class _TotalsRequest:
         return Series(pd.DataFrame(columns), used, notices)
 
     def _from_rows(self, sums: pd.DataFrame, cells: Totals, width: pd.Timedelta | None) -> Iterator[Totals]:
-        """Make the unsure totals from the rows of their venues, about a million rows at a time."""
+        """Yield the unsure totals (`cells`) from the rows of their venues, about a million rows at a time."""
         if not len(cells.time):
             return
         column = self.column

@@ -157,35 +157,36 @@ HEADER = "X-Derivdata-Corrections"
 """Response header: percent-encoded corrections, one per line. Clients add them to the provenance."""
 
 _MAX_LINES = 20
-_MAX_BYTES = 2000
+_MAX_HEADER_BYTES = 2000
 """Maximum bytes of the header: proxies reject responses whose headers exceed 4 to 8 kB."""
-_MAX_BYTES_OF_ONE = 280
+_MAX_LINE_BYTES = 280
 """Maximum bytes of one correction, so that one long text does not replace all others."""
 _NEWLINE = "%0A"
-_SAFE = " ,;:=()/.-_|"
+_UNQUOTED = " ,;:=()/.-_|"
 
 _event: ContextVar[threading.Event | None] = ContextVar("derivdata_cancelled", default=None)
-_notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
+_collected: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
 
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
     """Collect corrections noted in this block; an enclosing block collects them too."""
-    outer = _notes.get()
-    own = list[str]()
-    token = _notes.set(own)
+    outer = _collected.get()
+    corrections = list[str]()
+    token = _collected.set(corrections)
     try:
-        yield own
+        yield corrections
     finally:
-        _notes.reset(token)
+        _collected.reset(token)
         if outer is not None:
-            outer.extend(own)
+            outer.extend(corrections)
 
 
 def note(corrections: list[str]) -> None:
     """Note corrections of rows that the current response uses."""
-    if (own := _notes.get()) is not None:
-        own.extend(corrections)
+    collected = _collected.get()
+    if collected is not None:
+        collected.extend(corrections)
 
 
 def note_read(frame: pd.DataFrame) -> pd.DataFrame:
@@ -214,20 +215,20 @@ def header_value(corrections: list[str]) -> str:
     """Return distinct corrections as the header's value, in numeric order, cut to the size of a header."""
     # A correction starts with its number. Sorting by the number's length first puts 9 before 10.
     distinct = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
-    lines = [_encoded(text) for text in distinct]
+    lines = [_encode_line(text) for text in distinct]
     ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MAX_LINES])
-    fitting = bisect_right(list(ends), _MAX_BYTES)
+    fitting = bisect_right(list(ends), _MAX_HEADER_BYTES)  # number of lines that fit
     shown = lines[:fitting]
     if fitting < len(lines):
         shown.append(f"and {len(lines) - fitting} more corrections")
     return _NEWLINE.join(shown)
 
 
-def _encoded(text: str) -> str:
+def _encode_line(text: str) -> str:
     """Percent-encode a text, cut after the last complete character that fits."""
-    ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
-    fitting = bisect_right(list(ends), _MAX_BYTES_OF_ONE)
-    shown = quote(text[:fitting], safe=_SAFE)
+    ends = accumulate(len(quote(character, safe=_UNQUOTED)) for character in text)
+    fitting = bisect_right(list(ends), _MAX_LINE_BYTES)
+    shown = quote(text[:fitting], safe=_UNQUOTED)
     if fitting < len(text):
         shown += "..."
     return shown

@@ -52,7 +52,8 @@ class BoundedCache(Generic[Entry]):
         """Store a value with its current size, and drop the least recently used entries beyond the limit."""
         if key in self._entries:
             self.size -= self._entries.pop(key)[1]
-        if (size := self._size_of(key, value)) > self._limit:
+        size = self._size_of(key, value)
+        if size > self._limit:
             return
         self._entries[key] = value, size
         self.size += size
@@ -62,37 +63,33 @@ class BoundedCache(Generic[Entry]):
 
 T = TypeVar("T")
 
-_KNOWN = frozenset(tables.VENUES).union(*endpoints.OPTIONS_MATRIX.values())
-_LONGEST = pd.Timedelta(1, "D")
+_KNOWN_VENUES = frozenset(tables.VENUES).union(*endpoints.OPTIONS_MATRIX.values())
+_LONGEST_STEP = pd.Timedelta(1, "D")
 """Longest resolution of rows and of responses."""
-_SAME_SUBJECT = {"funding_history": "funding_settlements", "funding_settlements": "funding_history"}
+_OTHER_RATES = {"funding_history": "funding_settlements", "funding_settlements": "funding_history"}
 _CACHED_BYTES = 128 << 20
-_SMALL = 4096
+_ENTRY_BYTES = 4096
 """Bytes counted for a result in addition to its frames."""
 
 _KEYS = ("symbol", "exchange", "time")
-_STEPS_OVER = ("volume_history", "volume_taker")
+_COMPLETE_STEPS_ONLY = ("volume_history", "volume_taker")
 """Tables whose rows are visible only when their step is over."""
 
 _DECIMALS = {"rate_bps_8h": 6}
 
-_NOT_MADE = object()
+_NOT_COMPUTED = object()
 
 
 class StoredColumn(NamedTuple):
     """Column of a base table whose history is requested."""
 
-    # `table`, `value`: a base table, and its column; an empty `value` means all columns, which are
-    # sampled instead of averaged, see `windows.samples`
-    table: str
-    value: str = ""
-    # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows longer than
-    # a bucket cannot be added up in it and are omitted
+    table: str  # a base table
+    value: str = ""  # its column; empty for all columns, which are sampled instead of averaged
+    # Whether the rows of a bucket are added up, as for volume; else they are averaged over time.
     added: bool = False
-    # In a table with several series per pair, a column and the value in it that selects one of them
+    # In a table with several series per pair, a column and the value in it that selects one of them.
     only: tuple[str, str] | None = None
-    # A second column of the same unit, shown in rows that have it
-    second: str = ""
+    second: str = ""  # a second column of the same unit, shown in rows that have it
 
     @property
     def columns(self) -> list[str]:
@@ -121,7 +118,7 @@ class _SharedResult:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.value: Any = _NOT_MADE
+        self.value: Any = _NOT_COMPUTED
         self.corrections: list[str] = []
 
 
@@ -140,7 +137,7 @@ class View:
         self.now = now
         self.horizon = now + TICK
         self._memo = BoundedCache[_SharedResult](
-            _CACHED_BYTES, lambda _, shared: _SMALL + _bytes_of(shared.value)
+            _CACHED_BYTES, lambda _, shared: _ENTRY_BYTES + _bytes_of(shared.value)
         )
         self._lock = threading.Lock()
 
@@ -148,7 +145,7 @@ class View:
     def exchanges(self) -> frozenset[str]:
         """Slugs of all known venues: the library's and the store's."""
         names = sorted(self.store.tables())
-        return self.once("exchanges", lambda: _KNOWN.union(*map(self.store.exchanges, names)))
+        return self.once("exchanges", lambda: _KNOWN_VENUES.union(*map(self.store.exchanges, names)))
 
     def has(self, *names: str) -> bool:
         """Return whether the store has any of the tables."""
@@ -165,7 +162,7 @@ class View:
     def _instead(self, names: Sequence[str]) -> str:
         """Return advice to use payments instead of missing rates, or rates instead of missing payments."""
         for name in names:
-            other = _SAME_SUBJECT.get(name, "")
+            other = _OTHER_RATES.get(name, "")
             if self.has(other):
                 return f"; it has {other}: use dd.{other.replace('_', '.', 1)}"
         return ""
@@ -183,7 +180,7 @@ class View:
             if shared is None:
                 self._memo.put(key, shared := _SharedResult())
         with shared.lock:
-            if shared.value is not _NOT_MADE:
+            if shared.value is not _NOT_COMPUTED:
                 note(shared.corrections)
                 return shared.value  # type: ignore[no-any-return]
             with noted() as shared.corrections:
@@ -201,7 +198,7 @@ class View:
         if params.get("range") == "all":
             params = {**params, "range": None, "start": self.store.start}
         window = resolve(params, now=self.now, tier=tier)
-        return window._replace(start=max(window.start, self.store.start.floor("1D") - _LONGEST))
+        return window._replace(start=max(window.start, self.store.start.floor("1D") - _LONGEST_STEP))
 
     def rows(self, query: Query) -> pd.DataFrame:
         """Return the rows of a query that are visible at the clock."""
@@ -221,8 +218,8 @@ class View:
         return self._visible(query, note_read(self.store.sums(query, value)))
 
     def _visible(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
-        """Drop rows of `_STEPS_OVER` whose step ends after the clock."""
-        if query.table not in _STEPS_OVER or query.end + _LONGEST <= self.now:
+        """Drop rows of `_COMPLETE_STEPS_ONLY` whose step ends after the clock."""
+        if query.table not in _COMPLETE_STEPS_ONLY or query.end + _LONGEST_STEP <= self.now:
             return frame
         return frame[windows.ends(stated(frame)) <= self.now]
 
@@ -236,8 +233,8 @@ class View:
         at = min(at or self.now, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
-        frame = self.latest(table, at, _LONGEST, symbols)
-        return frame[(at - frame["time"]) <= _reach(frame)]
+        frame = self.latest(table, at, _LONGEST_STEP, symbols)
+        return frame[(at - frame["time"]) <= _validity(frame)]
 
     def latest(
         self,
@@ -263,37 +260,36 @@ class View:
         requested = resolution or adaptive(window.requested)
         query = Query(column.table, window.start, window.end, symbols, venues)
 
-        def made(block: ResponseWindow) -> tuple[tuple[ResponseWindow, Series], int]:
+        def read_block(block: ResponseWindow) -> tuple[tuple[ResponseWindow, Series], int]:
             series, rows = self._block(column, query, block, requested)
             return (block, series), max(rows, len(series.frame))
 
-        blocks = self.blocks(window, made)
+        blocks = self.blocks(window, read_block)
         steps = {series.used for _, series in blocks if len(series.frame) or series.notices}
         finest = min(steps, key=windows.length, default=blocks[0][1].used)
-        # Blocks without fine rows have a coarser resolution and are computed again at the finest one.
-        at_finest = []
-        for block, series in blocks:
-            if series.used != finest:
-                series, _ = self._block(column, query, block, requested, finest)
-            at_finest.append(series)
         frames = []
         notices: dict[str, None] = {}  # several blocks may have the same notice
-        for series in at_finest:
+        for block, series in blocks:
+            if series.used != finest:  # a block without fine rows
+                series, _ = self._block(column, query, block, requested, finest)
             frames.append(series.frame)
             notices |= dict.fromkeys(series.notices)
         return Series(_joined(frames), finest, list(notices))
 
     def blocks(self, window: ResponseWindow, make: Callable[[ResponseWindow], tuple[T, int]]) -> list[T]:
-        """Return the results for blocks of a window; the rows of a block set the length of the next one."""
+        """Return the results of `make` for consecutive blocks of a window.
+
+        `make` also returns the number of rows of its block, from which the next block's length follows.
+        """
         results: list[T] = []
         start = window.start
         days = self.first_days
         while start < window.end or not results:
             # Blocks end at midnight, so that none divides a bucket, which is a day or shorter.
-            end = min(start.floor("1D") + days * _LONGEST, window.end)
+            end = min(start.floor("1D") + days * _LONGEST_STEP, window.end)
             result, rows = make(window._replace(start=start, end=end))
             results.append(result)
-            per_day = max(rows, 1) / max((end - start) / _LONGEST, 1.0)
+            per_day = max(rows, 1) / max((end - start) / _LONGEST_STEP, 1.0)
             start = end
             days = min(max(int(self.block_rows / per_day), 1), 3650)
         return results
@@ -306,7 +302,10 @@ class View:
         requested: str,
         used: str | None = None,
     ) -> tuple[Series, int]:
-        """Return a column over one block, and the number of rows that were read for it."""
+        """Return a column over one block at the step `used`, and the number of rows that were read for it.
+
+        Without `used` the step is the requested one, or the finest of the rows if that is coarser.
+        """
         frame, step = self.around(column, window, requested, query.symbols, query.venues)
         rows = len(frame)
         step = used or step
@@ -335,8 +334,8 @@ class View:
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             frame = self.rows(Query(column.table, start, end, symbols, venues))
             if column.only is not None:
-                name, word = column.only
-                frame = frame[frame[name] == word]
+                name, selected = column.only
+                frame = frame[frame[name] == selected]
             return frame
 
         used = resolution or adaptive(window.requested)
@@ -378,20 +377,20 @@ def read_around(
     window: ResponseWindow,
     step: pd.Timedelta | None,
 ) -> pd.DataFrame:
-    """Read the complete buckets of a window, and the earlier rows that are valid in the first bucket."""
-    start = window.start
-    end = window.end
-    lead = pd.Timedelta(0)
-    if step is not None:
-        start = start.floor(step)
-        end = end.ceil(step)
-        lead = max(windows.HOLD, step)
-    for back in (lead, _LONGEST):
-        frame = stated(read(start - back, end))
-        holds = [times.resolution(name) or windows.HOLD for name in windows.steps(frame)]
-        if step is None or max(holds, default=lead) <= back:
-            break
-    return frame
+    """Read the complete buckets of a window, and the earlier rows that are valid in the first bucket.
+
+    If rows are valid for longer than expected, the window is read again with the rows of the day before.
+    """
+    if step is None:
+        return stated(read(window.start, window.end))
+    start = window.start.floor(step)
+    end = window.end.ceil(step)
+    lead = max(windows.HOLD, step)
+    frame = stated(read(start - lead, end))
+    validities = [times.resolution(name) or windows.HOLD for name in windows.steps(frame)]
+    if max(validities, default=lead) <= lead:
+        return frame
+    return stated(read(start - _LONGEST_STEP, end))
 
 
 def finest_step(frame: pd.DataFrame, requested: str) -> str:
@@ -403,7 +402,7 @@ def finest_step(frame: pd.DataFrame, requested: str) -> str:
 def without_long_rows(
     frame: pd.DataFrame, column: StoredColumn, window: ResponseWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows to be added up that are longer than a bucket, and return notices about them."""
+    """Return the rows without those to be added up that are longer than a bucket, and notices about them."""
     if not column.added:
         return frame, []
     long = windows.longer(frame[windows.ends(frame) > window.start], step)
@@ -433,7 +432,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False).take(order)
 
 
-def _reach(frame: pd.DataFrame) -> Any:
+def _validity(frame: pd.DataFrame) -> Any:
     """Return how long each row's value is valid after its time."""
     if "interval_hours" in frame:
         return pd.to_timedelta(frame["interval_hours"], unit="h")
@@ -454,13 +453,15 @@ class RequestCoverage(NamedTuple):
     """Windows in which each venue was requested for all wanted symbols."""
 
     spans: Mapping[str, list[times.Window]]
-    some: Mapping[str, list[str]]  # requested symbols of venues without such a window
+    some: Mapping[str, list[str]]  # for venues without such a window, the requested symbols
 
 
-_TABLE = "liquidations_fills"
-_LATE = pd.Timedelta(8, "min")  # the ledger lags by up to 7 minutes for polled lists, and 3 for streams
-_MAX_NAMES = 8
-_EMPTY = "(an empty result does not mean that there were none)"
+_LIQUIDATIONS = "liquidations_fills"
+_LEDGER_DELAY = pd.Timedelta(
+    8, "min"
+)  # the ledger lags by up to 7 minutes for polled lists, and 3 for streams
+_MAX_SHOWN = 8
+_EMPTY_ADVICE = "(an empty result does not mean that there were none)"
 
 
 def requested_spans(
@@ -475,7 +476,7 @@ def requested_spans(
     ledger = _ledger(view)
     if ledger.empty:
         return None
-    answered = ledger[(ledger["table"] == _TABLE) & ledger["answered"]]
+    answered = ledger[(ledger["table"] == _LIQUIDATIONS) & ledger["answered"]]
     answered = answered[(answered["end"] > start) & (answered["start"] < end)]
     if symbols is not None:
         answered = answered[answered["symbol"].isna() | answered["symbol"].isin(symbols)]
@@ -498,7 +499,7 @@ def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Ti
     gaps = _gaps(coverage, end - start)
     if not gaps:
         return []
-    return [f"liquidations were requested or streamed {'; '.join(gaps)} {_EMPTY}"]
+    return [f"liquidations were requested or streamed {'; '.join(gaps)} {_EMPTY_ADVICE}"]
 
 
 def _gaps(coverage: RequestCoverage, length: pd.Timedelta) -> list[str]:
@@ -510,16 +511,16 @@ def _gaps(coverage: RequestCoverage, length: pd.Timedelta) -> list[str]:
         covered = sum((span.end - span.start for span in spans), zero)
         if covered == zero and name not in coverage.some:
             never.append(name)
-        elif zero < covered < length - _LATE:
+        elif zero < covered < length - _LEDGER_DELAY:
             partly.append(f"{name} {covered / length:.0%}")
     gaps = []
     if partly:
-        gaps.append("for part of the window: " + _listed(partly))
+        gaps.append("for part of the window: " + _shown_names(partly))
     if coverage.some:
-        of_symbols = [f"{name} ({_listed(symbols)})" for name, symbols in coverage.some.items()]
-        gaps.append("for some symbols: " + _listed(of_symbols))
+        of_symbols = [f"{name} ({_shown_names(symbols)})" for name, symbols in coverage.some.items()]
+        gaps.append("for some symbols: " + _shown_names(of_symbols))
     if never:
-        gaps.append("not at all: " + _listed(never))
+        gaps.append("not at all: " + _shown_names(never))
     return gaps
 
 
@@ -536,20 +537,20 @@ def never_requested(
     ledger = _ledger(view)
     if ledger.empty:
         return []
-    about = (ledger["symbol"].isna() | (ledger["symbol"] == symbol)) & (ledger["table"] == table)
-    about &= (ledger["end"] > start) & (ledger["start"] < end)
+    is_relevant = (ledger["symbol"].isna() | (ledger["symbol"] == symbol)) & (ledger["table"] == table)
+    is_relevant &= (ledger["end"] > start) & (ledger["start"] < end)
     sources = "any venue"
     if venues is not None:
-        about &= ledger["exchange"].isin(venues)
-        sources = _listed(sorted(venues))
-    requested = ledger[about]
+        is_relevant &= ledger["exchange"].isin(venues)
+        sources = _shown_names(sorted(venues))
+    requested = ledger[is_relevant]
     if requested["answered"].any():
         return []
     rows = f"{table} of {symbol} in this range was"
     failed = sorted(set(requested["exchange"]))
     if failed:
-        return [f"{rows} requested from {_listed(failed)} without a response {_EMPTY}"]
-    return [f"{rows} never requested from {sources} {_EMPTY}"]
+        return [f"{rows} requested from {_shown_names(failed)} without a response {_EMPTY_ADVICE}"]
+    return [f"{rows} never requested from {sources} {_EMPTY_ADVICE}"]
 
 
 def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
@@ -560,11 +561,11 @@ def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
     return spans
 
 
-def _listed(names: list[str]) -> str:
+def _shown_names(names: list[str]) -> str:
     """Join names, with the number of names beyond the first eight."""
-    listed = ", ".join(names[:_MAX_NAMES])
-    if len(names) > _MAX_NAMES:
-        listed += f" and {len(names) - _MAX_NAMES} others"
+    listed = ", ".join(names[:_MAX_SHOWN])
+    if len(names) > _MAX_SHOWN:
+        listed += f" and {len(names) - _MAX_SHOWN} others"
     return listed
 
 
@@ -602,7 +603,7 @@ def _common_spans(
 
 
 def _union(rows: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp) -> list[times.Window]:
-    """Return the union of windows, sorted and cut to ``[start, end)``."""
+    """Return the union of the windows in rows of the ledger, sorted and cut to ``[start, end)``."""
     result: list[times.Window] = []
     for row in rows.sort_values("start").itertuples():
         first = max(row.start, start)

@@ -23,26 +23,28 @@ HOLD = pd.Timedelta(1, "h")
 
 def holds(resolution: pd.Series) -> Ints:
     """Return the maximum validity of each row's value [µs], from the resolution that the row states."""
-    named = pd.Categorical(resolution).remove_unused_categories()
-    lengths = [times.us(times.resolution(str(name)) or HOLD) for name in named.categories]
-    return np.asarray(np.array([*lengths, times.us(HOLD)], dtype=np.int64)[named.codes])
+    names = pd.Categorical(resolution).remove_unused_categories()
+    lengths = [times.us(times.resolution(str(name)) or HOLD) for name in names.categories]
+    # A missing resolution has the code −1 and takes the last length.
+    return np.asarray(np.array([*lengths, times.us(HOLD)], dtype=np.int64)[names.codes])
 
 
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     """Return the end of each row's step: its time plus its resolution, which is 0 for a raw row."""
-    named = pd.Categorical(frame["resolution"]).remove_unused_categories()
-    steps = [length(str(name)) for name in named.categories]
-    lengths = np.array([*map(times.us, steps), 0], dtype="timedelta64[us]")[named.codes]
+    names = pd.Categorical(frame["resolution"]).remove_unused_categories()
+    steps = [length(str(name)) for name in names.categories]
+    lengths = np.array([*map(times.us, steps), 0], dtype="timedelta64[us]")[names.codes]
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
 
 
 def steps(frame: pd.DataFrame) -> list[str]:
     """List the distinct resolutions of rows; an empty text means rows without a resolution."""
-    named = pd.Categorical(frame["resolution"])
-    names = [*map(str, named.categories), ""]
-    if len(named) and len(names) == 2 and int(np.min(named.codes)) == 0:
-        return names[:1]  # the usual case, without the sort of np.unique
-    return [names[code] for code in np.unique(named.codes).tolist()]
+    resolutions = pd.Categorical(frame["resolution"])
+    names = [*map(str, resolutions.categories), ""]
+    has_one_resolution = len(resolutions) > 0 and len(names) == 2 and int(np.min(resolutions.codes)) == 0
+    if has_one_resolution:  # the usual case, without the sort of np.unique
+        return names[:1]
+    return [names[code] for code in np.unique(resolutions.codes).tolist()]
 
 
 def length(resolution: str) -> pd.Timedelta:
@@ -59,7 +61,7 @@ def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
 
 
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Average a column over time in every bucket that a sample reaches.
+    """Average a column over time in every bucket in which a sample is valid.
 
     `frame` has symbol, exchange, time, resolution and `value`, sorted by the first three; samples are valid
     up to `horizon` at most. The result is sorted the same way; its times are the starts of the buckets.
@@ -78,7 +80,10 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
 
 
 def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Timestamp) -> dict[str, float]:
-    """Average one symbol's column over a window, by venue, weighted by time; sorted input, as for `means`."""
+    """Return the mean of one symbol's column from `start` to `horizon` by venue, weighted by time.
+
+    The rows are sorted as for `means`.
+    """
     frame = frame[frame[value].notna() & (frame["time"] < horizon)]
     if frame.empty:
         return {}
@@ -88,11 +93,13 @@ def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Ti
     total_weight = np.add.reduceat(weight, first)
     total = np.add.reduceat(frame[value].to_numpy() * weight, first)
     venues = frame["exchange"].iloc[first].astype(str).tolist()
-    return {v: t / k for v, t, k in zip(venues, total.tolist(), total_weight.tolist(), strict=True) if k}
+    has_weight = total_weight > 0
+    means = total[has_weight] / total_weight[has_weight]
+    return dict(zip(np.array(venues)[has_weight].tolist(), means.tolist(), strict=True))
 
 
 def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Add a column up over the rows that begin in each bucket; sorted input, as for `means`."""
+    """Add up a column over the rows that begin in each bucket. The rows are sorted as for `means`."""
     frame = frame[frame[value].notna() & (frame["time"] < horizon)]
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
@@ -124,18 +131,21 @@ def added(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.Ti
 
 def _series(frame: pd.DataFrame) -> tuple[Ints, Ints]:
     """Return the number of each row's (symbol, exchange) series, and the first row of each series."""
-    codes = [pd.factorize(frame[name])[0] for name in ("symbol", "exchange")]
-    fresh = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
-    return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
+    symbol, exchange = (pd.factorize(frame[name])[0] for name in ("symbol", "exchange"))
+    is_first = np.r_[True, (np.diff(symbol) != 0) | (np.diff(exchange) != 0)]
+    return np.cumsum(is_first) - 1, np.flatnonzero(is_first)
 
 
 def _validity(frame: pd.DataFrame, series: Ints, horizon: pd.Timestamp) -> tuple[Ints, Ints]:
-    """Return start and end [µs] of the validity of each row's value."""
+    """Return start and end [µs] of the validity of each row's value.
+
+    It ends at the next row of the series, after the step of the row, or at the horizon.
+    """
     since = frame["time"].array.asi8
-    until = np.full(since.size, np.iinfo(np.int64).max)
+    next_row = np.full(since.size, np.iinfo(np.int64).max)
     has_next = series[1:] == series[:-1]
-    until[:-1][has_next] = since[1:][has_next]
-    until = np.minimum(until, since + holds(frame["resolution"]))
+    next_row[:-1][has_next] = since[1:][has_next]
+    until = np.minimum(next_row, since + holds(frame["resolution"]))
     return since, np.minimum(until, times.us(horizon))
 
 
@@ -180,25 +190,27 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Respo
     length = _WEEK
     if params.get("range"):
         length = times.lookback(params["range"])
+    horizon = now + TICK  # a row exactly at the clock is visible
     last = now
-    reach = now + TICK  # a row exactly at the clock is visible
-    end = params.get("end")
-    if end is not None:
-        last = reach = end
+    end = horizon
+    if params.get("end") is not None:
+        last = end = params["end"]
     first = params.get("start")
     if first is None:
         first = min(last, now) - length
     if tier == "dev":
         require_dev_range(last, now)
-        if first >= now and (end is None or first < end):
+        begins_in_future = first >= now
+        is_empty = params.get("end") is not None and first >= end
+        if begins_in_future and not is_empty:
             raise _outside(now)
-    if first >= reach:
+    if first >= end:
         raise bad_request(f"start {times.iso(first)} is not before end {times.iso(last)}")
     requested = last - first
     notices: list[str] = []
     if tier == "dev":
-        first, last, notices = _clamped(first, last, now)
-    return ResponseWindow(first, min(reach, now + TICK), requested, notices)
+        first, notices = _clamp_to_dev_days(first, last, now)
+    return ResponseWindow(first, min(end, horizon), requested, notices)
 
 
 def adaptive(length: pd.Timedelta) -> str:
@@ -210,10 +222,10 @@ def adaptive(length: pd.Timedelta) -> str:
     return "4h"
 
 
-def _clamped(
+def _clamp_to_dev_days(
     first: pd.Timestamp, last: pd.Timestamp, now: pd.Timestamp
-) -> tuple[pd.Timestamp, pd.Timestamp, list[str]]:
-    """Clamp a window to the days that Dev covers, and return notices about the changes."""
+) -> tuple[pd.Timestamp, list[str]]:
+    """Return the start within the days that Dev covers, and notices about a changed start or end."""
     floor = now - _DEV
     notices = []
     if first < floor:
@@ -223,7 +235,7 @@ def _clamped(
         )
     if last > now:
         notices.append(f"end was set from {times.iso(last)} to now, {times.iso(now)}")
-    return max(first, floor), min(last, now), notices
+    return max(first, floor), notices
 
 
 def require_dev_range(end: pd.Timestamp, now: pd.Timestamp) -> None:

@@ -142,8 +142,8 @@ class Guard:
         self._refuse = refuse
         self._body_seconds = body_seconds
         names = {name.lower().rstrip(".") for name in hosts}
-        # localhost and addresses are valid hosts without being listed. Here they would be valid origins too,
-        # and a web page of any other local server could read the data.
+        # localhost and addresses are always valid hosts. In this set they would be valid origins too, and a
+        # web page of any other local server could read the data.
         self._allowed = {name for name in names if name != "localhost" and not _is_address(name)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,7 +155,7 @@ class Guard:
         try:
             self._check_host(request)
             self._check_origin(request)
-            await self._drain(request, receive)
+            await self._discard_body(request, receive)
         except Refusal as refusal:
             await self._refuse(request, refusal)(scope, receive, send)
             return
@@ -163,17 +163,17 @@ class Guard:
 
     async def _run(self, request: Request, receive: Receive, send: Send) -> None:
         """Run the application; if the service ends before anything was sent, send 503."""
-        started = False
+        has_started = False
 
-        async def noted(message: Message) -> None:
-            nonlocal started
-            started = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
-            await self._app(request.scope, _bodiless(receive), noted)
+            await self._app(request.scope, _after_body(receive), send_and_note)
         except asyncio.CancelledError:
-            if started:
+            if has_started:
                 return  # the server closes a connection with an incomplete response
             headers = {"Retry-After": "1", "Connection": "close"}
             error = "the service is shutting down: retry once it is running again"
@@ -181,22 +181,24 @@ class Guard:
             await self._refuse(request, refusal)(request.scope, receive, send)
 
     def _check_host(self, request: Request) -> None:
+        """Raise `Refusal` (421) for the name of another host."""
         host = request.headers.get("Host", "")
-        name = _name(host)
+        name = _host_name(host)
         if not (name == "localhost" or name in self._allowed or _is_address(name)):
             error = f"host {host[:100]!r} is not allowed: start the service with --allow-host NAME"
             raise Refusal(421, error)
 
     def _check_origin(self, request: Request) -> None:
+        """Raise `Refusal` (403) if a web page of another host sends the request."""
         origin = request.headers.get("Origin")
         if origin is None:
             return
         host = urlsplit(origin).netloc
         is_own = host != "" and host == request.headers.get("Host")
-        if not is_own and _name(host) not in self._allowed:
+        if not is_own and _host_name(host) not in self._allowed:
             raise Refusal(403, f"requests from web pages of {origin[:100]!r} are not allowed")
 
-    async def _drain(self, request: Request, receive: Receive) -> None:
+    async def _discard_body(self, request: Request, receive: Receive) -> None:
         """Read and discard the body, which no endpoint uses; raise `Refusal` if it is large or slow."""
         length = request.headers.get("Content-Length", "0")
         try:
@@ -226,7 +228,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """Return the host of ``host:port`` in lower case, without brackets and a dot at its end."""
     match = _HOST.fullmatch(host)
     if match is None:
@@ -239,8 +241,8 @@ def _too_large() -> Refusal:
     return Refusal(413, f"the request body exceeds {_BODY_BYTES} bytes", headers={"Connection": "close"})
 
 
-def _bodiless(receive: Receive) -> Receive:
-    """Return a `receive` for after the body was read: first an empty body, then the client's messages."""
+def _after_body(receive: Receive) -> Receive:
+    """Return the `receive` of the application: first an empty body, then the client's next messages."""
     sent_empty = False
 
     async def after() -> Message:
@@ -262,7 +264,7 @@ LARGEST = 100_000
 
 _EPOCH = pd.Timestamp(0, tz="UTC").as_unit("us")
 _SLUGS = ("exchange", "exchanges")
-_OTHER_NAMES = ("/rwa/market-hours",)
+_PATHS_WITH_OTHER_EXCHANGES = ("/rwa/market-hours",)
 """Paths whose exchanges are not the venues of the API."""
 
 _LEGACY_NAMES = {
@@ -322,13 +324,13 @@ def _require_single(pairs: Sequence[tuple[str, str]], legacy: Sequence[str]) -> 
     counts = Counter(name for name, _ in pairs)
     for name, count in counts.items():
         if count > 1:
-            raise bad_request(f"{_as_sent(name, legacy)} was sent {count} times: pass {name} once")
+            raise bad_request(f"{_with_legacy_names(name, legacy)} was sent {count} times: pass {name} once")
     for name, value in pairs:
         if not value.strip():
             raise bad_request(f"{name} is empty: omit it or set a value")
 
 
-def _as_sent(name: str, legacy: Sequence[str]) -> str:
+def _with_legacy_names(name: str, legacy: Sequence[str]) -> str:
     """Return a parameter's name, with the legacy names in the query."""
     old = [alias for alias in dict.fromkeys(legacy) if _LEGACY_NAMES[alias] == name]
     if not old:
@@ -364,12 +366,12 @@ def parse(
     values: dict[str, Any] = {}
     for p in endpoint.params:
         if p.name in texts:
-            values[p.name] = value = _READERS[p.kind](p.name, texts[p.name])
+            values[p.name] = value = _PARSERS[p.kind](p.name, texts[p.name])
             if p.choices and value not in p.choices:
                 choices = ", ".join(p.choices)
                 raise bad_request(f"{p.name} must be one of {choices}, got {texts[p.name]!r}")
-            if p.name in _SLUGS and not p.in_path and endpoint.path not in _OTHER_NAMES:
-                values[p.name] = _slugs(p.name, value, exchanges)
+            if p.name in _SLUGS and not p.in_path and endpoint.path not in _PATHS_WITH_OTHER_EXCHANGES:
+                values[p.name] = _require_venues(p.name, value, exchanges)
         elif p.required:
             raise bad_request(f"{p.name} is required")
         else:
@@ -377,7 +379,7 @@ def parse(
     return values
 
 
-def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -> Any:
+def _require_venues(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -> Any:
     """Return the venue or venues; ``all`` is None. Raise `Refusal` for an unknown venue."""
     if value == ("all",):
         return None
@@ -435,7 +437,7 @@ def _days(name: str, text: str) -> str:
     return text
 
 
-_READERS: dict[endpoints.ParamKind, Callable[[str, str], Any]] = {
+_PARSERS: dict[endpoints.ParamKind, Callable[[str, str], Any]] = {
     endpoints.ParamKind.TEXT: lambda _, text: text,
     endpoints.ParamKind.LIST: _list,
     endpoints.ParamKind.INTEGER: _integer,

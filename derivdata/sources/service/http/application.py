@@ -46,7 +46,7 @@ from derivdata.sources.service.http.responses import (
 from derivdata.support.text import HiddenKeys
 from derivdata.tables import endpoints
 
-_SAFE = " !#$&'()*+,/:;=?@[]~"
+_UNQUOTED = " !#$&'()*+,/:;=?@[]~"
 """Characters of a source's label that are not percent-encoded in headers, which must be one line of ASCII."""
 
 
@@ -135,7 +135,7 @@ class _Service:
             if limits and endpoint.per_second:
                 self._rates[endpoint.path] = RateLimit(int(endpoint.per_second))
         self._constant_headers = {
-            "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
+            "X-Derivdata-Source": quote(view.store.label, safe=_UNQUOTED),
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "private",
             "Vary": "Accept-Encoding, X-Api-Key",
@@ -146,8 +146,10 @@ class _Service:
     @property
     def _view(self) -> View:
         """The store at the present time: a new view whenever a moving clock has moved on."""
-        if self._clock is not None and (now := self._clock()) != self._newest.now:
-            self._newest = View(self._newest.store, now)
+        if self._clock is not None:
+            now = self._clock()
+            if now != self._newest.now:
+                self._newest = View(self._newest.store, now)
         return self._newest
 
     @property
@@ -156,7 +158,7 @@ class _Service:
         view = self._view
         return {
             "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
-            "X-Derivdata-Source-Id": quote(view.store.id, safe=_SAFE),
+            "X-Derivdata-Source-Id": quote(view.store.id, safe=_UNQUOTED),
             **self._constant_headers,
         }
 
@@ -164,8 +166,8 @@ class _Service:
         """Return the handler of one endpoint."""
 
         async def response(request: Request) -> Response:
-            headers, caller = self._admitted(request, endpoint)
-            await self._refreshed(request, caller)
+            headers, caller = self._admit(request, endpoint)
+            await self._refresh_if_stale(request, caller)
             pairs = request.query_params.multi_items()
             requested = access.given(endpoint, pairs, self._view.now)
             headers |= access.legacy_headers(requested.legacy)
@@ -180,8 +182,8 @@ class _Service:
         async def response(request: Request) -> Response:
             if self._view.now >= access.LEGACY_UNTIL:
                 raise Refusal(410, f"{path} was retired: use {endpoint.path}")
-            headers, caller = self._admitted(request, endpoint)
-            await self._refreshed(request, caller)
+            headers, caller = self._admit(request, endpoint)
+            await self._refresh_if_stale(request, caller)
             pairs = request.query_params.multi_items()
             symbols = [value for name, value in pairs if name == "coin"]
             if len(symbols) != 1 or not symbols[0].strip():
@@ -204,18 +206,18 @@ class _Service:
     ) -> Response:
         """Return an endpoint's response, keyed by everything that its body depends on."""
         view = self._view
-        packed = _accepts_gzip(request)
+        is_gzip_accepted = _accepts_gzip(request)
         # Read before the identity, so that rows that arrive in between make it outdated.
         version = self._version()
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
 
         def make() -> EncodedBody:
-            return self._encoded(endpoint, caller.tier, texts, packed)
+            return self._encode_response(endpoint, caller.tier, texts, is_gzip_accepted)
 
-        return await self._answered(request, key, caller, make, version | dict(headers))
+        return await self._respond(request, key, caller, make, version | dict(headers))
 
-    def _admitted(self, request: Request, endpoint: endpoints.Endpoint) -> tuple[dict[str, str], Caller]:
-        """Return the remaining rate as headers, and the caller."""
+    def _admit(self, request: Request, endpoint: endpoints.Endpoint) -> tuple[dict[str, str], Caller]:
+        """Check key, tier and rate; return headers with the remaining rate, and the caller."""
         address = request.client.host if request.client else ""
         caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
         self._keys.admit(caller.tier, endpoint.tier)
@@ -225,13 +227,13 @@ class _Service:
             headers = self._rates[endpoint.path].admit(caller.name)
         return headers, caller
 
-    async def _refreshed(self, request: Request, caller: Caller) -> None:
+    async def _refresh_if_stale(self, request: Request, caller: Caller) -> None:
         """Refresh a stale live store before it is read, once for all requests that wait for it."""
         live = self._live
         if live is not None and live.is_stale():
-            await self._made(request, ("refresh",), caller, lambda: _refreshed(live))
+            await self._wait_for_body(request, ("refresh",), caller, lambda: _refresh(live))
 
-    async def _answered(
+    async def _respond(
         self,
         request: Request,
         key: tuple[Hashable, ...],
@@ -239,8 +241,8 @@ class _Service:
         make: Callable[[], EncodedBody],
         headers: Mapping[str, str],
     ) -> Response:
-        """Return a response from the cache, or queue its work while the client stays connected."""
-        encoded = self._cache.get(key) or await self._made(request, key, caller, make)
+        """Return a response from the cache, or from a job of the queue while the client stays connected."""
+        encoded = self._cache.get(key) or await self._wait_for_body(request, key, caller, make)
         if encoded is None:
             return Response(status_code=499)  # the client has disconnected
         if _accepts_gzip(request) and encoded.worth_compressing and not encoded.is_compressed:
@@ -252,30 +254,31 @@ class _Service:
             all_headers[HEADER] = encoded.corrections
         return self._response(request, 200, encoded, all_headers)
 
-    async def _made(
+    async def _wait_for_body(
         self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
     ) -> EncodedBody | None:
-        """Return the encoded body, or None if the client left before it was ready."""
+        """Queue `make`, and return its body, or None if the client disconnected before."""
         job = self._queue.join(key, caller.name, make)
-        gone = asyncio.ensure_future(_disconnected(request))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
-            both: set[asyncio.Future[Any]] = {job.result, gone}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            futures: set[asyncio.Future[Any]] = {job.result, disconnected}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             if not job.result.done():
                 return None
             return job.result.result()
         finally:
-            gone.cancel()
+            disconnected.cancel()
             self._queue.leave(job, caller.name)
 
-    def _encoded(
-        self, endpoint: endpoints.Endpoint, tier: str, texts: Mapping[str, str], packed: bool
+    def _encode_response(
+        self, endpoint: endpoints.Endpoint, tier: str, texts: Mapping[str, str], is_gzip_accepted: bool
     ) -> EncodedBody:
+        """Parse the parameters and return the endpoint's body, in a worker thread."""
         params = access.parse(endpoint, texts, self._view.exchanges)
         context = RequestContext(self._view, tier, params)
         with noted() as corrections:
             body = encoding.encoded(endpoint, context, ANSWERS[endpoint.path])
-        return EncodedBody(body, packed=packed, corrections=header_value(corrections))
+        return EncodedBody(body, packed=is_gzip_accepted, corrections=header_value(corrections))
 
     def _version(self) -> dict[str, str]:
         """Return the header with the version of past data; empty if the store cannot be read.
@@ -291,7 +294,7 @@ class _Service:
                 version, _, _ = version.partition(".")
         except (DerivdataError, OSError):
             return {}
-        return {"X-Derivdata-Data-Version": quote(version, safe=_SAFE)}
+        return {"X-Derivdata-Data-Version": quote(version, safe=_UNQUOTED)}
 
     async def hello(self, request: Request) -> Response:
         """Return a description of the service at the root, without a key."""
@@ -321,14 +324,14 @@ class _Service:
     async def status(self, request: Request) -> Response:
         """Return the status page, without a key; it is made again when the clock or the data changes."""
         caller = Caller(endpoints.TIERS[-1], b"status page")
-        await self._refreshed(request, caller)
+        await self._refresh_if_stale(request, caller)
         view = self._view
 
         def make() -> EncodedBody:
             return EncodedBody(status_page(view, self._ledger()).encode())
 
         html = {"Content-Type": "text/html; charset=utf-8"}
-        return await self._answered(request, ("/status", view.store.identity, view.now), caller, make, html)
+        return await self._respond(request, ("/status", view.store.identity, view.now), caller, make, html)
 
     def _ledger(self) -> pd.DataFrame | None:
         """Return the collected tables of each venue, if the source is an archive."""
@@ -392,12 +395,13 @@ def _json(body: Any) -> EncodedBody:
     return EncodedBody(encoding.encode(body))
 
 
-def _refreshed(live: LiveStore) -> EncodedBody:
+def _refresh(live: LiveStore) -> EncodedBody:
+    """Refresh a live store; the empty body is that of a job of the queue."""
     live.refresh()
     return EncodedBody(b"")
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Return once the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
