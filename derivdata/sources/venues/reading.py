@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,9 +56,12 @@ from derivdata.tables import contract
 from derivdata.tables.payments import VALID_HOURS
 
 T = TypeVar("T")
-# Earliest and latest plausible times: 2014 and 2100.
-_FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"
-_STEP = re.compile(r"(\d*)([A-Za-z]*)")
+_FIRST_MS = 1_388_534_400_000
+"""1 January 2014, the first plausible time."""
+_NEVER_MS = 4_102_444_800_000
+_NEVER_YEAR = "2100"
+"""Times from 1 January 2100 on stand for never."""
+_STEP_TEXT = re.compile(r"(\d*)([A-Za-z]*)")
 _UNITS_US = {
     "s": 1_000_000,
     **dict.fromkeys(("m", "min"), 60_000_000),
@@ -65,11 +69,11 @@ _UNITS_US = {
     **dict.fromkeys(("d", "D", "day", "Dutc"), 86_400_000_000),
 }
 """Lengths of the units of steps as venues write them; ``M`` is a month, which is not a resolution."""
-_RESOLUTION_OF: dict[int, str] = {times.us(length): name for name, length in times.RESOLUTIONS.items()}
-_RELATED = (
-    *("states", "options", "oi", "prices", "intervals", "liquidations"),
-    *("positioning", "taker_volumes", "trades", "deliveries", "indices"),
-)
+_RESOLUTION_OF_US: dict[int, str] = {times.us(length): name for name, length in times.RESOLUTIONS.items()}
+_CHECKED_ROWS = (
+    "states options oi prices intervals liquidations positioning taker_volumes trades deliveries indices"
+).split()
+"""Fields of `Records` whose rows are checked for impossible values."""
 _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
     "oi": lambda row: (row.instrument.name, row.time, row.resolution),
     "prices": lambda row: (row.instrument.name, row.time, row.kind, row.resolution),
@@ -80,18 +84,14 @@ _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
 }
 """Histories with one row per time, and the key of a row. Payments are compared later."""
 _CANDLE_TOLERANCE = 1.000001
-_BARS_WITH_A_GAP = 2
+_MIN_BARS = 2
 _OPTION_SIDES = {"C": "call", "P": "put"}
-_NO_EXPIRY = (None, "", 0, "0")
+_WITHOUT_EXPIRY = (None, "", 0, "0")
 _HOURS_AS_TIME = re.compile(r"2000-01-(\d\d)T(\d\d):00:00(\.0+)?Z")
 _USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
-
-
 _CONTEXT_FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
-
-
 _NO_ROWS = pd.DataFrame()
 
 
@@ -116,7 +116,7 @@ class Context:
         self.contract_size = _positive_number(given, "contract_size")
         self.mark_price = _positive_number(given, "mark_price")
         self.named: str | None = given.get("instrument")
-        frames = {name: _frame_of(given.get(name), name, exchange) for name in _CONTEXT_FRAMES}
+        frames = {name: _venue_rows(given.get(name), name, exchange) for name in _CONTEXT_FRAMES}
         self.instruments: dict[str, Instrument] = {}
         for row in frames["instruments"].to_dict("records"):
             item = _listed_contract(row)
@@ -125,7 +125,8 @@ class Context:
         self._lists_intervals = "intervals" in given
         self._unlisted = given.get("margins_without_intervals", ())
         marks = frames["prices_history"]
-        marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
+        if "kind" in marks:
+            marks = marks[marks["kind"] == "mark"]
         self._marks: dict[tuple[str, int], list[tuple[int, float]]] = {}  # marks by symbol and minute
         for frame in (frames["markets_symbol_exchanges"], marks):
             for symbol, time, price in _mark_prices(frame):
@@ -140,16 +141,17 @@ class Context:
         if time is None:
             return None
         minute = time // _MINUTE_US
-        near: list[tuple[int, float]] = []
+        marks: list[tuple[int, float]] = []
         for at in (minute - 1, minute, minute + 1):
-            near += self._marks.get((symbol, at), ())
-        stamp, price = min(near, key=lambda row: abs(row[0] - time), default=(0, None))
+            marks += self._marks.get((symbol, at), ())
+        stamp, price = min(marks, key=lambda mark: abs(mark[0] - time), default=(0, None))
         if abs(stamp - time) > _MINUTE_US:
             return None
         return price
 
 
 def _positive_number(given: Mapping[str, Any], name: str) -> float | None:
+    """Return a number of the context, None without one; raise unless it is above 0."""
     value = given.get(name)
     if value is None:
         return None
@@ -158,7 +160,8 @@ def _positive_number(given: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def _frame_of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
+def _venue_rows(frame: Any, name: str, exchange: str) -> pd.DataFrame:
+    """Return the rows of a venue in a frame of the context; without a frame, an empty one."""
     if frame is None:
         return _NO_ROWS
     if not isinstance(frame, pd.DataFrame):
@@ -169,6 +172,7 @@ def _frame_of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
 
 
 def _listed_contract(row: Mapping[str, Any]) -> Instrument:
+    """Return the contract of a row of the table ``instruments``."""
     optional = ("quote", "contract_size", "strike", "expiry")
     stated = {name: row[name] for name in optional if not pd.isna(row.get(name))}
     item = Instrument(
@@ -198,10 +202,11 @@ def _stated_intervals(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def _mark_prices(frame: pd.DataFrame) -> Iterator[tuple[str, int, float]]:
+    """Yield symbol, time [µs] and price of the rows with a price."""
     if "time" in frame and "price_usd" in frame:
         stamps = times.naive_utc(frame["time"]).to_numpy().astype("datetime64[us]").astype("int64")
         for symbol, time, price in zip(frame["symbol"], stamps, frame["price_usd"], strict=True):
-            if price == price:
+            if not math.isnan(price):
                 yield str(symbol), int(time), float(price)
 
 
@@ -211,23 +216,23 @@ def named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, perpetual=bool(plain.quote))
 
 
-def _whole_minute(us: int) -> int:
+def _round_up_to_minute(us: int) -> int:
     """Round a time up to the minute, because a venue writes an expiry at 08:00 as 07:59:59."""
     return -(-us // _MINUTE_US) * _MINUTE_US
 
 
 def step_name(text: str, number_unit: str = "m") -> str:
-    """Return the library's name of a step such as ``60min``, ``1Hutc`` or, in `number_unit`, ``3600``."""
-    match = _STEP.fullmatch(text)
+    """Return the library's name of a step such as ``60min``, ``1Hutc`` or ``3600`` (in `number_unit`)."""
+    match = _STEP_TEXT.fullmatch(text)
     if not text or match is None:
         return "unstated"
     number, unit = match.groups()
     length = int(number or 1) * _UNITS_US.get(unit or number_unit, 0)
-    return _RESOLUTION_OF.get(length, "unstated")
+    return _RESOLUTION_OF_US.get(length, "unstated")
 
 
 class _Guard:
-    """Context manager of `Reading.row`, which stores the error of its row."""
+    """Context manager of `Reading.row`: it suppresses and stores a `SchemaError` of its row."""
 
     __slots__ = ("_problems",)
 
@@ -235,7 +240,7 @@ class _Guard:
         self._problems = problems
 
     def __enter__(self) -> None:
-        """Return self."""
+        pass
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> bool:
         if isinstance(problem, SchemaError):
@@ -247,8 +252,8 @@ class _Guard:
 class Reading(wire.Body):
     """One body with its request and context.
 
-    It has the request, the `place` (path or channel) with its parameters and the `path_params` in
-    ``{}``; its time of arrival (`at` [µs], None if unknown); and the context from other responses.
+    The request is the `place` (path or channel) with its parameters; `path_params` are those in ``{}`` of the
+    path. `at` is the body's time of arrival [µs], None if unknown. `context` is from other responses.
     """
 
     def __init__(
@@ -270,11 +275,12 @@ class Reading(wire.Body):
         self.context = context
         self.path_params = dict(path_params or {})
         self._instruments: dict[str, Instrument] = {}
-        self._rows = 0
-        self._odd = list[SchemaError]()
-        self._guard = _Guard(self._odd)
-        self._encoded = 0
-        self._undecoded = list[SchemaError]()
+        # Numbers of rows that were checked and that were decoded one by one, and the errors of both.
+        self._checked_rows = 0
+        self._row_errors = list[SchemaError]()
+        self._row_guard = _Guard(self._row_errors)
+        self._row_decodings = 0
+        self._decoding_errors = list[SchemaError]()
 
     def value(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
         """Decode the value at a path of names in the body."""
@@ -286,10 +292,13 @@ class Reading(wire.Body):
         Some venues send null for a part of a history without rows. A row of another shape is omitted; see
         `finish`.
         """
+        shape: Any = kind | many(kind)
+        if or_null:
+            shape = shape | None
         try:
-            decoded = self.value(kind | many(kind) | None if or_null else kind | many(kind), path)
+            decoded = self.value(shape, path)
         except SchemaError as problem:
-            return self._decodable(kind, self.body, path, problem)
+            return self._decode_each(kind, self.body, path, problem)
         if decoded is None:
             return []
         rows: list[T] = as_rows(decoded)
@@ -304,7 +313,7 @@ class Reading(wire.Body):
             raws: dict[str, msgspec.Raw] = self.value(keyed(msgspec.Raw), path)
             decoded = {}
             for key, raw in raws.items():
-                row = self._decoded(kind, raw, f"{path}.{key}")
+                row = self._decode_row(kind, raw, f"{path}.{key}")
                 if row is not None:
                     decoded[key] = row
             if not decoded:
@@ -313,18 +322,18 @@ class Reading(wire.Body):
         return decoded
 
     def _require_figures(self, kind: type[T], rows: Collection[T]) -> None:
-        """Raise if no row has any of the requested fields: the rows belong to another response."""
+        """Raise if no row has any of the optional fields: the rows belong to another response."""
         fields = getattr(kind, OPTIONAL, ())
         if not rows or not fields:
             return
-        for ours, theirs, default in fields:
-            is_read = any(value != default for value in map(attrgetter(ours), rows))
-            if is_read or f'"{theirs}"'.encode() in self.body:
+        for name, venue_name, default in fields:
+            has_value = any(value != default for value in map(attrgetter(name), rows))
+            if has_value or f'"{venue_name}"'.encode() in self.body:
                 return
-        names = ", ".join(theirs for _, theirs, _ in fields)
+        names = ", ".join(venue_name for _, venue_name, _ in fields)
         self.fail(f"expected rows with some of {names}, got none: the body is of another request")
 
-    def _decodable(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
+    def _decode_each(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
         """Decode the rows at a path one by one; raise `problem` if none has the shape."""
         try:
             raws = leaf(wire.decode(body, placed(many(msgspec.Raw), path), self.where))
@@ -332,24 +341,28 @@ class Reading(wire.Body):
             raise problem from None
         decoded = []
         for place, raw in enumerate(raws):
-            row = self._decoded(kind, raw, f"{path}[{place}]")
+            row = self._decode_row(kind, raw, f"{path}[{place}]")
             if row is not None:
                 decoded.append(row)
         if not decoded:
             raise problem
         return decoded
 
-    def _decoded(self, kind: type[T], raw: msgspec.Raw, place: str) -> T | None:
+    def _decode_row(self, kind: type[T], raw: msgspec.Raw, place: str) -> T | None:
         """Decode one row; return None and store the error for another shape."""
-        self._encoded += 1
+        self._row_decodings += 1
         try:
             return wire.decode(bytes(raw), kind, f"{self.where} {place}")
         except SchemaError as problem:
-            self._undecoded.append(problem)
+            self._decoding_errors.append(problem)
             return None
 
     def pushed_each(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[list[Any]]:
-        """Decode the rows at a path in one WebSocket frame or an array of them, by frame."""
+        """Decode the rows at a path in one WebSocket frame or an array of frames; a list for each frame.
+
+        If `kind` is the structure of a row, a frame may have one or several, and rows of another shape are
+        omitted.
+        """
         is_row = path and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
         shape = placed(kind | many(kind) if is_row else kind, path, default)
         try:
@@ -357,18 +370,20 @@ class Reading(wire.Body):
         except SchemaError as problem:
             if not is_row:
                 raise
-            frames = [self._frame(kind, shape, bytes(raw), path, problem) for raw in self.frames(msgspec.Raw)]
+            frames = [
+                self._decode_frame(kind, shape, bytes(raw), path, problem) for raw in self.frames(msgspec.Raw)
+            ]
         return list(map(as_rows, frames))
 
-    def _frame(self, kind: Any, shape: Any, body: bytes, path: str, problem: SchemaError) -> Any:
-        """Decode the rows of one frame, one by one if they do not all have the shape."""
+    def _decode_frame(self, kind: Any, shape: Any, body: bytes, path: str, problem: SchemaError) -> Any:
+        """Decode the rows of one frame together, or one by one if a row has another shape."""
         try:
             return leaf(wire.decode(body, shape, self.where))
         except SchemaError:
-            return self._decodable(kind, body, path, problem)
+            return self._decode_each(kind, body, path, problem)
 
     def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
-        """Decode the rows at a path in one WebSocket frame or an array of them."""
+        """Decode the rows at a path in all frames, as `pushed_each` does, into one list."""
         return list(chain.from_iterable(self.pushed_each(kind, path, default)))
 
     def rows_of(self, kind: type[T], path: str = "", *, is_pushed: bool) -> list[T]:
@@ -379,27 +394,30 @@ class Reading(wire.Body):
 
     def row(self) -> _Guard:
         """Return a context in which a row that fails its checks is omitted; see `finish`."""
-        self._rows += 1
-        return self._guard
+        self._checked_rows += 1
+        return self._row_guard
 
     def finish(self, records: Records, *, is_pushed: bool = False) -> Records:
-        """Return the rows read, with the reasons for omitted ones.
+        """Check all rows together and return them, with the reasons for omitted rows.
 
-        Raises `SchemaError`: more than half of the rows failed, which suggests another response; or a
-        response that is not `is_pushed` in frames has a contract twice.
+        Raises `SchemaError` if more than half of the rows failed, which suggests another response; or if a
+        body that is not `is_pushed` in frames has a contract or a time of a series twice.
         """
-        for problems, count in ((self._undecoded, self._encoded), (self._odd, self._rows)):
+        for problems, count in (
+            (self._decoding_errors, self._row_decodings),
+            (self._row_errors, self._checked_rows),
+        ):
             if 2 * len(problems) > count:
                 raise problems[0]
         names = Counter(map(attrgetter("instrument.name"), records.states))
         names.update(map(attrgetter("name"), records.options))
         if not is_pushed and max(names.values(), default=1) > 1:
-            twice = next(name for name, count in names.items() if count > 1)
-            self.fail(f"expected one row for each contract, got several for {twice}")
-        records.omitted += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
+            repeated = next(name for name, count in names.items() if count > 1)
+            self.fail(f"expected one row for each contract, got several for {repeated}")
+        records.omitted += dict.fromkeys(map(str, (*self._decoding_errors, *self._row_errors)))
         if not is_pushed:
             self._require_one_row_per_time(records)
-        for kind in _RELATED:
+        for kind in _CHECKED_ROWS:
             self._omit_contradictions(records, kind)
         return records
 
@@ -418,15 +436,15 @@ class Reading(wire.Body):
                     self.fail(f"{name} has two rows at {time}Z with different values")
 
     def _omit_contradictions(self, records: Records, kind: str) -> None:
-        """Drop impossible values; raise if more than half of the rows have them."""
+        """Remove impossible values from the rows of a kind; raise if more than half of the rows have them.
+
+        The unchanged rows are stored in `Records.withheld`.
+        """
         rows = getattr(records, kind)
-        if not rows:
-            return
         faults = contradictions(rows)
-        texts = [
-            f"{self.where}: impossible values: {value_text(rows[place], names)}"
-            for place, names in faults.items()
-        ]
+        texts = []
+        for place, names in faults.items():
+            texts.append(f"{self.where}: impossible values: {value_text(rows[place], names)}")
         if 2 * len(faults) > len(rows):
             raise SchemaError(
                 f"{texts[0]}; {len(faults)} of {len(rows)} rows are impossible: "
@@ -454,7 +472,7 @@ class Reading(wire.Body):
     def requested(self, *names: str) -> str:
         """Return the first of these parameters in the request, otherwise the context's instrument.
 
-        Raises `SchemaError`: the body does not name its contract.
+        Raises `SchemaError` without one, because the body does not name its contract.
         """
         for name in names:
             value = self.path_params.get(name) or self.params.get(name)
@@ -488,15 +506,16 @@ class Reading(wire.Body):
     def current_interval(
         self, item: Instrument, time: int, next_payment: int, default: float | None = None
     ) -> float | None:
-        """Return the hours between payments from another response if the next payment agrees with them.
+        """Return the hours between payments from another response, or from the next payment.
 
-        That response may be older than a change of the interval. Venues pay at multiples of the interval
-        since 00:00 UTC, so the next payment is at such a multiple and at most an interval away. Otherwise the
-        interval is the only usual one (1, 2, 4 or 8 hours) that agrees, else the only valid one, else unknown
-        (None).
+        The other response (else `default`) may be older than a change of the interval. Venues pay at
+        multiples of the interval since 00:00 UTC, so the next payment is at a multiple of it, and at most an
+        interval away. If it is not, return the only usual interval (1, 2, 4 or 8 hours) that agrees, else the
+        only valid one, else None.
         """
         hours = self.interval(item)
-        hours = default if hours is None else hours
+        if hours is None:
+            hours = default
 
         def agrees(hours: float) -> bool:
             step = round(hours * _HOUR_US)
@@ -504,16 +523,21 @@ class Reading(wire.Body):
 
         if hours is None or agrees(hours):
             return hours
-        usual = [other for other in _USUAL_HOURS if agrees(other)]
-        possible = usual or [other for other in VALID_HOURS if agrees(other)]
+        usual = list(filter(agrees, _USUAL_HOURS))
+        possible = usual or list(filter(agrees, VALID_HOURS))
         if len(possible) != 1:
             return None
         return possible[0]
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
-        """Return the mark price of the same minute from another response, else the given one."""
+        """Return the mark price of the same minute from another response, else the context's ``mark_price``.
+
+        `time` None is the body's time of arrival.
+        """
         price = self.context.mark(item.symbol, self.at if time is None else time)
-        return price if price is not None else self.context.mark_price
+        if price is None:
+            return self.context.mark_price
+        return price
 
     def resolution(self, name: str, number_unit: str = "m") -> str:
         """Return the step that a parameter of the request names, as the library spells it.
@@ -547,7 +571,10 @@ class Reading(wire.Body):
         *,
         ends: bool,
     ) -> list[Positioning]:
-        """Return long/short data at a time, or at the end of a finished period."""
+        """Return one row of long/short data; an empty list for unfinished periods and missing ratios.
+
+        `stamp` is the time of the data, or with `ends` the start of a period, at whose end it is stamped.
+        """
         long = self.number(row.long)
         short = self.number(row.short)
         ratio = self.number(row.ratio)
@@ -559,8 +586,8 @@ class Reading(wire.Body):
             if whole <= 1.5:
                 whole = 1.0
             # Shares have four decimals, so small ones have few significant digits.
-            rounding = 0.02 + 1e-4 / max(min(long, short), 1e-4)
-            self.require_close(long / short, ratio, rounding, "the two sides and their ratio")
+            tolerance = 0.02 + 1e-4 / max(min(long, short), 1e-4)
+            self.require_close(long / short, ratio, tolerance, "the two sides and their ratio")
             ratio = long / short
             long = long / whole
             short = short / whole
@@ -602,13 +629,12 @@ class Reading(wire.Body):
         unit: str = "ms",
         per_hour: float = 1.0,
     ) -> Records:
-        """Return payments from rows of contract, time, rate and interval (None where a row states none).
+        """Return payments from rows of contract, time, rate and interval (None where it is not stated).
 
-        The rate is of `period_h` hours, by default of the interval. An hour is `per_hour` in the unit of the
-        interval.
+        A rate is for `period_h` hours, by default for the interval. `per_hour` converts the unit of the
+        interval: 60 for minutes.
         """
-        columns = [*zip(*rows, strict=True)] or [()] * 4
-        names, times, rates, hours = columns
+        names, times, rates, hours = [*zip(*rows, strict=True)] or [()] * 4
         return self.payment_columns(names, times, rates, hours, parse, period_h, unit=unit, per_hour=per_hour)
 
     def payment_columns(
@@ -635,9 +661,9 @@ class Reading(wire.Body):
         except SchemaError:
             rows = zip(names, stamps, figures, steps, strict=True)
             return self._payments_by_row(rows, parse, period_h, unit, per_hour)
-        named = map(items.__getitem__, names)
-        stepped = map(hours.__getitem__, steps)
-        payments = from_columns(Payment, named, times, rates, repeat(period_h), stepped)
+        item_column = map(items.__getitem__, names)
+        hours_column = map(hours.__getitem__, steps)
+        payments = from_columns(Payment, item_column, times, rates, repeat(period_h), hours_column)
         return Records(payments=payments, times=times)
 
     def _payments_by_row(
@@ -648,7 +674,7 @@ class Reading(wire.Body):
         unit: str,
         per_hour: float,
     ) -> Records:
-        """Return payments without the rows that fail."""
+        """Return payments as `payment_columns` does, without the rows that fail."""
         records = Records()
         to_us = getattr(self, unit)
         for name, time, rate, stated in rows:
@@ -659,7 +685,7 @@ class Reading(wire.Body):
         return records
 
     def _stated_hours(self, stated: Any, per_hour: float) -> float | None:
-        """Return the interval [h] of a payment's row; 0 means missing.
+        """Return the interval [h] of a payment's row; None if it is missing or 0.
 
         BitMEX writes an interval as its end, counted from 2000-01-01: ``2000-01-01T08:00:00.000Z`` is 8
         hours.
@@ -667,8 +693,8 @@ class Reading(wire.Body):
         if stated is None or stated == "":
             return None
         if isinstance(stated, str) and "T" in stated:
-            clock = _HOURS_AS_TIME.fullmatch(stated)
-            number = np.nan if clock is None else 24.0 * (int(clock[1]) - 1) + int(clock[2])
+            end = _HOURS_AS_TIME.fullmatch(stated)
+            number = np.nan if end is None else 24.0 * (int(end[1]) - 1) + int(end[2])
         else:
             number = self.required(stated)
         hours = number / per_hour
@@ -681,32 +707,36 @@ class Reading(wire.Body):
         self, rows: Iterable[tuple[float | str, wire.NUMBER]], item: Instrument, kind: str, resolution: str
     ) -> Records:
         """Return prices of one contract from rows of time [ms] and price."""
-        past = []
+        prices = []
         for time, price in rows:
             with self.row():
-                past.append(Price(item, self.ms(time), kind, self.required(price), resolution))
-        self._require_steps([price.time for price in past], item, resolution)
-        return Records(prices=past, times=[row.time for row in past])
+                prices.append(Price(item, self.ms(time), kind, self.required(price), resolution))
+        stamps = [price.time for price in prices]
+        self._require_steps(stamps, item, resolution)
+        return Records(prices=prices, times=stamps)
 
     def _require_steps(self, starts: list[int], item: Instrument, resolution: str) -> None:
-        """Raise if bars are closer than the step of the request, or off its grid."""
+        """Raise if the smallest gap between bars is not a multiple of the requested step."""
         step = times.RESOLUTIONS.get(resolution)
-        if step is None or len(starts) < _BARS_WITH_A_GAP:
+        if step is None or len(starts) < _MIN_BARS:
             return
-        gap = int(np.min(np.diff(np.sort(starts))))
-        if gap % times.us(step):
+        smallest_gap = int(np.min(np.diff(np.sort(starts))))
+        if smallest_gap % times.us(step):
+            minutes = smallest_gap / _MINUTE_US
             self.fail(
-                f"{item.name}: expected bars {resolution} apart, got two {gap / _MINUTE_US:g} min apart: "
+                f"{item.name}: expected bars {resolution} apart, got two {minutes:g} min apart: "
                 "name the step that was requested"
             )
 
     def opening(self, opened: wire.NUMBER, high: wire.NUMBER, low: wire.NUMBER) -> float:
         """Return the open of a candle; raise if it is outside the candle's low and high."""
         price = self.required(opened)
-        most = self.required(high)
-        minimum = self.required(low)
-        if not minimum / _CANDLE_TOLERANCE <= price <= most * _CANDLE_TOLERANCE:
-            self.fail(f"a candle opens at {price:g}, expected from its low {minimum:g} to its high {most:g}")
+        highest = self.required(high)
+        lowest = self.required(low)
+        if not lowest / _CANDLE_TOLERANCE <= price <= highest * _CANDLE_TOLERANCE:
+            self.fail(
+                f"a candle opens at {price:g}, expected from its low {lowest:g} to its high {highest:g}"
+            )
         return price
 
     def state(
@@ -719,7 +749,11 @@ class Reading(wire.Body):
         unit: str = "ms",
         **other: Any,
     ) -> State:
-        """Return the state of a contract from a row, open interest at the mark; `other` takes precedence."""
+        """Return the state of a contract from a row.
+
+        `hours` is the interval, `time` the response's time for rows without one, `unit` the format of times.
+        Fields of the state in `other` take precedence over the row.
+        """
         number = self.number
         to_us = getattr(self, unit)
         mark = number(row.mark)
@@ -730,12 +764,15 @@ class Reading(wire.Body):
         opened = number(row.opened)
         change = self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
-        # 1. Compute the 24-hour change: stated as a fraction or in percent, or from the earlier price.
+        # 1. Compute the 24-hour change [%]: stated as a fraction, from the earlier price, or stated in
+        # percent.
         if change is None:
             change = change_pct(last, opened)
         if change is None:
             percent = row.change_pct
-            change = number(percent.removesuffix("%") if isinstance(percent, str) else percent)
+            if isinstance(percent, str):
+                percent = percent.removesuffix("%")
+            change = number(percent)
         # 2. Compute open interest: contracts valued at the mark, or the venue's own value.
         if contracts is None:
             oi_usd = number(row.oi_usd)
@@ -748,8 +785,9 @@ class Reading(wire.Body):
             oi_coins = item.coins(contracts, value_at)
         # 3. Compute the volume: coins valued at the last price, or the venue's own value.
         volume_usd = number(row.volume_usd) if volume is None or last is None else volume * last
-        if row.expiry not in _NO_EXPIRY:
-            item = item._replace(perpetual=False, expiry=_whole_minute(to_us(row.expiry)))
+        if row.expiry not in _WITHOUT_EXPIRY:
+            item = item._replace(perpetual=False, expiry=_round_up_to_minute(to_us(row.expiry)))
+        next_payment = to_us(row.next_payment) if row.next_payment else None
         state = State(
             item,
             stamp,
@@ -764,31 +802,31 @@ class Reading(wire.Body):
             oi_coins=oi_coins,
             volume_usd=volume_usd,
             change_pct=change,
-            next_payment=to_us(row.next_payment) if row.next_payment else None,
+            next_payment=next_payment,
         )
         return state._replace(**other) if other else state
 
-    def contract(self, row: ContractRow[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
-        """Return the contract of a row of a list; `known` takes precedence over the row."""
+    def contract(self, row: ContractRow[Any, Any, Any], *, unit: str = "ms", **other: Any) -> Instrument:
+        """Return the contract of a row of a list; fields in `other` take precedence over the row."""
         expiry = self.day(row.expiry, unit)
         item = Instrument(
             row.name,
             row.symbol,
             row.quote or "",
             1.0 if row.size is None else self.number(row.size),
-            expiry=if_stated(_whole_minute, expiry),
+            expiry=if_stated(_round_up_to_minute, expiry),
             listed=self.day(row.listed, unit),
             tick=self.number(row.tick),
             step=self.number(row.step),
-        )._replace(**known)
+        )._replace(**other)
         if not item.symbol:
             self.fail(f"{item.name} has no base coin")
         return item
 
     def day(self, value: Any, unit: str = "ms") -> int | None:
-        """Return a time of a list, None for 0, -1, and the distant future that some venues use for never.
+        """Return a time of a list [µs], or None for 0, -1, and the distant future, which stands for never.
 
-        Text may be ISO 8601, also without its zone, UTC, and a day such as 20201021.
+        Text may be ISO 8601, with or without the zone UTC, or a day such as 20201021.
         """
         if isinstance(value, str) and (value[4:5] == "-" or len(value) == 8):
             if value >= _NEVER_YEAR:
@@ -807,7 +845,11 @@ class Reading(wire.Body):
     def quoted(
         self, row: Greeks[Any, Any], *, name: str = "", in_coin: bool = False, percent: float = 1.0
     ) -> Option:
-        """Return an option of a row; a volatility, bid, ask or underlying of 0 or -1 is missing."""
+        """Return an option of a row; a volatility, bid, ask or underlying of 0 or -1 is missing.
+
+        `name` replaces the row's name, prices are coins if `in_coin`, and a volatility is divided by
+        `percent`.
+        """
         number = self.number
         quoted_at = if_stated(self.ms, row.time)
         iv = number(row.iv)
@@ -858,16 +900,16 @@ class Reading(wire.Body):
 
         Coins are None if the contract size is unknown.
         """
-        total: dict[float, float | None] = {}
+        coins_at: dict[float, float | None] = {}
         for row in rows:
             price = self.required(row[0])
             size = self.required(row[1])
             if price <= 0 or size < 0:
                 self.fail(f"a level of the book has an impossible price {price:g} or size {size:g}")
             coins = item.coins(size, price)
-            before = total.get(price, 0.0)
-            total[price] = None if coins is None or before is None else before + coins
-        return list(total.items())
+            before = coins_at.get(price, 0.0)
+            coins_at[price] = None if coins is None or before is None else before + coins
+        return list(coins_at.items())
 
     def book(
         self,
@@ -878,10 +920,11 @@ class Reading(wire.Body):
         *,
         of_orders: bool = False,
     ) -> OrderBook:
-        """Return a book from rows of price and size, the best first; equal prices `of_orders` are added up.
+        """Return a book from rows of price and size, with the best level of each side first.
 
-        Raises `SchemaError`: some levels are text and others numbers; a level is duplicated; or the best bid
-        is above the best ask, so the sides are wrong.
+        Sizes of equal prices are added up if the rows are `of_orders`. Raises `SchemaError` if some levels
+        are text and others numbers, if a level is duplicated, or if the best bid is not below the best ask,
+        so the sides are wrong.
         """
         bid_rows = list(map(_level_row, bids))
         ask_rows = list(map(_level_row, asks))
