@@ -236,7 +236,7 @@ def _changed_history(
     e: CheckedResponse, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[str]:
     """Find past rows that changed or disappeared."""
-    yield from _missing_rows(e, earlier, pairs[pairs["_merge"] == "left_only"], keys)
+    yield from _missing_rows(e, pairs[pairs["_merge"] == "left_only"], keys)
     settled_us = earlier.as_of_us - _SETTLED_US - 2 * e.step_us
     stamps = np.asarray(pairs["time"].astype("datetime64[us, UTC]").astype(np.int64))
     pairs = pairs[stamps < settled_us]
@@ -254,9 +254,7 @@ def _changed_history(
             )
 
 
-def _missing_rows(
-    e: CheckedResponse, earlier: _Earlier, rows: pd.DataFrame, keys: Sequence[str]
-) -> Iterator[str]:
+def _missing_rows(e: CheckedResponse, rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
     """Find earlier rows of the requested window that are missing now, of venues that have other rows.
 
     The caller may have selected venues, so a venue without any row is not missing.

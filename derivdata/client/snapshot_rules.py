@@ -464,7 +464,7 @@ def unlike_black(e: CheckedResponse) -> Iterator[str]:
     if delta is not None:
         apart = delta - sign * _normal(sign * upper)
         apart = np.minimum(np.abs(apart), np.abs(apart + value / forward))
-        yield from _apart(e, expiry, is_near, apart, _DELTA_APART, "delta", "the volatility")
+        yield from _wrong_expiries(expiry, is_near, apart, _DELTA_APART, "delta", "the volatility")
     # 3. Compare other greeks, of venues with known units.
     if {*e.words.get("exchange", ())} <= _BLACK_VENUES:
         yield from _other_greeks(e, is_near, forward, upper, years)
@@ -480,7 +480,7 @@ def unlike_black(e: CheckedResponse) -> Iterator[str]:
         is_near &= (np.abs(moneyness) < deviation) & (mark > 0.0) & np.isfinite(error)
         yield from _wrong_trades(error[is_near])
         return
-    yield from _apart(e, expiry, is_near & (mark > 0.0), error, _IV_APART, "iv", "the mark price")
+    yield from _wrong_expiries(expiry, is_near & (mark > 0.0), error, _IV_APART, "iv", "the mark price")
 
 
 def _wrong_trades(error: Array) -> Iterator[str]:
@@ -555,21 +555,21 @@ def _normal(values: Array) -> Array:
     return np.array([0.5 + 0.5 * math.erf(value) for value in scaled])
 
 
-def _apart(
-    e: CheckedResponse, expiry: Array, is_near: Array, error: Array, most: float, name: str, other: str
+def _wrong_expiries(
+    expiry: Array, is_near: Array, error: Array, limit: float, name: str, other: str
 ) -> Iterator[str]:
-    """Yield the expiry with the largest median error if it is above `most`."""
+    """Find the expiry with the largest median error among the options where `is_near`, if above `limit`."""
     worst = 0.0
     stamp = 0
     number = 0
     for day in np.unique(expiry[is_near]).tolist():
-        own = error[is_near & (expiry == day)]
-        own = np.abs(own[np.isfinite(own)])
-        if own.size >= _MIN_OPTIONS and float(np.median(own)) > worst:
-            worst = float(np.median(own))
+        errors = error[is_near & (expiry == day)]
+        errors = np.abs(errors[np.isfinite(errors)])
+        if errors.size >= _MIN_OPTIONS and float(np.median(errors)) > worst:
+            worst = float(np.median(errors))
             stamp = day
-            number = int(own.size)
-    if worst > most:
+            number = int(errors.size)
+    if worst > limit:
         shown = np.datetime64(stamp, "us").astype("datetime64[D]")
         yield (
             f"{name} of the options of {shown} differs from {other} by {100 * worst:.3g} % at the median of "

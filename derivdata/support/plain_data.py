@@ -150,7 +150,7 @@ def _of_objects(column: pd.Series, name: str) -> pd.Series:
     first = _first(column)
     is_text = name in TIME_COLUMNS and isinstance(first, str) and _DAY.match(first)
     if is_text or isinstance(first, dt.date):
-        return _times(column, name)
+        return _times(column)
     return column
 
 
@@ -175,7 +175,7 @@ def _first(values: Any) -> Any:
     return None
 
 
-def _times(column: pd.Series, name: str) -> pd.Series:
+def _times(column: pd.Series) -> pd.Series:
     """Convert datetimes or ISO text to times, in UTC or all without a zone; unchanged if that fails."""
     present = column[column.notna()]
     if isinstance(present.iloc[0], str):

@@ -358,7 +358,10 @@ def _other_levels(ratios: _Array, *, is_rate: bool) -> list[tuple[int, int, floa
 
 
 def _masked_median(ratios: _Array, masks: _Array, sizes: _Array) -> _Array:
-    """Return the median of each row's values under each mask, shape (row, mask)."""
+    """Return the median of each row's values under each mask, shape (row, mask).
+
+    `sizes` are the numbers of values of each mask. Other values are infinite, so they are sorted to the end.
+    """
     ordered = np.sort(np.where(masks, ratios[:, None, :], np.inf), axis=2)
     mask = np.arange(sizes.size)
     return np.asarray(0.5 * (ordered[:, mask, (sizes - 1) // 2] + ordered[:, mask, sizes // 2]))

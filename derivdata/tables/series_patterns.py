@@ -39,55 +39,56 @@ _Array = NDArray[Any]
 
 _MAX_ROWS = 50_000
 """Rows above which pages are not searched for copies, which takes a sort of all rows."""
-_BLOCK = 8
-_MIN_DISTINCT = 6
-_SHORT_BLOCK = 5
-_FINE = 0.5
+_BLOCK = 8  # rows of a block that is compared
+_MIN_DISTINCT = 6  # distinct values of such a block
+_SHORT_BLOCK = 5  # rows of a block, all distinct, of a series with `_VERY_FINE` values
+_FINE = 0.5  # share of distinct values from which equal values are not chance
 _VERY_FINE = 0.9
-_SAMPLED = 4
+_SAMPLED = 4  # one of so many blocks is compared above `_MAX_COMPARED_WHOLE` rows
 _MAX_COMPARED_WHOLE = 5_000
 _STRAIGHT_ROWS = 12
-_SAME_STEP = 1e-3
+_SAME_STEP = 1e-3  # relative difference of equal steps
 _ALTERNATING_ROWS = 36
-_MIN_ALTERNATING = 12
+_MIN_ALTERNATING = 12  # rows of the group at one distance
 _DAY_US = 24 * 3_600_000_000
 _SEASON_US = 8 * 3_600_000_000
 _ALTERNATING = np.log(4.5)
 _RISING_ROWS = 30
-_RISING_SHARE = 0.9
+_RISING_SHARE = 0.9  # share of steps that are not 0
 _MIN_RISE = 3.0
 """Minimum ratio of the last third of a running sum to its first third."""
-_SPLIT_ROWS = 12
+_SPLIT_ROWS = 12  # minimum rows on each side of a change of level
 _SPLIT = 50.0
 _SECTION = 20.0
 """Minimum ratio of a section of BTC or ETH to the rest. In 2023 and 2024 on Binance, Bybit and OKX, the
 median 8-hour volume of four days was at most 8 times that of a month."""
-_LIMITED_SHARE = 0.2
-_MIN_LIMITED = 12
-_MIN_RUNS = 4
-_STEP_ROWS = 48
+_LIMITED_SHARE = 0.2  # minimum share of rows at a limit
+_MIN_LIMITED = 12  # minimum rows at a limit
+_MIN_RUNS = 4  # minimum runs of rows at a limit
+_STEP_ROWS = 48  # minimum rows of a series that changes only at each n-th row
 _MIN_STEP = 3
-_ON_PHASE = 0.95
-_PEERS = 2
+_ON_PHASE = 0.95  # share of the changes that are at each n-th row
+_PEERS = 2  # minimum other venues
 _MIN_COMPARED = 48
 _MAX_COMPARED = 1001
-_LARGEST_SCORE = 3.0
+_MAX_SCORE = 3.0
 _MAX_OUTSIDERS = 2
-_LAGS = range(1, 13)
-_MIN_AGREEMENT = 0.4
+_LAGS = range(1, 13)  # rows
+_MIN_AGREEMENT = 0.4  # correlation of the others
 _LATE = 0.8
 _NOT_LATE = 0.4
-"""Shares of the others' correlation with each other, with the shifted rows and with the rows as they are."""
+"""Fractions of the others' correlation with each other. A late series must correlate with them at more than
+the first one after it is shifted, and at less than the second one as it is."""
 _CHANCE = 4.0
 """Standard errors of a correlation that the largest of 24 lags of unrelated rows rarely reaches."""
-_RELATED = 0.8
-_UNRELATED = 0.1
+_RELATED = 0.8  # minimum correlation of the others
+_UNRELATED = 0.1  # maximum correlation of an unrelated series with the others
 _OPPOSITE_ROWS = 12
 _MANY_PEERS = 4
 """Other venues that show a lost sign: of three, one may be positive for days while the others are negative,
 as Woofi was for 99 hours from 2026-08-10 on (ETH), and Paradex for 79."""
-_OPPOSITE_BPS = 0.3
-_SAME_SIZE = 3.0
+_OPPOSITE_BPS = 0.3  # size of a rate from which its sign counts
+_SAME_SIZE = 3.0  # factor up to which sizes are similar
 _TINY_BPS = 0.05
 """Rate that 1 of 20 rows of a response is above; the interest of the venues' formula is 20 times as large."""
 _TINY_ROWS = 48
@@ -106,17 +107,35 @@ Rates of BTC and ETH there were below 0.005 bps in at most 0.7 % of the snapshot
 most 21 % of 48 in a row were below 0.05 bps.
 """
 _RATE_DECIMALS = 7
-_MIN_REPEATED = 4
-_REPEATED_SHARE = 0.1
+_MIN_REPEATED = 4  # minimum rows of a repeated rate
+_REPEATED_SHARE = 0.1  # minimum share of these rows
 _SAME_MULTIPLE = 1e-4
 _MAX_OF_INTEREST = 10.0
-"""How many times the interest large rates of a series are at most: else it has small rates by rounding."""
+"""Maximum ratio of large rates to the interest. If it is larger, a repeated small rate is due to rounding."""
 
 
 def _starts_and_ends(series: _Array) -> tuple[_Array, _Array]:
     """Return the first row of each series, and the row after its last."""
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     return starts, np.append(starts[1:], series.size)
+
+
+def _each_series(series: _Array) -> Iterator[tuple[int, int]]:
+    """Yield the first row of each series, and the row after its last."""
+    starts, ends = _starts_and_ends(series)
+    yield from zip(starts.tolist(), ends.tolist(), strict=True)
+
+
+def _separated(first: _Array, second: _Array, minimum: float) -> float | None:
+    """Return the median of the first minus that of the second group, if they are clearly separated.
+
+    They are if the difference is above `minimum` in size and nine of ten values of the one group are above
+    nine of ten of the other.
+    """
+    change = float(np.median(first) - np.median(second))
+    low, high = (second, first) if change > 0.0 else (first, second)
+    is_separated = float(np.quantile(low, 0.9)) < float(np.quantile(high, 0.1))
+    return change if is_separated and abs(change) > minimum else None
 
 
 def _distinct_shares(series: _Array, values: _Array) -> _Array:
@@ -160,27 +179,28 @@ def _equal_blocks(
     series: _Array, values: _Array, is_used: _Array, block: int, min_distinct: int
 ) -> list[tuple[int, int]]:
     """Return the first pair of equal blocks of each series, among the rows where `is_used`."""
-    # 1. A number for the values of each block of one series.
+    # 1. Hash the values of each block of one series.
     if values.size < 2 * block:
         return []
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
     count = values.size - block + 1
-    number = series[:count].astype(np.uint64)
+    hashes = series[:count].astype(np.uint64)
     changes = np.zeros(count, dtype=np.int64)
     for place in range(block):
-        number = number * np.uint64(6364136223846793005) + bits[place : place + count]
-        number ^= number >> np.uint64(29)
+        hashes = hashes * np.uint64(6364136223846793005) + bits[place : place + count]
+        hashes ^= hashes >> np.uint64(29)
         if place:
             changes += values[place : place + count] != values[place - 1 : place - 1 + count]
     is_compared = (series[:count] == series[block - 1 :]) & (changes >= min_distinct - 1)
     is_compared &= is_used[:count]
-    # Equal blocks are sampled equally by their numbers: a copy of 16 rows is found in 9 of 10 cases.
+    # Blocks are sampled by their hash, so that equal blocks are sampled together: a copy of 16 rows is found
+    # in 9 of 10 cases.
     if values.size > _MAX_COMPARED_WHOLE:
-        is_compared &= number % np.uint64(_SAMPLED) == 0
+        is_compared &= hashes % np.uint64(_SAMPLED) == 0
     rows = np.flatnonzero(is_compared)
-    # 2. Equal numbers, which are next to each other in their order.
-    order = rows[np.argsort(number[rows], kind="stable")]
-    is_copy = np.append(False, number[order[1:]] == number[order[:-1]])
+    # 2. Compare blocks of equal hash, which are adjacent in sorted order.
+    order = rows[np.argsort(hashes[rows], kind="stable")]
+    is_copy = np.append(False, hashes[order[1:]] == hashes[order[:-1]])
     pairs: dict[int, tuple[int, int]] = {}
     for place in np.flatnonzero(is_copy).tolist():
         first = int(order[place - 1])
@@ -200,10 +220,13 @@ def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
     if values.size < _STRAIGHT_ROWS:
         return []
     steps = np.diff(values)
-    steps[(series[1:] != series[:-1]) | (_distinct_shares(series, values)[1:] < _FINE)] = np.nan
+    is_other_series = series[1:] != series[:-1]
+    is_coarse = _distinct_shares(series, values)[1:] < _FINE
+    steps[is_other_series | is_coarse] = np.nan
     with np.errstate(invalid="ignore"):
         is_straight = np.abs(np.diff(steps)) <= _SAME_STEP * np.abs(steps[:-1])
         is_straight &= np.abs(steps[:-1]) > 1e-9 * np.abs(values[:-2])
+    # Runs begin and end at the changes of the mask.
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_straight, [False]]).astype(np.int8)))
     faults: dict[int, SeriesFault] = {}
     for first, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
@@ -216,16 +239,16 @@ def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
 def rising_series(series: _Array, values: _Array) -> list[SeriesFault]:
     """Return series that never fall, as a running sum does, in at least 30 rows."""
     faults = []
-    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
-        own = values[first:end]
-        own = own[np.isfinite(own)]
-        if own.size < _RISING_ROWS:
+    for first, end in _each_series(series):
+        finite = values[first:end]
+        finite = finite[np.isfinite(finite)]
+        if finite.size < _RISING_ROWS:
             continue
-        steps = np.diff(own)
-        third = own.size // 3
-        is_grown = abs(own[-third:].mean()) > _MIN_RISE * abs(own[:third].mean())
-        if (steps >= 0.0).all() and (steps > 0.0).mean() >= _RISING_SHARE and is_grown:
-            faults.append(SeriesFault(first, end - first, float(own[-1])))
+        steps = np.diff(finite)
+        third = finite.size // 3
+        has_grown = abs(finite[-third:].mean()) > _MIN_RISE * abs(finite[:third].mean())
+        if (steps >= 0.0).all() and (steps > 0.0).mean() >= _RISING_SHARE and has_grown:
+            faults.append(SeriesFault(first, end - first, float(finite[-1])))
     return faults
 
 
@@ -235,19 +258,17 @@ def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
     At least twelve rows are on each side, and nine of ten are apart from all but a tenth of the others.
     """
     faults = []
-    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
+    for first, end in _each_series(series):
         if end - first < 2 * _SPLIT_ROWS or not (values[first:end] > 0.0).all():
             continue
         logs = np.log(values[first:end])
         if np.max(logs) - np.min(logs) < np.log(_SPLIT):
             continue
+        # The largest step is the candidate, with enough rows on each side.
         steps = np.abs(np.diff(logs))[_SPLIT_ROWS - 1 : 1 - _SPLIT_ROWS]
         place = int(np.argmax(steps)) + _SPLIT_ROWS
-        before, after = logs[:place], logs[place:]
-        change = float(np.median(after) - np.median(before))
-        low, high = (before, after) if change > 0.0 else (after, before)
-        is_apart = float(np.quantile(low, 0.9)) < float(np.quantile(high, 0.1))
-        if abs(change) > np.log(_SPLIT) and is_apart:
+        change = _separated(logs[place:], logs[:place], np.log(_SPLIT))
+        if change is not None:
             faults.append(SeriesFault(first + place, end - first - place, float(np.exp(change))))
     return faults
 
@@ -258,28 +279,25 @@ def other_sections(series: _Array, times: _Array, values: _Array) -> list[Series
     The arguments are as in `late_series`. The shorter one of the two groups of rows is the section.
     """
     faults = []
-    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
-        own = values[first:end]
-        if end - first < 2 * _SPLIT_ROWS or not (own > 0.0).all():
+    for first, end in _each_series(series):
+        if end - first < 2 * _SPLIT_ROWS or not (values[first:end] > 0.0).all():
             continue
-        logs = np.log(own)
+        logs = np.log(values[first:end])
         if np.max(logs) - np.min(logs) < np.log(_SECTION):
             continue
-        # The sum of deviations turns where the level changes.
+        # The cumulative sum of deviations has its extremes where the level changes.
         deviations = np.append(0.0, np.cumsum(logs - np.mean(logs)))
         start, stop = sorted((int(np.argmin(deviations)), int(np.argmax(deviations))))
         inside = logs[start:stop]
         outside = np.concatenate([logs[:start], logs[stop:]])
-        least = _SPLIT_ROWS
-        step = int(np.median(np.diff(times[first:end])))
-        if step > 0:
-            least = max(least, _DAY_US // step)
-        if min(inside.size, outside.size) < least:
+        min_rows = _SPLIT_ROWS
+        step_us = int(np.median(np.diff(times[first:end])))
+        if step_us > 0:
+            min_rows = max(min_rows, _DAY_US // step_us)
+        if min(inside.size, outside.size) < min_rows:
             continue
-        change = float(np.median(inside) - np.median(outside))
-        low, high = (outside, inside) if change > 0.0 else (inside, outside)
-        is_apart = float(np.quantile(low, 0.9)) < float(np.quantile(high, 0.1))
-        if abs(change) > np.log(_SECTION) and is_apart:
+        change = _separated(inside, outside, np.log(_SECTION))
+        if change is not None:
             faults.append(SeriesFault(first + start, stop - start, float(np.exp(change))))
     return faults
 
@@ -300,14 +318,16 @@ def limited_series(series: _Array, values: _Array, *, is_rate: bool) -> list[Ser
         counts = np.add.reduceat(is_extreme, starts, dtype=np.int64)
         is_many = counts >= np.maximum(_MIN_LIMITED, _LIMITED_SHARE * (ends - starts))
         for place in np.flatnonzero(is_many & (counts < ends - starts)).tolist():
-            first, end = int(starts[place]), int(ends[place])
-            own = is_extreme[first:end]
+            first = int(starts[place])
+            end = int(ends[place])
+            at_limit = is_extreme[first:end]
+            runs = int(at_limit[0]) + int((np.diff(at_limit.astype(np.int8)) == 1).sum())
             limit = float(sign * extremes[place])
-            runs = int(own[0]) + int((np.diff(own.astype(np.int8)) == 1).sum())
-            others = values[first:end][~own]
-            has_digits = not is_interest(limit) if is_rate else limit != float(f"{limit:.3g}")
-            if runs >= _MIN_RUNS and has_digits and np.unique(others).size >= _FINE * others.size:
-                faults.append(SeriesFault(first + int(np.argmax(own)), int(counts[place]), sign))
+            is_round = is_interest(limit) if is_rate else limit == float(f"{limit:.3g}")
+            others = values[first:end][~at_limit]
+            is_fine = np.unique(others).size >= _FINE * others.size
+            if runs >= _MIN_RUNS and not is_round and is_fine:
+                faults.append(SeriesFault(first + int(np.argmax(at_limit)), int(counts[place]), sign))
     return faults
 
 
@@ -321,13 +341,16 @@ def repeated_steps(
     faults = []
     is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
     starts, ends = _starts_and_ends(series)
-    shares = np.add.reduceat(is_new, starts) / (ends - starts)
-    for place in np.flatnonzero((shares < 1.0 / (_MIN_STEP - 0.5)) & (ends - starts >= _STEP_ROWS)).tolist():
+    rows = ends - starts
+    change_shares = np.add.reduceat(is_new, starts) / rows
+    changes_rarely = change_shares < 1.0 / (_MIN_STEP - 0.5)
+    for place in np.flatnonzero(changes_rarely & (rows >= _STEP_ROWS)).tolist():
         first = int(starts[place])
         changes = np.flatnonzero(is_new[first : ends[place]])
-        peers = np.flatnonzero((market[starts] == market[first]) & (np.arange(starts.size) != place))
-        is_alike = has_peers and (not peers.size or float(np.median(shares[peers])) < _ON_PHASE)
-        if changes.size < _MIN_STEP or is_alike:
+        if changes.size < _MIN_STEP:
+            continue
+        is_peer = (market[starts] == market[first]) & (np.arange(starts.size) != place)
+        if has_peers and (not is_peer.any() or np.median(change_shares[is_peer]) < _ON_PHASE):
             continue
         step = int(np.median(np.diff(changes)))
         phase = int(np.median(changes[1:] % step))
@@ -345,12 +368,13 @@ def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[Seri
     since six of 36 rates may be near 0 by chance. The factor is that of the medians.
     """
     faults = []
-    for first, end in zip(*(bounds.tolist() for bounds in _starts_and_ends(series)), strict=True):
+    for first, end in _each_series(series):
         sizes = np.abs(values[first:end])
         if not _ALTERNATING_ROWS <= sizes.size <= _MAX_ROWS or not (sizes > 0.0).all():
             continue
         logs = np.log(sizes)
-        # Two of seven steps are large at least, which one quantile shows without all phases.
+        # Such a row has a large step before and after it, so at least two of seven steps are large. This
+        # quick test saves the search below for most series.
         if np.quantile(np.abs(np.diff(logs)), 0.75) < 0.5 * _ALTERNATING:
             continue
         fault = _alternating(logs, int(np.median(np.diff(times[first:end]))))
@@ -360,21 +384,21 @@ def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[Seri
 
 
 def _alternating(logs: _Array, step_us: int) -> SeriesFault | None:
-    """Return the rows at one distance that are apart from all others, by the logarithms of a series."""
+    """Return each n-th row of a series if these rows differ from all others, by logarithms of sizes.
+
+    `step_us` is the time between two rows.
+    """
     for step in range(2, 8):
         if step_us <= 0 or step * step_us % _SEASON_US == 0:
             continue
         for phase in range(step):
-            own = np.zeros(logs.size, dtype=bool)
-            own[phase::step] = True
-            if own.sum() < _MIN_ALTERNATING:
+            is_nth = np.zeros(logs.size, dtype=bool)
+            is_nth[phase::step] = True
+            if is_nth.sum() < _MIN_ALTERNATING:
                 continue
-            change = float(np.median(logs[own]) - np.median(logs[~own]))
-            if abs(change) < _ALTERNATING:
-                continue
-            high, low = (logs[own], logs[~own]) if change > 0.0 else (logs[~own], logs[own])
-            if np.quantile(high, 0.1) > np.quantile(low, 0.9):
-                return SeriesFault(phase, int(own.sum()), float(np.exp(change)))
+            change = _separated(logs[is_nth], logs[~is_nth], _ALTERNATING)
+            if change is not None:
+                return SeriesFault(phase, int(is_nth.sum()), float(np.exp(change)))
     return None
 
 
@@ -397,15 +421,19 @@ def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> It
 
 
 def _scores(table: _Array) -> _Array:
-    """Return the changes of logarithms over their usual size, at most 3; 0 where one is missing."""
+    """Return the changes of logarithms over the mean size of the series' changes, clipped at 3.
+
+    0 where a change is missing, and in a series with too few changes.
+    """
     table = table[:, -_MAX_COMPARED:]
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = np.diff(np.log(np.where(table > 0.0, table, np.nan)), axis=1)
     sizes = np.abs(changes)
     is_change = np.isfinite(sizes) & (sizes > 0.0)
-    usual = np.where(is_change, sizes, 0.0).sum(axis=1) / np.maximum(is_change.sum(axis=1), 1)
-    usual[(usual == 0.0) | (is_change.sum(axis=1) < _MIN_COMPARED)] = np.inf  # no series to compare
-    return np.asarray(np.clip(np.nan_to_num(changes / usual[:, None]), -_LARGEST_SCORE, _LARGEST_SCORE))
+    count = is_change.sum(axis=1)
+    mean_size = np.where(is_change, sizes, 0.0).sum(axis=1) / np.maximum(count, 1)
+    mean_size[(mean_size == 0.0) | (count < _MIN_COMPARED)] = np.inf  # which gives scores of 0
+    return np.asarray(np.clip(np.nan_to_num(changes / mean_size[:, None]), -_MAX_SCORE, _MAX_SCORE))
 
 
 def _correlation(first: _Array, second: _Array) -> float:
@@ -426,24 +454,24 @@ def _agreement(scores: _Array) -> float:
 def _outsiders(
     series: _Array, market: _Array, times: _Array, values: _Array, minimum: float
 ) -> Iterator[tuple[int, _Array, _Array, float, float]]:
-    """Yield series that agree less than the others: code, scores, sum of the others, and both correlations.
+    """Yield series that agree less than the others do, if these agree by at least the correlation `minimum`.
 
-    The others agree by at least the correlation `minimum`.
+    Each is (code, its scores, sum of the others' scores, correlation of these two, agreement of the others).
     """
     for codes, table in _tables(series, market, times, values):
         if table.shape[1] <= _MIN_COMPARED:
             continue
         scores = _scores(table)
         total = scores.sum(axis=0)
-        at_once = np.array([_correlation(own, total - own) for own in scores])
-        # Only the series that agree least can be apart from others that agree.
-        for place in np.argsort(at_once, kind="stable")[:_MAX_OUTSIDERS].tolist():
+        with_others = np.array([_correlation(own, total - own) for own in scores])
+        # Only the series that agree least can differ from others that agree.
+        for place in np.argsort(with_others, kind="stable")[:_MAX_OUTSIDERS].tolist():
             own = scores[place]
             if not own.any():
                 continue
             agreement = _agreement(np.delete(scores, place, axis=0))
-            if agreement >= minimum and at_once[place] < _NOT_LATE * agreement:
-                yield int(codes[place]), own, total - own, float(at_once[place]), agreement
+            if agreement >= minimum and with_others[place] < _NOT_LATE * agreement:
+                yield int(codes[place]), own, total - own, float(with_others[place]), agreement
 
 
 def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
@@ -460,7 +488,7 @@ def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -
         best = int(np.argmax(by_lag))
         chance = _CHANCE / np.sqrt(np.count_nonzero(own))
         if by_lag[best] > max(_LATE * agreement, chance):
-            faults.append(_fault_of(series, code, float(lags[best])))
+            faults.append(_whole_series(series, code, float(lags[best])))
     return faults
 
 
@@ -470,12 +498,15 @@ def unrelated_series(series: _Array, market: _Array, times: _Array, values: _Arr
     At most the last 1,000 rows are compared. The factor is the correlation with the sum of the others.
     """
     rows = series, market, times, values
-    outsiders = _outsiders(*rows, _RELATED)
-    return [_fault_of(series, code, at_once) for code, _, _, at_once, _ in outsiders if at_once < _UNRELATED]
+    faults = []
+    for code, _, _, correlation, _ in _outsiders(*rows, _RELATED):
+        if correlation < _UNRELATED:
+            faults.append(_whole_series(series, code, correlation))
+    return faults
 
 
-def _fault_of(series: _Array, code: int, factor: float) -> SeriesFault:
-    """Return the fault of all rows of a series."""
+def _whole_series(series: _Array, code: int, factor: float) -> SeriesFault:
+    """Return a fault of all rows of the series with this code."""
     rows = np.flatnonzero(series == code)
     return SeriesFault(int(rows[0]), int(rows.size), factor)
 

@@ -420,12 +420,13 @@ def greeks(
     k = placed.moneyness
     iv = placed.iv(k)
 
-    def one(premium: str) -> xr.Dataset:
+    def in_currency(premium: str) -> xr.Dataset:
+        """Return value and greeks with a premium in USD ("linear") or in coin ("inverse")."""
         value = value_of(placed, placed.forward, placed.year_fraction, iv, interest_rate, premium)
         greek = scaled_greeks(placed, iv, which, interest_rate, premium)
         return greek.assign(value=value.where(placed.year_fraction > 0.0))
 
-    result = in_both_currencies(one)
+    result = in_both_currencies(in_currency)
     for variable in ("value", *which):
         result[variable].attrs = {"units": _UNITS[variable]}
     result = result.assign(

@@ -182,7 +182,7 @@ def quality(
     # 3. Compare the symbols of each venue with each other, over all blocks.
     figures["other_symbol"] = rows_of_other_symbols(columns, place, figures["present"], report)
     for name in _COLUMNS:
-        report[name] = _as_column(name, figures[name], table)
+        report[name] = _as_column(name, figures[name])
     report.attrs["summary"] = _summary(report)
     return report
 
@@ -413,7 +413,8 @@ def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) 
     figures["peer_scale"][rows] = np.exp([apart, -apart])
 
 
-def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:
+def _as_column(name: str, figure: Array) -> Any:
+    """Convert the values of a column of the report from µs, 0 and 1, or floats to its dtype."""
     if name in _TIMES:
         return pd.DatetimeIndex(np.asarray(figure, dtype=np.int64).view("datetime64[us]"), tz="UTC")
     if name in _FLAGS:

@@ -301,12 +301,15 @@ def falling_root(excess: Callable[[Floats], Floats], grid: Floats, steps: int = 
 
 
 def _status(cut: Maturity, places: xr.DataArray) -> xr.DataArray:
-    there = cut.share_before.notnull()
-    outside = (((places < cut.k_min) | (places > cut.k_max)) & there).any("target")
-    lost = (there & places.isnull()).any("target")
-    status = cut.flags | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-    every: xr.DataArray = status | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
-    return every.astype(np.int32)
+    """Return the status bits of each maturity: `places` are the log-moneyness of its points (target)."""
+    has_maturity = cut.share_before.notnull()
+    is_outside = (places < cut.k_min) | (places > cut.k_max)
+    is_extrapolated = (is_outside & has_maturity).any("target")
+    is_unreachable = (places.isnull() & has_maturity).any("target")
+    status = cut.flags | where(is_extrapolated, np.int32(Status.EXTRAPOLATED), np.int32(0))
+    status = status | where(is_unreachable, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
+    result: xr.DataArray = status.astype(np.int32)
+    return result
 
 
 def require_points(points: Sequence[str], argument: str) -> None:
