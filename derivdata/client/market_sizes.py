@@ -49,6 +49,10 @@ _MIN_LARGEST = {
 less."""
 _MIN_OI_CHANGE_PCT = 0.2
 """Minimum of the largest daily change among ten venues [%]. Among 43 venues it is above 10."""
+_MAX_SINCE_POINT = 8.0
+"""Maximum factor between the open interest of a venue and the newest point of its week, at most a day old."""
+_CLEAR_MOVE_PCT = 1.0
+_OPPOSITE_SHARE = 0.9
 _MAX_CHANGES_PCT = ("price_24h_change_pct", "oi_24h_change_pct")
 _MAX_OI_CHANGE_PCT = 40.0
 _MAX_TOP_FUNDING_BPS = 100.0
@@ -321,15 +325,58 @@ def _changes(e: CheckedResponse) -> Iterator[str]:
             if largest is not None and largest < minimum:
                 yield f"{name} is at most {largest:.3g} in {e.size} rows: it may be a fraction"
     yield from _changes_of_symbols(e)
-    largest = _quantile(e, "change_24h", 1.0)
-    if largest is not None and e.size >= _MIN_VENUES and largest < _MIN_OI_CHANGE_PCT:
-        yield f"change_24h is at most {largest:.3g} % in {e.size} rows: it may be a fraction"
-    middle = _quantile(e, "change_24h", 0.5)
-    if middle is not None and e.size >= _MIN_VENUES and middle > _MAX_OI_CHANGE_PCT:
-        yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
+    if e.table.name == "oi_exchanges":
+        yield from _changes_of_venues(e)
+        yield from _sparklines(e)
     index = _quantile(e, "index_pct", 0.5)
     if index is not None and index < _MIN_INDEX_PCT:
         yield f"index_pct is {index:.3g} at the median row: expected percent per year"
+
+
+def _changes_of_venues(e: CheckedResponse) -> Iterator[str]:
+    """Check the unit of daily changes of open interest."""
+    if e.size < _MIN_VENUES:
+        return
+    largest = _quantile(e, "change_24h", 1.0)
+    if largest is not None and largest < _MIN_OI_CHANGE_PCT:
+        yield f"change_24h is at most {largest:.3g} % in {e.size} rows: it may be a fraction"
+    middle = _quantile(e, "change_24h", 0.5)
+    if middle is not None and middle > _MAX_OI_CHANGE_PCT:
+        yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
+
+
+def _sparklines(e: CheckedResponse) -> Iterator[str]:
+    """Compare open interest of venues and its daily change with the points of the last week.
+
+    The hour of the points is undocumented, so only multiples and opposite signs of many venues are found.
+    """
+    totals = e.numbers("total_oi_usd")
+    changes = e.numbers("change_24h")
+    venues = e.stated.get("exchanges")
+    if totals is None or changes is None or not isinstance(venues, list) or len(venues) != e.size:
+        return
+    points = np.full((e.size, 2), np.nan)
+    for row, venue in enumerate(venues):
+        if len(venue.sparkline_7d) > 1:
+            points[row] = venue.sparkline_7d[-2:]
+    before, newest = points.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = totals / newest
+        moves = 100.0 * (newest / before - 1.0)
+        is_other = (np.abs(np.log(ratios)) > np.log(_MAX_SINCE_POINT)) & (totals > 0.0) & (newest > 0.0)
+    for row in np.flatnonzero(is_other)[:1].tolist():
+        yield (
+            f"total_oi_usd of {venues[row].exchange} is {ratios[row]:.3g} times the newest point of its "
+            "sparkline: one of the two may be in another unit"
+        )
+    is_clear = (np.abs(moves) >= _CLEAR_MOVE_PCT) & (np.abs(changes) >= _CLEAR_MOVE_PCT)
+    count = int(is_clear.sum())
+    opposite = int((np.sign(moves) != np.sign(changes))[is_clear].sum())
+    if count >= _MIN_VENUES and opposite >= _OPPOSITE_SHARE * count:
+        yield (
+            f"change_24h has the opposite sign of the sparkline at {opposite} of {count} venues: the "
+            "sign may be lost"
+        )
 
 
 def _changes_of_symbols(e: CheckedResponse) -> Iterator[str]:

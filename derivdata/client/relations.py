@@ -106,6 +106,8 @@ LIKELY: dict[str, Relations] = {
         "$total_market_oi,sum total_oi_usd": _far(1.05),
         "$totals.total_usd,sum total_usd": _far(1.05),
         "$totals.total_count,sum total_count": _far(1.001),
+        **{f"$totals.{side}_usd,sum {side}_usd": _far(1.05) for side in ("long", "short")},
+        **{f"$totals.{side}_count,sum {side}_count": _far(1.001) for side in ("long", "short")},
         "sum market_share": lambda s: abs(s - 1) > SHARES_TOLERANCE,
     },
     "figure against its parts": {

@@ -877,6 +877,8 @@ LIES |= {
         ("total_usd", 4, "stated total", r"\$totals\.total_usd"),
         ("total_count", 3, "figure against its parts", "total_count .*, long_count"),
         ("total_count", 4, "stated total", r"\$totals\.total_count"),
+        ("long_usd", 4, "stated total", r"\$totals\.long_usd"),
+        ("short_count", 4, "stated total", r"\$totals\.short_count"),
         ("usd_value", 1000, "figure against its parts", "value_usd .*, fill_price_usd"),
         ("filled_quantity", 7, "figure against its parts", "filled_quantity .*, quantity"),
         ("ratio", 100, "figure against its parts", "volume_oi_ratio"),

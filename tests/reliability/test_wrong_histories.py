@@ -528,6 +528,7 @@ TOP = Call(lambda: dd.oi.top_symbols("okx", *WINDOW, limit=3), ())
 CANDLES = Call(lambda: dd.hip3.candles("xyz:TSLA", *WINDOW), ())
 SYMBOLS = Call(dd.markets.symbols, ())
 SNAPSHOT = Call(dd.funding.snapshot, ())
+OI_OF_VENUES = Call(dd.oi.exchanges, ())
 
 
 def thousands(body: Body, query: Body) -> None:
@@ -584,6 +585,17 @@ def fractions_of_all(body: Body, query: Body) -> None:
 def fractions_of_changes(body: Body, query: Body) -> None:
     for row in body["symbols"]:
         row["price_24h_change_pct"] /= 100
+
+
+def larger_than_sparkline(body: Body, query: Body) -> None:
+    for row in body["exchanges"]:
+        if row["exchange"] == "okx":
+            row["total_oi_usd"] *= 9.0
+
+
+def opposite_changes(body: Body, query: Body) -> None:
+    for row in body["exchanges"]:
+        row["change_24h"] *= -1.0
 
 
 def of_symbol(symbol: str, factor: float, body: Body, query: Body) -> None:
@@ -851,6 +863,16 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         SNAPSHOT, exchanged_venues, "interval_hours of hyperliquid is 4 for the median of"
     ),
     "all rates as fractions": (SNAPSHOT, fractions_of_all, "rate_bps_8h is at most .* bps in 95 % of"),
+    "open interest of a venue in another unit than its sparkline": (
+        OI_OF_VENUES,
+        larger_than_sparkline,
+        "total_oi_usd of okx is 9 times the newest point of its sparkline",
+    ),
+    "changes of open interest with the other sign": (
+        OI_OF_VENUES,
+        opposite_changes,
+        r"change_24h has the opposite sign of the sparkline at (\d+) of \1 venues",
+    ),
     "changes as fractions": (
         SYMBOLS, fractions_of_changes, r"price_24h_change_pct is at most 0\.\d+ in \d+ rows"
     ),
