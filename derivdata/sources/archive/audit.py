@@ -39,26 +39,26 @@ from derivdata.tables.schema import Column, Kind, Table
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
 
-_PAID = ("rate_bps_8h", "interval_hours")
-_SERIES_ROWS = 100
+_PAYMENT_COLUMNS = ("rate_bps_8h", "interval_hours")
+_SERIES_ROWS = 100  # first rows of each series, which are enough to check a unit
 _MIN_ROWS = 30
 _TINY_BPS_8H = 0.01
 _HUGE_BPS_8H = 50.0
 _HUGE_BPS_8H_OF_ONE = 300.0
-_FLOOR_PERCENT = 0.01
+_FLOOR_PERCENT = 0.01  # the most common rate, 1 bps, in percent
 _HUGE_OI_USD = 1e11
 _TINY_OI_USD = 1e6
 _LARGE_COINS = ("BTC", "ETH")
-_AHEAD = pd.Timedelta(5, "min")
+_MAX_CLOCK_LEAD = pd.Timedelta(5, "min")
 
 # Factors by which a mistake multiplies a rate, and the question: hourly rates read as rates per eight hours
 # (8) or per day (24), percentages (100) or fractions (10,000) read as basis points.
-_FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
+_MISTAKE_FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
 _NEAR_FACTOR = 1.15
 _SAME_GAP_HOURS = 1 / 60
-_WHOLE = 0.05  # of an interval
+_INTERVAL_TOLERANCE = 0.05  # of an interval
 _MIN_SYMBOLS = 3
-_NEAR_POWER = 0.06  # tolerance in log10, about 15 %
+_POWER_TOLERANCE = 0.06  # tolerance in log10, about 15 %
 # Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
 # 04:00, 12:00 and 20:00.
 _COUNTED_FROM_MIDNIGHT = (2.0, 4.0, 8.0, 12.0, 24.0)
@@ -84,23 +84,23 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
     changed = {}
     for name, change in _changes(table).items():
         if name in frame.columns and (frame[name].dtype == object or frame[name].dtype.kind not in "fiub"):
-            values = _renamed(frame[name].reset_index(drop=True), change)
+            values = _mapped_words(frame[name].reset_index(drop=True), change)
             if values is not None:
                 changed[name] = values
     if not changed:
         return Normalised(frame, 0)
     result = frame.reset_index(drop=True).assign(**changed)
     result.attrs = dict(frame.attrs)
-    if "symbol" in changed and set(table.key) == {"symbol", "exchange", "time"}:
-        # The rank uses the original name: BTC-USDT before BTC-USDC.
-        rank = _renamed(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
-        names = [result[name].astype(object) for name in ("exchange", "symbol")]
-        is_first = (rank == rank.groupby(names).transform("min")).to_numpy()
-        words = frame["symbol"].astype(object).to_numpy()[is_first]
-        result = result[is_first]
-        contracts = quoted_contracts(result["exchange"].astype(str), result["symbol"].astype(str), words)
-        return Normalised(result, len(frame) - len(result), contracts)
-    return Normalised(result, len(frame) - len(result))
+    if "symbol" not in changed or set(table.key) != {"symbol", "exchange", "time"}:
+        return Normalised(result, 0)
+    # The rank uses the original name: BTC-USDT before BTC-USDC.
+    rank = _mapped_words(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
+    series = [result[name].astype(object) for name in ("exchange", "symbol")]
+    is_first = (rank == rank.groupby(series).transform("min")).to_numpy()
+    names = frame["symbol"].astype(object).to_numpy()[is_first]
+    result = result[is_first]
+    contracts = quoted_contracts(result["exchange"].astype(str), result["symbol"].astype(str), names)
+    return Normalised(result, len(frame) - len(result), contracts)
 
 
 def quoted_contracts(venues: Iterable[str], symbols: Iterable[str], words: Iterable[str]) -> dict[str, str]:
@@ -160,7 +160,11 @@ def audit(
     accept: Collection[str] = (),
     synthetic: bool = False,
 ) -> None:
-    """Raise for conformed rows whose values suggest a mistake."""
+    """Raise for conformed rows whose values suggest a mistake.
+
+    `venues` are those with stored rows, and `read` returns such rows. `unit` is the unit that the user
+    stated, `accept` has the questions that are not asked.
+    """
     if rows.empty:
         return
     questions = set(AUDITS) - set(accept)
@@ -183,11 +187,12 @@ def audit(
 def _ask_about_series(
     table: Table, rows: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
 ) -> None:
+    """Raise for suspicious rows of tables by symbol, venue and time."""
     heads = _heads_of_series(rows)
     if "rate_bps_8h" in table.columns:
         _ask_about_rates(heads, venues, read, questions, unit)
         if "schedule" in questions and "interval_hours" in table.columns:
-            _ask_about_schedules(_heads_of_series(_payments(rows)))
+            _refuse_schedules(_heads_of_series(_payments(rows)))
         if "interval" in questions and "interval_hours" in table.columns:
             payments = _payments(rows)
             if len(payments):
@@ -209,21 +214,21 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
     if "unit" not in questions or not is_of_prices:
         return
     _refuse_no_prices(table, rows)
-    around = pd.Timedelta(1, "D")
+    day = pd.Timedelta(1, "D")
     symbols = list(rows["symbol"].astype(object).unique())
-    stored = read(symbols, rows["time"].min() - around, rows["time"].max() + around)
+    stored = read(symbols, rows["time"].min() - day, rows["time"].max() + day)
     if stored.empty:
         return
-    new = rows.groupby("symbol", observed=True)["price_usd"].median()
+    new_medians = rows.groupby("symbol", observed=True)["price_usd"].median()
     stored_medians = stored.groupby("symbol", observed=True)["price_usd"].median()
-    ratios = (new / stored_medians).dropna()
+    ratios = (new_medians / stored_medians).dropna()
     power = np.log10(ratios[ratios > 0])
-    wrong = power[(power.abs() > 1.5) & ((power - power.round()).abs() < _NEAR_POWER)]
+    wrong = power[(power.abs() > 1.5) & ((power - power.round()).abs() < _POWER_TOLERANCE)]
     if len(wrong):
         symbol = wrong.index[0]
         raise Question(
             f"{table.name}.price_usd: the prices of {symbol} are {10 ** wrong.iloc[0]:.3g} times the stored "
-            f"ones of these days (median {new[symbol]:.6g} against {stored_medians[symbol]:.6g})",
+            f"ones of these days (median {new_medians[symbol]:.6g} against {stored_medians[symbol]:.6g})",
             (
                 "divide them by the power of ten, or name the contract as the venue does (1000PEPE); or pass "
                 "--accept unit (accept=['unit']) if they are right"
@@ -233,33 +238,29 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
 
 def future_limit() -> pd.Timestamp:
     """Return the latest time that a row may have, by the machine's clock."""
-    return pd.Timestamp(times.machine_now()).tz_convert("UTC").as_unit("us") + _AHEAD
+    return pd.Timestamp(times.machine_now()).tz_convert("UTC").as_unit("us") + _MAX_CLOCK_LEAD
 
 
-def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
+def _mapped_words(values: pd.Series, change: Callable[[str], Any]) -> Any:
     """Map the words; return None if nothing changes, or if a value is not text, which the table rejects."""
     is_categorical = isinstance(values.dtype, pd.CategoricalDtype)
-    if is_categorical and _are_unchanged(values.cat.categories, change):
+    if is_categorical and _are_all_unchanged(values.cat.categories, change):
         return None  # without a look at which categories occur, which would read every row
     words = values.dropna().unique()
-    if not all(isinstance(word, str) for word in words) or _are_unchanged(words, change):
+    if not all(isinstance(word, str) for word in words) or _are_all_unchanged(words, change):
         return None
     return values.astype(object).map({word: change(word) for word in words})
 
 
-def _are_unchanged(words: Iterable[Any], change: Callable[[str], Any]) -> bool:
+def _are_all_unchanged(words: Iterable[Any], change: Callable[[str], Any]) -> bool:
     """Return whether all words are text that stays as it is."""
     return all(isinstance(word, str) and change(word) == word for word in words)
-
-
-def _ask_about_schedules(payments: pd.DataFrame) -> None:
-    if len(payments) >= _MIN_ROWS:
-        _refuse_schedules(payments)
 
 
 def _ask_about_rates(
     heads: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
 ) -> None:
+    """Raise for rates in another unit, or that differ from other venues by the factor of a mistake."""
     if "unit" in questions:
         _refuse_unit_of_rates(heads, named=unit is not None)
     if len(heads) < _MIN_ROWS:
@@ -283,7 +284,7 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             continue
         if column.kind is Kind.FLAG:
             continue
-        wrong, limit = _impossible(column, rows[name])
+        wrong, limit = _impossible_values(column, rows[name])
         if wrong.any():
             first = rows[wrong].iloc[0]
             shown = first[name]
@@ -291,7 +292,7 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
                 shown = f"{shown:g}"
             message = f"{wrong.sum()} rows are impossible, first {shown} ({_key_text(table, first)}){limit}"
             raise Question(f"{table.name}.{name}: {message}", "correct or omit them")
-    if {*_PAID} <= table.columns.keys():
+    if {*_PAYMENT_COLUMNS} <= table.columns.keys():
         _refuse_large_payments(table, rows)
 
 
@@ -316,21 +317,19 @@ def _key_text(table: Table, row: pd.Series) -> str:
     return ", ".join(str(row[name]) for name in table.key)
 
 
-def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return a mask of impossible times or numbers, and the first limit that they exceed."""
-    wrong = np.zeros(len(values), dtype=bool)
+def _impossible_values(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_], str]:
+    """Return a mask of impossible times or numbers, and a clause with the first limit that they exceed."""
     if column.kind is Kind.TIME:
-        if values.min() >= times.FIRST and values.max() < times.LAST:
-            return wrong, ""
         return ((values < times.FIRST) | (values >= times.LAST)).to_numpy(), ""
+    is_wrong = np.zeros(len(values), dtype=bool)
     numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
     limit = ""
     unit = f" [{column.unit}]" if column.unit else ""
     for outside, reason in column.outside(numbers):
         if outside.any() and not limit:
             limit = f", which {reason.partition(',')[0]}{unit}"
-        wrong |= outside
-    return wrong, limit
+        is_wrong |= outside
+    return is_wrong, limit
 
 
 def _refuse_hidden(name: str, values: pd.Series) -> None:
@@ -348,12 +347,12 @@ def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the first rows of each symbol and venue, which are enough to check a unit."""
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
-    taken = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
+    counts = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
     heads = rows.filter(["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"])
-    if taken.sum() == len(rows):
+    if counts.sum() == len(rows):
         return heads
-    before = np.cumsum(taken) - taken
-    return heads.take(np.arange(taken.sum()) + np.repeat(starts - before, taken))
+    rows_before = np.cumsum(counts) - counts
+    return heads.take(np.arange(counts.sum()) + np.repeat(starts - rows_before, counts))
 
 
 def _refuse_unit_of_rates(heads: pd.DataFrame, *, named: bool) -> None:
@@ -398,7 +397,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
     stated = rows["interval_hours"].to_numpy(dtype=float, na_value=np.nan)
     ratio = gaps / stated
     is_run = confirmed_runs(np.append(False, np.abs(gaps[1:] - gaps[:-1]) < _SAME_GAP_HOURS))
-    wrong = is_run & (np.abs(ratio - np.maximum(np.rint(ratio), 1.0)) > _WHOLE)
+    wrong = is_run & (np.abs(ratio - np.maximum(np.rint(ratio), 1.0)) > _INTERVAL_TOLERANCE)
     wrong &= ~ends_other_interval(gaps, stated)
     wrong |= contradicted(series, stamps, stated).rows
     if not wrong.any():
@@ -572,7 +571,7 @@ def _refuse_factors(heads: pd.DataFrame, read: Read) -> None:
         ratios = values[both, place] / np.nanmedian(np.delete(values[both], place, axis=1), axis=1)
         ratio = float(np.median(ratios))
         # 3. A typical factor, or its inverse, for most symbols.
-        for factor, what in _FACTORS.items():
+        for factor, what in _MISTAKE_FACTORS.items():
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
             near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
             # Markets differ, so a single symbol is evidence only for the two large factors.

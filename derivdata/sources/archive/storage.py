@@ -70,7 +70,7 @@ MANIFEST = "archive.json"
 LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 """Pattern of the file names of the ledger."""
 
-_OWN_FILE = re.compile(
+_ARCHIVE_FILE = re.compile(
     r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet)|" + LEDGER_FILE.pattern
 )
 """The archive's own files next to the manifest: drafts, rows, ledgers."""
@@ -88,7 +88,7 @@ class LocalFolder:
     """A local or mounted folder that supports locks.
 
     While files are written, `notes` lists them, and the files that the next manifest will no longer name.
-    These notes identify the leftovers of a killed writer; no other file is ever removed.
+    These notes identify the files of an interrupted writer; no other file is ever removed.
     """
 
     folder: Path
@@ -172,12 +172,12 @@ class LocalFolder:
         draft.replace(self.folder / path)
 
     def settle(self, new: Collection[str], gone: Collection[str]) -> None:
-        """Wait until new files and their folders are on disk."""
+        """Note the files that the next manifest will not name, and wait until new files are on disk."""
         self._note(gone)
         for path in new:
             sync(self.folder / path)
         for partition in {(self.folder / path).parent for path in new}:
-            sync(partition)
+            sync(partition)  # the folder's entry of the file
         sync(self.folder)
 
     def remove(self, path: str) -> bool:
@@ -198,7 +198,7 @@ class LocalFolder:
             return
         lock = FolderLock(self.folder / _LOCK, timeout=0)
         try:
-            if _acquired(lock):
+            if _try_to_acquire(lock):
                 with suppress(OSError, ArchiveError):
                     for draft in drafts:
                         draft.unlink(missing_ok=True)
@@ -220,28 +220,28 @@ class LocalFolder:
 
         Return whether all are gone; the others stay noted.
         """
-        left = self._sweep(_WRITING, named)
-        self._begin(_WRITING, left)
+        remaining = self._remove_noted(_WRITING, named)
+        self._start_notes(_WRITING, remaining)
         lock = FolderLock(self.folder / _MERGE_LOCK, timeout=0)
         try:
-            if _acquired(lock) and not self._sweep(_MERGED, named):
+            if _try_to_acquire(lock) and not self._remove_noted(_MERGED, named):
                 with suppress(OSError):
                     (self.folder / _MERGED).unlink(missing_ok=True)
         finally:
             lock.release()
-        return not left
+        return not remaining
 
-    def _sweep(self, notes: str, named: Collection[str]) -> list[str]:
+    def _remove_noted(self, notes: str, named: Collection[str]) -> list[str]:
         """Remove noted files that the manifest does not name; return those that could not be removed."""
-        left = []
+        remaining = []
         for name in sorted(set(self._noted(notes)[1:]) - set(named)):
             path = self.folder / name
-            linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-            if _OWN_FILE.fullmatch(name) and not linked and not self.remove(name):
-                left.append(name)
-        return left
+            is_linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
+            if _ARCHIVE_FILE.fullmatch(name) and not is_linked and not self.remove(name):
+                remaining.append(name)
+        return remaining
 
-    def _begin(self, notes: str, paths: Collection[str]) -> None:
+    def _start_notes(self, notes: str, paths: Collection[str]) -> None:
         """Start notes with this process's id, and the paths noted before."""
         draft = self.folder / f"{notes}.new"
         try:
@@ -300,9 +300,10 @@ class FolderWriting:
             ) from None
         except OSError as problem:
             raise ArchiveError(f"{place.folder}: cannot be written: {problem.strerror}") from None
-        left = [place._noted(notes) for notes in (_WRITING, _MERGED)]
-        place._begin(_WRITING, left[0][1:])
-        return any(left)
+        noted = place._noted(_WRITING)
+        was_interrupted = bool(noted or place._noted(_MERGED))
+        place._start_notes(_WRITING, noted[1:])
+        return was_interrupted
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -330,12 +331,12 @@ class FolderMerging:
         self._clears_notes = False
 
     def __enter__(self) -> LocalFolder | None:
-        if not _acquired(self._lock):
+        if not _try_to_acquire(self._lock):
             return None
         # Notes of an interrupted writer stay; the next one removes the files in them.
         self._clears_notes = not self._place._noted(_MERGED)
         if self._clears_notes:
-            self._place._begin(_MERGED, [])
+            self._place._start_notes(_MERGED, [])
         return replace(self._place, notes=_MERGED)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -362,7 +363,8 @@ def _read_whole(file: FileIO, size: int) -> bytes:
     return data
 
 
-def _acquired(lock: FolderLock) -> bool:
+def _try_to_acquire(lock: FolderLock) -> bool:
+    """Acquire a lock and return True, or return False if that is not possible."""
     try:
         lock.acquire()
     except (OSError, RuntimeError):  # another process holds it: a Timeout is an OSError

@@ -43,7 +43,7 @@ from derivdata.support.times import Window
 CHAINS = ("options_snapshot",)
 AGAIN = pd.Timedelta(5, "min")
 """Time after which failed requests are repeated, if they are due less often than that."""
-_SOONER = 0.95
+_CADENCE_SHARE = 0.95
 """Share of a cadence after which a request is due, since polls begin at varying seconds of a minute."""
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
 _MINUTE = pd.Timedelta(1, "min")
@@ -78,15 +78,16 @@ class Poll:
 
 
 class PolledEndpoint:
-    """State of a polled endpoint: its last response, and when to send which requests next."""
+    """Schedule and last response of a polled endpoint."""
 
     def __init__(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> None:
         self.endpoint = endpoint
-        self.cadence = pd.Timedelta((endpoint.every or 0) * _SOONER, "s")
-        self.due = self.again = now  # when to send all requests, and when to repeat failed ones
+        self.cadence = pd.Timedelta((endpoint.every or 0) * _CADENCE_SHARE, "s")
+        self.due = now  # when to send all requests
+        self.again = now  # when to repeat failed ones
         self.records = Records()
         self.unanswered: list[dict[str, str]] = []  # parameters of requests of the last poll that failed
-        self._fields: set[str] = set()  # figures that it has sent so far
+        self._figures_before: set[str] = set()
         self._reported_on: pd.Timestamp | None = None
 
     def keep(self, records: Records, now: pd.Timestamp, *, is_complete: bool) -> None:
@@ -96,20 +97,20 @@ class PolledEndpoint:
             self.records = Records()
         self.records.add(records)
 
-    def gone_fields(self, now: pd.Timestamp) -> list[str]:
-        """Return, once a day, the figures that it sent before and sends for no contract now."""
+    def lost_figures(self, now: pd.Timestamp) -> list[str]:
+        """Return the figures of earlier responses that the last one lacks for all contracts, once a day."""
         present = set()
         for name in _FIGURES:
             values = map(attrgetter(name), self.records.states)
             if any(value is not None for value in values):
                 present.add(name)
-        gone = sorted(self._fields - present)
+        lost = sorted(self._figures_before - present)
         today = now.floor("D")
-        self._fields |= present
-        if not gone or self._reported_on == today:
+        self._figures_before |= present
+        if not lost or self._reported_on == today:
             return []
         self._reported_on = today
-        return gone
+        return lost
 
 
 class BulkRequests:
@@ -152,9 +153,11 @@ class BulkRequests:
             if not is_due and not params:
                 continue
             records, unanswered, why = self._responses(endpoint, params, poll.at)
-            if is_due and not unanswered and (why := self._shortage(polled, records, contracts)):
-                unanswered = params
-            polled.again = poll.at + min(polled.cadence, AGAIN * _SOONER)
+            if is_due and not unanswered:
+                why = self._missing_contracts(polled, records, contracts)
+                if why:
+                    unanswered = params
+            polled.again = poll.at + min(polled.cadence, AGAIN * _CADENCE_SHARE)
             polled.unanswered = unanswered
             is_answered = not unanswered or len(unanswered) < len(params)
             if is_answered:
@@ -177,27 +180,36 @@ class BulkRequests:
         for endpoint, records in answered.items():
             if records.omitted:
                 poll.add_problem(endpoint, omitted(records.omitted), endpoint.tables or CHAINS)
-            if gone := self._polled[endpoint].gone_fields(poll.at):
-                poll.add_problem(endpoint, f"no longer sends {', '.join(gone)}: these columns are empty")
-        filled = _tables_of(answered)
+            figures = self._polled[endpoint].lost_figures(poll.at)
+            if figures:
+                poll.add_problem(endpoint, f"no longer sends {', '.join(figures)}: these columns are empty")
+        tables_with_rows = _tables_of(answered)
         for endpoint, why in lost.items():
             affected = set(endpoint.tables or CHAINS)
-            poll.failed |= dict.fromkeys(sorted(affected - filled), why)
-            if affected & filled:
-                poll.add_problem(endpoint, why, sorted(affected & filled))
+            incomplete = affected & tables_with_rows
+            poll.failed |= dict.fromkeys(sorted(affected - incomplete), why)
+            if incomplete:
+                poll.add_problem(endpoint, why, sorted(incomplete))
 
-    def _shortage(self, polled: PolledEndpoint, records: Records, contracts: Contracts | None) -> str:
-        """Return an error text if a response has no contracts, or less than half of the last poll's."""
+    def _missing_contracts(
+        self, polled: PolledEndpoint, records: Records, contracts: Contracts | None
+    ) -> str:
+        """Return an error text if a response has no contracts, or less than half of the last poll's.
+
+        Empty for endpoints that do not return states, or do not cover a listed contract.
+        """
         endpoint = polled.endpoint
-        count = len(records.states)
-        last = len(polled.records.states)
         if contracts is None or not any(map(endpoint.covers, contracts.by_symbol.values())):
             return ""
-        if not {*endpoint.tables} & {*STATE_TABLES} or (count and 2 * count >= last):
+        if not {*endpoint.tables} & {*STATE_TABLES}:
+            return ""
+        count = len(records.states)
+        last_count = len(polled.records.states)
+        if count > 0 and 2 * count >= last_count:
             return ""
         expected = "the listed contracts"
-        if last:
-            expected = f"{last} as in the last poll"
+        if last_count:
+            expected = f"{last_count} as in the last poll"
         return f"{endpoint.where}: expected {expected}, got {count} contracts"
 
     def _responses(
@@ -237,14 +249,14 @@ class BulkRequests:
         return records, unanswered, why
 
     def _due_dexes(self) -> list[str]:
-        """Return the dexes to request in this minute: a fifth of all, so each has its turn in 5 minutes."""
+        """Return the dexes to request in this minute: a fifth of all, those that were requested first."""
         names = other_dexes(self._session)
-        oldest = self._session.clock.utc() - _DEX_CADENCE * _SOONER
         never = pd.Timestamp(0, tz="UTC")
-        requested = {name: self._dexes.get(name, never) for name in names}
-        waiting = [name for name in names if requested[name] <= oldest]
-        waiting.sort(key=requested.__getitem__)
-        return waiting[: ceil(len(names) * (_MINUTE / _DEX_CADENCE))]
+        requested_at = {name: self._dexes.get(name, never) for name in names}
+        due_before = self._session.clock.utc() - _DEX_CADENCE * _CADENCE_SHARE
+        due = [name for name in names if requested_at[name] <= due_before]
+        due.sort(key=requested_at.__getitem__)
+        return due[: ceil(len(names) * (_MINUTE / _DEX_CADENCE))]
 
     def _due_params(
         self, polled: PolledEndpoint, now: pd.Timestamp, contracts: Contracts | None
@@ -288,7 +300,7 @@ class BulkRequests:
         return queries
 
 
-_LONGEST = pd.Timedelta(1, "h")  # maximum window of a poll; refills request older ones
+_MAX_WINDOW = pd.Timedelta(1, "h")  # maximum window of a poll; refills request older ones
 
 
 class LiquidationPolls:
@@ -320,9 +332,9 @@ class LiquidationPolls:
         requests: list[LedgerEntry] = []
         error = ""
         for scope in self._scopes:
-            start = max(self._answered.get(scope, now - self._every), now - _LONGEST)
+            start = max(self._answered.get(scope, now - self._every), now - _MAX_WINDOW)
             walks = walks_of(self._endpoints, contracts, scope)
-            if not walks or now - start < _SOONER * self._every:
+            if not walks or now - start < _CADENCE_SHARE * self._every:
                 continue
             exchange = self._session.venue.exchange
             try:
@@ -347,22 +359,35 @@ RECENT = ("options_trades", "delivery_prices")
 """Tables for which some venues list only the newest rows; polled if named."""
 STATED_RATES = "funding_rates"
 """Rates by kind and settlement; polled if named, since `funding_history` has the running rates."""
-_LEVELS = 100
+_STORED_LEVELS = 100
 """Stored levels per side of a book; the depth uses all levels that the venue sent."""
 _PATIENCE_SECONDS = 20.0
 """Maximum time of a poll for retries; the next minute retries, too, and histories wait longer."""
-_UNCHANGED = pd.Timedelta(5, "min")
+_RELIST_AFTER = pd.Timedelta(5, "min")
 """Minimum time between repeated lists because some contracts do not change."""
 
 
 class VenueState:
     """A polled venue, with the times at which its requests are due.
 
-    Liquidations listed by contract are requested for `symbols` (None: not at all), but not while a channel
-    streams them (`is_listened`); order books are requested for `depth`. Open interest by contract is
-    requested for `first` first, for at most `seconds` (None: all that is due), and with `all_contracts` also
-    for contracts that are not the preferred one of their symbol. The first poll is compared with
-    `open_interest`, by symbol in USD, each later poll with the one before.
+    Parameters
+    ----------
+    unconfirmed
+        Whether to send requests that the specification could not confirm.
+    symbols
+        Symbols whose liquidations are requested if lists are of one contract; None requests none.
+    depth
+        Symbols whose order books are requested.
+    first, seconds, all_contracts
+        Open interest by contract is requested for the symbols `first` first, and for at most `seconds` (None:
+        all that is due); with `all_contracts` also for contracts that are not preferred for their symbol.
+    names
+        Tables to poll; None is all but those that are polled only if named.
+    open_interest
+        Open interest [USD] by symbol, with which the first poll is compared; each later poll is compared with
+        the one before.
+    is_listened
+        Whether a channel streams the liquidations, which are then not requested.
     """
 
     def __init__(
@@ -390,19 +415,19 @@ class VenueState:
         self.contracts: Contracts | None = None
         self._spacing = PaymentSpacing()
         self.held = LastPolls(session.venue.exchange, open_interest)
-        self._held_others = LastPolls(session.venue.exchange)
+        self._polls_of_others = LastPolls(session.venue.exchange)
         self._others: list[State] = []  # states of perpetuals that are not the preferred one of their symbol
-        self._last: dict[str, State] = {}  # state of each contract in the last poll, without its time
-        self._looked_at: set[str] = set()  # listed contracts that do not change
-        self._looked: pd.Timestamp | None = None
-        is_spot_alone = all(endpoint.every is None for endpoint in session.venue.endpoints)
-        self._lists = not is_spot_alone and (names is None or INSTRUMENTS in names)
+        self._last_states: dict[str, State] = {}  # state of each contract in the last poll, without its time
+        self._unchanged_when_listed: set[str] = set()  # listed contracts that do not change
+        self._listed_again_at: pd.Timestamp | None = None
+        is_polled = any(endpoint.every is not None for endpoint in session.venue.endpoints)
+        self._stores_instruments = is_polled and (names is None or INSTRUMENTS in names)
         self._stored_list: object = None  # the list of the last poll
         self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
         polled = []
         for endpoint in session.venue.endpoints:
-            is_polled = endpoint.every is not None and endpoint.what not in ("liquidations", "book")
-            if is_polled and is_collected(endpoint, unconfirmed=unconfirmed):
+            is_state = endpoint.every is not None and endpoint.what not in ("liquidations", "book")
+            if is_state and is_collected(endpoint, unconfirmed=unconfirmed):
                 polled.append(endpoint)
         wanted = set(names or ())
         if names is None:
@@ -410,7 +435,7 @@ class VenueState:
         self._keeps_rate_kinds = STATED_RATES in wanted
         if self._keeps_rate_kinds:
             wanted.add("funding_history")  # its responses state the coming settlements
-        bulk, of_one = _needed(polled, wanted)
+        bulk, of_one = _endpoints_for_tables(polled, wanted)
         self._bulk = BulkRequests(session, bulk)
         self.by_contract = ContractStates(
             session, of_one, symbols=first, seconds=seconds, all_contracts=all_contracts
@@ -438,8 +463,8 @@ class VenueState:
     def entries(self, poll: Poll, table: str) -> list[LedgerEntry]:
         """Return the ledger entries of a poll for a table, valid until the next request.
 
-        A failed request is entered with its label. If such a request is about single contracts, and is not
-        repeated each minute, only the symbols with rows count as successful.
+        A failed request is entered with its label in place of the symbol. If some requests failed and the
+        table is polled at longer steps, only the symbols with rows count as successful.
         """
         if table in poll.requests or not (table in poll.frames or table in poll.failed):
             return poll.requests.get(table, [])
@@ -483,10 +508,10 @@ class VenueState:
         except Stopped:
             raise
         except DerivdataError as problem:
-            return self._lost(poll, problem)
+            return self._mark_failed(poll, problem)
         poll.problems |= self.session.shared.list_errors
         poll.changed = self.session.shared.take_list_news()
-        if self._lists and self.session.shared.listing is not self._stored_list:
+        if self._stores_instruments and self.session.shared.listing is not self._stored_list:
             self._stored_list = self.session.shared.listing
             rows = self.session.context[INSTRUMENTS].drop(columns="position").assign(time=poll.at)
             poll.frames[INSTRUMENTS] = tables.TABLES[INSTRUMENTS].conform(rows)
@@ -497,6 +522,7 @@ class VenueState:
         return poll
 
     def _add_liquidations(self, poll: Poll) -> None:
+        """Request the liquidations since the last poll, unless a channel streams them."""
         if self._liquidations is None or self.is_listened or self.contracts is None:
             return
         rows, requests, error = self._liquidations.poll(self.contracts, poll.at)
@@ -529,7 +555,9 @@ class VenueState:
             error = str(problem)
             poll.failed.update(dict.fromkeys(BOOKS, error))
         shortened = Records(
-            books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in response.books]
+            books=[
+                b._replace(bids=b.bids[:_STORED_LEVELS], asks=b.asks[:_STORED_LEVELS]) for b in response.books
+            ]
         )
         at = times.us(self.session.clock.utc())
         for table, records in zip(BOOKS, (shortened, response), strict=True):
@@ -540,7 +568,7 @@ class VenueState:
                     rows = pd.concat([poll.frames[table], rows], ignore_index=True)
                 poll.frames[table] = rows
             except SchemaError as problem:
-                why = poll.failed[table] = self._refused(poll, table, records, problem)
+                why = poll.failed[table] = self._quarantined(poll, table, records, problem)
             request = LedgerEntry(poll.exchange, symbol, start, start + _MINUTE, why[:500])
             poll.requests.setdefault(table, []).append(request)
 
@@ -554,33 +582,33 @@ class VenueState:
             joined = chain if endpoint.what == "chain" else state
             joined.add(records)
         state.add(self._bulk.lasting())
-        fresh = _tables_of(answered)
-        names = [table for table in STATE if table in fresh]
-        state = self._trading(state.merged())
-        state.states = list(map(_valued, state.states))
+        answered_tables = _tables_of(answered)
+        names = [table for table in STATE if table in answered_tables]
+        state = self._keep_traded(state.merged())
+        state.states = list(map(_with_oi_usd, state.states))
         # 2. If contracts do not change, they may have left the list: request it again.
-        if fresh & {*STATE} and self._some_unchanged(state.states, poll.at):
+        if names and self._must_list_again(state.states, poll.at):
             self.contracts = list_contracts(self.session, intervals=self._with_rates, again=True)
             state.states += self._others
-            state = self._trading(state)
+            state = self._keep_traded(state)
         state.states = self._spacing.fill(state.states, poll.at)
         # 3. Request open interest by contract, and compare all figures with the last poll.
         if self.by_contract.endpoints:
             points = self._open_interest(poll, state)
             state.add(Records(states=[*self._others, *self.by_contract.known(poll.at)]))
-            state = self._trading(state.merged())
+            state = self._keep_traded(state.merged())
             self._hold_to_last_poll(poll, state, {*names, OPEN_INTEREST})
             self._add_points(poll, state, points)
         else:
             self._hold_to_last_poll(poll, state, names)
         # 4. Add the tables.
         self._add_frames(poll, state, [name for name in names if name not in poll.failed], at)
-        if self._keeps_rate_kinds and fresh & {"funding_history", STATED_RATES}:
+        if self._keeps_rate_kinds and answered_tables & {"funding_history", STATED_RATES}:
             self._add_rate_kinds(poll, state, at)
         for table in RECENT:
-            if table in fresh:
+            if table in answered_tables:
                 self._add_recent(poll, state, table, at)
-        if "options_snapshot" in fresh:
+        if "options_snapshot" in answered_tables:
             self._add_chain(poll, chain.merged(), at)
 
     def _book_endpoint(self, item: Instrument | None) -> VenueEndpoint | None:
@@ -611,7 +639,7 @@ class VenueState:
             rows = frames(poll.exchange, records, [STATED_RATES], at=at)[STATED_RATES]
             poll.frames[STATED_RATES] = table.conform(rows[[*table.columns]])
         except SchemaError as problem:
-            poll.failed[STATED_RATES] = self._refused(poll, STATED_RATES, records, problem)
+            poll.failed[STATED_RATES] = self._quarantined(poll, STATED_RATES, records, problem)
 
     def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
         """Add lists of the newest rows, which are complete from the oldest row of each symbol until now."""
@@ -626,17 +654,23 @@ class VenueState:
             if first < poll.at
         ]
 
-    def _some_unchanged(self, states: list[State], now: pd.Timestamp) -> bool:
-        """Return whether some contracts, perhaps delisted, are unchanged while most others have changed."""
+    def _must_list_again(self, states: list[State], now: pd.Timestamp) -> bool:
+        """Return whether contracts, perhaps delisted, are unchanged since the last poll while most changed.
+
+        The list is requested again at most every five minutes, and not for contracts that were unchanged the
+        last time already and are still listed.
+        """
         current = {row.instrument.name: row._replace(time=None, next_payment=None) for row in states}
-        unchanged = {name for name, row in current.items() if self._last.get(name) == row}
-        self._last = current
-        self._looked_at &= unchanged
-        waiting = self._looked is not None and now - self._looked < _UNCHANGED
-        if waiting or not unchanged - self._looked_at or 2 * len(unchanged) > len(current):
+        unchanged = {name for name, row in current.items() if self._last_states.get(name) == row}
+        self._last_states = current
+        self._unchanged_when_listed &= unchanged
+        if self._listed_again_at is not None and now - self._listed_again_at < _RELIST_AFTER:
             return False
-        self._looked = now
-        self._looked_at = unchanged
+        newly_unchanged = unchanged - self._unchanged_when_listed
+        if not newly_unchanged or 2 * len(unchanged) > len(current):
+            return False
+        self._listed_again_at = now
+        self._unchanged_when_listed = unchanged
         return True
 
     def sound_fills(self, rows: pd.DataFrame, now: pd.Timestamp) -> tuple[pd.DataFrame, str]:
@@ -646,8 +680,8 @@ class VenueState:
             listed = set(map(attrgetter("symbol"), self.contracts.items))
         sound, dropped = self.held.sound_fills(rows, now, listed)
         if dropped:
-            far = rows[~rows.index.isin(sound.index)]
-            self._quarantine.keep_rows(self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}")
+            others = rows[~rows.index.isin(sound.index)]
+            self._quarantine.keep_rows(self.session.venue.exchange, LIQUIDATIONS, others, f"{now:%Y-%m-%d}")
         return sound, omitted(dropped)
 
     def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
@@ -655,16 +689,16 @@ class VenueState:
         listed = set[str]()
         if self.contracts is not None:
             listed = set(map(attrgetter("name"), self.contracts.items))
-        self._stamp(state)
+        self._set_arrival_times(state)
         state.states, failed, notes = self.held.hold(state.states, poll.at, listed)
         self._quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
         # If a figure of another contract is doubtful, the sum is missing.
-        others, _, _ = self._held_others.hold(self._others, poll.at, listed)
+        others, _, _ = self._polls_of_others.hold(self._others, poll.at, listed)
         usd = self._other_open_interest(others)
         for place, row in enumerate(state.states):
-            whole = _sum(row.oi_usd, usd.get(row.instrument.symbol, 0.0))
-            state.states[place] = row._replace(oi_all_usd=whole)
+            total = _sum(row.oi_usd, usd.get(row.instrument.symbol, 0.0))
+            state.states[place] = row._replace(oi_all_usd=total)
         if notes:
             poll.problems["figures"] = "; ".join(notes)
 
@@ -714,20 +748,20 @@ class VenueState:
             try:
                 poll.frames |= frames(poll.exchange, records, [table], at=at)
             except SchemaError as problem:
-                poll.failed[table] = self._refused(poll, table, records, problem)
+                poll.failed[table] = self._quarantined(poll, table, records, problem)
 
-    def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
+    def _quarantined(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
         """Put records that do not fit a table into the quarantine; return the error."""
         body = msgspec.json.encode(records)
         return self._quarantine.keep(poll.exchange, table, body, str(problem), poll.at)
 
-    def _stamp(self, state: Records) -> None:
+    def _set_arrival_times(self, state: Records) -> None:
         """Set the time of rows without one to the arrival of the contract's last response."""
         for place, row in enumerate(state.states):
             if row.time is None:
                 state.states[place] = row._replace(time=self._bulk.arrived.get(row.instrument.name))
 
-    def _trading(self, state: Records) -> Records:
+    def _keep_traded(self, state: Records) -> Records:
         """Remove untraded contracts, and perpetuals that are not the preferred one of their symbol.
 
         The latter are stored in `_others`, since they count in the open interest of their symbol. An unlisted
@@ -741,13 +775,13 @@ class VenueState:
             if is_active.get(row.instrument.name, _has_price(row)):
                 items.append(row.instrument)
         contracts = Contracts(items)
-        names = set(map(attrgetter("name"), contracts.collected))
+        collected_names = set(map(attrgetter("name"), contracts.collected))
         self._others = []
         collected = []
         for row in state.states:
             if row.instrument.name in contracts.other_names:
-                self._others.append(_valued(row))
-            if row.instrument.name in names:
+                self._others.append(_with_oi_usd(row))
+            if row.instrument.name in collected_names:
                 collected.append(row)
         state.states = collected
         return state
@@ -756,9 +790,10 @@ class VenueState:
         """Return a failed poll after an unexpected error, with the error's type."""
         if not isinstance(problem, DerivdataError):
             problem = DerivdataError(repr(problem))
-        return self._lost(self.begin(), problem)
+        return self._mark_failed(self.begin(), problem)
 
-    def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
+    def _mark_failed(self, poll: Poll, problem: DerivdataError) -> Poll:
+        """Return a poll in which all tables failed with an error."""
         poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
         poll.problems = {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
@@ -793,17 +828,17 @@ def _sum(first: float | None, second: float | None) -> float | None:
     return first + second
 
 
-def _valued(row: State) -> State:
+def _with_oi_usd(row: State) -> State:
     """Return a state with open interest in USD, from coins and a mark of another response."""
     if row.oi_usd is None and row.oi_coins is not None and row.mark:
         return row._replace(oi_usd=row.oi_coins * row.mark)
     return row
 
 
-def _needed(
+def _endpoints_for_tables(
     endpoints: Sequence[VenueEndpoint], names: set[str]
 ) -> tuple[list[VenueEndpoint], list[VenueEndpoint]]:
-    """Return the requests about many contracts and those about single contracts that some tables need."""
+    """Return the endpoints of many contracts, and those of one contract, that are needed for tables."""
     if "markets_symbol_exchanges" in names:  # it has figures of all responses about the state
         names = {*names, *STATE}
     of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]

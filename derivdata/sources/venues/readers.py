@@ -49,7 +49,7 @@ def _next_page(reading: Reading, cursor: str) -> str | None:
     return reading.value(str | None, cursor, None) or None
 
 
-def _requested(reading: Reading, by: str) -> str:
+def _requested_contract(reading: Reading, by: str) -> str:
     """Return the contract that the request names in a parameter, empty without such a parameter."""
     if not by:
         return ""
@@ -67,10 +67,10 @@ def states(
     unit: Unit = "ms",
     pushed: bool = False,
 ) -> Reader:
-    """Read the state of contracts that trade, one row each.
+    """Return a reader of the state of active contracts, one row each.
 
-    `hours` is the interval of all, else the row's own, `per_hour` of which are an hour, else that of another
-    response. `stamp` is the path of the response's own time.
+    The interval is `hours`, else the row's own (divided by `per_hour`), else that of another response.
+    `stamp` is the path of the response's time.
     """
 
     def read(reading: Reading) -> Records:
@@ -80,10 +80,10 @@ def states(
         for row in reading.rows_of(shape, path, is_pushed=pushed):
             with reading.row():
                 item = reading.instrument(row.name, named)
-                own = row.plain_hours or reading.number(row.hours)
-                step = hours or (own or 0.0) / per_hour or reading.interval(item)
+                stated = row.plain_hours or reading.number(row.hours) or 0.0
+                interval = hours or stated / per_hour or reading.interval(item)
                 if item.active:
-                    records.states.append(reading.state(item, row, step, time=time, unit=unit))
+                    records.states.append(reading.state(item, row, interval, time=time, unit=unit))
         return records
 
     return read
@@ -101,10 +101,10 @@ def payments(
     cursor: str = "",
     more: str = "",
 ) -> Reader:
-    """Read payments in any order. Rates are quoted for `period_h` hours, None for the interval.
+    """Return a reader of payments in any order.
 
-    An hour is `per_hour` in the unit of the intervals that rows state. `cursor` and `more` are the paths of
-    the next page's cursor and of whether there is one.
+    Rates are for `period_h` hours, None for the interval. Intervals that rows state are divided by
+    `per_hour`. `cursor` and `more` are the paths of the next page's cursor and of whether there is one.
     """
 
     def read(reading: Reading) -> Records:
@@ -207,7 +207,7 @@ def positioning(
     def read(reading: Reading) -> Records:
         records = Records(cursor=_next_page(reading, cursor))
         resolution = reading.resolution(step)
-        requested = _requested(reading, by)
+        requested = _requested_contract(reading, by)
         for row in reading.rows(shape, path):
             with reading.row():
                 item = reading.instrument(row.name or requested, named)
@@ -222,11 +222,11 @@ def positioning(
 def taker_volumes(
     shape: type[LongShortRow[Any, Any]], path: str, named: Named, *, by: str = "", step: str = "period"
 ) -> Reader:
-    """Read contracts that takers bought (`long`) and sold (`short`) in steps stamped at their start."""
+    """Return a reader of contracts bought (`long`) and sold (`short`) by takers in steps, by their start."""
 
     def read(reading: Reading) -> Records:
         records = Records()
-        requested = _requested(reading, by)
+        requested = _requested_contract(reading, by)
         resolution = reading.resolution(step)
         for row in reading.rows(shape, path):
             with reading.row():
@@ -239,7 +239,7 @@ def taker_volumes(
     return read
 
 
-_OF_CANDLE = 5
+_CANDLE_COLUMNS = 5
 """Minimum columns of a candle: its time, open, high, low and close."""
 
 
@@ -259,19 +259,23 @@ def candles(
     A step that is a number counts `number_unit` (``m`` or ``s``). A spot pair belongs to a contract (the
     context's), and its price is for 1000 coins if the contract's is.
     """
-    row: Any = Annotated[list[Any], msgspec.Meta(min_length=_OF_CANDLE)]
+    row: Any = Annotated[list[Any], msgspec.Meta(min_length=_CANDLE_COLUMNS)]
 
     def read(reading: Reading) -> Records:
         rows = reading.value(list[row], path)
-        name = reading.context.named if kind == "spot" else None
-        item = reading.instrument(name or reading.requested(by), named)
-        multiple = base(item.symbol)[1] if kind == "spot" else 1
-        to_ms = 1000 if unit == "seconds" else 1
-        low = 3 if opened == 1 else 1
+        contract = None
+        multiplier = 1
+        if kind == "spot":
+            contract = reading.context.named
+        item = reading.instrument(contract or reading.requested(by), named)
+        if kind == "spot":
+            multiplier = base(item.symbol)[1]
+        ms_per_unit = 1000 if unit == "seconds" else 1
+        low = 3 if opened == 1 else 1  # columns: open, high, low, close; or low, high, open, close
         prices = []
         for candle in rows:
             price = reading.opening(candle[opened], candle[2], candle[low])
-            prices.append((to_ms * reading.required(candle[0]), multiple * price))
+            prices.append((ms_per_unit * reading.required(candle[0]), multiplier * price))
         return reading.prices(prices, item, kind, reading.resolution(step, number_unit))
 
     return read
@@ -317,7 +321,7 @@ def closed(
 
     def read(reading: Reading) -> Records:
         rows = reading.rows_of(shape, path, is_pushed=pushed)
-        name = _requested(reading, by)
+        name = _requested_contract(reading, by)
         records = closed_rows(reading, rows, named, longs, name=name, unit=unit, only=only, filled=filled)
         records.cursor = _next_page(reading, cursor)
         return records
@@ -373,7 +377,10 @@ def contracts(
     per_hour: float = 1.0,
     cursor: str = "",
 ) -> Reader:
-    """Return a reader of contracts, with intervals if available; `parse` returns None for other rows."""
+    """Return a reader of contracts, with their intervals if rows state them (divided by `per_hour`).
+
+    `parse` returns None for rows that are not contracts.
+    """
 
     def read(reading: Reading) -> Records:
         records = Records(cursor=_next_page(reading, cursor))
@@ -431,86 +438,80 @@ class _BitgetTier(Wire):
     keepMarginRate: NUMBER
 
 
-def okx_tiers(name_of: Named) -> Callable[[Reading], Records]:
+_TIER_FIELDS: dict[type[Any], tuple[str, str, str, str, str]] = {
+    _OkxTier: ("tier", "imr", "mmr", "maxLever", "maxSz"),
+    _GateTier: ("tier", "initial_rate", "maintenance_rate", "leverage_max", "risk_limit"),
+    _KucoinTier: ("level", "initialMargin", "maintainMargin", "maxLeverage", "maxRiskLimit"),
+    _BitgetTier: ("level", "", "keepMarginRate", "leverage", "endUnit"),
+}
+"""Names of number, initial margin, maintenance margin, leverage and largest position of a tier."""
+
+
+def okx_tiers(name_of: Named) -> Reader:
     """Return a reader of OKX's tiers, whose sizes are contracts of a family such as BTC-USDT.
 
     The size in coins needs the contract's size, from the list of contracts or as ``contract_size``.
     """
 
-    def read(reading: Reading) -> Records:
-        records = Records()
-        for row in reading.rows(_OkxTier, "data"):
-            with reading.row():
-                item = reading.instrument(f"{row.instFamily}-SWAP", name_of)
-                contracts = reading.required(row.maxSz)
-                largest = None if item.size is None else contracts * item.size
-                size = (largest, None) if item.inverse else (None, largest)
-                records.margin_tiers.append(_tier(reading, item, row, size))
-        return records
+    def size(item: Instrument, contracts: float) -> tuple[float | None, float | None]:
+        amount = None if item.size is None else contracts * item.size
+        return (amount, None) if item.inverse else (None, amount)
 
-    return read
+    return _tiers(_OkxTier, "data", lambda _, row: f"{row.instFamily}-SWAP", name_of, size)
 
 
-def gate_tiers(name_of: Named) -> Callable[[Reading], Records]:
+def gate_tiers(name_of: Named) -> Reader:
     """Return a reader of Gate's tiers of contracts in USDT; a body of one contract does not name it."""
 
-    def read(reading: Reading) -> Records:
-        records = Records()
-        for row in reading.rows(_GateTier):
-            with reading.row():
-                item = reading.instrument(row.contract or reading.requested("contract"), name_of)
-                limit = reading.required(row.risk_limit)
-                records.margin_tiers.append(_tier(reading, item, row, (limit, None)))
-        return records
+    def contract(reading: Reading, row: _GateTier) -> str:
+        return row.contract or reading.requested("contract")
 
-    return read
+    return _tiers(_GateTier, "", contract, name_of, lambda _, limit: (limit, None))
 
 
-def kucoin_tiers(name_of: Named) -> Callable[[Reading], Records]:
+def kucoin_tiers(name_of: Named) -> Reader:
     """Return a reader of KuCoin's tiers: limits are USDT, or coins of contracts that settle in coin."""
 
-    def read(reading: Reading) -> Records:
-        records = Records()
-        for row in reading.rows(_KucoinTier, "data"):
-            with reading.row():
-                item = reading.instrument(row.symbol, name_of)
-                limit = reading.required(row.maxRiskLimit)
-                size = (None, limit) if item.inverse else (limit, None)
-                records.margin_tiers.append(_tier(reading, item, row, size))
-        return records
+    def size(item: Instrument, limit: float) -> tuple[float | None, float | None]:
+        return (None, limit) if item.inverse else (limit, None)
 
-    return read
+    return _tiers(_KucoinTier, "data", lambda _, row: row.symbol, name_of, size)
 
 
-def bitget_tiers(name_of: Named) -> Callable[[Reading], Records]:
+def bitget_tiers(name_of: Named) -> Reader:
     """Return a reader of Bitget's tiers of contracts in USDT, which lack the initial margin."""
+    return _tiers(_BitgetTier, "data", lambda _, row: row.symbol, name_of, lambda _, limit: (limit, None))
+
+
+def _tiers(
+    shape: type[Any],
+    path: str,
+    contract: Callable[[Reading, Any], str],
+    name_of: Named,
+    size: Callable[[Instrument, float], tuple[float | None, float | None]],
+) -> Reader:
+    """Return a reader of tiers.
+
+    `contract` returns the name of a row's contract, and `size` its largest position in USD and in coins.
+    """
 
     def read(reading: Reading) -> Records:
         records = Records()
-        for row in reading.rows(_BitgetTier, "data"):
+        for row in reading.rows(shape, path):
             with reading.row():
-                item = reading.instrument(row.symbol, name_of)
-                limit = reading.required(row.endUnit)
-                records.margin_tiers.append(_tier(reading, item, row, (limit, None)))
+                item = reading.instrument(contract(reading, row), name_of)
+                limit = reading.required(getattr(row, _TIER_FIELDS[shape][4]))
+                records.margin_tiers.append(_tier(reading, item, row, size(item, limit)))
         return records
 
     return read
-
-
-_FIELDS: dict[type[Any], tuple[str, str, str, str]] = {
-    _OkxTier: ("tier", "imr", "mmr", "maxLever"),
-    _GateTier: ("tier", "initial_rate", "maintenance_rate", "leverage_max"),
-    _KucoinTier: ("level", "initialMargin", "maintainMargin", "maxLeverage"),
-    _BitgetTier: ("level", "", "keepMarginRate", "leverage"),
-}
-"""Names of number, initial margin, maintenance margin and leverage of a tier."""
 
 
 def _tier(
     reading: Reading, item: Instrument, row: Any, size: tuple[float | None, float | None]
 ) -> MarginTier:
     """Return one tier; `size` is its largest position in USD and in coins."""
-    number_name, initial_name, maintenance_name, leverage_name = _FIELDS[type(row)]
+    number_name, initial_name, maintenance_name, leverage_name, _ = _TIER_FIELDS[type(row)]
     number = reading.required(getattr(row, number_name))
     leverage = reading.required(getattr(row, leverage_name))
     maintenance = reading.required(getattr(row, maintenance_name))

@@ -64,52 +64,57 @@ FACTOR = 20.0
 """Maximum ratio of a value to the values before and after it."""
 
 _RATE = "rate_bps_8h"
-_MIN_OF_SIZE = 3
-_SIZES = 4.0
-"""Minimum ratio of two groups of levels without values in between."""
+_MIN_ROWS_OF_GROUP = 3
+_MIN_GROUP_RATIO = 4.0
+"""Minimum ratio of two groups of levels with no values between them, for a message about mixed units."""
 _UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
-_NEAR_FACTOR = np.log(1.25)
-_NO_MARKET = np.log(1000.0)
+_LOG_TOLERANCE = np.log(1.25)
+"""Maximum difference of a logarithmic change from the factor of a unit."""
+_IMPOSSIBLE_LOG_MOVE = np.log(1000.0)
 """Logarithm of an impossible move from row to row."""
 _MIN_ROWS = 6
 _MIN_DISTINCT = 6
-_STILL_ROWS = 12
-_ZERO_ROWS = 6
-_ZERO_SHARE = 0.2
+_MIN_EQUAL_ROWS = 12
+"""Number of equal rows in a row, and of zeros in a row, that gives a message."""
+_MIN_ZERO_ROWS = 6
+_MIN_ZERO_SHARE = 0.2
 """Minimum share of zeros among rates of BTC or ETH that gives a message. On seven venues from 2020 to 2023,
 42 payments in a row never had 12 zeros."""
-_STILL_SPAN = pd.Timedelta(1, "D")
-_ZERO_IS_USUAL = ("deribit",)
+_MIN_EQUAL_SPAN = pd.Timedelta(1, "D")
+_VENUES_WITH_ZERO_RATES = ("deribit",)
 """Venues whose formula gives a rate of 0 as long as the premium is small."""
 _LARGE_COINS = ("BTC", "ETH")
 _INTERVALS = (2.0, 4.0, 8.0)
 _MIN_PRICES = {"BTC": 3000.0, "ETH": 80.0}
 """Prices [USD] that the coins always exceeded in the years with open interest."""
 _MAX_OI_USD = 1e11
-_LASTING_ROWS = 12
-_SORTED_ROWS = 48
-_SORTED = ("prices_history", "prices_spot", "volume_taker")
+_MEDIAN_ROWS = 12
+_MIN_SORTED_ROWS = 48
+_UNSORTED_TABLES = ("prices_history", "prices_spot", "volume_taker")
 """Tables whose values for BTC and ETH rise and fall; open interest, ratios and rates may rise for days."""
 _MIN_COINS = 0.01
-_LASTING_BPS = 45.0
+_MAX_MEDIAN_BPS = 45.0
 """Median [bps/8h] of twelve payments of BTC or ETH that no venue has reached: on seven venues from 2020 to
 2023 it was 40 at most, on the day of Ethereum's merge."""
 _EDGE_STEPS = 2.0
+"""Maximum distance of the first and last row from the edges of a requested window [steps]."""
 _CAP_SLACK = 1.05
 _CAP_DAYS = pd.Timedelta(365, "D")
-_OTHER_REGIME = 2.0
+"""A stated cap holds with this factor for this long before and after; at other times see the next one."""
+_OTHER_CAP_FACTOR = 2.0
 """Factor by which a venue may have exceeded a cap that was published years before or after."""
 
 
 def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
     """Yield sentences about open interest whose values in USD and in coins imply an impossible price."""
-    series: dict[str, list[OiPoint]] = {}
-    # Tiny positions in other coins may be worth less than a cent.
-    zeros = [point for point in points if point.oi_usd == 0.0 and (point.oi_coins or 0.0) >= _MIN_COINS]
-    zeros = [point for point in zeros if point.instrument.symbol in _LARGE_COINS]
+    # 1. Zero in USD, of large coins only: tiny positions in other coins may be worth less than a cent.
+    large = [point for point in points if point.instrument.symbol in _LARGE_COINS]
+    zeros = [point for point in large if point.oi_usd == 0.0 and (point.oi_coins or 0.0) >= _MIN_COINS]
     if len(zeros) >= _MIN_ROWS:
         name = zeros[0].instrument.name
         yield f"open interest of {name} is 0 USD and not 0 coins in {len(zeros)} rows: values may be missing"
+    # 2. The implied price of each contract: too low, or with a change of its unit.
+    series: dict[str, list[OiPoint]] = {}
     for point in points:
         if point.oi_usd and point.oi_coins:
             series.setdefault(point.instrument.name, []).append(point)
@@ -138,7 +143,7 @@ def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
 def row_faults(table: str, rows: pd.DataFrame) -> Iterator[str]:
     """Yield sentences about rows that contradict the rows around them, each with the first such row."""
     if table == PAYMENTS:
-        yield from _off_hour(rows)
+        yield from _payments_off_whole_hours(rows)
         return
     name = LEVELS.get(table)
     if name is None:
@@ -147,9 +152,9 @@ def row_faults(table: str, rows: pd.DataFrame) -> Iterator[str]:
         values = _numbers(series, name)
         label = f"{name} of {series['symbol'].iloc[0]}"
         if table in STEADY:
-            yield from _zeros(label, series, values)
+            yield from _zeros_between_rows(label, series, values)
             yield from _outliers(label, values)
-        yield from _two_sizes(label, series, values)
+        yield from _mixed_sizes(label, series, values)
 
 
 def series_doubts(
@@ -165,16 +170,16 @@ def series_doubts(
     for series in _series(table, rows):
         label = f"{name} of {series['symbol'].iloc[0]}"
         values = _numbers(series, name)
-        yield from _still(label, exchange, table, series, values)
-        yield from _disorder(label, exchange, table, series, values)
-        yield from _limited(label, table, series, values)
+        yield from _constant_values(label, exchange, table, series, values)
+        yield from _unlikely_order(label, exchange, table, series, values)
+        yield from _repeated_limits(label, table, series, values)
         if table == "oi_history" and (middle := float(series[name].median())) > _MAX_OI_USD:
             yield f"{label} is {middle:.4g}, by the median row: no venue has had as much"
         if table == PAYMENTS:
             yield from _large_rates(label, exchange, series, values)
             yield from _repeated_rates(label, series, values)
             yield from _unknown_last_interval(series)
-            yield from _off_phase(series)
+            yield from _payments_at_other_hours(series)
             yield from _longer_intervals(exchange, series, usual_hours)
 
 
@@ -233,18 +238,20 @@ def body_doubts(
     yield from row_faults(table, rows)
     yield from series_doubts(exchange, table, rows, usual_hours)
     name = LEVELS.get(table, _RATE)
-    find = rate_changes if table == PAYMENTS else level_changes
+    find_changes = rate_changes if table == PAYMENTS else level_changes
     for series in _series(table, rows):
         symbol = series["symbol"].iloc[0]
-        values = _numbers(series, name) if table == PAYMENTS or table in STEADY else np.zeros(0)
-        for change in find(np.zeros(values.size, dtype=np.int64), values)[:1]:
+        values = np.zeros(0)  # volumes and ratios may change by any factor
+        if table == PAYMENTS or table in STEADY:
+            values = _numbers(series, name)
+        for change in find_changes(np.zeros(values.size, dtype=np.int64), values)[:1]:
             yield (
                 f"{name} of {symbol} is {change.factor:.3g} times as large from {_shown(series, change.row)} "
                 f"on ({change.rows} rows): another unit"
             )
         yield from _spacing(table, series)
         if window is not None:
-            yield from _against_window(table, series, window)
+            yield from _rows_outside_window(series, window)
 
 
 class StatedCap(NamedTuple):
@@ -257,7 +264,7 @@ class StatedCap(NamedTuple):
     def limit(self, time: pd.Timestamp) -> float:
         """Return the rate [bps of an interval] above which a payment contradicts the cap."""
         is_near = abs(time - pd.Timestamp(self.day, tz="UTC")) <= _CAP_DAYS
-        return self.bps * (_CAP_SLACK if is_near else _OTHER_REGIME)
+        return self.bps * (_CAP_SLACK if is_near else _OTHER_CAP_FACTOR)
 
     def is_broken_by(self, rate: float | None, hours: float | None, time: pd.Timestamp) -> bool:
         """Return whether a rate [fraction of an interval] is above the cap; of other intervals it is not."""
@@ -269,17 +276,15 @@ class StatedCap(NamedTuple):
 @cache
 def stated_cap(exchange: str, symbol: str) -> StatedCap | None:
     """Return the newest cap that a venue stated for a symbol, else for all of its contracts."""
-    own = {fact: fact_value(exchange, fact, symbol) for fact in ("funding_cap_bps", "interval_hours")}
-    cap = own["funding_cap_bps"]
+    cap = fact_value(exchange, "funding_cap_bps", symbol)
     if cap is None:
         return None
-    days = [
-        row.as_of
-        for row in FACTS
-        if (row.exchange, row.fact, row.value) == (exchange, "funding_cap_bps", cap)
-        and row.symbol in ("", symbol)
-    ]
-    return StatedCap(cap, own["interval_hours"], max(days))
+    days = []
+    for row in FACTS:
+        is_cap = (row.exchange, row.fact, row.value) == (exchange, "funding_cap_bps", cap)
+        if is_cap and row.symbol in ("", symbol):
+            days.append(row.as_of)
+    return StatedCap(cap, fact_value(exchange, "interval_hours", symbol), max(days))
 
 
 def _series(table: str, rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -304,8 +309,8 @@ def _shown(rows: pd.DataFrame, place: int) -> str:
     return times.iso(rows["time"].iloc[place])
 
 
-def _off_hour(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield payments of which three in a row are not at a whole hour; a single one may be late."""
+def _payments_off_whole_hours(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a text about three payments in a row that are not at a whole hour; a single one may be late."""
     for series in _series(PAYMENTS, rows):
         stamps = _stamps(series)
         is_off = payment_time(stamps) % HOUR_US != 0
@@ -318,8 +323,8 @@ def _off_hour(rows: pd.DataFrame) -> Iterator[str]:
             )
 
 
-def _off_phase(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield payments at other hours than most payments of the same interval, which come and go.
+def _payments_at_other_hours(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a text about three payments in a row at other hours than most of the same interval.
 
     A venue may move its payments once, so all first or all last ones may be at other hours. It may also pay
     one of them late, as HTX did by one to three hours on seven days from 2021 to 2023.
@@ -343,19 +348,19 @@ def _off_phase(rows: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def _zeros(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Yield zeros between rows that are not zero."""
-    held = np.flatnonzero(values > 0)
-    if not held.size:
+def _zeros_between_rows(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Yield a text about zeros between rows above 0."""
+    positive = np.flatnonzero(values > 0)
+    if not positive.size:
         return
-    between = values[held[0] : held[-1]] == 0
+    between = values[positive[0] : positive[-1]] == 0
     if between.any():
-        first = int(held[0] + np.argmax(between))
+        first = int(positive[0] + np.argmax(between))
         yield f"{label} is 0 in {int(between.sum())} rows between others, first {_shown(rows, first)}"
 
 
 def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
-    """Yield rows that differ by a factor of 20 from the rows before and after them."""
+    """Yield a text about a row that differs by a factor of 20 from the rows before and after it."""
     before = values[:-2]
     value = values[1:-1]
     after = values[2:]
@@ -368,15 +373,17 @@ def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
         )
 
 
-def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Yield levels of two sizes with nothing between them: mixed contracts or units.
+def _mixed_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Yield a text about levels of two sizes with none between them: mixed contracts or units.
 
-    A market may move as far once. So one step counts only by the factor of a unit or above 1,000, and any two
-    sizes count if rows alternate between them.
+    The levels are divided at the largest gap of their logarithms. A market may move as far once. So one move
+    counts only if it is the factor of a unit or above 1,000. Two or more moves between the groups count
+    always.
     """
+    # 1. Divide the levels into two groups.
     places = np.flatnonzero(values > 0)
     logs = np.log(values[places])
-    if logs.size < 2 * _MIN_OF_SIZE:
+    if logs.size < 2 * _MIN_ROWS_OF_GROUP:
         return
     ranked = np.sort(logs)
     gaps = np.diff(ranked)
@@ -384,63 +391,68 @@ def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> I
     low = ranked[:split]
     high = ranked[split:]
     spread = max(low[-1] - low[0], high[-1] - high[0])
-    if min(low.size, high.size) < _MIN_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
+    if min(low.size, high.size) < _MIN_ROWS_OF_GROUP or gaps[split - 1] < max(
+        np.log(_MIN_GROUP_RATIO), spread
+    ):
         return
+    # 2. Find the moves between the groups.
     is_high = logs >= high[0]
-    switches = np.flatnonzero(is_high[1:] != is_high[:-1]) + 1
+    moves = np.flatnonzero(is_high[1:] != is_high[:-1]) + 1
     change = float(np.median(high) - np.median(low))
-    is_unit = (np.abs(change - np.log(_UNIT_FACTORS)) < _NEAR_FACTOR).any() or change > _NO_MARKET
-    if switches.size > 1 or is_unit:
-        first = int(places[switches[0]])
+    is_unit_factor = bool((np.abs(change - np.log(_UNIT_FACTORS)) < _LOG_TOLERANCE).any())
+    if moves.size > 1 or is_unit_factor or change > _IMPOSSIBLE_LOG_MOVE:
+        first = int(places[moves[0]])
         yield (
             f"{label} is of two sizes, a factor of {np.exp(change):.4g} apart: the first change is on "
             f"{_shown(rows, first)}, to {values[first]:g}; expected one unit"
         )
 
 
-def _disorder(
+def _unlikely_order(
     label: str, exchange: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]
 ) -> Iterator[str]:
-    """Find levels in random order, lone rates and the interest of the venues' formula with the other sign."""
-    alone = np.zeros(values.size, dtype=np.int64)
-    is_large = str(rows["symbol"].iloc[0]) in _LARGE_COINS
-    if table in STEADY and scattered_levels(alone, values):
+    """Yield texts about levels in random order, repeated pages, sorted values, and single large rates."""
+    one_series = np.zeros(values.size, dtype=np.int64)  # number of each row's series
+    is_large_coin = str(rows["symbol"].iloc[0]) in _LARGE_COINS
+    if table in STEADY and scattered_levels(one_series, values):
         yield f"{label} jumps from row to row in {values.size} rows: they may be in another order"
-    for first, second in repeated_blocks(alone, values)[:1]:
+    for first, second in repeated_blocks(one_series, values)[:1]:
         yield (
             f"{label} has the values of {_shown(rows, first)} and the rows after it again on "
             f"{_shown(rows, second)}: a page may be repeated"
         )
     steps = np.diff(values)
     is_sorted = bool((steps >= 0.0).all() or (steps <= 0.0).all())
-    is_sorted &= table in _SORTED and is_large and np.unique(values).size >= _SORTED_ROWS // 2
-    if is_sorted and values.size >= _SORTED_ROWS:
+    has_many_values = values.size >= _MIN_SORTED_ROWS and np.unique(values).size >= _MIN_SORTED_ROWS // 2
+    if is_sorted and has_many_values and is_large_coin and table in _UNSORTED_TABLES:
         yield f"{label} never changes its direction in {values.size} rows: they may be sorted or summed"
     if table != PAYMENTS:
         return
-    if is_large and exchange in WITH_INTEREST:
-        yield from _unlike_interest(label, rows, values)
-    for fault in lone_rates(alone, values):
+    if is_large_coin and exchange in WITH_INTEREST:
+        yield from _rates_unlike_interest(label, rows, values)
+    for fault in lone_rates(one_series, values):
         yield (
             f"{label} is {values[fault.row]:g} between small rates on {_shown(rows, fault.row)}, as are "
             f"{fault.rows - 1} others"
         )
-    if mirrored_rates(alone, values):
+    if mirrored_rates(one_series, values):
         yield f"{label} repeats -1 bps, and the interest of the venues' formula is +1: expected that sign"
 
 
-def _limited(label: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Yield a maximum or minimum that is repeated in many rows."""
-    alone = np.zeros(values.size, dtype=np.int64)
-    for fault in limited_series(alone, values, is_rate=table == PAYMENTS)[:1]:
-        word = "above" if fault.factor > 0.0 else "below"
+def _repeated_limits(
+    label: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]
+) -> Iterator[str]:
+    """Yield a text about a maximum or minimum that is repeated in many rows."""
+    one_series = np.zeros(values.size, dtype=np.int64)
+    for fault in limited_series(one_series, values, is_rate=table == PAYMENTS)[:1]:
+        direction = "above" if fault.factor > 0.0 else "below"
         yield (
-            f"{label} is {values[fault.row]:g} in {fault.rows} rows and never {word}, first "
+            f"{label} is {values[fault.row]:g} in {fault.rows} rows and never {direction}, first "
             f"{_shown(rows, fault.row)}: values may be capped"
         )
 
 
-def _unlike_interest(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+def _rates_unlike_interest(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
     """Find rates that are tiny, in another unit or 0, for venues with an interest of 1 bps per 8 hours."""
     size = tiny_rates(values)
     if size is not None:
@@ -456,28 +468,34 @@ def _unlike_interest(label: str, rows: pd.DataFrame, values: NDArray[np.float64]
             "formula; rates may be in another unit"
         )
     zeros = int((values == 0.0).sum())
-    if max(_STILL_ROWS, _ZERO_SHARE * values.size) <= zeros < values.size:
+    if max(_MIN_EQUAL_ROWS, _MIN_ZERO_SHARE * values.size) <= zeros < values.size:
         yield f"{label} is 0 in {zeros} of {values.size} rows: values may be missing"
 
 
-def _still(
+def _constant_values(
     label: str, exchange: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]
 ) -> Iterator[str]:
-    """Yield zeros, and a repeated value, between other values or in all rows of at least a day."""
+    """Yield a text about the first run of zeros, or of another repeated value.
+
+    A run counts if the other rows have at least six different values, or if it is all rows, at least twelve
+    over a day.
+    """
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     counts = np.diff(np.append(starts, values.size))
     for first, count in zip(starts.tolist(), counts.tolist(), strict=True):
         value = values[first]
-        if count < _ZERO_ROWS or not np.isfinite(value):
+        if count < _MIN_ZERO_ROWS or not np.isfinite(value):
             continue
         others = np.delete(values, np.s_[first : first + count])
         if count == values.size:
-            is_long = count >= _STILL_ROWS and rows["time"].iloc[-1] - rows["time"].iloc[0] >= _STILL_SPAN
+            is_long = (
+                count >= _MIN_EQUAL_ROWS and rows["time"].iloc[-1] - rows["time"].iloc[0] >= _MIN_EQUAL_SPAN
+            )
         else:
             is_long = np.unique(others[np.isfinite(others)]).size >= _MIN_DISTINCT
-        is_floor = table == PAYMENTS and is_interest(value)
-        is_zero = value == 0 and exchange not in _ZERO_IS_USUAL
-        if is_long and (is_zero or (count >= _STILL_ROWS and not is_floor)):
+        is_usual_rate = table == PAYMENTS and is_interest(value)
+        is_unusual_zero = value == 0 and exchange not in _VENUES_WITH_ZERO_RATES
+        if is_long and (is_unusual_zero or (count >= _MIN_EQUAL_ROWS and not is_usual_rate)):
             shown = 0.0 if value == 0 else value  # avoids -0
             yield f"{label} is {shown:g} in {count} rows in a row, first {_shown(rows, first)}"
             return
@@ -499,23 +517,25 @@ def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[
             f"{len(above)} rates of {symbol} are above the cap of {cap.bps:g} bps per interval that the "
             f"venue stated on {cap.day}, first {native[first] * units.BPS:g} bps on {_shown(rows, first)}"
         )
-    elif symbol in _LARGE_COINS and len(values) >= _LASTING_ROWS:
-        lasting = pd.Series(np.abs(values)).rolling(_LASTING_ROWS).median().to_numpy()
-        is_large = lasting > _LASTING_BPS
+    elif symbol in _LARGE_COINS and len(values) >= _MEDIAN_ROWS:
+        medians = pd.Series(np.abs(values)).rolling(_MEDIAN_ROWS).median().to_numpy()
+        is_large = medians > _MAX_MEDIAN_BPS
         if is_large.any():
-            first = int(np.argmax(is_large)) - _LASTING_ROWS + 1
+            last = int(np.argmax(is_large))  # the last row of the first such median
+            first = last - _MEDIAN_ROWS + 1
             yield (
-                f"{label} has a median of {lasting[first + _LASTING_ROWS - 1]:.3g} bps in {_LASTING_ROWS} "
-                f"payments from {_shown(rows, first)} on: the unit may be another one"
+                f"{label} has a median of {medians[last]:.3g} bps in {_MEDIAN_ROWS} payments from "
+                f"{_shown(rows, first)} on: the unit may be another one"
             )
 
 
 def _repeated_rates(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Yield two repeated rates that differ by the factor of a unit or by their sign."""
+    """Yield a text about two repeated rates that differ by the factor of a unit or by their sign."""
     hours = _numbers(rows, "interval_hours")
     for interval in np.unique(hours[np.isfinite(hours)]).tolist():
         places = np.flatnonzero(hours == interval)
-        if (pair := repeated_pair(values[places])) is not None:
+        pair = repeated_pair(values[places])
+        if pair is not None:
             usual, other = pair
             first = int(places[np.argmin(np.abs(values[places] - other))])
             yield (
@@ -530,10 +550,12 @@ def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
     stamps = _stamps(rows)
     symbol = rows["symbol"].iloc[0]
     if table == PAYMENTS:
-        yield from _intervals(rows, payment_time(stamps), symbol)
+        yield from _contradicted_intervals(rows, payment_time(stamps), symbol)
         return
-    words = rows["resolution"].unique() if "resolution" in rows else []
-    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
+    resolutions = rows["resolution"].unique() if "resolution" in rows else []
+    if len(resolutions) != 1:
+        return
+    step = times.RESOLUTIONS.get(str(resolutions[0]))
     if step is None:
         return
     length = times.us(step)
@@ -554,7 +576,7 @@ def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> Iterator[str]:
+def _contradicted_intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> Iterator[str]:
     """Yield intervals that payments contradict, and missing payments."""
     hours = _numbers(rows, "interval_hours")
     contradiction = contradicted(np.zeros(len(stamps), dtype=np.int64), stamps, hours)
@@ -579,7 +601,7 @@ def _intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> It
         )
 
 
-def _against_window(table: str, rows: pd.DataFrame, window: PageWindow) -> Iterator[str]:
+def _rows_outside_window(rows: pd.DataFrame, window: PageWindow) -> Iterator[str]:
     """Yield rows outside the requested window, and a window that the rows do not fill."""
     stamps = _stamps(rows)
     symbol = rows["symbol"].iloc[0]
@@ -594,17 +616,18 @@ def _against_window(table: str, rows: pd.DataFrame, window: PageWindow) -> Itera
             f"first {_shown(rows, place)}"
         )
         return
-    is_cut = window.limit is None or len(stamps) >= window.limit
+    # A full page may be cut at its older or newer end.
+    is_full = window.limit is None or len(stamps) >= window.limit
     edges = {
-        "begin": (stamps[0] - first, is_cut and window.is_newest_first, window.first, 0),
-        "end": (last - stamps[-1], is_cut and not window.is_newest_first, window.last, -1),
+        "begin": (stamps[0] - first, is_full and window.is_newest_first, window.first, 0),
+        "end": (last - stamps[-1], is_full and not window.is_newest_first, window.last, -1),
     }
-    for verb, (apart, may_be_cut, bound, place) in edges.items():
-        if bound is not None and apart > _EDGE_STEPS * step and not may_be_cut:
+    for verb, (distance, may_be_cut, bound, place) in edges.items():
+        if bound is not None and distance > _EDGE_STEPS * step and not may_be_cut:
             yield (
                 f"rows of {symbol} {verb} at {_shown(rows, place)} and the request at {shown_time(bound)}: "
-                f"{int(apart // step)} rows are missing at a step of {step / HOUR_US:g} h, or the contract "
-                "was not listed"
+                f"{int(distance // step)} rows are missing at a step of {step / HOUR_US:g} h, or the "
+                "contract was not listed"
             )
 
 
@@ -625,13 +648,15 @@ def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | No
 
 
 def _stated_hours(exchange: str, time: pd.Timestamp) -> float | None:
-    """Return the interval of all contracts of a venue published before a time, else the first one."""
-    stated = [
-        row for row in FACTS if (row.exchange, row.symbol, row.fact) == (exchange, "", "interval_hours")
-    ]
-    stated.sort(key=lambda row: row.as_of)
-    earlier = [row.value for row in stated if row.as_of <= f"{time:%Y-%m-%d}"]
-    return earlier[-1] if earlier else stated[0].value if stated else None
+    """Return the interval of all contracts that a venue published last before a time, else its first one."""
+    facts = [row for row in FACTS if (row.exchange, row.symbol, row.fact) == (exchange, "", "interval_hours")]
+    facts.sort(key=lambda row: row.as_of)
+    earlier = [row for row in facts if row.as_of <= f"{time:%Y-%m-%d}"]
+    if earlier:
+        return earlier[-1].value
+    if facts:
+        return facts[0].value
+    return None
 
 
 def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:

@@ -51,11 +51,11 @@ from derivdata.tables.payments import (
 )
 from derivdata.tables.schema import Column, Kind, Table, coded, repeated
 
-_LISTED = tables.TABLES["instruments"]
+_LISTED_INSTRUMENTS = tables.TABLES["instruments"]
 INSTRUMENTS = replace(
-    _LISTED,
+    _LISTED_INSTRUMENTS,
     key=("exchange", "instrument_name"),
-    columns={name: column for name, column in _LISTED.columns.items() if name != "time"}
+    columns={name: column for name, column in _LISTED_INSTRUMENTS.columns.items() if name != "time"}
     | {"position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some responses refer to it.")},
     order=("exchange", "position"),
 )
@@ -107,7 +107,7 @@ _INSTRUMENT_FIELDS = {
 }
 
 _MIN_VOLATILITIES = 5
-_VOLATILITIES = 0.03, 10.0
+_VOLATILITY_RANGE = 0.03, 10.0
 """Allowed range of the median volatility."""
 
 
@@ -116,7 +116,7 @@ def _check_volatilities(values: Iterable[float | None]) -> None:
     volatilities = [value for value in values if value is not None]
     if len(volatilities) >= _MIN_VOLATILITIES:
         middle = float(np.median(volatilities))
-        if not _VOLATILITIES[0] <= middle <= _VOLATILITIES[1]:
+        if not _VOLATILITY_RANGE[0] <= middle <= _VOLATILITY_RANGE[1]:
             unit = "the venue may use another unit"
             raise SchemaError(f"the median of {len(volatilities)} volatilities is {middle:g}: {unit}")
 
@@ -136,7 +136,7 @@ def _same_fields(rows: Sequence[Any], names: str) -> dict[str, Any]:
     return {name: _field(rows, name) for name in names.split()}
 
 
-def _stated(stamps_us: Sequence[int | None]) -> pd.DatetimeIndex:
+def _optional_times(stamps_us: Sequence[int | None]) -> pd.DatetimeIndex:
     """Return timestamps [µs] as a column, NaT if missing."""
     missing = np.iinfo(np.int64).min  # NaT
     filled = np.array([missing if stamp is None else stamp for stamp in stamps_us], dtype=np.int64)
@@ -152,7 +152,7 @@ def options(rows: list[Option], at: int | None) -> dict[str, Any]:
         "volume": _field(quotes, "volume"),
         **_quoted_prices(quotes),
         "time": stamps(_field(rows, "time"), at),
-        "quoted_at": _stated(_field(rows, "quoted_at")),
+        "quoted_at": _optional_times(_field(rows, "quoted_at")),
         "instrument_name": _field(rows, "name"),
         "expiry": stamps(_field(rows, "expiry"), None),
         "underlying_price": _field(rows, "underlying"),
@@ -218,7 +218,7 @@ def instruments(items: list[Instrument], exchange: str) -> dict[str, Any]:
     for column, name in _INSTRUMENT_FIELDS.items():
         columns[column] = _field(items, name)
     for name in ("expiry", "listed", "delisted"):
-        columns[name] = _stated(_field(items, name))
+        columns[name] = _optional_times(_field(items, name))
     return columns
 
 
@@ -261,8 +261,8 @@ def funding_rates(exchange: str, records: Records, at: int | None) -> dict[str, 
         "instrument_name": _field(rows, "instrument.name"),
         "symbol": _field(rows, "instrument.symbol"),
         "rate_kind": _field(rows, "kind"),
-        "time": _stated([at if row.time is None else row.time for row in rows]),
-        "settlement_time": _stated(_field(rows, "settlement")),
+        "time": _optional_times([at if row.time is None else row.time for row in rows]),
+        "settlement_time": _optional_times(_field(rows, "settlement")),
         "rate_bps_8h": units.convert(rates, "native", "bps_8h", hours=period),
         "rate_native": rates * hours / period,
         "interval_hours": hours,
@@ -274,25 +274,27 @@ def dexes(exchange: str, names: list[str]) -> dict[str, Any]:
     return {"dex": names, "venue": [hip3_contract(exchange, f"{name}:")[0] for name in names]}
 
 
-_MANY = 20  # minimum number of contracts for the median of a batch to determine a unit
-_MEDIAN_BPS = 50.0
-_MEDIAN_BPS_OF_FEW = 300.0
-_IMPOSSIBLE = 1.0
+# Maximum median of the rates of a body [bps/8h]: of 20 contracts or more, and of fewer.
+_MIN_FOR_LOW_LIMIT = 20
+_MAX_MEDIAN_BPS = 50.0
+_MAX_MEDIAN_BPS_OF_FEW = 300.0
+_MAX_RATE = 1.0  # of one payment, as a fraction
 _LONGEST_HOURS = 24.0
 # Minimum number of contracts to check the median mark, and its maximum ratio to the index.
-_SEVERAL, _NEAR = 5, 2.0
+_MIN_MARKS = 5
+_MAX_MARK_RATIO = 2.0
 _DEPTHS = (10.0, 25.0, 50.0, 100.0)  # distances from the mid price [bps]
 
 
 ListedHours = Callable[[Instrument], float | None]
 
 
-class _OfContract(Protocol):
+class _ContractRow(Protocol):
     @property
     def instrument(self) -> Instrument: ...
 
 
-T = TypeVar("T", bound=_OfContract)
+T = TypeVar("T", bound=_ContractRow)
 
 LISTS = {table.name: table for table in (INSTRUMENTS, INTERVALS, DEXES, FUNDING_RATES)}
 """Tables with a row of each contract; an archive's `funding_rates` has one contract of each symbol."""
@@ -370,11 +372,13 @@ def preferred(rows: Iterable[T]) -> list[T]:
         if item.perpetual and (item.symbol not in ranks or rank < ranks[item.symbol]):
             ranks[item.symbol] = rank
     names = {name for _, name in ranks.values()}
-    chosen = {place for place, item in items.items() if item.perpetual and item.name in names}
-    return rows if len(chosen) == len(items) else [row for row in rows if id(row.instrument) in chosen]
+    chosen = {identity for identity, item in items.items() if item.perpetual and item.name in names}
+    if len(chosen) == len(items):
+        return rows
+    return [row for row in rows if id(row.instrument) in chosen]
 
 
-def _contracts(rows: Iterable[_OfContract]) -> dict[int, Instrument]:
+def _contracts(rows: Iterable[_ContractRow]) -> dict[int, Instrument]:
     """Return the instruments of rows by identity: histories have many rows of few objects."""
     items = _field(rows, "instrument")
     return dict(zip(map(id, items), items, strict=True))
@@ -387,8 +391,11 @@ def _funding(states: list[State], at: int | None) -> dict[str, Any]:
     period = _floats(rows, "period_h")
     bps = units.convert(rates, "native", "bps_8h", hours=period)
     _check_rates(rates, bps, len(rows))
-    words = {"resolution": repeated("raw", len(rows)), "kind": repeated("sampled", len(rows))}
-    return _columns(rows, at) | {"rate_bps_8h": bps, **words}
+    return _columns(rows, at) | {
+        "rate_bps_8h": bps,
+        "resolution": repeated("raw", len(rows)),
+        "kind": repeated("sampled", len(rows)),
+    }
 
 
 def _has_rate(state: State) -> bool:
@@ -403,7 +410,7 @@ def _check_marks(states: list[State]) -> None:
         other = state.index_price or state.last
         if state.mark and other:
             ratios.append(state.mark / other)
-    if len(ratios) >= _SEVERAL and not 1 / _NEAR < np.median(ratios) < _NEAR:
+    if len(ratios) >= _MIN_MARKS and not 1 / _MAX_MARK_RATIO < np.median(ratios) < _MAX_MARK_RATIO:
         raise SchemaError(
             f"the mark is {np.median(ratios):.4g} times the index or last price, of the median "
             f"of {len(ratios)} contracts: the venue may use another unit"
@@ -411,29 +418,31 @@ def _check_marks(states: list[State]) -> None:
 
 
 def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
-    """Raise for a batch in another unit: a median rate of 50 bps in 8 hours, or of 300 with few contracts."""
-    most = _MEDIAN_BPS if contracts >= _MANY else _MEDIAN_BPS_OF_FEW
-    if contracts > 1 and np.median(np.abs(bps)) > most:
+    """Raise for rates in another unit: a median above 50 bps in 8 hours, of few contracts above 300."""
+    maximum = _MAX_MEDIAN_BPS if contracts >= _MIN_FOR_LOW_LIMIT else _MAX_MEDIAN_BPS_OF_FEW
+    if contracts > 1 and np.median(np.abs(bps)) > maximum:
         raise SchemaError(
             f"the median funding rate of {contracts} contracts is "
             f"{np.median(np.abs(bps)):.4g} bps per 8 hours: the venue may use another unit"
         )
     largest = np.abs(rates).max(initial=0.0)
-    if largest > _IMPOSSIBLE:
+    if largest > _MAX_RATE:
         raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above 100 %: not a fraction")
 
 
 def _check_payments(symbol: str, times: Any) -> None:
-    """Raise for a payment off the time of payments, by the middle of those before and after.
+    """Raise for a payment at a wrong time between two payments that are two usual gaps apart.
 
-    Times are ascending [µs], without duplicates.
+    It is at a wrong time if neither of the gaps next to it is an interval that venues use. `times` are
+    ascending [µs], without duplicates.
     """
     hours = np.rint(np.diff(times) / HOUR_US)
     before = hours[:-1]
     after = hours[1:]
     usual = np.median(hours) if hours.size else 0.0
-    is_aside = (before + after == 2 * usual) & ~np.isin([before, after], [0, *VALID_HOURS]).any(axis=0)
-    places = np.flatnonzero(is_aside) + 1
+    has_valid_gap = np.isin([before, after], [0, *VALID_HOURS]).any(axis=0)
+    is_misplaced = (before + after == 2 * usual) & ~has_valid_gap
+    places = np.flatnonzero(is_misplaced) + 1
     if places.size:
         time = np.datetime64(int(times[places[0]]), "us")
         raise SchemaError(
@@ -450,8 +459,8 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     contracts = {item.symbol: item for item in items.values()}
     names = list(contracts)
     symbols = dict(zip(names, range(len(names)), strict=True))
-    numbers = {place: symbols[item.symbol] for place, item in items.items()}
-    series = np.array([numbers[id(row.instrument)] for row in rows], dtype=np.int64)
+    number_of_item = {identity: symbols[item.symbol] for identity, item in items.items()}
+    series = np.array([number_of_item[id(row.instrument)] for row in rows], dtype=np.int64)
     merged = merge_payments(
         series,
         np.array(_field(rows, "time"), dtype=np.int64),
@@ -496,8 +505,8 @@ def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str,
     """Return the columns of ``oi_history``; with `by_coin` the sum over the perpetuals of each coin."""
     _check_marks(records.states)
     if by_coin:
-        now: list[State] = _of_coins(records.states)
-        past: list[OiPoint] = _of_coins(records.oi)
+        now: list[State] = _sum_by_coin(records.states)
+        past: list[OiPoint] = _sum_by_coin(records.oi)
     else:
         now = preferred(s for s in records.states if s.oi_usd is not None)
         past = preferred(p for p in records.oi if p.oi_usd is not None)
@@ -507,6 +516,7 @@ def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str,
 
 
 def _oi_bars(bars: list[OiBar]) -> dict[str, Any]:
+    """Return the columns of ``oi_bars``: USD of inverse contracts, coins of the others."""
     rows = preferred(bars)
     fields = {"open": "opened", "high": "highest", "low": "lowest", "close": "closed"}
     columns: dict[str, Any] = {"resolution": _field(rows, "resolution")}
@@ -541,7 +551,7 @@ def _margin_tiers(tiers: list[MarginTier], at: int | None) -> dict[str, Any]:
     }
 
 
-def _of_coins(rows: Iterable[Any]) -> list[Any]:
+def _sum_by_coin(rows: Iterable[Any]) -> list[Any]:
     """Return the sum of open interest of all perpetuals of each coin at each time, over quotes and multiples.
 
     A coin with a contract without open interest has no sum.
@@ -562,17 +572,19 @@ def _of_coins(rows: Iterable[Any]) -> list[Any]:
 
 
 def _market(states: list[State], at: int | None) -> dict[str, Any]:
+    """Return the columns of ``markets_symbol_exchanges``, of contracts with a price or a volume."""
     _check_marks(states)
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
     with_rates = [row for row in rows if _has_rate(row)]
     native = _floats(with_rates, "rate")
     bps = units.convert(native, "native", "bps_8h", hours=_floats(with_rates, "period_h"))
     _check_rates(native, bps, len(with_rates))
-    checked = iter(bps.tolist())
-    rates = [next(checked) if _has_rate(row) else None for row in rows]
-    figures = {"price_24h_change_pct": "change_pct", "volume_24h_usd": "volume_usd", "oi_usd": "oi_usd"}
-    made = {"price_usd": [_price(row) for row in rows], "funding_current_bps_8h": rates}
-    return _columns(rows, at, **figures) | made
+    rate_of = dict(zip(map(id, with_rates), bps.tolist(), strict=True))
+    fields = {"price_24h_change_pct": "change_pct", "volume_24h_usd": "volume_usd", "oi_usd": "oi_usd"}
+    return _columns(rows, at, **fields) | {
+        "price_usd": [_price(row) for row in rows],
+        "funding_current_bps_8h": [rate_of.get(id(row)) for row in rows],
+    }
 
 
 def _price(state: State) -> float | None:
@@ -625,6 +637,7 @@ def _past_marks(prices: Sequence[Price]) -> list[tuple[State, str]]:
 
 
 def _prices(records: Records, at: int | None) -> dict[str, Any]:
+    """Return the columns of ``prices_history``, one row for each kind of price."""
     _check_marks(records.states)
     # Venues write 0 for a missing price, if an index does not exist or a contract never traded.
     rows = []
@@ -659,15 +672,19 @@ def _columns(rows: Sequence[Any], at: int | None = None, /, **fields: str) -> di
 
 
 def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
-    seen: Counter[tuple[object, ...]] = Counter()
-    orders = []
+    """Return the columns of ``liquidations_fills``.
+
+    The ID of a row without one is the hash of its values and of its number among equal rows.
+    """
+    counts: Counter[tuple[object, ...]] = Counter()
+    order_ids = []
     for row in rows:
         key = (exchange, row.instrument.name, row.time, row.side, *row.native)
-        seen[key] += 1
-        text = "|".join(map(str, (*key, seen[key])))
-        orders.append(row.order_id or hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
+        counts[key] += 1
+        text = "|".join(map(str, (*key, counts[key])))
+        order_ids.append(row.order_id or hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
     fields = {"order_price_usd": "order_price", "fill_price_usd": "fill_price", "filled_quantity": "filled"}
-    ids = {"order_id": orders, "fill_id": ["1"] * len(rows), "status": repeated("filled", len(rows))}
+    ids = {"order_id": order_ids, "fill_id": ["1"] * len(rows), "status": repeated("filled", len(rows))}
     return _columns(rows, None, **fields) | _same_fields(rows, "side quantity value_usd") | ids
 
 
