@@ -11,7 +11,7 @@ import pytest
 import derivdata as dd
 from derivdata.__main__ import main
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.archive.archive import add_rows
+from derivdata.sources.archive.archive import add_rows, stored_faults
 from derivdata.sources.archive.schemas import archive_table
 
 TABLE = "funding_settlements"
@@ -110,3 +110,31 @@ def test_stated_intervals_are_unchanged(tmp_path: Path, capsys: pytest.CaptureFi
     rows = old_rows("okx", [4] * 8 + [8] + [4] * 8, per_hour=False, interval_source="row")
     store(archive, rows.assign(rate_native=NATIVE, payment_count=1))
     assert "no faults found" in audit(tmp_path, capsys=capsys)
+
+
+def test_a_repair_keeps_payments_that_another_process_appends_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours 14 and 23 have wrong intervals. One of the hours 20 to 22 is appended after each read."""
+    archive = open_archive(tmp_path)
+    rows = old_rows("dydx", [1] * 10 + [4] + [1] * 5 + [4] + [1] * 5, per_hour=True)
+    store(archive, rows)
+    other = open_archive(tmp_path)
+    missing = [20, 21, 22]
+    read = Archive.read
+
+    def read_before_an_append(self: Archive, *args: object, **options: object) -> pd.DataFrame:
+        found = read(self, *args, **options)
+        store(other, rows.iloc[[0]].assign(time=START + pd.Timedelta(missing.pop(0), "h")))
+        return found
+
+    monkeypatch.setattr(Archive, "read", read_before_an_append)
+    faults = stored_faults(archive, repair=True)
+    monkeypatch.undo()
+    appended = {20, 21, 22} - {*missing}
+    assert appended
+    assert faults["repaired"].tolist() == [True]
+    stored = archive.read(TABLE)
+    hours = ((stored["time"] - START) / pd.Timedelta(1, "h")).tolist()
+    assert hours == sorted({*range(11), *range(14, 20), *range(23, 29), *appended})
+    assert stored["interval_hours"].tolist() == [1.0] * len(hours)

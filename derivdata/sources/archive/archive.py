@@ -7,6 +7,7 @@ undone.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -39,7 +40,6 @@ from derivdata.sources.archive.writing import (
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller
-from derivdata.tables import TABLES
 from derivdata.tables.chains import aligned, snapshots
 from derivdata.tables.contracts import VENUES, expiries
 from derivdata.tables.panels import provenance
@@ -426,7 +426,6 @@ def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
         start = pd.Timestamp(day)
         series = {"symbols": [symbol], "venues": [exchange]}
         rows = archive.read(_CHAINS, start, start + _DAY, **series)
-        where = {"symbol": symbol, "exchange": exchange}
         label = ("chains", _CHAINS, symbol, exchange, start, start + _DAY)
         try:
             whole, _ = aligned(rows)
@@ -435,13 +434,8 @@ def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
             continue
         if whole is rows:
             continue
-
-        def repair(
-            whole: pd.DataFrame = whole, where: dict[str, str] = where, start: pd.Timestamp = start
-        ) -> None:
-            reason = "rows of one chain have the time of the chain"
-            archive.replace(_CHAINS, whole, where, start=start, end=start + _DAY, reason=reason)
-
+        reason = "rows of one chain have the time of the chain"
+        repair = functools.partial(_replaced, archive, _CHAINS, whole, rows, reason)
         before = rows["time"].nunique()
         after = whole["time"].nunique()
         text = f"{before:,} timestamps of rows belong to {after:,} chains"
@@ -462,26 +456,21 @@ def _payment_intervals(archive: Archive) -> Iterator[Finding]:
             continue
         start = stored["time"].min()
         end = stored["time"].max() + _MICROSECOND
-        where = {"symbol": symbol, "exchange": exchange}
-
-        def repair(
-            right: pd.DataFrame = right,
-            where: dict[str, str] = where,
-            names: dict[str, list[str]] = names,
-            start: pd.Timestamp = start,
-            end: pd.Timestamp = end,
-        ) -> None:
-            rows = archive.read(PAYMENTS, start, end, **names)
-            unchanged = rows[~rows["time"].isin(right["time"])]
-            whole = TABLES[PAYMENTS].conform(pd.concat([unchanged, right], ignore_index=True))
-            reason = "all payments of the series have another interval"
-            archive.replace(PAYMENTS, whole, where, start=start, end=end, reason=reason)
-
+        reason = "all payments of the series have another interval"
+        repair = functools.partial(_replaced, archive, PAYMENTS, right, stored, reason)
         wrong = stored["interval_hours"].iloc[0]
         hours = right["interval_hours"].iloc[0]
         text = f"{len(stored):,} payments with a wrong interval"
         text += f"; the first has {wrong:g} h instead of {hours:g} h"
         yield Finding("intervals", PAYMENTS, symbol, exchange, start, end, len(stored), text, repair)
+
+
+def _replaced(archive: Archive, name: str, right: pd.DataFrame, wrong: pd.DataFrame, reason: str) -> None:
+    """Replace wrong rows by key, so that rows that another process appended since stay."""
+    table = archive_table(name)
+    timeout = archive._lock_timeout
+    rows = table.conform(right)
+    replace_keyed_rows(archive._storage, table, rows, wrong, action="replace", reason=reason, timeout=timeout)
 
 
 CHECKS: tuple[Callable[[Archive], Iterator[Finding]], ...] = (_chains_row_by_row, _payment_intervals)
