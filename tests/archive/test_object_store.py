@@ -201,9 +201,9 @@ def test_completed_put_without_a_response_is_a_success(
 def test_store_without_conditional_writes_is_rejected(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: set[str], header: str
 ) -> None:
-    """Each time: the check leaves neither a manifest that would let the next append pass nor other objects.
+    """A rejected append leaves no object, so the next append is rejected too.
 
-    Nor is an archive written to that was made elsewhere and copied to such a store.
+    An archive that was copied to such a store stays unchanged.
     """
     real = ObjectStore._put
 
@@ -226,9 +226,7 @@ def test_store_without_conditional_writes_is_rejected(
     assert archive.append(FUNDING, rates(["ETH"])) == 192
     puts = counted(monkeypatch, "_put")
     assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
-    assert [path for path, _ in puts] == ["archive.json"], (
-        "a store that was seen to be honest is not asked again"
-    )
+    assert [path for path, _ in puts] == ["archive.json"], "a process checks each store once"
 
 
 def test_archive_in_an_object_store_is_served_like_a_folder(archive: Archive) -> None:

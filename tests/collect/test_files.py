@@ -242,8 +242,13 @@ def test_file_of_another_month_or_contract_is_rejected(run: Any, bucket: Bucket)
     assert "it has rows of ETHUSDT" in done.failed[1]
 
 
-def test_months_of_bars_and_their_days(run: Any, bucket: Bucket, archive: Archive) -> None:
-    """A month that lacks a day takes it from the day's file; a month that is not over is read by day."""
+def test_days_replace_missing_rows_of_a_month_and_unfinished_months(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    """January lacks the 7th, which has a file; February has only a file of the 1st: 32 days of 24 hours.
+
+    `bars` gives the n-th hour of a file the price 1000 + 100 n.
+    """
     bucket.put_zip(bar_file("2024-01"), bars("BTCUSDT", "2024-01-01", "2024-02-01", skip=("2024-01-07",)))
     bucket.put_zip(bar_file("2024-01-07", by="daily"), bars("BTCUSDT", "2024-01-07", "2024-01-08"))
     bucket.put_zip(bar_file("2024-02-01", by="daily"), bars("BTCUSDT", "2024-02-01", "2024-02-02"))
@@ -275,12 +280,14 @@ def test_a_delisted_symbol_and_a_coin_margined_contract_are_found(run, bucket, a
     assert rows["time"].iloc[0] == pd.Timestamp("2022-05-01T00:05", tz="UTC")
 
 
-def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Archive) -> None:
-    """Okx has months of UTC+8, stamped some seconds late; gate no header and an empty month; kucoin days."""
-    head = "instrument_name,funding_rate,funding_time\n"
-    eight = "BTC-USDT-SWAP,{rate},{ms}\n"
-    first = 1704038400000  # 2023-12-31 16:00, the first of January in UTC+8
-    okx = head + "".join(eight.format(rate=0.0002, ms=first + i * 28_800_000 + 3_000) for i in range(3))
+def test_files_of_okx_gate_and_kucoin_give_payments_at_whole_hours(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    """OKX has months in UTC+8 and stamps 3 s late, Gate no header and an empty month, KuCoin days."""
+    okx = "instrument_name,funding_rate,funding_time\n"
+    for hours in (0, 8, 16):
+        ms = 1704038400000 + hours * 3_600_000 + 3_000  # from 2023-12-31 16:00, 1 January in UTC+8
+        okx += f"BTC-USDT-SWAP,0.0002,{ms}\n"
     folder = "/cdn/okex/traderecords/swaprates/monthly"
     bucket.put_zip(f"{folder}/202401/BTC-USDT-SWAP-fundingrates-2024-01.zip", okx)
     gate = "/futures_usdt/funding_applies"
@@ -293,13 +300,11 @@ def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Arch
     done = run("2024-01-01", "2024-03-01", **options)
     assert done.failed == []
     rows = archive.read("funding_settlements", *EVER)
-    found = {
-        venue: list(
-            zip(part["time"].dt.strftime("%m-%dT%H:%M:%S"), part["rate_native"].round(9), strict=True)
-        )
-        for venue, part in rows.groupby("exchange", observed=True)
-    }
-    assert found == {
+    payments = {}
+    for venue, group in rows.groupby("exchange", observed=True):
+        times = group["time"].dt.strftime("%m-%dT%H:%M:%S")
+        payments[venue] = list(zip(times, group["rate_native"].round(9), strict=True))
+    assert payments == {
         "okx": [("12-31T16:00:00", 2e-4), ("01-01T00:00:00", 2e-4), ("01-01T08:00:00", 2e-4)],
         "gateio": [("01-01T00:00:00", 1e-4), ("01-01T04:00:00", 1e-4)],
         "kucoin": [("01-02T00:00:00", 3e-4), ("01-02T08:00:00", 4e-4)],

@@ -37,17 +37,20 @@ def test_settlements_replace_samples_that_are_missing() -> None:
         assert (leader["symbol"], leader["funding_current_bps"]) == ("SOL", 12.5)
 
 
-def test_missing_table_returns_404_and_intervals_are_not_invented() -> None:
-    parts = {"history": market.funding(), "settlements": market.settlements()}
-    for held, lacks, path in (
+def test_missing_table_returns_404_with_the_table_to_use_instead() -> None:
+    tables = {"history": market.funding(), "settlements": market.settlements()}
+    for stored, missing, path in (
         ("settlements", "history", "/funding/historical"),
         ("history", "settlements", "/funding/settlement"),
     ):
-        with serving(**{f"funding_{held}": parts[held]}) as ask:
+        with serving(**{f"funding_{stored}": tables[stored]}) as ask:
             assert ask.error(path, 404, symbol="BTC")["error"] == (
-                f"memory does not have funding_{lacks}, which this response needs; "
-                f"it has funding_{held}: use dd.funding.{held}"
+                f"memory does not have funding_{missing}, which this response needs; "
+                f"it has funding_{stored}: use dd.funding.{stored}"
             )
+
+
+def test_snapshot_without_settlements_has_rates_and_no_intervals() -> None:
     with serving(funding_history=market.funding()) as ask:
         body = ask.body("/funding")
         assert body["funding_rates"]["binance"] == {"BTC": 1.0, "ETH": -0.5}

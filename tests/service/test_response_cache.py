@@ -7,32 +7,36 @@ import gzip
 from derivdata.sources.service.http.responses import EncodedBody, ResponseCache
 
 
-def test_least_recently_used_response_is_evicted_first_and_too_large_ones_at_once() -> None:
+def test_least_recently_used_response_is_evicted_first() -> None:
     """Responses of 10,000 bytes take 11 to 12 kB with key and entry: three fit into 36 kB."""
-    kept = ResponseCache(limit=36_000)
-    answers = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}
+    cache = ResponseCache(limit=36_000)
+    bodies = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}
     for name in "abc":
-        kept.put((name,), answers[name])
-    assert kept.get(("a",)) is answers["a"]
-    kept.put(("d",), answers["d"])
-    assert kept.get(("b",)) is None
-    assert [kept.get((name,)) for name in "acd"] == [answers[name] for name in "acd"]
-    kept = ResponseCache(limit=5_000)
-    kept.put(("small",), EncodedBody(b"x"))
-    kept.put(("large",), EncodedBody(b"x" * 4_500))
-    assert kept.get(("large",)) is None
-    assert kept.get(("small",)) is not None
+        cache.put((name,), bodies[name])
+    assert cache.get(("a",)) is bodies["a"]  # so b is the least recently used
+    cache.put(("d",), bodies["d"])
+    assert cache.get(("b",)) is None
+    assert [cache.get((name,)) for name in "acd"] == [bodies[name] for name in "acd"]
+
+
+def test_response_above_the_limit_is_not_stored_and_evicts_nothing() -> None:
+    """A response of 4,500 bytes takes more than 5,000 with its entry of 1,024 bytes."""
+    cache = ResponseCache(limit=5_000)
+    cache.put(("small",), EncodedBody(b"x"))
+    cache.put(("large",), EncodedBody(b"x" * 4_500))
+    assert cache.get(("large",)) is None
+    assert cache.get(("small",)) is not None
 
 
 def test_cache_size_includes_keys() -> None:
     """1,000 requests of 56 kB each with responses of 236 bytes: 1 MB has room for 16 of them, not 4,000."""
-    kept = ResponseCache(limit=1_000_000)
+    cache = ResponseCache(limit=1_000_000)
     for number in range(1_000):
-        kept.put(("/funding", f"{number}," * 14_000), EncodedBody(b"x" * 236))
-    found = [number for number in range(1_000) if kept.get(("/funding", f"{number}," * 14_000))]
-    assert found == list(range(1_000 - len(found), 1_000))
-    assert 14 <= len(found) <= 18
-    assert 0.9e6 < kept.size <= 1e6
+        cache.put(("/funding", f"{number}," * 14_000), EncodedBody(b"x" * 236))
+    stored = [number for number in range(1_000) if cache.get(("/funding", f"{number}," * 14_000))]
+    assert stored == list(range(1_000 - len(stored), 1_000))  # the newest ones
+    assert 14 <= len(stored) <= 18
+    assert 0.9e6 < cache.size <= 1e6
 
 
 def test_cache_size_includes_compressed_bodies() -> None:
