@@ -32,7 +32,7 @@ CONFIRMED_FOR = pd.Timedelta(30, "D")
 CONFIRMED_GAP = "confirmed_gap"
 """The `source` of a confirmed gap in `requests_frame`."""
 
-_ALL = "*"
+_ALL_SYMBOLS = "*"
 _DIGITS = re.compile(r"\d+")
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error", "source")
 
@@ -69,6 +69,8 @@ Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.TimeLike, times.Ti
 
 
 class _Windows(msgspec.Struct, omit_defaults=True):
+    """Half-open windows [µs] of one table, venue and symbol, and the files that were read."""
+
     answered: list[tuple[int, int]] = []
     failed: list[tuple[int, int, str]] = []
     files: dict[str, tuple[int, int, LedgerFile]] = {}
@@ -76,23 +78,26 @@ class _Windows(msgspec.Struct, omit_defaults=True):
     confirmed: list[tuple[int, int, str, int]] = []  # gaps, and when they were confirmed
 
     @property
-    def known(self) -> list[tuple[int, int]]:
+    def covered(self) -> list[tuple[int, int]]:
         """Return the intervals of successful requests and files."""
-        return _union([*self.answered, *self.filed])
+        return _union([*self.answered, *self.covered_by_files])
 
     @property
-    def filed(self) -> list[tuple[int, int]]:
+    def covered_by_files(self) -> list[tuple[int, int]]:
         """Return the intervals of files."""
         return _union((first, end) for first, end, _ in self.files.values())
 
     def enter_incomplete(self, start: int, end: int, error: str, at: int, *, is_open: bool) -> None:
-        """Enter a window without rows: a gap is confirmed if the previous response lacked the same rows."""
-        gaps = [gap[:2] for gap in (*self.incomplete, *self.confirmed)]
+        """Enter a window with missing rows in place of all other entries for its time.
+
+        It is confirmed if the previous response lacked the same rows and later rows exist (not `is_open`).
+        """
+        earlier_gaps = [gap[:2] for gap in (*self.incomplete, *self.confirmed)]
         self.answered = _without(self.answered, [(start, end)])
         self.failed = _outside(self.failed, [(start, end)])
         self.incomplete = [gap for gap in self.incomplete if gap[1] <= start or gap[0] >= end]
         self.confirmed = [gap for gap in self.confirmed if gap[1] <= start or gap[0] >= end]
-        if (start, end) in gaps and not is_open:
+        if (start, end) in earlier_gaps and not is_open:
             self.confirmed = sorted([*self.confirmed, (start, end, error, at)])
         else:
             self.incomplete = sorted([*self.incomplete, (start, end, error)])
@@ -110,7 +115,7 @@ class _Windows(msgspec.Struct, omit_defaults=True):
         yield "request", True, [(a, b, "") for a, b in self.answered]
         yield "request", False, sorted([*self.failed, *self.incomplete])
         yield CONFIRMED_GAP, True, [gap[:3] for gap in self.confirmed]
-        yield "file", True, [(a, b, "") for a, b in self.filed]
+        yield "file", True, [(a, b, "") for a, b in self.covered_by_files]
 
 
 _Ledger = dict[str, dict[str, dict[str, _Windows]]]
@@ -120,14 +125,14 @@ _LEDGERS = msgspec.json.Decoder(_Ledger)
 def enter_requests(
     storage: Storage, name: str, table: str, requests: Sequence[Asked]
 ) -> tuple[str, list[int]]:
-    """Write the ledger with some requests for a table added.
+    """Add requests for a table to the ledger in the file `name`, and write it to a new file.
 
-    Returns the name of its file, and the times [µs] from which on newly successful windows begin.
+    Returns the new name, and the starts [µs] of windows that are successful for the first time.
     """
     if not requests:
         return name, []
     ledger = _load(storage, name)
-    news = []
+    new_starts = []
     entries = list(itertools.starmap(LedgerEntry, requests))
     # Before the successful windows are entered: a gap is confirmed only if none of its rows arrived since.
     entries.sort(key=lambda entry: entry.incomplete_at is None)
@@ -137,7 +142,7 @@ def enter_requests(
         if start >= end:
             raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")
         symbols = ledger.setdefault(table, {}).setdefault(request.exchange, {})
-        windows = symbols.setdefault(request.symbol or _ALL, _Windows())
+        windows = symbols.setdefault(request.symbol or _ALL_SYMBOLS, _Windows())
         if request.incomplete_at is not None:
             at = micros(request.incomplete_at)
             windows.enter_incomplete(start, end, request.error, at, is_open=request.is_open)
@@ -146,24 +151,25 @@ def enter_requests(
         elif request.file is not None:
             windows.files[request.file.name] = (start, end, request.file)
         else:
-            news += [first for first, _ in _without([(start, end)], windows.answered)]
+            new_starts += [first for first, _ in _without([(start, end)], windows.answered)]
             windows.answered = _union([*windows.answered, (start, end)])
-        entered = windows.known
-        windows.failed = _spans(_outside(dict.fromkeys(windows.failed), entered))
-        windows.incomplete = _outside(windows.incomplete, entered)
+        # Failures and gaps end where a request was successful.
+        covered = windows.covered
+        windows.failed = _joined_failures(_outside(dict.fromkeys(windows.failed), covered))
+        windows.incomplete = _outside(windows.incomplete, covered)
         confirmed = []
         for first, last, why, at in windows.confirmed:
-            confirmed += [(a, b, why, at) for a, b in _without([(first, last)], entered)]
+            confirmed += [(a, b, why, at) for a, b in _without([(first, last)], covered)]
         windows.confirmed = confirmed
-    return _write(storage, name, ledger), news
+    return _write(storage, name, ledger), new_starts
 
 
 def forget_requests(
     storage: Storage, name: str, cuts: Mapping[str, pd.Timestamp], otherwise: pd.Timestamp
 ) -> str:
-    """Write the ledger without windows before a time, by table or `otherwise`; return its name.
+    """Write the ledger without the time before the cut of each table, by default `otherwise`.
 
-    Dropped rows must not look like a successful window without rows.
+    Returns the new name. Dropped rows must not look like a successful window without rows.
     """
     ledger = _load(storage, name)
     if not ledger:
@@ -180,7 +186,7 @@ def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
     """Write the ledger next to the previous one, unless it is unchanged; return the name of its file."""
     text = msgspec.json.encode(ledger, order="sorted")
     digest = _digest(text)
-    if _is_named_by(name, digest):
+    if _has_digest(name, digest):
         return name
     path = f"ledger-{storage.unique(digest)}.json"
     storage.write(path, text)
@@ -196,7 +202,7 @@ def content_of(name: str) -> str:
     return name[: len("ledger-") + 16]
 
 
-def _is_named_by(name: str, digest: str) -> bool:
+def _has_digest(name: str, digest: str) -> bool:
     return content_of(name) == f"ledger-{digest[:16]}"
 
 
@@ -206,7 +212,7 @@ def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     for table, exchanges in sorted(_load(storage, name).items()):
         for exchange, symbols in sorted(exchanges.items()):
             for symbol, windows in sorted(symbols.items()):
-                series = (table, exchange, None if symbol == _ALL else symbol)
+                series = (table, exchange, None if symbol == _ALL_SYMBOLS else symbol)
                 for source, is_answered, spans in windows.spans():
                     for first, end, error in spans:
                         shown = escape_controls(error) or None
@@ -243,20 +249,21 @@ def unanswered_windows(
     if now is not None:
         confirmed_after = micros(now - CONFIRMED_FOR)
     answered: list[tuple[int, int]] = []
-    for key in {_ALL, symbol or _ALL}:
+    for key in {_ALL_SYMBOLS, symbol or _ALL_SYMBOLS}:
         windows = symbols.get(key, _Windows())
-        answered += windows.known
+        answered += windows.covered
         answered += [(a, b) for a, b, _, at in windows.confirmed if at > confirmed_after]
     wanted = [(micros(window.start), micros(window.end))]
     return [times.Window(stamp(a), stamp(b)) for a, b in _without(wanted, _union(answered))]
 
 
 def _load(storage: Storage, name: str) -> _Ledger:
+    """Return the ledger in a file, empty without a name; raise `ArchiveError` if it is damaged."""
     if not name:
         return {}
     try:
         text = storage.read(name)
-        if not _is_named_by(name, _digest(text)):  # the manifest with the name is sealed
+        if not _has_digest(name, _digest(text)):  # the manifest with the name is sealed
             raise msgspec.DecodeError("it differs from the written one")
         return _LEDGERS.decode(text)
     except (OSError, msgspec.DecodeError) as problem:
@@ -277,8 +284,8 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Join consecutive failures whose texts differ only in numbers, so that an outage is one window."""
+def _joined_failures(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Join adjacent failures whose texts differ only in numbers, so that an outage is one window."""
     result: list[tuple[int, int, str]] = []
     for first, end, why in failed:
         if result and first == result[-1][1] and _DIGITS.sub("", why) == _DIGITS.sub("", result[-1][2]):
@@ -291,7 +298,7 @@ def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
 def _outside(
     spans: Iterable[tuple[int, int, str]], union: list[tuple[int, int]]
 ) -> list[tuple[int, int, str]]:
-    """Return the parts of windows with a text that are outside a union."""
+    """Return the parts of windows, with their texts, that are outside the intervals of a union."""
     outside = []
     for first, last, why in spans:
         outside += [(a, b, why) for a, b in _without([(first, last)], union)]
