@@ -394,7 +394,7 @@ def test_missing_column_is_named_with_the_available_ones(tmp_path: Path) -> None
     content = "Symbol,When,Rate\nBTC,2020-01-01,1\n"
     sampled = text(tmp_path, "symbol,time,rate_bps_8h\nA,2020-01-01,1\n")
     said: dict[str, Any] = {"set": {"exchange": "x"}, "tz": "UTC", "unit": "native"}
-    with pytest.raises(ArchiveError, match="--unit native is per the venue's own interval"):
+    with pytest.raises(ArchiveError, match="rates in native are per the venue's own interval"):
         import_files("funding_history", sampled, tmp_path / "to", **said)
     for options, told in (
         ({}, "no column 'Date' for time.*; the file has Symbol, When, Rate"),

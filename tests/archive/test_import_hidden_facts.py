@@ -785,3 +785,61 @@ def test_greeks_with_their_object_in_the_name_are_read(tmp_path: Path) -> None:
     _import(tmp_path, "chain.csv", content, set={"exchange": "deribit"})
     row = _rows(tmp_path, "options_snapshot").iloc[0]
     assert [row["iv"], row["delta"], row["vega"], row["volume"]] == [0.445, 0.45, 88.5, 12.5]
+
+
+def test_sums_have_the_step_between_their_rows(tmp_path: Path) -> None:
+    content = _lines("time,symbol,exchange,long_usd,short_usd", "{s},BTC,binance,1000,2000", 24, 3)
+    _import(tmp_path, "liquidations.csv", content)
+    assert _rows(tmp_path, "liquidations_history")["resolution"].tolist() == ["1d"] * 3
+
+
+def test_volumes_of_takers_need_their_unit_only(tmp_path: Path) -> None:
+    """Next to open interest they are named in a notice, with the option that reads them."""
+    content = _lines(
+        "time,exchange,symbol,oi_value_usd,taker_buy_vol,taker_sell_vol", "{s},okx,BTC,3e9,60,40"
+    )
+    counts = _import(tmp_path, "takers.csv", content)
+    assert counts.table == "oi_history"
+    assert any("taker_buy_vol and taker_sell_vol may be in USD" in notice for notice in counts.notices)
+    _import(tmp_path, "takers.csv", content, unit="usd", table="volume_taker")
+    rows = _rows(tmp_path, "volume_taker")
+    assert rows[["buy_usd", "sell_usd"]].iloc[0].tolist() == [60.0, 40.0]
+    assert rows["resolution"].unique().tolist() == ["1h"]
+
+
+def test_a_date_and_a_time_of_any_name_are_one_time(tmp_path: Path) -> None:
+    content = _lines(
+        "symbol,funding_date,funding_time,fundingRate", "BTCUSDT,{at:%Y-%m-%d},{at:%H:%M:%S},0.0001", 8
+    )
+    _import(tmp_path, "rates.csv", content, set={"exchange": "binance"})
+    assert _rows(tmp_path, "funding_settlements")["time"].dt.hour.tolist() == [0, 8, 16] * 4
+
+
+def test_a_close_of_an_index_is_not_known_at_the_start_of_its_bar(tmp_path: Path) -> None:
+    content = _lines("time,close", "{s},64.5")
+    with pytest.raises(ArchiveError, match="close is a close, which is known at the end of its bar"):
+        _import(tmp_path, "BTC_DVOL_hourly.csv", content)
+    _import(tmp_path, "BTC_DVOL_hourly.csv", content.replace("time,", "close_time,"))
+    assert _rows(tmp_path, "volatility_index_published")["time"].iloc[0] == pd.Timestamp(
+        _START, unit="s", tz="UTC"
+    )
+
+
+def test_volumes_of_a_dated_contract_are_not_those_of_the_perpetual(tmp_path: Path) -> None:
+    """Binance's takerBuySellVol of COIN-M has a type of contract for each pair (API, 2026)."""
+    row = {"pair": "BTCUSD", "contractType": "CURRENT_QUARTER", "takerBuyVol": "234", "takerSellVol": "121",
+           "takerBuyVolValue": "0.35", "takerSellVolValue": "0.18", "timestamp": _START * 1000}  # fmt: skip
+    with pytest.raises(ArchiveError, match="contractType says CURRENT_QUARTER"):
+        _import(tmp_path, "takerBuySellVol.json", json.dumps([row]))
+
+
+def test_open_interest_of_cryptofeed_has_the_unit_of_each_venue(tmp_path: Path) -> None:
+    """90,000 coins on Binance, and 3,000,000 contracts of 0.01 coins on OKX, at 67,000 USD."""
+    price = f"time,exchange,symbol,price_usd,kind\n{_START},binance,BTC,67000,mark\n"
+    _import(tmp_path, "prices.csv", price, table="prices_history")
+    lines = ["exchange,symbol,open_interest,timestamp,receipt_timestamp"]
+    for venue, amount in (("BINANCE_FUTURES", 90_000), ("OKX", 3_000_000)):
+        lines.append(f"{venue},BTC-USDT-PERP,{amount},{_START}.0,{_START}.2")
+    _import(tmp_path, "cryptofeed.csv", "\n".join(lines) + "\n")
+    rows = _rows(tmp_path, "oi_history").set_index("exchange")["oi_usd"]
+    assert rows.to_dict() == {"binance": 90_000 * 67_000, "okx": 30_000 * 67_000}

@@ -181,12 +181,6 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "filled_quantity": 0.1, "value_usd": 6700.0,
         }
     },
-    # A row has the time, sells and buys.
-    "okx taker-volume-contract": {
-        "volume_taker": {
-            "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "sell_usd": 3e6, "buy_usd": 4e6,
-        }
-    },
     "okx funding rates of okxr": {
         "funding_settlements": {
             "symbol": "BTC", "exchange": "okx", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,
@@ -452,6 +446,20 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     },
     "tradingview tvdatafeed file of a perpetual contract": {
         "prices_history": {"symbol": "BTC", "exchange": "binance", "kind": "last", "price_usd": 67000.5}
+    },
+    # The close of the bar of 2026-03-01 is known at its end.
+    "tradingview chart of closes of Deribit's volatility index": {
+        "volatility_index_published": {
+            "symbol": "BTC", "time": "2026-03-02T00:00Z", "index_pct": 64.5, "resolution": "1d",
+        }
+    },
+    "amberdata futures funding-rates historical": {
+        "funding_settlements": {
+            "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,
+        }
+    },
+    "coinglass open-interest/exchange-history-chart": {
+        "oi_history": {"symbol": "BTC", "exchange": "binance", "oi_usd": 8000000000.5}
     },
     "tradingview chart of Deribit's volatility index": {
         "volatility_index_published": {"symbol": "ETH", "exchange": "deribit", "index_pct": 64.5}

@@ -724,6 +724,21 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
     return _book_sizes(frame.assign(level=distance.groupby(book).rank(method="first")))
 
 
+def _actual_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return payments; predicted rates, which a flag marks, get a reason."""
+    reasons = _no_reasons(frame)
+    reasons[frame["is_actual"].astype(object).str.lower().ne("true").to_numpy()] = "it is a predicted rate"
+    return frame.assign(reason=reasons)
+
+
+def _at_ends_of_bars(frame: pd.DataFrame) -> pd.DataFrame:
+    """Set the times of closes to the ends of their bars; rows of bars of an unknown length get a reason."""
+    steps = pd.to_timedelta(frame["resolution"].astype(object).str.replace("d", "D"), errors="coerce")
+    reasons = _no_reasons(frame)
+    reasons[steps.isna().to_numpy()] = "the length of its bar is not known, so that its end is not known"
+    return frame.assign(time=frame["time"] + steps.fillna(pd.Timedelta(0))).assign(reason=reasons)
+
+
 _OF_CONTRACTS = frozenset({"gateio", "huobi", "kucoin", "mexc", "okx"})
 """Venues whose books have sizes in contracts for futures, and in coins for spot markets."""
 _CLEAR_CONTRACTS = re.compile(r"SWAP|:|USD[TC]?M$")
@@ -787,5 +802,7 @@ ADJUST: dict[str, Adjust] = {
     "levels": _levels,
     "book_sizes": _book_sizes,
     "hourly_amounts": _hourly_amounts,
+    "actual_rates": _actual_rates,
+    "at_ends_of_bars": _at_ends_of_bars,
 }
 """Functions for the rows of one file, by the name that layouts use."""

@@ -168,29 +168,36 @@ def _refuse_options(source: Source, tables: list[str]) -> None:
 
 
 _VOLUMES_OF_BUYERS = ("buyvol", "buyvolume", "takerbuyvol", "takerbuyvolume")
-_TAKERS = re.compile(r"taker[-_ ]?vol", re.IGNORECASE)
 _VOLUMES_OF_SELLERS = ("sellvol", "sellvolume", "takersellvol", "takersellvolume")
 
 
-def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
-    """Raise for volumes of buyers and sellers without a unit, such as the coins of Binance."""
-    if [*head.columns] == ["0", "1", "2"] and _TAKERS.search(source.file_name):
-        raise Unclear(
-            f"{source}: its rows have no names. They may be the time, sells and buys of OKX's taker-volume: "
-            "pass --from okx if they are in USD (unit=2 of the request), or request them again in USD",
-            "--from",
-            ["okx"],
-        )
+def bare_volumes(head: Chunk) -> dict[str, str]:
+    """Return the columns of volumes of buyers and sellers without a unit; empty without both."""
     buy = columns_named(head, _VOLUMES_OF_BUYERS)
     sell = columns_named(head, _VOLUMES_OF_SELLERS)
-    if len(buy) == 1 and len(sell) == 1:
-        raise Unclear(
-            f"{source}: {buy[0]} and {sell[0]} may be in USD, coins or contracts: pass --table volume_taker "
-            f"--map buy_usd={buy[0]} --map sell_usd={sell[0]} if they are USD, or multiply them by the price "
-            "first",
-            "--table",
-            ["volume_taker"],
-        )
+    if len(buy) != 1 or len(sell) != 1:
+        return {}
+    return {"buy_usd": buy[0], "sell_usd": sell[0]}
+
+
+def unclear_volumes(source: Source, buy: str, sell: str) -> Unclear:
+    """Return the question about the unit of volumes of buyers and sellers.
+
+    Binance's are coins; OKX's are contracts, coins or USD by the parameter ``unit`` of the request.
+    """
+    return Unclear(
+        f"{source}: {buy} and {sell} may be in USD, coins or contracts: pass --unit usd if they are USD, or "
+        "multiply them by the price first",
+        "--unit",
+        ["usd"],
+    )
+
+
+def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
+    """Raise for volumes of buyers and sellers without a unit."""
+    volumes = bare_volumes(head)
+    if volumes:
+        raise unclear_volumes(source, volumes["buy_usd"], volumes["sell_usd"])
 
 
 def refuse_remaining_orders(source: Source, head: Chunk) -> None:

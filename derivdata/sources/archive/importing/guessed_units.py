@@ -318,8 +318,13 @@ def _word_of_all(head: Chunk, plan: ImportPlan, name: str) -> str:
 
 _NAMES_OF_SIZES = ("contractsize", "ctval", "contractval", "contractvalue", "quantomultiplier")
 """Names of the coins of a contract."""
-_NAMES_IN_COINS = ("oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase")
-"""Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts."""
+_NAMES_IN_COINS = (
+    "oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase", "startingopeninterest",
+)  # fmt: skip
+"""Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts.
+
+dYdX's candles have ``startingOpenInterest`` (indexer v4, 2026).
+"""
 _PRICES_OF_INTEREST = ("mark", "index", "price_usd", "last")
 """Meanings of prices that convert open interest to USD, the first of which is used."""
 

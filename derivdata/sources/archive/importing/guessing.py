@@ -20,6 +20,7 @@ from derivdata.sources.archive.importing.adjustments import (
 from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours
 from derivdata.sources.archive.importing.column_meanings import (
     CLOSES,
+    OF_ENDS,
     OPENS,
     PRICES,
     QUANTITIES,
@@ -51,12 +52,14 @@ from derivdata.sources.archive.importing.guessed_contracts import (
     take_sides,
 )
 from derivdata.sources.archive.importing.guessed_tables import (
+    bare_volumes,
     figures_of_all,
     guessed_tables,
     intervals_of_next_payments,
     own_table,
     refuse_remaining_orders,
     total_columns,
+    unclear_volumes,
     value_columns,
     words_in,
 )
@@ -125,6 +128,8 @@ def guessed_plans(
     _take_value(source, head, table, by_meaning)
     _take_candles(source, head, table, by_meaning)
     _take_curve(head, by_meaning)
+    if given.unit == "usd" and "buy_usd" not in by_meaning:
+        by_meaning |= bare_volumes(head)
     if table is None:
         refuse_remaining_orders(source, head)
     try:
@@ -145,7 +150,7 @@ def _plans_of(
     if len(tables) == 1 and not has_prices and not _has_prices_in_rows(head, tables[0], by_meaning):
         rows, sparse = _rows_of_figures(head, value_columns(tables[0], by_meaning), set())
         plan = _plan(source, rows, tables[0], by_meaning, given)._replace(sparse=sparse)
-        return [plan], _notices_of(plan, head, given)
+        return [plan], (*_notices_of(plan, head, given), *_notice_of_volumes(source, head, by_meaning))
     return _plans_of_several(source, head, tables, by_meaning, given)
 
 
@@ -212,6 +217,16 @@ def _notices_of(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
     return ()
 
 
+def _notice_of_volumes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> list[str]:
+    """Return the question about volumes of buyers and sellers next to the figures of other tables."""
+    volumes = bare_volumes(head)
+    if not volumes or "buy_usd" in by_meaning:
+        return []
+    question = unclear_volumes(source, volumes["buy_usd"], volumes["sell_usd"])
+    why = str(question).removeprefix(f"{source}: ")
+    return [f"not imported as volume_taker (--table volume_taker): {why}"]
+
+
 def _notice_of_contracts(head: Chunk, own: Given) -> tuple[str, ...]:
     """Return the notice that sizes of a book are read as contracts of a known size."""
     for word, name in itertools.product(words_of("exchange", head, own), words_of("symbol", head, own)):
@@ -273,7 +288,18 @@ def _take_candles(source: Source, head: Chunk, table: str | None, by_meaning: di
         quantity = "index_pct"
     has_own = quantity in by_meaning or (quantity == "oi_coins" and "oi_usd" in by_meaning)
     if quantity is not None and is_candle and not has_own:
+        _refuse_close(source, by_meaning)
         by_meaning[quantity] = by_meaning.pop("last")
+
+
+def _refuse_close(source: Source, by_meaning: Mapping[str, str]) -> None:
+    """Ask for the time of closes without their opens: venues label bars by their starts."""
+    close = by_meaning["last"]
+    if plain_name(close) in CLOSES and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
+        raise ArchiveError(
+            f"{source}: its column {close} is a close, which is known at the end of its bar: name the column "
+            "of times close_time if its times are those ends, or move the times to the ends and do so"
+        )
 
 
 _AT_THE_MONEY = frozenset("atmiv atmvol atmvolatility ivatm atmimpliedvolatility atmimpliedvol".split())
@@ -313,6 +339,7 @@ def _plans_of_several(
             continue
         plans.append(plan._replace(sparse=sparse))
         notices += _notices_of(plan, head, given)
+    notices += _notice_of_volumes(source, head, by_meaning)
     if any(plan.table.name in tables for plan in plans):
         return plans, tuple(notices)
     raise Unclear(
@@ -716,12 +743,12 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
         return given._replace(set={**given.set, "interval_hours": f"{between[0]:g}"})
     if between:
         raise ArchiveError(
-            f"{source}: --unit {given.unit} is per the venue's own interval, and next payments are "
+            f"{source}: rates in {given.unit} are per the venue's own interval, and next payments are "
             f"{' or '.join(f'{hours:g}' for hours in between)} hours apart: write a column "
             "interval_hours, or a file for each interval"
         )
     raise Unclear(
-        f"{source}: --unit {given.unit} is per the venue's own interval, which the file does not state: "
+        f"{source}: rates in {given.unit} are per the venue's own interval, which the file does not state: "
         "pass --set interval_hours=8 or --map interval_hours=COLUMN",
         "--set",
         ["interval_hours=8", "interval_hours=4", "interval_hours=1"],

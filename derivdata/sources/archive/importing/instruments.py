@@ -496,7 +496,8 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
             if "exchange" not in columns:
                 advice = "state the venue with --set exchange=VENUE or --map exchange=COLUMN first"
             raise ArchiveError(
-                f"--unit {plan.unit} is per the venue's own interval, which the file does not state: {advice}"
+                f"rates in {plan.unit} are per the venue's own interval, which the file does not state: "
+                f"{advice}"
             )
         own = columns["interval_hours"]
         rejections.reject(np.isnan(own), "interval_hours is missing")

@@ -15,8 +15,12 @@ import pyarrow as pa
 
 from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.market_names import market_of, meaning_of
-from derivdata.tables.contracts import VENUES, venue_slug
+from derivdata.sources.archive.importing.market_names import (
+    KNOWN_VENUES,
+    market_of,
+    meaning_of,
+    venue_of_word,
+)
 
 _DEPTH = 6
 """Maximum depth of the rows of a response."""
@@ -524,7 +528,8 @@ def _name_of_keys(body: dict[str, Any]) -> str:
     """Return a name for the column of an object's keys, by their common kind."""
     if _are_times(body):
         return "time"
-    if all(venue_slug(key) in VENUES for key in body):
+    # CoinGlass lists CME among the venues of perpetuals.
+    if all(venue_of_word(key) in KNOWN_VENUES or key.upper() == "CME" for key in body):
         return "exchange"
     if all(market_of(key).kind in _KINDS_OF_MARKETS for key in body):
         return "symbol"

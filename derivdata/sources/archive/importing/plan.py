@@ -44,6 +44,7 @@ _UNITS = {
     "iv": ("decimal", "percent"),
     "oi_usd": ("usd", "usd_millions", "coins", "contracts"),
     "filled_quantity": ("coins", "contracts", "usd"),
+    "buy_usd": ("usd",),
 }
 IN_COINS = ("coins", "contracts")
 IN_DOLLARS = {"usd": 1.0, "usd_millions": 1e6}
@@ -298,7 +299,7 @@ def units_of(table: Table) -> tuple[str, ...]:
     """Return the units that a file's figures of a table may have; empty if nothing is converted."""
     if table.name == "oi_history":
         return _UNITS["oi_usd"]
-    for name in ("rate_bps_8h", "iv", "filled_quantity"):
+    for name in ("rate_bps_8h", "iv", "filled_quantity", "buy_usd"):
         if name in table.columns:
             return _UNITS[name]
     return ()

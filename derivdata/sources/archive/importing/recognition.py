@@ -12,7 +12,7 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
-from derivdata.sources.archive.importing.column_meanings import quantity_of
+from derivdata.sources.archive.importing.column_meanings import columns_named, quantity_of
 from derivdata.sources.archive.importing.conversion import names_of_numbers
 from derivdata.sources.archive.importing.declared_layouts import (
     BY_SIZE,
@@ -23,6 +23,7 @@ from derivdata.sources.archive.importing.declared_layouts import (
     plan_of,
     sources,
 )
+from derivdata.sources.archive.importing.guessed_tables import unclear_volumes
 from derivdata.sources.archive.importing.guessed_units import (
     interest_by_size,
     unit_of_interest,
@@ -39,7 +40,12 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, Unclear, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, Header, head_of
 from derivdata.sources.archive.importing.source_files import Source
-from derivdata.sources.archive.importing.timestamps import has_floating_times, zone, zone_in_name
+from derivdata.sources.archive.importing.timestamps import (
+    has_floating_times,
+    to_timestamps,
+    zone,
+    zone_in_name,
+)
 from derivdata.sources.archive.importing.venue_responses import read_response, refuse_size_of_several
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
@@ -70,7 +76,7 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
     for task in tasks:
         if task.frame is None and task.plan.header not in heads:
             heads[task.plan.header] = head_of(source, task.plan.header)
-    first, *others = [with_zone(task, heads) for task in tasks]
+    first, *others = [_with_step(with_zone(task, heads), heads) for task in tasks]
     unread = [unread_columns(head, [task.plan for task in tasks]) for head in heads.values()]
     return [first._replace(unread=unread[0] if unread else ()), *others]
 
@@ -96,6 +102,32 @@ def with_zone(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
         return task._replace(plan=plan._replace(tz=zone(stated)))
     _refuse_clock_of_broker(task.source, head)
     return task._replace(plan=plan._replace(tz=dt.UTC, is_zone_assumed=True))
+
+
+_OF_SUMS = ("liquidations_history", "volume_history", "volume_taker")
+"""Tables whose rows are sums of a step, so that the time between rows is the step."""
+
+
+def _with_step(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
+    """Return a task of sums with the step that is between all of its first rows, if nothing states it."""
+    plan = task.plan
+    if task.frame is not None or plan.table.name not in _OF_SUMS:
+        return task
+    head = heads[plan.header]
+    is_stated = "resolution" in plan.constants or plan.source_of("resolution", head.columns) is not None
+    time = plan.raw("time", head) if len(head) else None
+    if is_stated or time is None or isinstance(time, str):
+        return task
+    rows = pd.DataFrame({"time": to_timestamps(time, "time", Rejections(len(head)), tz=plan.tz or dt.UTC)})
+    for name in ("symbol", "exchange"):
+        words = plan.raw(name, head)
+        rows[name] = "" if words is None or isinstance(words, str) else encoded(words).codes
+    rows = rows.dropna().drop_duplicates().sort_values(["symbol", "exchange", "time"])
+    apart = {*rows.groupby(["symbol", "exchange"])["time"].diff().dropna()}
+    for step in plan.table.columns["resolution"].allowed:
+        if step[0].isdigit() and apart == {pd.Timedelta(step.replace("d", "D"))}:
+            return task._replace(plan=plan._replace(constants={**plan.constants, "resolution": step}))
+    return task
 
 
 _OF_METATRADER = re.compile(r"<[A-Z]+>|tick_?vol(ume)?|real_volume", re.IGNORECASE)
@@ -165,6 +197,7 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         names = sources()
         raise ValueError(f"from={writer!r} is not one of {', '.join(names)}{did_you_mean(writer, names)}")
     head = head_of(source)
+    _refuse_dated_contracts(source, head)
     if table is not None and writer is None and given.map:
         return _guessed(source, head, table, given, "columns as named")
     fitting = _fitting(source, head, table, writer)
@@ -179,6 +212,23 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     if writer in VENUES and "exchange" not in {*given.set, *given.map}:
         given = given._replace(set={**given.set, "exchange": writer})
     return _guessed(source, head, table, given, "names of the columns")
+
+
+_DATED_TYPES = frozenset(
+    "CURRENT_QUARTER NEXT_QUARTER CURRENT_MONTH NEXT_MONTH CURRENT_QUARTER_DELIVERING ALL".split()
+)
+"""Words of Binance for contracts other than perpetuals, and for all of a pair (COIN-M API, 2026)."""
+
+
+def _refuse_dated_contracts(source: Source, head: Chunk) -> None:
+    """Raise for rows of a pair whose type says that they are of dated contracts, or of all contracts."""
+    for column in columns_named(head, ("contracttype",)):
+        words = {text.upper() for text in encoded(head.columns[column]).texts}
+        if words and words <= _DATED_TYPES:
+            raise ArchiveError(
+                f"{source}: its column {column} says {', '.join(sorted(words))}, and the tables are of "
+                "perpetual contracts: request the data with contractType=PERPETUAL"
+            )
 
 
 def _tasks_of_layout(
@@ -231,12 +281,14 @@ def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
 
 
 def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given, names: Mapping[str, str]) -> Given:
-    """Set the unit of rates by their size, and of open interest by it or the file name, or raise a question.
+    """Set the unit of rates and open interest by their size or the file name, or raise a question.
 
     `names` are the venue and the symbol of the file.
     """
     if reads.unit != BY_SIZE or given.unit is not None:
         return given
+    if reads.table == "volume_taker":
+        raise unclear_volumes(source, reads.map["buy_usd"], reads.map["sell_usd"])
     if reads.table == "oi_history":
         column = reads.map["oi_usd"]
         unit = interest_by_size(source, head, {"oi_coins": column}, given._replace(set=names))

@@ -347,6 +347,12 @@ def _kind(source: Source, head: bytes) -> Kind:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if _JSON.match(text) is not None:
         return "json"
+    if head.startswith(b"SQLite format 3"):
+        raise ArchiveError(
+            f'{source}: is a SQLite database: write each table into a file: python -c "import pandas, '
+            "sqlite3; pandas.read_sql('SELECT * FROM TABLE', sqlite3.connect('FILE.db')).to_csv('TABLE.csv', "
+            'index=False)"'
+        )
     if b"\0" in head:
         raise ArchiveError(
             f"{source}: is not CSV, JSON, Parquet or Feather: export it as one of these, such as with pandas"

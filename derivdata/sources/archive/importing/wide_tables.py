@@ -349,7 +349,7 @@ def with_whole_times(columns: Columns) -> Columns:
     dates: list[str] = []
     for name, cells in columns.items():
         clock = None
-        if plain_name(name) in _CLOCK_NAMES:
+        if plain_name(name) in _CLOCK_NAMES or _has_clocks(name, cells):
             clock = _clock_of(cells)
         if clock is not None:
             clocks[name] = clock
@@ -364,15 +364,24 @@ def with_whole_times(columns: Columns) -> Columns:
     return {"time": whole, **_without(columns, (name, dates[0]))}
 
 
+def _has_clocks(name: str, cells: pa.ChunkedArray) -> bool:
+    """Return whether a column has times of day, ``funding_time`` next to ``funding_date``."""
+    return plain_name(name).endswith("time") and _CLOCK.fullmatch(first_cell(cells)) is not None
+
+
 def _has_days(name: str, cells: pa.ChunkedArray) -> bool:
     """Return whether a column has dates without a time of day, by its name and its first cell."""
-    if meaning_of(name) != "time" and plain_name(name) not in _DATE_NAMES:
+    plain = plain_name(name)
+    is_of_rows = plain.endswith("date") and not _OF_OTHER_DATES.search(plain)
+    if meaning_of(name) != "time" and plain not in _DATE_NAMES and not is_of_rows:
         return False
     cell = first_cell(cells.slice(0, 100).cast(pa.string()))
     is_number = cell.isdigit() and len(cell) != _DIGITS_OF_DATE
     return bool(cell) and ":" not in cell and not is_number
 
 
+_OF_OTHER_DATES = re.compile(r"expir|matur|deliver|settle|next|list|launch|updat")
+"""Words of dates that are not those of rows."""
 _DIGITS_OF_DATE = 8
 _LAST_OF_DAY = {23: 2, 2359: 4, 235959: 6}
 """The last hour, minute and second of a day as one number, and its digits."""
