@@ -465,6 +465,7 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("analysis.smile.svi.convert", {"year_fraction": "tiny"}),
         ("analysis.surface.from_chain", {"chain": "index_price_usd as text"}),
         ("analysis.surface.fit", {"iv_ask": "huge", "weights": "huge"}),
+        ("open_archive", {"path": "long"}),
         ("plot.option_flow", {"trades": "by number"}),
         ("plot.option_flow", {"trades": "execution as NaN"}),
         ("plot.orderbook_depth", {"data": "as text"}),

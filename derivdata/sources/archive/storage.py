@@ -700,9 +700,13 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
     address = _ADDRESS.match(text)
     if address is None:
         try:
-            return LocalFolder(Path(path).expanduser().resolve())
+            folder = Path(path).expanduser().resolve()
+            folder.exists()
         except (ValueError, RuntimeError) as fault:
             raise ValueError(f"path={text!r} must be a valid folder name: {fault}") from None
+        except OSError as fault:
+            raise ArchiveError(f"{text[:200]}: the archive cannot be opened: {fault.strerror}") from None
+        return LocalFolder(folder)
     if address[1].lower() != "s3":
         raise ArchiveError(
             f"{text}: expected a folder or s3://bucket/path, got {address[1]}: copy the archive to one of "
