@@ -89,10 +89,7 @@ def test_surface_writes_every_volatility_and_greys_missing_ones(ax: Axes) -> Non
     charts.draw_surface(points, "BTC on deribit", ax=ax, source="hand")
     written = [text.get_text() for text in ax.texts]
     assert written[:8] == ["49.0", "49.0", "47.0", "50.0", "48.0", "53.0", "51.0", "57.0"]
-    assert title(ax) == (
-        "BTC on deribit: implied volatility ranges from 47.0 % (25Δ call, 30 days) "
-        "to 57.0 % (10Δ put, 7 days)"
-    )
+    assert title(ax) == "BTC on deribit: 10Δ puts are 8.0 points above 10Δ calls in 7 days"
     assert any("grey: beyond the quotes" in words for words in written)
 
 

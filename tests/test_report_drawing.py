@@ -88,7 +88,7 @@ def test_findings_count_series_of_a_table_symbol_and_venue() -> None:
     findings = pd.DataFrame(rows, columns=["issue", "series", "table"])
     examined = {"funding rates": pd.DataFrame(index=range(2)), "payments": pd.DataFrame(index=range(1))}
     for shown, title in (
-        (findings, "2 of 3 series have missing points or suspicious values, some several"),
+        (findings, "2 of 3 series have missing points or suspicious values; some have several"),
         (findings.iloc[:1], "1 of 3 series has missing points or suspicious values"),
     ):
         figure, ax = plt.subplots()

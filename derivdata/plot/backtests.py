@@ -165,15 +165,22 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             ax.barh(rows[shown], width, left=start, height=0.7, **look)
     span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     _write_nets(ax, table, rows, span)
-    share = float(held.sum() / span / result.sizes["symbol"])
-    title = f"{len(table)} positions in {len(held)} symbols, held {share:.0%} of the time"
+    made = "earned" if net.sum() >= 0.0 else "lost"
+    title = f"{_count(len(table), 'position')} in {_count(len(held), 'symbol')} {made} "
+    title += f"{abs(net.sum()):,.0f} USD after costs"
+    if len(net) > 1:
+        title += f": best {net.idxmax()} {net.max():+,.0f}, worst {net.idxmin()} {net.min():+,.0f}"
     if rows.isna().any():
-        title += f", the {len(names)} longest held shown"
-    title += f": net {net.sum():+,.0f} USD"
+        title += f"; the {len(names)} longest held are drawn"
     style.dress(ax, title=title, grid="x")
     style.utc_axis(ax)
     style.legend(ax, "above", title="numbers: P&L after costs [USD]")
     return finish(ax, table.drop(columns="days"), result, source=source)
+
+
+def _count(number: int, noun: str) -> str:
+    """Format a number and its noun: ``1 position``, ``8 positions``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _write_nets(ax: Axes, table: pd.DataFrame, rows: pd.Series, span: float) -> None:
@@ -205,8 +212,8 @@ def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         raise ValueError("result has a trade without trade_net_usd")
     days = table["days"]
     net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
-    title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
-    title += f"; median {net.median():+.1f} bps"
+    title = f"{int((net > 0).sum())} of {_count(len(table), 'position')} earned more than their costs"
+    title += f"; the median made {net.median():+.1f} bps, the best {net.max():+.1f}"
     if len(table) <= _FEW_TRADES:
         ax = _trade_bars(table.assign(net_bps=net), title, ax)
         return finish(ax, table.assign(net_bps=net), result, source=source)
@@ -382,7 +389,8 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         words = "books fill a part of the trades"
         ax.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
     ax.axhline(0, color=GREY, lw=1.0)
-    best = float(result["capacity_usd"])
+    # Of the drawn sizes, which may be a selection.
+    best = float(sizes[np.nanargmax(net)]) if np.nanmax(net) > 0.0 else np.nan
     title = "The trades lose at every size of a leg"
     if np.isfinite(best):
         ax.axvline(best, color=PALETTE[2], lw=1.4, ls=":", label="earns most")

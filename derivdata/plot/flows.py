@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 _MAX_VENUES = 8
 _MILLION = 1e6
-_CLEAR_CORRELATION = 0.5
-"""Minimum rank correlation from which on the title states a relation."""
-_POINTS = 180
-"""Maximum number of points of a line: more look like a band on a narrow screen."""
 _LINE = 12.0
 """Height of a line of a lane's label [points]."""
 
@@ -79,7 +75,7 @@ def positioning(
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
         rate. Labels have the newest ratio and, if the lanes are high enough, its percentile among earlier
-        ratios. The title states the rank correlation of the median ratio and the funding rate.
+        ratios. A note has the rank correlation of the median ratio and the funding rate.
 
     Raises
     ------
@@ -112,33 +108,32 @@ def positioning(
         rank = float(places.sel(exchange=venue, time=history["time"][-1]))
         words = [f"{venue} {float(history[-1]):.2f}"]
         if not np.isnan(rank):
-            words.append(f"percentile {100 * rank:.0f}")
+            words.append(f"above {100 * rank:.0f} % of past")
         labels.append("\n".join(words[: 1 + (lines > 1)]))
-    logs, averaged = _thinned(np.log(ratio))
+    logs, averaged = _thinned(np.log(ratio), upper)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
-    most = str(np.log(newest).abs().idxmax())
-    title = f"{symbol}: furthest from balance on {most}, {newest[most]:.2f} longs per short"
-    key = [averaged] if averaged else []
-    if lines > 1:
-        key.append("percentile of the newest ratio among earlier ones")
+    title = f"{symbol}: {_balance(newest)}"
+    key = ["labels: newest ratio"]
+    if averaged:
+        key.append(averaged)
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
     if rate is not None:
         median = rate.median("exchange") if "exchange" in rate.dims else rate
         median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
-        drawn, _ = _thinned(median.to_series().rename("rate").to_frame())
+        drawn, _ = _thinned(median.to_series().rename("rate").to_frame(), upper)
         strip[1].plot(drawn.index, drawn["rate"], color=style.ink(), lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
         both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
         if (both.nunique() > 1).all():
             joint = both.corr(method="spearman").iloc[0, 1]
-            title = f"{symbol}: {_relation(joint)} (rank correlation {joint:+.2f})"
-            key.append("correlation: of the venues' medians")
+            key.append(f"rank correlation of median ratio and funding: {joint:+.2f}")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
+        strip[1].locator_params(axis="y", nbins=4)
         table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
     style.note(upper, "; ".join(key))
@@ -157,22 +152,29 @@ def _rates_of(funding: Rates, symbol: str) -> xr.DataArray:
     return rates
 
 
-def _relation(correlation: float) -> str:
-    """Describe the relation of long accounts and funding by their rank correlation."""
-    if abs(correlation) < _CLEAR_CORRELATION:
-        return "long accounts and funding are only loosely related"
-    more = "more" if correlation > 0.0 else "fewer"
-    return f"{more} accounts are long while funding is high"
+def _balance(newest: pd.Series) -> str:
+    """Describe on how many venues accounts are net long, and where they are furthest from balance."""
+    count = len(newest)
+    longer = int((newest > 1.0).sum())
+    most = str(np.log(newest).abs().idxmax())
+    if count == 1:
+        return f"{newest.iloc[0]:.2f} accounts are long per short on {most}"
+    where = f"{longer} of {count} venues"
+    if longer == count:
+        where = f"all {count} venues"
+    if longer == 0:
+        where = "no venue"
+    return f"more accounts are long than short on {where}; {most} has {newest[most]:.2f} longs per short"
 
 
-def _thinned(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return at most `_POINTS` means over equal numbers of steps, and a text with their length."""
-    count = int(np.ceil(len(lines) / _POINTS))
+def _thinned(lines: pd.DataFrame, ax: Axes) -> tuple[pd.DataFrame, str]:
+    """Return means over equal numbers of steps that fit the width of `ax`, and a text with their length."""
+    count = style.every(ax, len(lines))
     if count < 2:
         return lines, ""
     groups = np.arange(len(lines)) // count
     means = lines.groupby(groups).mean().set_axis(lines.index[::count])
-    return means, f"means over {_written(means.index[1] - means.index[0])}"
+    return means, f"lines: means over {_written(means.index[1] - means.index[0])}"
 
 
 def _ratio_marks(limits: tuple[float, float]) -> dict[float, str]:
@@ -206,12 +208,9 @@ def _written(length: str | pd.Timedelta) -> str:
     return f"{hours:g} h" if hours < 48 else f"{hours / 24:g} d"
 
 
-def _written_span(time: pd.Series) -> str:
-    """Format the length of the data: ``24 hours``, ``30 days``."""
-    hours = (time.max() - time.min()) / pd.Timedelta(1, "h")
-    if hours < 48.0:
-        return f"{hours:.0f} hours"
-    return f"{hours / 24.0:.0f} days"
+def _days_of(time: Any) -> float:
+    """Return the length of the data [days]."""
+    return float((time.max() - time.min()) / pd.Timedelta(1, "D"))
 
 
 @figure_function
@@ -271,21 +270,22 @@ def taker_volume(
     recent = taker.imbalance(*sums).to_series()
     strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
     ends = []
-    shown = delta.iloc[:: -int(np.ceil(len(delta) / _POINTS))].iloc[::-1]  # the last step is drawn
+    every = style.every(strip[0], len(delta))
+    shown = delta.iloc[::-every].iloc[::-1]  # the last step is drawn
     for place, venue in enumerate(delta):
         look = style.look(place)
-        strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.2, label=str(venue), **look)
+        strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.1, label=str(venue), **look)
         last = float(delta[venue].ffill().iloc[-1]) / _MILLION
         ends.append((last, f"{venue} {last:+.0f}", str(look["color"])))
     net = float(delta.ffill().iloc[-1].sum())
     if delta.shape[1] > 1:
         total = delta.ffill().sum(axis=1)[shown.index] / _MILLION
-        strip[0].plot(total.index, total, lw=1.8, color=style.ink(), label="all venues")
+        strip[0].plot(total.index, total, lw=2.4, color=style.ink(), label="all venues")
         ends.append((net / _MILLION, f"all {net / _MILLION:+.0f}", style.ink()))
     strip[0].axhline(0.0, color=GREY, lw=0.8)
     did, less = ("bought", "sold") if net >= 0 else ("sold", "bought")
     title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less}"
-    title += f" in {_written_span(delta.index.to_series())}"
+    title += f" in {style.span_words(_days_of(delta.index))}{_main_venue(delta)}"
     style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
     style.label_ends(strip[0], ends)
     for color, is_side in ((LONG, recent >= 0.0), (SHORT, recent <= 0.0)):
@@ -296,11 +296,22 @@ def taker_volume(
     table["imbalance"] = table["time"].map(recent)
     if price is not None:
         level = style.median_price(price, symbol).reindex(time=stamps)
-        strip[2].plot(level["time"], level, color=style.ink(), lw=1.2)
+        line = level.to_series().iloc[::-every].iloc[::-1]
+        strip[2].plot(line.index, line, color=style.ink(), lw=1.2)
         style.dress(strip[2], y="price\n[USD]", form="number")
         table["price_usd"] = table["time"].map(level.to_series())
-    style.utc_axis(strip[-1])
+        strip[2].locator_params(axis="y", nbins=4)
+    style.utc_axis(strip[-1], has_labels=True)
     return finish(strip[0], table, data, price, source=source, lowest=strip[-1])
+
+
+def _main_venue(delta: pd.DataFrame) -> str:
+    """Return the share of the venue with the largest sum, if all venues have sums of one sign."""
+    sums = delta.ffill().iloc[-1]
+    if len(sums) < 2 or abs(sums.sum()) < sums.abs().sum():
+        return ""
+    share = sums / sums.sum()
+    return f", {style.share(float(share.max()))} of it on {share.idxmax()}"
 
 
 @figure_function
@@ -329,7 +340,7 @@ def option_flow(
         Bought minus sold of calls and, below, of puts [coins], at one scale: upwards takers bought more,
         downwards they sold more.
         Blocks and legs of packages are not in the bars. ``dd.plot.data(ax)`` has both sides. The strikes with
-        99.5 % of the total are shown, in bins if there are more than 45.
+        98 % of the total are shown, in bins if there are more than 45.
 
     Raises
     ------
@@ -358,7 +369,8 @@ def option_flow(
     nets = {}
     for strip, side, color in ((upper, "call", LONG), (lower, "put", SHORT)):
         coins = wide.get(side, pd.Series(0.0, wide.index)).to_numpy()
-        nets[side] = float(coins.sum())
+        if side in wide:
+            nets[side] = float(coins.sum())
         style.bars(strip, wide.index, coins, width, color=color)
         strike_axis(strip, totals, float(trades["index_price_usd"].median()))
         strip.axhline(0, color=GREY, lw=0.8)
@@ -373,19 +385,19 @@ def option_flow(
     name = symbol
     if trades["exchange"].nunique() == 1:
         name += f" on {trades['exchange'].iloc[0]}"
-    title = f"{name}: takers {_net_words(nets, symbol)} in {_written_span(trades['time'])}"
+    title = f"{name}: takers {_net_words(nets, symbol)} in {style.span_words(_days_of(trades['time']))}"
     style.dress(upper, title=title)
     style.legend(upper, "above")
-    lower.set_xlabel(f"strike [USD{binned}], 99.5 % shown")
+    lower.set_xlabel(f"strike [USD{binned}], 98 % shown")
     return finish(upper, table, trades, source=source, lowest=lower)
 
 
 def _net_words(nets: dict[str, float], symbol: str) -> str:
     """Describe the net flow of calls and puts: ``bought 4 BTC of calls more than they sold, …``."""
     words = {side: f"{abs(net):,.0f} {symbol} of {side}s" for side, net in nets.items()}
-    if nets["call"] * nets["put"] >= 0.0:
+    if len(nets) < 2 or nets["call"] * nets["put"] >= 0.0:
         did, less = ("bought", "sold") if sum(nets.values()) >= 0.0 else ("sold", "bought")
-        return f"{did} {words['call']} and {words['put']} more than they {less}"
+        return f"{did} {' and '.join(words.values())} more than they {less}"
     up, down = ("call", "put") if nets["call"] > 0.0 else ("put", "call")
     return f"bought {words[up]} more than they sold, and sold {words[down]} more than they bought,"
 
@@ -446,7 +458,7 @@ def calibration(
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SHOWN = 0.995
+_SHOWN = 0.98
 _BARS = 45
 _MAX_BINS = 60
 
@@ -490,7 +502,7 @@ def strikes(
     Returns
     -------
     Axes
-        By strike, the strikes with 99.5 % of the total are shown, in bins if there are more than 45; the axis
+        By strike, the strikes with 98 % of the total are shown, in bins if there are more than 45; the axis
         states their width.
 
     Raises
@@ -542,7 +554,7 @@ def _sides(
         bins, binned = strike_bins(totals)
         rows = rows.assign(place=rows["strike"].map(bins))
         table = _both_sides(ax, rows, bar_width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
-        label = f"strike [USD{binned}], 99.5 % shown"
+        label = f"strike [USD{binned}], 98 % shown"
         most = f"at {style.number(totals.idxmax())} USD"
         strike_axis(ax, totals, price)
         if kind == "open_interest" and len(expiries) == 1:
@@ -618,7 +630,7 @@ def _gamma(
     whose = "all open options" if dealer is None else "dealers' assumed options"
     total = style.number(float(net.sum()))
     title = f"{_symbol(exposures)}: the delta of {whose} changes by {total} M USD per 1 % move"
-    label = f"strike [USD{binned}], 99.5 % shown"
+    label = f"strike [USD{binned}], 98 % shown"
     style.dress(ax, title=title, x=label, y="gamma [million USD per 1 %]", form="number")
     style.legend(ax, "above")
     table = pd.DataFrame({"calls_musd": calls, "puts_musd": puts, "gamma_musd": net})
@@ -655,7 +667,12 @@ def _both_sides(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.D
 
 def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
     """Limit the axis to the strikes with nearly all of the total, and mark the underlying's price."""
-    ax.set_xlim(_range(totals))
+    low, high = _range(totals)
+    if np.isfinite(price):  # its arrowheads must be inside the axes
+        margin = 0.04 * (max(high, price) - min(low, price))
+        low = min(low, price - margin)
+        high = max(high, price + margin)
+    ax.set_xlim(low, high)
     style.write(ax.xaxis, "number")
     ax.locator_params(axis="x", nbins=int(0.75 * style.cell_width(ax) / 48.0))
     if np.isfinite(price):

@@ -236,7 +236,7 @@ def draw_lanes(
     ax.hlines(bottoms + base - low, 0.0, 1.0, transform=ax.get_yaxis_transform(), color=GREY, lw=0.7)
     if usual is not None:
         level = np.clip(usual.to_numpy(dtype=np.float64), low, high)[:, None] + (bottoms - low)[None, :]
-        ax.plot(x, level, color=GREY, lw=0.9, ls=":", label="_usual")
+        ax.plot(x, level, color=style.muted(), lw=1.3, ls=":", label="_usual")
     ax.plot(x, shown + (bottoms - low)[None, :], color=style.ink(), lw=1.0, label="_lanes")
     below_lanes = gap * (high - low)
     if (values < low).any():  # space for a label above the axis; titles are not yet in the height

@@ -49,7 +49,7 @@ _LINE = 8.0
 _SMALL_LINE = 6.2
 """Height of the name of a row [points], and in letters of 6 points."""
 _NEAR = 0.05
-_NEARLY_ALWAYS = 0.9
+_NEARLY_ALWAYS = 0.8
 """Minimum fraction of cells with usual rates for which a heat map omits a venue."""
 _NEUTRAL = 0.004
 """Part of the colour scale from 0 to the usual rate."""
@@ -138,7 +138,7 @@ def funding_history(
     outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
     style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
     if outside:
-        key.append(f"▲▼: {outside:,} off scale")
+        key.append("▲▼: outliers")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
@@ -169,7 +169,7 @@ def history_limits(panels: Sequence[xr.DataArray], highlight: int) -> tuple[floa
         means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
         values.append(cells[_drawn_venues(means, None, highlight)].to_numpy(dtype=np.float64).ravel())
     # Narrower than the limits of one figure, so that single peaks do not flatten all lanes.
-    low, high = np.nanpercentile(np.concatenate(values), [3.0, 97.0])
+    low, high = np.nanpercentile(np.concatenate(values), [2.0, 98.0])
     margin = max(0.08 * (max(high, 0.0) - min(low, 0.0)), 0.05)
     return float(min(low, 0.0) - margin), float(max(high, 0.0) + margin)
 
@@ -204,7 +204,7 @@ def funding_heatmap(
     centre
         Rate between the two colours [bps/8h]. None uses 0. If the median rate is within 0.05 of 1, which is
         the usual 0.01 % per 8 hours, rates from 0 to 1 have the colour of the page. Venues with such rates in
-        at least 90 % of cells are then omitted, except if all venues have them.
+        at least 80 % of cells are then omitted, except if all venues have them.
     by_kind
         Group venues under headings: centralised and decentralised.
     source, ax, figsize, engine
@@ -268,7 +268,8 @@ def funding_heatmap(
     has_gaps = finite.size < cells[list(means.index)].size
     omitted = ""
     if len(drawn_venues) < len(means):
-        omitted = f"not drawn: venues at 0 to {level:g} bp in 90 % of cells or more\n"
+        count = len(means) - len(drawn_venues)
+        omitted = f"not drawn: {count} venues at 0 to {level:g} bp in 80 % of cells or more\n"
     key = _colour_key(centre, level, has_gaps=has_gaps)
     style.note(ax, f"{omitted}cell: {_written(hours)}; {key}")
     ends = ("neither", "min", "max", "both")
@@ -293,8 +294,7 @@ def _heat_finding(rates: Floats, means: pd.Series, usual: int, centre: float, le
     if centre:
         return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} {of}"
     if usual:
-        most = f"longs on {means.index[-1]} paid most (mean {means.iloc[-1]:.2g})"
-        return f"{usual} of {len(means)} venues stayed at 0 to {level:g} bp per 8 h; {most}"
+        return f"longs on {means.index[-1]} paid most, {means.iloc[-1]:.2g} bps per 8 h on average"
     paid = f"longs paid in {style.share(float(np.mean(rates > 0.0)))} {of}"
     if level:
         more = style.share(float(np.mean(rates > level + _NEAR)))
@@ -555,7 +555,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax.axvline(0, color=GREY, lw=1.0)
     held = ""
     if rows["hold_hours"].nunique() == 1:
-        held = f" held {rows['hold_hours'].iloc[0] / 24:.3g} days"
+        held = f" held {style.day_words(rows['hold_hours'].iloc[0] / 24)}"
     clear = int((rows["net_bps"] > 0).sum()) or "None"
     title = f"{clear} of {len(rows)}{of_one} pairs{held} are forecast to clear their costs, {of}"
     ax.annotate("P(> 0)", (1.0, -0.6), (4, 3), **at_right, **(look | {"va": "bottom"}))
@@ -587,37 +587,37 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     # that the line crosses zero where `breakeven_days` says.
     between = np.union1d(days, np.geomspace(days[0], days[-1], _CURVE_POINTS))
     gross = np.interp(between, days, rows["gross_bps"])
-    ax.plot(between, gross, color=PALETTE[1], lw=1.2, ls="--", label="before costs")
+    ax.plot(between, gross, color=PALETTE[1], lw=1.2, label="before costs")
     ax.plot(between, np.interp(between, days, net), color=PALETTE[0], lw=1.8)
     ax.plot(days, net, "o", color=PALETTE[0], ms=6, label="after costs")
     ax.axhline(0, color=GREY, lw=1.0)
     _limit_to_means(ax, days, low, high, np.r_[0.0, gross, net])
-    span = float(np.ptp(ax.get_ylim()))
-    for day, value in zip(days[:-1], net[:-1], strict=True):
-        below = value
-        if 0.0 <= value < 0.12 * span:  # not over the line at zero
-            below = 0.0
-        look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
-        style.lift(ax.annotate(f"{value:+.1f}", (day, below), (7, -8), color=style.ink(), **look))
     cost = float(rows["gross_bps"].iloc[-1] - net[-1])
     even = breakeven_days(days, net)
     risk = ""
-    paid = f"does not pay the costs of {cost:.3g} bps within {days[-1]:.3g} days"
+    paid = f"does not pay the costs of {cost:.3g} bps within {style.day_words(days[-1])}"
     if np.isfinite(even) and np.nanmin(low[days >= even], initial=0.0) < 0.0:
         risk = f", but its {share} includes a loss"
     key = f"grey: {share} after costs"
     if np.isfinite(even):
-        time = f"within {even:.3g} days"
+        time = f"within {style.day_words(even)}"
         if even > days[0]:
-            time = f"after {even:.3g} days"
+            time = f"after {style.day_words(even)}"
         paid = f"pays the costs of {cost:.3g} bps {time}"
         key += "; dotted: costs are paid"
         ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=time)
-    title = f"Long {rows['name'].iloc[0].replace(' / ', ', short ')}: the mean forecast {paid}{risk}"
-    style.dress(ax, title=title, x="holding time [days], log scale", y=f"carry, {of}\n[bps of one leg]")
+    pair = rows["name"].iloc[0].replace(" / ", ", short ")
+    title = f"Long {pair}: the mean forecast {paid}{risk}"
+    style.dress(
+        ax,
+        title=title,
+        x="holding time [days], log scale; below: net [bps]",
+        y=f"carry, {of}\n[bps of one leg]",
+    )
     ax.set_xscale("log")
-    ax.set_xlim(days[0] / 1.35, days[-1] * 1.06)
-    ax.set_xticks(days, [f"{day:.3g}" for day in days])
+    ax.set_xlim(days[0] / 1.25, days[-1] * 1.25)
+    # Values are below the axis, where they cover no bar.
+    ax.set_xticks(days, [f"{day:.3g}\n{value:+.1f}" for day, value in zip(days, net, strict=True)])
     ax.minorticks_off()
     style.note(ax, key)
     ends = [(gross[-1], f"before costs {gross[-1]:+.1f}", PALETTE[1])]
@@ -742,7 +742,7 @@ def cumulative_funding(
         )
     days = (end - times[0]) / np.timedelta64(1, "D")
     did = "paid" if amount >= 0 else "received"
-    title = f"{symbol} on {venue}: a long {did} {abs(amount):.1f} bps in {days:.3g} days"
+    title = f"{symbol} on {venue}: a long {did} {abs(amount):.1f} bps in {style.day_words(days)}"
     if paid is not None:
         more = "more" if total >= amount else "less"
         title += f"; samples give {abs(total - amount):.1f} bps {more}"

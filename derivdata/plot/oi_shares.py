@@ -27,6 +27,8 @@ _BILLION = 1e9
 
 _TOP = {"share": 7, "trend": 15}
 """Number of venues drawn unless `top` is given."""
+_SMALLEST_CHANGE = 0.05
+"""Minimum change of share that the title names [percentage points]."""
 _BAR_MARGIN = {False: 0.22, True: 0.36}
 """Space for the numbers at the ends of bars, as a fraction of their range, in wide and in narrow figures."""
 
@@ -53,7 +55,7 @@ def open_interest(
         ``dd.analysis.oi.share_trend``.
     kind
         ``"level"``: total of all venues in USD; with prices, the changes of USD, coins and price since the
-        first value. ``"share"``: stacked shares of venues, with their changes and concentration.
+        first value. ``"share"``: shares of venues, with their changes and concentration.
         ``"trend"``: change of share of each venue as bars, solid if the trend is significant.
     symbol
         The symbol, if there are several.
@@ -61,7 +63,7 @@ def open_interest(
         For levels: prices [USD] with a dim ``time``, or the table ``prices_history``, whose median over
         venues is used. None draws only USD.
     top
-        For shares: number of named venues, 7 if None; all others are one band. For trends: number of venues
+        For shares: number of drawn venues, 7 if None. For trends: number of venues
         drawn, with the largest changes, 15 if None.
     window
         For trends: length of time of the changes. None uses the window of a table or panel, and a day for
@@ -97,48 +99,61 @@ def open_interest(
     elif isinstance(data, xr.Dataset):
         raise ValueError(f"kind={kind!r} needs the table oi_history or its panel, got a Dataset of trends")
     elif kind == "share":
-        main, table = _bands(data, symbol, top, ax)
+        main, table = _share_lines(data, symbol, top, ax)
     else:
         main, table = _levels(data, price, symbol, ax)
     return finish(main, table, data, price, source=source)
 
 
-def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, pd.DataFrame]:
-    """Draw the shares of venues, stacked, with their changes and concentration."""
+def _share_lines(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, pd.DataFrame]:
+    """Draw the shares of the largest venues as lines, with their changes; state the concentration."""
     share, symbol = _shares(data, symbol)
     ax = style.axes(ax)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
-    order = frame.ffill().iloc[-1].sort_values(ascending=False).index
-    bands = frame[order[:top]].copy()
-    if len(order) > top:
-        bands["others"] = frame[order[top:]].sum(axis=1, min_count=1)
-    colors = [*PALETTE[: min(top, len(order))], GREY][: bands.shape[1]]
-    ax.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0, alpha=0.85)
-    last = bands.ffill().iloc[-1]
+    last = frame.ffill().iloc[-1].sort_values(ascending=False)
+    change = 100.0 * share_change(share).to_series()
+    drawn = frame.iloc[:: -style.every(ax, len(frame))].iloc[::-1]  # the last time is drawn
+    ends = []
+    for place, name in enumerate(last.index[:top]):
+        look = style.look(place)
+        ax.plot(drawn.index, drawn[name], lw=1.6, **look)
+        ends.append((last[name], f"{name} {100 * last[name]:.1f} ({change[name]:+.1f})", str(look["color"])))
+    shown = last.index[:top]
+    style.dress(ax, title=f"{symbol}: {_share_words(last, change[shown])}", y="share of open interest [%]")
+    style.write(ax.yaxis, "percent")
+    ax.set(ylim=(0, 1.06 * float(frame[shown].max(axis=None))), xlim=(frame.index[0], frame.index[-1]))
     hhi = analysis.hhi(share)["hhi_10000"].to_series()
-    finite = hhi.dropna()
-    concentration = ""
-    if len(finite):
-        # The inverse of the index is the number of equal venues that would have the same index.
-        equal = 10_000 / finite
-        concentration = (
-            f"; as concentrated as {equal.iloc[-1]:.1f} equal venues, {equal.iloc[0]:.1f} at first"
-        )
-    named = last[:top]
-    title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest"
-    if 1 < len(named) < len(order):
-        title += f", and the largest {len(named)} venues hold {style.share(float(named.sum()))}"
-    style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
-    ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
-    style.note(ax, f"in brackets: change [points]{concentration}")
-    middle = last.cumsum() - last / 2.0
-    change = 100.0 * share_change(share).to_series()[order[:top]]
-    change["others"] = -change.sum()
-    words = [f"{name} {style.share(value)} ({change[name]:+.1f})" for name, value in last.items()]
-    style.label_ends(ax, list(zip(middle, words, colors, strict=True)))
+    style.note(ax, _concentration(last, len(shown), hhi.dropna()))
+    style.label_ends(ax, ends)
     style.utc_axis(ax, has_labels=True)
-    table = long_table(frame[list(order)], "time", "exchange", "share")
+    table = long_table(frame[list(last.index)], "time", "exchange", "share")
     return ax, table.assign(hhi_10000=table["time"].map(hhi))
+
+
+def _share_words(last: pd.Series, change: pd.Series) -> str:
+    """Describe the largest share and the largest gain and loss [percentage points] of the drawn venues."""
+    words = f"{last.index[0]} has the largest share of open interest, {100 * last.iloc[0]:.1f} %"
+    moves = []
+    if change.max() >= _SMALLEST_CHANGE:
+        moves.append(f"{change.idxmax()} gained {change.max():.1f} points")
+    if change.min() <= -_SMALLEST_CHANGE:
+        moves.append(f"{change.idxmin()} lost {-change.min():.1f}")
+    if moves and len(last) > 1:
+        words += f"; {', '.join(moves)}"
+    return words
+
+
+def _concentration(last: pd.Series, shown: int, hhi: pd.Series) -> str:
+    """Describe the labels, the share of venues that are not drawn, and the concentration at both ends."""
+    words = "right: share [%] (change [points])"
+    others = len(last) - shown
+    if others:
+        words += f"; {others} other{'s' * (others != 1)}: {style.share(float(last.iloc[shown:].sum()))}"
+    if len(hhi):
+        # The inverse of the index is the number of equal venues that would have the same index.
+        equal = 10_000 / hhi
+        words += f"; as concentrated as {equal.iloc[-1]:.1f} equal venues, before {equal.iloc[0]:.1f}"
+    return words
 
 
 def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
@@ -217,7 +232,7 @@ def _trends(
     margin = _BAR_MARGIN[style.is_narrow(ax)] * (high - low)
     ax.set_xlim(low - margin, high + margin)
     # 3. Title and labels.
-    span = f"in {length:.3g} days"
+    span = f"in {style.day_words(length)}"
     if length == 1.0:
         span = "a day"
     title = f"{symbol}: {_largest_moves(shown['change'], sure, span)}"
@@ -285,8 +300,8 @@ def _levels(
         changes, latest = _draw_changes(ax, lines, symbol)
         title = f"{symbol} open interest and price"
         if len(changes) == len(lines):
-            title = f"{symbol} open interest {changes[0]} in USD and {changes[1]} in coins"
-            title += f"; the price {changes[2]}"
+            title = f"{symbol} open interest {changes[1]} in coins; in USD it {changes[0]}, while the price "
+            title += changes[2]
         style.dress(ax, title=title, y="change since the first value [%]", form="percent")
         style.note(ax, f"{venues}; now {', '.join(latest)}")
     style.utc_axis(ax, has_labels=price is not None)
@@ -299,7 +314,7 @@ def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> tupl
     kinds: dict[str, tuple[str, str, float, dict[str, Any]]] = {
         "oi_usd": ("in USD", "{} B USD", _BILLION, {"color": PALETTE[0], "lw": 1.3}),
         "oi_coins": ("in coins", f"{{}} {symbol}", 1.0, {"color": PALETTE[1], "lw": 2.0}),
-        "price_usd": ("price", "at {} USD", 1.0, {"color": GREY, "lw": 1.2, "ls": "--"}),
+        "price_usd": ("price", "at {} USD", 1.0, {"color": GREY, "lw": 1.2}),
     }
     changes = []
     latest = []
@@ -313,7 +328,8 @@ def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> tupl
         latest.append(text.format(style.number(float(finite[-1]) / unit)))
         changes.append(_moved(line))
         relative = line / float(finite[0]) - 1.0
-        ax.plot(line["time"], relative, label=label, **look)
+        shown = relative.isel(time=slice(None, None, -style.every(ax, relative.sizes["time"])))
+        ax.plot(shown["time"], shown, label=label, **look)
         ends.append((float(finite[-1] / finite[0]) - 1.0, f"{label} {change}", look["color"]))
     ax.axhline(0, color=GREY, lw=0.8)
     style.label_ends(ax, ends)

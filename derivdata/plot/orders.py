@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata.analysis.liquidations import observed
 from derivdata.plot import frames, style
 from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish
-from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SEQUENTIAL, SHORT
+from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.frames import require_columns, require_timestamps
@@ -28,9 +28,13 @@ MANY = 500
 _DOTS = 24
 """Approximate number of such steps in the window."""
 _DOT_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720)
-_SIZES = {1e4: "10 k USD", 1e5: "100 k USD", 1e6: "1 M USD", 1e7: "10 M USD"}
-"""Values of the dots in the key [USD]."""
+_DECADES = 4.0
+"""Maximum length of the colour scale of values [powers of ten]."""
+_FAINTEST = 1.2
+"""Distance of the smallest value from the end of the colour scale, so that its cell is visible [same]."""
 _MAX_DISTANCES = 5
+_MIN_LEAN = 0.1
+"""Minimum range of the axis of the difference of bids and asks, as a fraction of both."""
 _TALL = 3.0
 """Ratio of the highest bar to the next above which its value is written next to it."""
 _STEPS = (
@@ -83,14 +87,14 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the dots, whose area is in proportion to the order's value. From 500 orders on, cells
-        replace the dots: each is the sum over about a 24th of the window, coloured on a logarithmic scale,
-        with the share of longs at the right.
+        The axes of the venues. A cell is the sum of a venue and a step, in the colour of the side with the
+        larger value; it is darker for larger sums, on a logarithmic scale. Plotly draws a dot for each order
+        instead and, from 500 orders on, for each step, with areas in proportion to the value.
 
         The axes below show the value of shorts (up) and longs (down) per step, the price, and the coverage if
         it is partial (blank for unobserved times). The step is 1 minute in windows under an hour, 5 minutes
-        under three hours, and else an hour or more, so that there are at most 72 bars; cells have the same
-        step. A bar over three times as high as the next has its value next to it.
+        under three hours, and else an hour or more, so that there are at most 72 bars; from 500 orders on it
+        is about a 24th of the window. A bar over three times as high as the next has its value next to it.
 
         Some venues throttle their feeds, so levels cannot be compared across venues.
 
@@ -153,24 +157,17 @@ def _venues_and_sums(
     sums: tuple[dict[str, pd.Series], np.timedelta64, str],
     title: str,
 ) -> None:
-    """Draw the rows of venues, as cells of a `step` or as a dot per order, and the sums per step."""
-    if step:
-        key = _cells(raster, dots, pd.Timedelta(step))
-        style.dress(raster, title=title, grid="")
-    else:
-        _raster(raster, dots, list(sums[0]))
-        style.dress(raster, title=title)
+    """Draw the sums of venues per step as cells, and the sums of all venues as bars."""
+    length = pd.Timedelta(sums[1])
+    words = step or _hours(length)
+    _label_sides(raster, list(sums[0]))
+    style.dress(raster, title=title, grid="")
+    _cells(raster, dots, len(names), length, words)
     raster.set_yticks(range(len(names)), names)
-    # The first row needs space above it, as the dots of shorts are above the middle of a row.
-    raster.set_ylim(len(names) - 0.4, -0.9)
+    raster.set_ylim(len(names) - 0.5, -0.5)
+    raster.tick_params(axis="y", length=0)
     _bars(bars, *sums)
-    if step:
-        style.note(raster, key)
-        _label_sides(bars, list(sums[0]))
-        style.legend(bars, "above", handletextpad=0.4)
-    else:
-        _size_key(raster, dots)
-        style.legend(raster, "above", handletextpad=0.2)
+    style.legend(raster, "above", handletextpad=0.2)
 
 
 def _covers(coverage: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> bool:
@@ -212,9 +209,8 @@ def _liquidations_title(events: pd.DataFrame) -> str:
     side, share = ("longs", longs) if longs >= 0.5 else ("shorts", 1.0 - longs)
     words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated"
     if len(by_venue) > 1:
-        most = by_venue.max() / value
-        venue = f"{by_venue.idxmax()} ({style.share(most)})"
-        words += f", most of it on {venue}" if most > 0.5 else f"; the largest venue was {venue}"
+        most = style.share(by_venue.max() / value)
+        words += f"; {most} of the total was on {by_venue.idxmax()}"
     return words
 
 
@@ -300,41 +296,51 @@ def _largest(dots: pd.DataFrame) -> float:
     return float(dots["value_usd"].max()) if len(dots) else 1.0
 
 
-def _raster(ax: Axes, dots: pd.DataFrame, labels: list[str]) -> None:
-    """Draw one row of dots per venue; `labels` are those of longs and shorts in the legend."""
-    for side, color in _SIDES:
-        of_side = dots[dots["side"] == side]
-        where = of_side["time"].to_numpy(), of_side["row"], of_side["area"]
-        ax.scatter(*where, color=color, lw=0.4, edgecolor=style.paper())
-    _label_sides(ax, labels)
+def _cells(ax: Axes, dots: pd.DataFrame, rows: int, step: pd.Timedelta, words: str) -> None:
+    """Draw the value of each row and step as a cell in the colour of the larger side, and a colour scale.
 
-
-def _cells(ax: Axes, dots: pd.DataFrame, step: pd.Timedelta) -> str:
-    """Draw the value of each row and step as a coloured cell, with the share of longs at the right.
-
-    Return a description of the colours.
+    `words` is the step in words.
     """
-    wide = dots.pivot_table(index="row", columns="time", values="value_usd", aggfunc="sum")
-    times = pd.date_range(wide.columns[0], wide.columns[-1], freq=step)
-    wide = wide.reindex(columns=times)
-    edges = (times - step / 2.0).append(times[-1:] + step / 2.0)
-    rows = np.arange(len(wide) + 1) - 0.5
-    values = np.log10(wide.where(wide > 0.0).to_numpy())  # no cell for sums of 0
-    ax.pcolormesh(edges.to_numpy(), rows, values, cmap=SEQUENTIAL, rasterized=True)
-    by_side = dots.pivot_table(index="row", columns="side", values="value_usd", aggfunc="sum").fillna(0.0)
-    longs = by_side.get("long", 0.0) / by_side.sum(axis=1)
-    where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
-    look: dict[str, Any] = {"va": "center", "fontsize": 8, "annotation_clip": False}
-    for row, share in longs.items():
-        ax.annotate(style.share(share), (1.0, row), (4, 0), **where, **look)
-    ax.annotate("longs", (1.0, -0.95), (4, 0), **where, **look)
-    low, high = (_dollars(10.0**end) for end in (np.nanmin(values), np.nanmax(values)))
-    return f"dark to bright: {low} to {high} USD in {_hours(step)}, log; blank: none"
+    if not len(dots):
+        return
+    places = dots["time"].dt.floor(step)
+    steps = pd.date_range(places.min(), places.max(), freq=step)
+    by_side = []
+    for side, _ in _SIDES:
+        of_side = dots[dots["side"] == side]
+        wide = of_side.pivot_table(
+            index="row", columns=places[of_side.index], values="value_usd", aggfunc="sum"
+        )
+        by_side.append(wide.reindex(index=range(rows), columns=steps).fillna(0.0).to_numpy())
+    longs, shorts = by_side
+    total = longs + shorts
+    if not total.max() > 0.0:
+        return
+    # 1. Logarithms of the sums, as distances from the middle of the colour scale: 1 is the largest. A sum of
+    # 0 is at the middle, which is transparent.
+    logs = np.log10(np.where(total > 0.0, total, np.nan))
+    high = float(np.nanmax(logs))
+    low = max(float(np.nanmin(logs)), high - _DECADES)
+    reach = high - low + _FAINTEST
+    levels = (np.maximum(logs, low) - low + _FAINTEST) / reach
+    signed = np.where(longs > shorts, -levels, levels)
+    edges = steps.append(steps[-1:] + step)
+    colours = style.page_colours(LONG, SHORT)
+    look: dict[str, Any] = {"cmap": colours, "vmin": -1.0, "vmax": 1.0, "rasterized": True}
+    drawn = ax.pcolormesh(edges.to_numpy(), np.arange(rows + 1) - 0.5, np.nan_to_num(signed), **look)
+    # 2. Powers of ten on the scale, longs below and shorts above its middle.
+    scale = style.colorbar(ax, drawn, f"USD in {words} [log]")
+    ends = np.arange(np.ceil(low), np.floor(high) + 1.0)
+    ticks = (ends - low + _FAINTEST) / reach
+    names = [_dollars(10.0**end) for end in ends]
+    scale.set_yticks([*-ticks, *ticks], [*names, *names])
 
 
 def _dollars(value: float) -> str:
     """Format dollars with two digits: ``12 k``, ``150 k``, ``2.1 M``."""
     rounded = float(f"{value:.2g}")
+    if rounded < 1e3:
+        return f"{rounded:g}"
     if rounded >= 1e6:
         return f"{rounded / 1e6:g} M"
     return f"{rounded / 1e3:g} k"
@@ -348,17 +354,9 @@ def _hours(step: pd.Timedelta) -> str:
 
 
 def _label_sides(ax: Axes, labels: list[str]) -> None:
-    """Add dots of one size for the sides to the legend."""
+    """Add squares for the sides to the legend."""
     for (_, color), label in zip(_SIDES, labels, strict=True):
-        ax.scatter([], [], s=40.0, color=color, lw=0, label=label)
-
-
-def _size_key(ax: Axes, dots: pd.DataFrame) -> None:
-    """Add a key of the sizes of the dots to the legend."""
-    largest = _largest(dots)
-    for value in [size for size in _SIZES if size <= largest][-2:]:
-        size = max(_LARGEST * value / largest, _SMALLEST)
-        ax.scatter([], [], s=size, color=GREY, alpha=0.6, lw=0, label=_SIZES[value])
+        ax.scatter([], [], s=40.0, marker="s", color=color, lw=0, label=label)
 
 
 def _sums(
@@ -482,8 +480,9 @@ def orderbook_depth(
     Returns
     -------
     Axes
-        For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: a
-        strip for each of the five largest distances, with the depth of asks (up) and bids (down) over time.
+        For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: the
+        mean depth of both sides over time, for the five largest distances on a logarithmic axis. Below is the
+        difference of bids and asks within the largest distance, as a fraction of both.
 
     Raises
     ------
@@ -516,18 +515,19 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     best = sides["price_usd"].first()
     mid = (best["bid"] + best["ask"]) / 2
     tables = []
-    # Labels are inside the axes: right of the bids, which end at the left, and left of the asks.
-    for side, color, align, away in (("bid", LONG, "left", 14), ("ask", SHORT, "right", -14)):
+    # Labels are above the ends of the curves, towards the middle of the axes.
+    for side, color, align, away in (("bid", LONG, "left", -4), ("ask", SHORT, "right", 4)):
         rows = sides.get_group(side)
         distance = BPS * (rows["price_usd"] / mid - 1.0)
         depth = (rows["price_usd"] * rows["size"]).cumsum() / 1e6
-        label = f"{side}s\n{style.number(depth.iloc[-1])} M USD"
+        label = f"{side}s {depth.iloc[-1]:,.3g} M USD"
         tables.append(pd.DataFrame({"side": side, "distance_bps": distance, "cumulative_usd": 1e6 * depth}))
         # From 0 at the best price.
         x = np.r_[distance.iloc[0], distance]
         ax.step(x, np.r_[0.0, depth], where="post", color=color, lw=1.5, label=f"{side}s")
-        near: dict[str, Any] = {"xytext": (away, 0), "textcoords": "offset points", "ha": align, "va": "top"}
-        ax.annotate(label, (x[-1], depth.iloc[-1]), fontsize=8.5, color=color, **near)
+        ax.fill_between(x, np.r_[0.0, depth], step="post", color=color, alpha=0.2, lw=0)
+        near: dict[str, Any] = {"xytext": (away, 5), "textcoords": "offset points", "ha": align}
+        ax.annotate(label, (x[-1], depth.iloc[-1]), fontsize=8.5, color=style.ink(), **near)
     ax.axvline(0, color=GREY, lw=0.8)
     spread = BPS * (best["ask"] - best["bid"]) / mid
     table = pd.concat(tables, ignore_index=True)
@@ -536,17 +536,16 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     size = 10.0 ** np.floor(np.log10(largest))
     buy = _cost(table[table["side"] == "ask"], size)
     sell = _cost(table[table["side"] == "bid"], size)
-    orders = f"{style.number(size / 1e6)} M USD cost {buy:.2g} bps to buy and {sell:.2g} to sell"
+    order = f"{style.number(size / 1e6)} million USD"
     ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
     for cost, distance, color in ((sell, -sell, LONG), (buy, buy, SHORT)):
         ax.plot(distance, size / 1e6, "D", color=color, ms=7, label="_cost")
         near = {"textcoords": "offset points", "fontsize": 8.5, "va": "bottom", "ha": "center"}
         style.lift(ax.annotate(f"{cost:.2g} bps", (distance, size / 1e6), (0, 7), color=style.ink(), **near))
-    title = f"{name}: {orders}; spread {spread:.2g} bps"
+    title = f"{name}: an order of {order} costs {buy:.2g} bps to buy and {sell:.2g} to sell"
     style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
-    order = f"an order of {style.number(size / 1e6)} M USD"
-    style.note(ax, f"dashed: {order}; diamonds: its mean cost; crossings with the curves: its last level")
-    ax.set_ylim(0, None)
+    style.note(ax, f"dashed: {order}; diamonds: mean cost of that order; spread of the book {spread:.2g} bps")
+    ax.set_ylim(0, 1.12 * table["cumulative_usd"].max() / 1e6)
     return table
 
 
@@ -566,30 +565,47 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
     if data["depth_bps"].isna().any():
         raise ValueError("data has missing values in depth_bps: drop these rows")
     distances = sorted(data["depth_bps"].unique(), reverse=True)
-    shown = distances[:_MAX_DISTANCES]
-    strips = style.strips(ax, *[1.0] * len(shown), size=(8.0, 5.0), gap=0.08)
-    for strip, distance in zip(strips, shown, strict=True):
+    upper, lower = style.strips(ax, 2.2, 1.0, size=(8.0, 5.0), gap=0.08)
+    # 1. Mean of both sides on a logarithmic axis, as depths of several distances differ by factors.
+    ends = []
+    for place, distance in enumerate(distances[:_MAX_DISTANCES]):
         rows = data[data["depth_bps"] == distance].sort_values("time")
-        ends = []
-        for side, sign, color in (("ask", 1.0, SHORT), ("bid", -1.0, LONG)):
-            depth = rows[f"{side}_depth_usd"] / 1e6
-            strip.fill_between(_times(rows), sign * depth, 0.0, color=color, alpha=0.45, lw=0)
-            strip.plot(_times(rows), sign * depth, color=color, lw=1.2, label=f"{side}s")
-            ends.append((sign * depth.iloc[-1], f"{side}s {depth.iloc[-1]:,.3g}", color))
-        strip.axhline(0.0, color=GREY, lw=0.8)
-        depths = rows[["bid_depth_usd", "ask_depth_usd"]].to_numpy(dtype=np.float64)
-        if not np.isfinite(depths).any():
+        depth = _mean_depth(rows)
+        if not np.isfinite(depth).any():
             raise ValueError(f"data has only missing depths within {distance:g} bps: drop these rows")
-        largest = float(np.nanmax(depths)) / 1e6
-        strip.set_ylim(-1.15 * largest, 1.15 * largest)
-        style.dress(strip, y=f"{distance:g} bps\n[M USD]", form="size")
-        strip.locator_params(axis="y", nbins=4)
-        style.label_ends(strip, ends)
+        color = PALETTE[place]
+        upper.plot(
+            _times(rows), depth.where(depth > 0.0) / 1e6, color=color, lw=1.6, label=f"{distance:g} bps"
+        )
+        last = float(depth.iloc[-1]) / 1e6
+        if last > 0.0:
+            ends.append((np.log10(last), f"{distance:g} bps: {last:,.3g}", color))
+    upper.set_yscale("log")
+    style.dress(upper, y="depth of a side\n[million USD], log", form="number")
+    # 2. Which side is deeper, at the widest distance.
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
-    style.dress(strips[0], title=f"{name}: {_range_of_depth(wide, distances[0])}")
-    style.note(strips[0], "a strip for each distance from the mid price; asks upwards, bids downwards")
-    style.utc_axis(strips[-1])
-    return strips, data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+    both = wide["bid_depth_usd"] + wide["ask_depth_usd"]
+    lean = (wide["bid_depth_usd"] - wide["ask_depth_usd"]) / both.where(both > 0.0)
+    for color, is_side in ((LONG, lean >= 0.0), (SHORT, lean <= 0.0)):
+        look: dict[str, Any] = {"color": color, "lw": 0, "interpolate": True}
+        lower.fill_between(_times(wide), lean, 0.0, where=is_side, **look)
+    lower.axhline(0.0, color=GREY, lw=0.8)
+    most = max(_MIN_LEAN, float(lean.abs().max()))  # without a value the first
+    lower.set_ylim(-1.15 * most, 1.15 * most)
+    style.dress(lower, y=f"bids − asks,\n{distances[0]:g} bps [%]", form="percent")
+    lower.locator_params(axis="y", nbins=4)
+    style.dress(upper, title=f"{name}: {_range_of_depth(wide, distances[0])}")
+    style.note(upper, "above: mean of bids and asks within a distance; below: difference as % of both")
+    low, high = upper.get_ylim()
+    upper.set_ylim(low / 1.2, high * 1.2)
+    style.label_ends(upper, ends, limits=tuple(np.log10(upper.get_ylim())))
+    style.utc_axis(lower, has_labels=True)
+    return [upper, lower], data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+
+
+def _mean_depth(rows: pd.DataFrame) -> pd.Series:
+    """Return the mean depth of bids and asks [USD], or of the side that has a value."""
+    return rows[["bid_depth_usd", "ask_depth_usd"]].mean(axis=1)
 
 
 def _range_of_depth(rows: pd.DataFrame, distance: float) -> str:
@@ -597,12 +613,11 @@ def _range_of_depth(rows: pd.DataFrame, distance: float) -> str:
     mean = ((rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2.0).dropna()
     if mean.empty:
         return f"depth within {distance:g} bps of one side only"
-    written = [f"{depth / 1e6:,.1f}" for depth in (mean.min(), mean.max(), mean.iloc[-1])]
+    written = [f"{depth / 1e6:,.1f}" for depth in (mean.min(), mean.max())]
     unit = "million USD"
     if mean.max() < 1e5:
-        written = [f"{depth:,.0f}" for depth in (mean.min(), mean.max(), mean.iloc[-1])]
+        written = [f"{depth:,.0f}" for depth in (mean.min(), mean.max())]
         unit = "USD"
     if len(mean) == 1:
         return f"depth within {distance:g} bps was {written[0]} {unit} a side"
-    words = f"depth within {distance:g} bps was between {written[0]} and {written[1]} {unit} a side"
-    return f"{words}, now {written[2]}"
+    return f"depth within {distance:g} bps was between {written[0]} and {written[1]} {unit} a side"

@@ -282,7 +282,7 @@ def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
 
 def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) -> str:
     """Return an expiry's label; a star marks a large error of its fit at the money."""
-    label = f"{float(days(shown.sel(expiry=expiry))):.3g} days"
+    label = f"{style.day_words(float(days(shown.sel(expiry=expiry))))}"
     if "forward" in shown.coords or "underlying_price" in shown:  # a bare slice has a placeholder date
         label = f"{expiry.day} {expiry:%b %y}"
     fit = _at(curve, expiry)

@@ -56,6 +56,8 @@ _DAYS_WITH_HOURS = 3.0
 """Shorter axes have ticks at round hours or minutes [days]."""
 _DAYS_WITH_MONTHS = 100.0
 """Longer axes have ticks at months [days]."""
+_POINT_WIDTH = 5.0
+"""Minimum distance of the points of a line [points]."""
 _PHONE = 310.0
 """Figures narrower than this have fewer dates [points]."""
 
@@ -102,8 +104,8 @@ def colours_with_gaps(name: str) -> Colormap:
     return colormaps[name].with_extremes(bad=NO_DATA)
 
 
-def page_colours() -> Colormap:
-    """Return a colour map from purple to orange whose middle is transparent, on light and dark pages.
+def page_colours(below: str = _PURPLE, above: str = _ORANGE) -> Colormap:
+    """Return a colour map, by default from purple to orange, whose middle is transparent on any page.
 
     Missing cells are grey.
     """
@@ -111,7 +113,7 @@ def page_colours() -> Colormap:
 
     at = np.linspace(-1.0, 1.0, 257)
     colours = np.empty((len(at), 4))
-    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(_PURPLE), to_rgb(_ORANGE))
+    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(below), to_rgb(above))
     colours[:, 3] = np.abs(at)
     return ListedColormap(colours).with_extremes(bad=NO_DATA)
 
@@ -294,6 +296,12 @@ def _to_the_left(ax: Axes) -> Any:
     return ScaledTranslation(-indent(ax) / 72.0, 0.0, figure.dpi_scale_trans)
 
 
+def every(ax: Axes, count: int) -> int:
+    """Return the step between drawn points of a line of `count` points: closer ones look like a band."""
+    most = max(int(cell_width(ax) / _POINT_WIDTH), 2)
+    return max(-(-count // most), 1)
+
+
 def is_narrow(ax: Axes) -> bool:
     """Return whether the axes' cell is about as wide as a phone."""
     return cell_width(ax) < _NARROW
@@ -345,7 +353,7 @@ def title_lines(title: str, max_length: int) -> list[str]:
     A number and its unit remain on one line.
     """
     joined = re.sub(r"(\d) ?%", "\\1\u00a0%", title)
-    joined = re.sub(r"(\d) (d|h|bps|days|hours|points|million)\b", "\\1\u00a0\\2", joined)
+    joined = re.sub(r"(\d) (d|h|bps|days|hours|points|million|σ)\b", "\\1\u00a0\\2", joined)
     lines = textwrap.wrap(joined, max_length)
     # Make the lines shorter as long as their number does not grow.
     while max_length > 1 and len(narrower := textwrap.wrap(joined, max_length - 1)) <= len(lines):
@@ -516,6 +524,20 @@ def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axe
 def number(value: float) -> str:
     """Format a number with four digits, or all digits before the point: ``653.2``, ``250,870``."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def span_words(days: float) -> str:
+    """Format a length of time in days or, below two days, in hours: ``30 days``, ``1 hour``."""
+    if days < 2.0:
+        hours = f"{24.0 * days:.0f}"
+        return f"{hours} hour{'s' * (hours != '1')}"
+    return day_words(days)
+
+
+def day_words(days: float) -> str:
+    """Format a number of days: ``1 day``, ``9.67 days``."""
+    number_of_days = f"{days:.3g}"
+    return f"{number_of_days} day{'s' * (number_of_days != '1')}"
 
 
 def share(fraction: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -227,8 +228,9 @@ def venue_difference(
     -------
     Axes
         The left one of three panels: puts 1.5 standard deviations below the forward, options at the forward,
-        and calls 1.5 above it. The standard deviation is the reference's at the money. Each panel has a bar
-        per venue and tenor, if both venues have quotes.
+        and calls 1.5 above it. The standard deviation is the reference's at the money. A bar is the median
+        of a venue over the tenors at which both venues have quotes, and a line their range. The data of the
+        figure has every tenor.
 
     Raises
     ------
@@ -239,40 +241,50 @@ def venue_difference(
         raise ValueError("tenors must have at least one time to expiry")
     fit = fit_of(data)
     gap = _differences(fit, reference, [hours_of(tenor, "tenors") / 24.0 for tenor in tenors])
-    rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
-    cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
-    place = np.arange(len(rows))
-    panels = style.columns(ax, len(_DEVIATIONS), size=style.row_size(len(rows), 0.26))
+    order = gap.isel(deviation=len(_DEVIATIONS) // 2).median("days").to_series()
+    venues = list(order.sort_values(ascending=False, na_position="last").index)
+    cells = 100.0 * gap.sel(exchange=venues).transpose("deviation", "exchange", "days").to_numpy()
+    panels = style.columns(ax, len(_DEVIATIONS), size=style.row_size(len(venues), 0.5))
     if np.isfinite(cells).any():
-        _draw_differences(panels, place, cells)
+        _draw_differences(panels, cells)
     ax = panels[0]
-    ax.set_yticks(place, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_yticks(np.arange(len(venues)), venues)
+    ax.set_ylim(len(venues) - 0.4, -0.6)
     symbol = "options"
     if "symbol" in fit.coords and fit["symbol"].ndim == 0:
         symbol = str(fit["symbol"].item())
+    tenor_words = [f"{tenor:g}" for tenor in gap["days"].to_numpy()]
+    spans = " and ".join(filter(None, [", ".join(tenor_words[:-1]), tenor_words[-1]])) + " days"
     title = f"{symbol}: {_largest(gap, reference)}"
-    style.dress(ax, title=title, y="venue and tenor", grid="x")
-    style.set_title(ax, ax.get_title(loc="left"), pad=22.0)
-    breaks = np.arange(gap.sizes["days"], len(rows), gap.sizes["days"]) - 0.5
-    lowest = _dress_panels(panels, breaks, f"volatility minus that of {reference} [points]")
-    table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
-    named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
-    table = pd.concat([named, table.drop(columns="row").astype(float)], axis=1)
+    style.dress(ax, title=title, grid="x")
+    _write_key(ax, f"bar: median of {spans}; line: their range" if len(tenor_words) > 1 else f"in {spans}")
+    lowest = _dress_panels(panels, f"volatility minus that of {reference} [points]")
+    named = [(venue, day) for venue in venues for day in gap["days"].to_numpy()]
+    rows = cells.transpose(1, 2, 0).reshape(len(named), -1)
+    table = long_table(pd.DataFrame(rows, columns=_DEVIATIONS), "row", "deviations", "difference_points")
+    labels = pd.DataFrame(named, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
+    table = pd.concat([labels, table.drop(columns="row").astype(float)], axis=1)
     return finish(ax, table, data, source=source, lowest=lowest)
 
 
-def _dress_panels(panels: list[Axes], breaks: Array, label: str) -> Axes:
-    """Draw lines between venues and the common label of the x axes; return the axes with the label.
+def _write_key(ax: Axes, words: str) -> None:
+    """Write a note above the headings of the panels."""
+    style.note(ax, words)
+    ax.texts[-1].set_position((ax.texts[-1].get_position()[0], 18.0))
+    lines = ax.texts[-1].get_text().count("\n") + 1
+    style.set_title(ax, ax.get_title(loc="left"), pad=23.0 + 10.5 * lines)
+
+
+def _dress_panels(panels: list[Axes], label: str) -> Axes:
+    """Write the common label of the x axes; return the axes with the label.
 
     The footer is placed below this label. It is aligned left in narrow figures and right in others.
     """
     is_narrow = style.is_narrow(panels[0])
     for panel in panels[1:]:
         style.dress(panel, grid="x")
-        panel.tick_params(axis="y", length=0)
     for panel in panels:
-        panel.hlines(breaks, 0.0, 1.0, transform=panel.get_yaxis_transform(), color=style.GREY, lw=0.6)
+        panel.tick_params(axis="y", length=0)
         panel.locator_params(axis="x", nbins=2 if is_narrow else 4, steps=[1, 2, 5, 10])
     if is_narrow:
         panels[0].set_xlabel(label, loc="left")
@@ -281,34 +293,37 @@ def _dress_panels(panels: list[Axes], breaks: Array, label: str) -> Axes:
     return panels[-1]
 
 
-def _draw_differences(panels: list[Axes], place: Array, cells: Array) -> None:
-    """Draw a bar from zero for each row, in a panel for each moneyness, and write its value."""
-    has_values = not style.is_narrow(panels[0])
-    low = min(float(np.nanmin(cells)), 0.0)
-    high = max(float(np.nanmax(cells)), 0.0)
-    space = 0.3 if has_values else 0.06  # Keep space for the values next to the bars.
-    margin = space * max(high - low, 0.1)
-    low -= margin
-    high += margin
+def _draw_differences(panels: list[Axes], cells: Array) -> None:
+    """Draw the median over times to expiry as a bar, its value, and the range as a line, in each panel.
+
+    `cells` has the dims moneyness, venue and time to expiry.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a venue may have no quotes at a moneyness
+        middle, low, high = np.nanmedian(cells, axis=2), np.nanmin(cells, axis=2), np.nanmax(cells, axis=2)
+    first = min(float(np.nanmin(cells)), 0.0)
+    last = max(float(np.nanmax(cells)), 0.0)
+    # Space for the value right of a bar, whose width is fixed in points.
+    space = min(32.0 / (0.8 * style.cell_width(panels[0]) / len(panels)), 0.5)
+    reach = max(last - first, 0.1)
+    place = np.arange(cells.shape[1])
     where: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8.5}
-    for panel, values, heading in zip(panels, cells.T, _HEADINGS, strict=True):
-        color = np.where(values >= 0.0, style.LONG, style.SHORT)
-        style.bars(panel, place, np.nan_to_num(values), 0.66, horizontal=True, color=color)
+    for row, (panel, heading) in enumerate(zip(panels, _HEADINGS, strict=True)):
+        color = np.where(middle[row] >= 0.0, style.LONG, style.SHORT)
+        style.bars(panel, place, np.nan_to_num(middle[row]), 0.6, horizontal=True, color=color, alpha=0.75)
+        panel.hlines(place, low[row], high[row], color=style.ink(), lw=1.6)
         panel.axvline(0.0, color=style.GREY, lw=1.0)
         panel.annotate(heading, (0.5, 1.0), (0, 4), ha="center", annotation_clip=False, **where)
-        panel.set_xlim(low, high)
-        if has_values:
-            _write_values_of_bars(panel, place, values)
+        panel.set_xlim(first - 0.06 * reach, last + space / (1.0 - space) * reach)
+        _write_values_of_bars(panel, middle[row], high[row])
 
 
-def _write_values_of_bars(ax: Axes, place: Array, values: Array) -> None:
-    """Write the value of each bar at its end."""
+def _write_values_of_bars(ax: Axes, middle: Array, high: Array) -> None:
+    """Write the median of each row right of its bar and its line."""
     look: dict[str, Any] = {"fontsize": 8, "va": "center", "textcoords": "offset points"}
-    for row, value in zip(place, values, strict=True):
-        if value >= 0.0:
-            ax.annotate(f"{value:+.2f}", (value, row), (3, 0), ha="left", **look)
-        elif value < 0.0:
-            ax.annotate(f"{value:+.2f}", (value, row), (-3, 0), ha="right", **look)
+    for row, value in enumerate(middle):
+        if np.isfinite(value):
+            ax.annotate(f"{value:+.2f}", (max(high[row], 0.0), row), (3, 0), **look)
 
 
 def _largest(gap: xr.DataArray, reference: str) -> str:
@@ -319,7 +334,8 @@ def _largest(gap: xr.DataArray, reference: str) -> str:
     venue = str(abs(level).idxmax("exchange").item())
     value = 100.0 * float(level.sel(exchange=venue))
     side = "higher" if value >= 0.0 else "lower"
-    return f"{venue} differs most from {reference}: its volatility is {abs(value):.2f} points {side}"
+    words = f"{venue} differs most from {reference}: its volatility is {abs(value):.2f} points {side}"
+    return f"{words} at the forward"
 
 
 def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.DataArray:

@@ -41,9 +41,9 @@ _SHOWN = ("strip_index", "atm", "rr25")
 _FEW = 40
 """Lines with at most this many points have markers."""
 _PUBLISHED = ("published index", "index from chains")
-_SKEWS = {"rr25": "calls − puts\n25Δ [points]", "bf25": "butterfly\n25Δ [points]"}
-_MIN_POINTS = 0.3
-"""Minimum range of an axis of skew [points], so that noise does not look like a move."""
+_SKEWS = {"rr25": "calls − puts", "bf25": "butterfly"}
+_MIN_POINTS = 4.0
+"""Minimum range of the axis of volatility [points], so that noise does not look like a move."""
 
 
 @figure_function
@@ -71,7 +71,8 @@ def volatility(
         ``dd.analysis.volatility.cone`` for one symbol and venue.
     kind
         ``"history"``: a volatility index and volatility at the forward of the middle time to expiry; below
-        them call minus put volatility at 25 delta and the butterfly, in points, one line per time to expiry.
+        them call minus put volatility at 25 delta and the butterfly, in points, one line per time to
+        expiry.
         A time without a fit is a gap. ``dd.plot.data(ax)`` has all times to expiry.
         ``"realised"``: implied and realised volatility, shaded by which is higher.
         ``"published"``: a published index and an index computed from chains, in the same way.
@@ -167,7 +168,7 @@ def _two_lines(
 
 
 def _length(days: float) -> str:
-    return f" ({days:.3g} days)" if np.isfinite(days) else ""
+    return f" ({style.day_words(days)})" if np.isfinite(days) else ""
 
 
 def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | None, ax: Axes | None) -> Axes:
@@ -205,7 +206,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     y = "volatility [% annualised]"
     x = "window, time to expiry [days], log scale"
     if implied and max(implied) > np.max(days):
-        x += f"; no windows beyond {np.max(days):g} days"
+        x += f"; no windows beyond {style.day_words(np.max(days))}"
     style.dress(ax, title=title, x=x, y=y, form="percent")
     ax.set_xscale("log")
     ticks = sorted({float(day) for day in (*days, *implied)})
@@ -269,63 +270,52 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has only missing values; its variable 'status' has the reason")
-    heights = (2.2, 1.3, 1.0)[: len(points)]
-    upper, *skews = style.strips(ax, *heights, size=(8.0, 3.0 + len(points)), gap=0.06)
+    upper, lower = style.strips(ax, 2.2, 1.3, size=(8.0, 5.0), gap=0.06)
     shown = tenors[len(tenors) // 2]  # of all, the lines would cover one another
-    index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
-    # 1. Levels, then a strip for each kind of skew, because their sizes differ.
-    upper.plot(table["time"], table["strip_index"], color=style.ink(), lw=1.8, label=index)
-    for place, tenor in enumerate(tenors):
-        look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.5}
-        if tenor == shown:
-            upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
-        for name, strip in zip(points[1:], skews, strict=True):
-            strip.plot(table["time"], 100 * table[f"{name}_{tenor:g}d"], **look)
+    index = f"{history.attrs.get('index_days', 30.0):g}-day volatility index"
+    # 1. Levels.
+    upper.plot(table["time"], 100 * table["strip_index"], color=style.ink(), lw=1.8, label=index)
+    upper.plot(table["time"], 100 * table[f"atm_{shown:g}d"], color=PALETTE[0], lw=1.5)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
-    style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
-    for name, strip in zip(points[1:], skews, strict=True):
-        _limit_to_lines(strip)
-        style.dress(strip, y=_SKEWS[name], form="number")
-        strip.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
-    style.utc_axis(skews[-1])
-    # 2. The latest values at the ends of the lines.
-    column = f"atm_{shown:g}d"
-    looks = {"strip_index": ("index", style.ink()), column: _looks("atm", tenors)[column]}
-    _label_latest(upper, table, looks, "{} {:.1%}")
-    for name, strip in zip(points[1:], skews, strict=True):
-        _label_latest(strip, 100 * table.drop(columns="time"), _looks(name, tenors), "{} {:+.2f}")
-    return finish(upper, table, history, source=source, lowest=skews[-1])
-
-
-def _limit_to_lines(ax: Axes) -> None:
-    """Limit the axes to their lines, at least `_MIN_POINTS` apart; mark zero if it is inside."""
-    low, high = ax.get_ylim()
+    style.dress(upper, title=title, y="volatility\n[% annualised]")
+    upper.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
+    low, high = upper.get_ylim()
     missing = max(_MIN_POINTS - (high - low), 0.0)
-    low -= missing / 2.0
-    high += missing / 2.0
-    if low < 0.0 < high:
-        ax.axhline(0, color=GREY, lw=0.8)
-    ax.set_ylim(low, high)
-
-
-def _looks(name: str, tenors: Array) -> dict[str, tuple[str, str]]:
-    """Return the label and the colour of each time to expiry, by column."""
-    prefix = "ATM " if name == "atm" else ""
-    looks = {}
-    for place, tenor in enumerate(tenors):
-        looks[f"{name}_{tenor:g}d"] = (f"{prefix}{tenor:g} d", PALETTE[place % 8])
-    return looks
-
-
-def _label_latest(ax: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], form: str) -> None:
-    """Write the latest value of each column next to the end of its line."""
+    upper.set_ylim(low - missing / 2.0, high + missing / 2.0)
+    ends = [
+        _end(table["strip_index"], "index", style.ink()),
+        _end(table[f"atm_{shown:g}d"], "ATM", PALETTE[0]),
+    ]
+    style.label_ends(upper, ends)
+    # 2. Skew and butterfly, with zero on the axis, from which their size is read.
     ends = []
-    for column, (name, color) in looks.items():
-        values = table[column].dropna()
-        if len(values):
-            words = form.format(name, values.iloc[-1]).replace("%", " %")
-            ends.append((float(values.iloc[-1]), words, color))
-    style.label_ends(ax, ends)
+    for name, words in _SKEWS.items():
+        for tenor in tenors:
+            column = table.get(f"{name}_{tenor:g}d")
+            if column is None:
+                continue
+            color = PALETTE[(1 + len(ends)) % 8]
+            lower.plot(table["time"], 100 * column, lw=1.5, color=color)
+            if len(tenors) > 1:
+                words = f"{tenor:g} d" + ", butterfly" * (name == "bf25")
+            ends.append(_end(column, words, color, signed=True))
+    lower.axhline(0, color=GREY, lw=0.8)
+    style.dress(lower, y="25Δ calls − puts\n[points]" if len(ends) == len(tenors) else "25Δ [points]")
+    lower.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
+    style.label_ends(lower, ends)
+    style.utc_axis(lower, has_labels=True)
+    return finish(upper, table, history, source=source, lowest=lower)
+
+
+def _end(column: pd.Series, words: str, color: str, *, signed: bool = False) -> tuple[float, str, str]:
+    """Return the last value of a line [points or %], its label and its colour; NaN without a value."""
+    values = 100.0 * column.dropna()
+    if values.empty:
+        return np.nan, "", color
+    last = float(values.iloc[-1])
+    if signed:
+        return last, f"{words} {last:+.2f}", color
+    return last, f"{words} {last:.1f} %", color
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:
@@ -336,16 +326,16 @@ def _finding(table: pd.DataFrame, index: str) -> str:
         now = 100 * rows["strip_index"].iloc[-1]
         first = 100 * rows["strip_index"].iloc[0]
         span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
-        length = f"{span:.3g} days" if span >= 1.0 else f"{24.0 * span:.0f} hours"
-        move = "a rise" if now >= first else "a fall"
-        words = f"{index} {now:.1f} % after {move} of {abs(now - first):.1f} points in {length}"
+        move = "rose" if now >= first else "fell"
+        words = f"{index} {move} {abs(now - first):.1f} points to {now:.1f} % in {style.span_words(span)}"
     skews = [name for name in table if str(name).startswith("rr25")]
     middle = skews[len(skews) // 2]
     last = table[middle].dropna()
     if len(last) and np.isfinite(last.iloc[-1]):
         side = "puts" if last.iloc[-1] < 0 else "calls"
         tenor = middle.removeprefix("rr25_").removesuffix("d")
-        words += f"; {tenor}-day {side} are {100 * abs(last.iloc[-1]):.1f} points dearer"
+        other = "calls" if side == "puts" else "puts"
+        words += f"; {tenor}-day {side} cost {100 * abs(last.iloc[-1]):.1f} points more than {other}"
     return words
 
 

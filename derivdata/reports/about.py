@@ -338,7 +338,7 @@ def _draw_issues(
     have = "has" if total == 1 else "have"
     title = f"{total} of {series} series {have} missing points or suspicious values"
     if np.sum(start) > total:
-        title += ", some several"
+        title += "; some have several"
     style.dress(ax, title=title, x="affected series [count]", grid="x")
     style.legend(ax, "above")
     style.footer(ax, *examined.values(), source=source)

@@ -17,7 +17,7 @@ from derivdata.analysis.status import FundingStatus
 from derivdata.plot import style
 from derivdata.plot.funding import breakeven_days, history_limits
 from derivdata.reports.data import FEE_BPS, OTHERS, Data, Rates, ReportOptions
-from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, pct, rate, venue_words
+from derivdata.reports.page import WIDE, Panel, Section, count, pct, rate, venue_words
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
 
@@ -81,10 +81,10 @@ class Pair(NamedTuple):
         days = np.array([float(forecast["hold_hours"]) / 24.0 for forecast in self.curve])
         paid_after = breakeven_days(days, net)
         if np.isnan(paid_after):
-            return f"not within {days[-1]:.3g} days"
+            return f"not within {style.day_words(days[-1])}"
         if paid_after <= days[0]:
-            return f"within {paid_after:.3g} days"
-        return f"{paid_after:.3g} days"
+            return f"within {style.day_words(paid_after)}"
+        return f"{style.day_words(paid_after)}"
 
 
 def carry_section(data: Data) -> Section:
@@ -307,7 +307,7 @@ def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
     head = f"{number} of the {len(pairs)} widest pairs are forecast to earn their costs in {_DAYS} days"
     if gaining and all(_carry(pair)["net_low"] < 0.0 for pair in shown):
         head += ", but each may lose"
-    look: dict[str, Any] = {"title": title, "size": FLAT, "head": head}
+    look: dict[str, Any] = {"title": title, "size": (WIDE, 2.4), "head": head}
     return section.panel(_draw_pairs, shown, source=rates.table, **look)
 
 
@@ -328,7 +328,8 @@ def _draw_pairs(pairs: list[Pair], *, head: str, ax: Axes, source: Any) -> Axes:
         words = f"{100.0 * value:+.1f} %"
         where: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
         ax.annotate(words, (1.0, row), (4, 0), va="center", fontsize=8, annotation_clip=False, **where)
-    style.dress(ax, title=head, x="APR of one leg [%]; rows: coin, long / short venue", grid="x")
+    label = f"APR of one leg [%]; best {len(pairs)} pairs, long / short"
+    style.dress(ax, title=head, x=label, grid="x")
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")
     style.footer(ax, source=source)
@@ -655,7 +656,7 @@ def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
 def _mover(by_venue: pd.DataFrame) -> str:
     """Return a sentence about the largest change of a venue over the last day; empty for small changes."""
     change = (by_venue["last 24 h"] - by_venue["mean [bps/8h]"]).dropna()
-    if change.empty or change.abs().max() < _SMALLEST_MOVE:
+    if len(by_venue) < 2 or change.empty or change.abs().max() < _SMALLEST_MOVE:
         return ""
     row = by_venue.loc[change.abs().idxmax()]
     return (

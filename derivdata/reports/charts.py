@@ -111,7 +111,7 @@ def _draw_smile(ax: Axes, quotes: xr.Dataset, curve: xr.Dataset) -> list[Array]:
     if {"iv_bid", "iv_ask"} <= set(quotes):
         bid = quotes["iv_bid"].to_numpy()[inside]
         ask = quotes["iv_ask"].to_numpy()[inside]
-        ax.vlines(delta[inside], bid, ask, color=style.PALETTE[1], lw=2.2, alpha=0.7)
+        ax.vlines(delta[inside], bid, ask, color=style.PALETTE[1], lw=3.5, alpha=0.6)
         levels += [bid, ask]
     ax.plot(delta[inside], iv[inside], "o", color=style.PALETTE[1], ms=2.0)
     # 2. The fit within the quotes.
@@ -119,7 +119,7 @@ def _draw_smile(ax: Axes, quotes: xr.Dataset, curve: xr.Dataset) -> list[Array]:
     line = np.asarray(smile.iv(curve, across)).ravel()
     places = _call_delta(across, line, years)
     is_shown = (places > _SHOWN_DELTA) & (places < 1.0 - _SHOWN_DELTA)
-    ax.plot(places[is_shown], line[is_shown], color=style.PALETTE[0], lw=1.6)
+    ax.plot(places[is_shown], line[is_shown], color=style.PALETTE[0], lw=1.2)
     # 3. Strikes at 25 delta.
     ax.set_xlim(_SHOWN_DELTA - 0.02, 1.02 - _SHOWN_DELTA)
     ax.set_xticks(list(_DELTAS), list(_DELTAS.values()))
@@ -185,6 +185,7 @@ def draw_surface(points: pd.DataFrame, name: str, *, ax: Axes, source: Any) -> A
     logs = np.log(tenors)
     middle = (logs[1:] + logs[:-1]) / 2.0
     edges = np.exp(np.r_[2.0 * logs[0] - middle[0], middle, 2.0 * logs[-1] - middle[-1]])
+    centres = np.sqrt(edges[:-1] * edges[1:])  # of the columns, near the tenors
     low = float(np.nanmin(iv))
     span = max(float(np.nanmax(iv)) - low, 1.0)
     colours = style.colours_with_gaps("YlOrBr")
@@ -200,15 +201,15 @@ def draw_surface(points: pd.DataFrame, name: str, *, ax: Axes, source: Any) -> A
     for row, column in np.ndindex(iv.shape):
         if np.isfinite(iv[row, column]):
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "color": "#101010"}
-            ax.text(tenors[column], row + 0.5, f"{iv[row, column]:.1f}", **look)
+            ax.text(centres[column], row + 0.5, f"{iv[row, column]:.1f}", **look)
     ax.set_xscale("log")
     ax.set_xlim(edges[0], edges[-1])
-    ax.set_xticks(tenors, [f"{tenor:.0f}" for tenor in tenors])
+    ax.set_xticks(centres, [f"{tenor:.0f}" for tenor in tenors])
     ax.minorticks_off()
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(_ROWS))
     ax.set_ylim(len(rows), 0.0)
     ax.tick_params(axis="y", length=0)
-    style.dress(ax, title=f"{name}: {_extremes(iv, tenors)}", x="time to expiry [days], log scale", grid="")
+    style.dress(ax, title=f"{name}: {_skew(iv, tenors)}", x="time to expiry [days], log scale", grid="")
     key = "implied volatility [% a year], darker is higher"
     if not np.isfinite(iv).all():
         key += "; grey: beyond the quotes"
@@ -217,14 +218,21 @@ def draw_surface(points: pd.DataFrame, name: str, *, ax: Axes, source: Any) -> A
     return ax
 
 
-def _extremes(iv: Array, tenors: Array) -> str:
-    """Describe the highest and the lowest volatility of the cells."""
-    labels = list(_ROWS)
-    words = []
-    for flat in (int(np.nanargmax(iv)), int(np.nanargmin(iv))):
-        row, column = np.unravel_index(flat, iv.shape)
-        words.append(f"{iv[row, column]:.1f} % ({labels[row]}, {tenors[column]:.0f} days)")
-    return f"implied volatility ranges from {words[1]} to {words[0]}"
+def _skew(iv: Array, tenors: Array) -> str:
+    """Describe 10-delta puts against 10-delta calls at the first and the last tenor with both."""
+    gap = iv[-1] - iv[0]
+    columns = np.flatnonzero(np.isfinite(gap))
+    if not columns.size:
+        return f"at-the-money volatility is {np.nanmin(iv[2]):.1f} to {np.nanmax(iv[2]):.1f} %"
+    first, last = int(columns[0]), int(columns[-1])
+    sides = ["above" if value >= 0.0 else "below" for value in gap]
+    sizes = [f"{abs(value):.1f}" for value in gap]
+    words = f"10Δ puts are {sizes[first]} points {sides[first]} 10Δ calls in {tenors[first]:.0f} days"
+    if last == first:
+        return words
+    if sides[first] == sides[last]:
+        return f"{words}, {sizes[last]} in {tenors[last]:.0f} days"
+    return f"{words}, {sizes[last]} points {sides[last]} in {tenors[last]:.0f} days"
 
 
 def draw_term(fit: xr.Dataset, before: pd.DataFrame | None, name: str, *, ax: Axes, source: Any) -> Axes:
@@ -240,6 +248,8 @@ def draw_term(fit: xr.Dataset, before: pd.DataFrame | None, name: str, *, ax: Ax
     ax.plot(tenors, atm, "o-", ms=4.5, lw=1.8, color=style.PALETTE[0])
     ends = [(float(atm[-1]), f"now {100.0 * atm[-1]:.1f} %", style.PALETTE[0])]
     words = term_words(tenors, 100.0 * atm)
+    if before is not None:
+        words = words.split(" and ")[0]  # the change is in the title too
     if before is not None:
         past = pd.Series(before["iv"].to_numpy(), naive_utc(pd.DatetimeIndex(before["expiry"])))
         past = past.reindex(now.index)

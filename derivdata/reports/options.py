@@ -13,7 +13,7 @@ from derivdata.analysis import exposure, smile, surface, variance, volatility
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.matrix import at_maturity
 from derivdata.plot.fits import verdicts
-from derivdata.plot.style import median_price
+from derivdata.plot.style import day_words, median_price
 from derivdata.reports import charts
 from derivdata.reports.data import Data
 from derivdata.reports.page import WIDE, Panel, Section, listing, pct, venue_words
@@ -57,7 +57,7 @@ def history_panel(section: Section, data: Data, symbol: str, venue: str, now: An
         change = float(index[-1] - index[0])
         section.finding(
             "changed",
-            f"{symbol} 30-day strip index on {venue}: {change:+.1f} points over {days:.3g} days, "
+            f"{symbol} 30-day strip index on {venue}: {change:+.1f} points over {day_words(days)}, "
             f"between {float(index.min()):.1f} and {float(index.max()):.1f} %.",
         )
     title = f"{symbol} volatility index and skew over time on {venue}"
@@ -134,9 +134,12 @@ def compared(
     change = 100.0 * float(implied_line[-1]) - 100.0 * float(implied_line[0])
     span = float((implied_line["time"][-1] - implied_line["time"][0]) / np.timedelta64(1, "D"))
     section.number(
-        symbol, f"realised volatility, {days:.3g} days", f"{last_realised:.1f} %", window="to the last price"
+        symbol,
+        f"realised volatility, {day_words(days)}",
+        f"{last_realised:.1f} %",
+        window="to the last price",
     )
-    section.metric(f"{symbol} realised volatility, {days:.3g} days", last_realised, "%")
+    section.metric(f"{symbol} realised volatility, {day_words(days)}", last_realised, "%")
     return charts.Level(symbol, implied, realised, frame, days, change, span)
 
 
@@ -149,7 +152,7 @@ def answer_volatility(section: Section, levels: list[charts.Level], scope: str) 
     for level in levels:
         implied = 100.0 * float(level.implied.dropna("time")[-1])
         realised = 100.0 * float(level.realised.dropna("time")[-1])
-        change = f"{level.change:+.1f} points in {level.span:.3g} days"
+        change = f"{level.change:+.1f} points in {day_words(level.span)}"
         implied_text = f"30-day ATM {implied:.1f} % ({change})"
         realised_text = f"{level.days:.3g}-day realised {realised:.1f} %"
         words.append(f"{level.symbol}: {implied_text}, {realised_text}")

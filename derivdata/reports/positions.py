@@ -179,7 +179,7 @@ def _answer(section: Section, all_holdings: list[Holdings], period: str) -> None
         words.append(f"{symbol}: {_moved(top)}, {_moved(bottom)}")
     gains = "; ".join(words[:3])
     key = "* significant at 95 %" if "*" in gains else "none of them significant at 95 %"
-    line = f"{gains} points of share in {all_holdings[0].days:.3g} days ({key})."
+    line = f"{gains} points of share in {style.day_words(all_holdings[0].days)} ({key})."
     # The largest changes of each symbol, grouped by symbol.
     symbols = list(table["symbol"].drop_duplicates()[:3])
     largest = table.loc[table["change"].abs().sort_values(ascending=False, kind="stable").index]
@@ -227,9 +227,11 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
     did = "gained" if most["change"] > 0 else "lost"
     title = (
         f"{most['venue']} {did} {abs(most['change']):.2f} points of {most['symbol']} open interest in "
-        f"{days:.3g} days, the largest change of share"
+        f"{style.day_words(days)}, the largest change of share"
     )
-    style.dress(ax, title=title, x=f"change of share in {days:.3g} days [percentage points]", grid="x")
+    style.dress(
+        ax, title=title, x=f"change of share in {style.day_words(days)} [percentage points]", grid="x"
+    )
     sure = int(shown["sure"].sum())
     key = "no trend is significant at 95 %"
     if sure:
@@ -417,7 +419,7 @@ def _draw_liquidations(
     length = "an hour" if step == 1 else f"{step} hours"
     title = (
         f"{usd(1e6 * top[side])} of {_assets(events)} {side}s were liquidated in {length} from "
-        f"{when.day}\u00a0{when:%b %H:%M} UTC, {share} of all in {hours / 24.0:.3g} days"
+        f"{when.day}\u00a0{when:%b %H:%M} UTC, {share} of all in {style.day_words(hours / 24.0)}"
     )
     style.dress(ax, title=title, y=f"longs (down), shorts (up)\n[million USD in {step} h]", form="size")
     style.legend(ax, "above")
@@ -514,14 +516,14 @@ def _liquidation_findings(section: Section, events: pd.DataFrame, cascades: pd.D
     requested = data.report_options.symbols
     symbols = " and ".join(requested) if len(requested) < 4 else "all symbols"
     value = f"{usd(total)} ({pct(longs, 0)} of it longs)"
-    section.number("", f"liquidated, {symbols}", value, window=f"last {days:.3g} days")
+    section.number("", f"liquidated, {symbols}", value, window=f"last {style.day_words(days)}")
     last_day = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
     section.metric(f"liquidations of {symbols}, last 24 h", last_day)
     if days > 1:
         section.finding(
             "changed",
             f"Liquidations: {usd(last_day)} over the last 24 hours against {usd(total / days)} a day over "
-            f"{days:.3g} days.",
+            f"{style.day_words(days)}.",
         )
     if len(cascades):
         top = cascades.loc[cascades["value_usd"].idxmax()]

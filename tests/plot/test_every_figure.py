@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from derivdata import errors, plot
-from derivdata.plot.style import dress, stated
+from derivdata.plot.style import PALETTE, dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES
 from tests.plot.drawn_data import BASELINE, FIGURES, all_axes, drawn
@@ -187,7 +187,7 @@ def test_titles_wrap_into_lines_of_similar_length() -> None:
 def test_the_line_of_carry_crosses_zero_at_the_dotted_line() -> None:
     """Carry is linear in days between two holding times, and the axis is logarithmic."""
     ax = FIGURES["carry_hold"]()
-    solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) > 50]
+    solid = [line for line in ax.lines if line.get_color() == PALETTE[0] and len(line.get_xdata()) > 50]
     (dotted,) = [line for line in ax.lines if line.get_linestyle() == ":"]
     even = float(dotted.get_xdata()[0])
     assert even == pytest.approx(2.0 + 2.0 * 1.8 / 5.9, abs=0.02)  # -1.8 bps at 2 days, +4.1 at 4

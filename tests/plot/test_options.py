@@ -181,26 +181,30 @@ def test_narrow_surface_has_no_colour_bar() -> None:
 
 
 def test_labels_at_line_ends_do_not_overlap() -> None:
-    """The butterfly has a strip of its own; of the levels at the money only that of 30 days is drawn."""
+    """Skew and butterfly share a strip; of the levels at the money only that of 30 days is drawn."""
     history = made.index_history()
     history["bf25"] = (("time", "tenor"), np.full((10, 2), 0.004))
     ax = plot.volatility(history, symbol="BTC")
     figure = ax.get_figure(root=True)
     labels = [t for t in ax.texts if t.get_text()]
-    assert [t.get_text() for t in labels] == ["ATM 30 d 58.0 %", "index 59.0 %"]
+    assert [t.get_text() for t in labels] == ["ATM 58.0 %", "index 59.0 %"]
     places = np.array([t.xyann[1] for t in labels])
     height = 72.0 / figure.dpi * ax.get_window_extent().height
     assert (np.diff(places) * height).min() >= 8.0, "points"
     strips = figure.axes[0].child_axes
-    assert [strip.get_ylabel() for strip in strips[1:]] == [
-        "calls − puts\n25Δ [points]",
-        "butterfly\n25Δ [points]",
-    ]
-    assert strips[2].get_ylim() == pytest.approx((0.25, 0.55)), "at least 0.3 points, without zero"
-    assert {t.get_text() for t in strips[2].texts if t.get_text()[:1].isdigit()} == {
-        "7 d +0.40",
-        "30 d +0.40",
+    assert [strip.get_ylabel() for strip in strips[1:]] == ["25Δ [points]"]
+    assert {t.get_text() for t in strips[1].texts if " d" in t.get_text()[:5]} == {
+        "7 d -3.00",
+        "30 d -3.00",
+        "7 d, butterfly +0.40",
+        "30 d, butterfly +0.40",
     }
+    low, high = strips[1].get_ylim()
+    assert low < -3.0
+    assert high > 0.4
+    flat = history.assign(strip_index=history["strip_index"] * 0 + 0.5, atm=history["atm"] * 0 + 0.49)
+    low, high = plot.volatility(flat, symbol="BTC").get_ylim()
+    assert high - low == pytest.approx(4.0), "a difference of a point is not drawn as a large one"
 
 
 def test_title_of_a_cone_describes_a_window_with_implied_volatility() -> None:
@@ -251,7 +255,7 @@ def test_volatility_difference_is_interpolated_within_expiries_only() -> None:
     reverse = plot.venue_difference(made.chains(), reference="beta", tenors=["30d"])
     middle = reverse.get_figure(root=True).axes[0].child_axes[1]
     assert "-2.00" in [t.get_text() for t in middle.texts]
-    words = "BTC: alpha differs most from beta: its volatility is 2.00 points lower"
+    words = "BTC: alpha differs most from beta: its volatility is 2.00 points lower at the forward"
     assert " ".join(reverse.get_title(loc="left").split()) == words
     ax = plot.venue_difference(made.chains(), reference="alpha", tenors=["30d", "365d"])
     table = plot.data(ax)
@@ -410,10 +414,10 @@ def test_many_strikes_are_summed_in_bins() -> None:
     assert calls == [3.0] + [5.0] * 39 + [2.0], "100 to 102, 103 to 107 … 298 and 299"
     middles = [bar.x + bar.width / 2 for bar in bars_of(ax) if bar.height > 0]
     assert middles == pytest.approx(np.arange(100.0, 301.0, 5.0))
-    assert ax.get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
-    assert plot.strikes(made.chain(), "gamma").get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
+    assert ax.get_xlabel() == "strike [USD, bins of 5], 98 % shown"
+    assert plot.strikes(made.chain(), "gamma").get_xlabel() == "strike [USD, bins of 5], 98 % shown"
     few = plot.strikes(made.chain(), expiry="2026-02-04")
-    assert few.get_xlabel() == "strike [USD], 99.5 % shown"
+    assert few.get_xlabel() == "strike [USD], 98 % shown"
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]
 
 
@@ -424,3 +428,15 @@ def test_title_of_a_surface_has_both_directions_if_the_skew_changes_its_sign() -
         "volatility 1 σ below the forward, compared with 1 σ above: 2.0 points higher in 7 days "
         "and 1.0 points lower in 180 days"
     )
+
+
+def test_option_flow_of_calls_alone_has_no_puts_in_its_title() -> None:
+    """Calls at 110, with the index at 100: the axis includes the price, or no layout would fit."""
+    trades = made.option_trades().query("side == 'call'")
+    ax = plot.option_flow(trades, source="hand")
+    ax.get_figure(root=True).canvas.draw()
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title == "BTC on deribit: takers bought 4 BTC of calls more than they sold in 1 hour"
+    low, high = ax.get_xlim()
+    assert low < 100.0
+    assert high > 110.0

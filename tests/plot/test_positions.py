@@ -9,30 +9,36 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from matplotlib.collections import PolyCollection
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import to_hex
 
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
-from derivdata.plot import backtests, flows
+from derivdata.plot import backtests, flows, style
 from derivdata.plot.oi_shares import share_change
 from derivdata.plot.style import LONG, SHORT
+from derivdata.support.arrays import Floats
 from tests.plot import made
 from tests.plot.bars import bars_of
 
 
-def test_smaller_venues_are_drawn_as_others() -> None:
+def test_smaller_venues_are_not_drawn_but_stated() -> None:
+    """Shares end at 59, 21 and 20 %; alpha gained 38 points of 39, as changes are of daily means."""
     ax = plot.open_interest(made.holdings(), "share", top=2)
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
-    labels = [text for text in ax.texts if " %" in text.get_text()]
-    assert [t.get_text().split(" (")[0] for t in labels] == ["alpha 59 %", "beta 21 %", "others 20 %"]
-    changes = [float(t.get_text().split("(")[1].rstrip(")")) for t in labels]
-    change = 100.0 * share_change(share).sel(exchange=["alpha", "beta"])
-    assert changes[:2] == pytest.approx(change.to_numpy().tolist(), abs=0.05)
-    places = [t.xyann[1] for t in labels]
-    assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
+    change = 100.0 * share_change(share).to_series()
+    labels = [
+        text.get_text() for text in ax.texts if ")" in text.get_text() and "right" not in text.get_text()
+    ]
+    assert labels == [f"beta 21.0 ({change['beta']:+.1f})", f"alpha 59.0 ({change['alpha']:+.1f})"]
+    assert [line.get_ydata()[-1] for line in ax.lines] == pytest.approx([0.59, 0.21])
+    assert any("1 other: 20 %" in " ".join(text.get_text().split()) for text in ax.texts)
+    title = " ".join(ax.get_title(loc="left").split())
+    words = "BTC: alpha has the largest share of open interest, 59.0 %; "
+    assert title == words + f"alpha gained {change['alpha']:.1f} points, beta lost {-change['beta']:.1f}"
 
 
 def test_trends_have_one_point_per_day() -> None:
@@ -93,8 +99,7 @@ def test_price_is_below_the_orders_and_small_venues_share_a_row() -> None:
         plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
     ax = plot.liquidations(made.liquidated(), top=1)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "1 others"]
-    rows = np.concatenate([c.get_offsets()[:, 1].round() for c in ax.collections if len(c.get_offsets())])
-    assert (rows == 1).sum() == 8
+    assert (cells_of(ax)[1] != 0.0).sum() == 8, "an order an hour"
     none = made.liquidated().iloc[:0]
     with pytest.raises(ValueError, match="events is empty: pass start and end"):
         plot.liquidations(none)
@@ -102,17 +107,27 @@ def test_price_is_below_the_orders_and_small_venues_share_a_row() -> None:
     assert ax.get_title(loc="left") == "no order: no liquidation; coverage not stated"
 
 
-def test_dots_are_in_their_rows_and_longs_are_drawn_below_shorts() -> None:
+def cells_of(ax: Axes) -> Floats:
+    """Return the levels of the cells by venue and step: below 0 for longs, 0 for no order."""
+    [cells] = [c for c in ax.collections if isinstance(c, QuadMesh)]
+    return np.ma.filled(cells.get_array(), np.nan)
+
+
+def test_cells_are_below_zero_for_longs_and_logarithmic_in_the_value() -> None:
+    """Alpha: eight longs of 250,000; beta: two longs of 500,000, then two shorts of 750,000 USD.
+
+    The scale has a distance of 1.2 powers of ten below the smallest value.
+    """
     ax = plot.liquidations(made.liquidated())
-    places = {}
-    for dots in ax.collections:
-        if len(dots.get_offsets()):
-            rows = dots.get_offsets()[:, 1]
-            places[to_hex(dots.get_facecolor()[0])] = (rows - rows.round()).round(2).tolist()
-    assert ax.yaxis_inverted()
-    assert places == {LONG.lower(): [0.0] * 10, SHORT.lower(): [0.0] * 2}
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "alpha"]
+    span = np.log10(3.0) + 1.2
+    beta, alpha = cells_of(ax)
+    assert alpha == pytest.approx([-1.2 / span] * 8 + [0.0] * 4)
+    assert beta == pytest.approx([0.0] * 8 + [-(np.log10(2.0) + 1.2) / span] * 2 + [1.0] * 2)
+    [scale] = ax.child_axes
+    assert scale.get_ylabel() == "USD in 1 h [log]"
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert [label.split(":")[0] for label in labels] == ["longs", "shorts", "10 k USD", "100 k USD"]
+    assert labels == ["longs: 3.0 M USD", "shorts: 1.5 M USD"]
     bars = ax.get_figure(root=True).axes[0].child_axes[1]
     heights = [bar.height for bar in bars_of(bars)]
     assert min(heights) < 0.0 < max(heights)
@@ -122,13 +137,13 @@ def test_dots_are_in_their_rows_and_longs_are_drawn_below_shorts() -> None:
 def test_title_of_depth_describes_the_widest_band() -> None:
     """Bids of 3 and asks of 6 million times 2 + sin(i / 6), which is 2.9999 at the end."""
     title = " ".join(plot.orderbook_depth(made.depths()).get_title(loc="left").split())
-    assert title == "BTC on alpha: depth within 50 bps was between 4.5 and 13.5 million USD a side, now 13.5"
+    assert title == "BTC on alpha: depth within 50 bps was between 4.5 and 13.5 million USD a side"
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"bid_depth_usd": 300.0, "ask_depth_usd": 100.0}, "was between 200 and 200 USD a side, now 200"),
+        ({"bid_depth_usd": 300.0, "ask_depth_usd": 100.0}, "was between 200 and 200 USD a side"),
         ({"bid_depth_usd": np.nan}, "of one side only"),
     ],
 )
@@ -140,8 +155,8 @@ def test_title_of_small_or_missing_depth_has_no_zeros(change: dict[str, float], 
 @pytest.mark.parametrize(
     ("venues", "value", "words"),
     [
-        (["a", "a", "b"], 1e3, "of the 3,000 USD liquidated, most of it on a (67 %)"),
-        (["a", "b", "c"], 1e6, "of the 3.0 million USD liquidated; the largest venue was a (33 %)"),
+        (["a", "a", "b"], 1e3, "of the 3,000 USD liquidated; 67 % of the total was on a"),
+        (["a", "b", "c"], 1e6, "of the 3.0 million USD liquidated; 33 % of the total was on a"),
     ],
 )
 def test_title_of_liquidations_states_the_largest_venue(venues: list[str], value: float, words: str) -> None:
@@ -183,8 +198,6 @@ def test_unobserved_time_is_blank() -> None:
     )
     assert hours == pd.Timedelta(3, "h")
     ax = plot.liquidations(made.liquidated())
-    areas = np.concatenate([c.get_sizes() for c in ax.collections if len(c.get_offsets()) == 10])
-    assert areas.max() / areas.min() == pytest.approx(2.0), "twice the value, twice the area"
     assert ax.get_title(loc="left").endswith("; coverage not stated")
     assert len(ax.get_figure(root=True).axes[0].child_axes) == 2
     whole = spans.assign(end=made.START + pd.Timedelta(2, "D"))
@@ -270,7 +283,7 @@ def test_taker_imbalance_is_half_if_three_of_four_trades_buy() -> None:
 
 
 def test_liquidation_sums_are_drawn_and_other_tables_rejected() -> None:
-    """A venue's sum of a side is one dot: 2 M of longs and 1 M of shorts, of which 2/3 are longs."""
+    """A venue's sum of a side is a row: 2 M of longs and 1 M of shorts, of which 2/3 are longs."""
     hours = pd.date_range("2026-06-01", periods=2, freq="h", tz="UTC")
     sums = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": hours})
     sums = sums.assign(long_usd=[2e6, 0.0], short_usd=[np.nan, 1e6], resolution="1h")
@@ -300,18 +313,16 @@ def test_one_very_large_bar_has_its_value_next_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("correlation", "words"),
+    ("newest", "words"),
     [
-        (0.47, "long accounts and funding are only loosely related"),
-        (-0.49, "long accounts and funding are only loosely related"),
-        (0.5, "more accounts are long while funding is high"),
-        (-0.5, "fewer accounts are long while funding is high"),
+        ([2.0, 1.1], "more accounts are long than short on all 2 venues; a has 2.00 longs per short"),
+        ([0.25, 1.1], "more accounts are long than short on 1 of 2 venues; a has 0.25 longs per short"),
+        ([0.25, 0.9], "more accounts are long than short on no venue; a has 0.25 longs per short"),
+        ([1.5], "1.50 accounts are long per short on a"),
     ],
 )
-def test_title_of_positioning_has_a_relation_from_a_clear_correlation_on(
-    correlation: float, words: str
-) -> None:
-    assert flows._relation(correlation) == words
+def test_title_of_positioning_counts_venues_that_are_net_long(newest: list[float], words: str) -> None:
+    assert flows._balance(pd.Series(newest, list("ab")[: len(newest)])) == words
 
 
 def test_many_orders_are_summed_by_time_step() -> None:
@@ -320,17 +331,14 @@ def test_many_orders_are_summed_by_time_step() -> None:
     minutes = pd.to_timedelta(np.arange(600), unit="min")
     events = order.assign(time=made.START + minutes, value_usd=10_000.0)
     ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(10, "h"), source="hand")
-    [cells] = [c for c in ax.collections if c.get_array() is not None]
-    values = 10.0 ** np.ma.filled(cells.get_array(), np.nan)
-    assert values == pytest.approx(np.full((1, 40), 150_000.0)), "steps of 15 minutes, as 30 are too long"
+    [cells] = [c for c in ax.collections if isinstance(c, QuadMesh)]
+    assert cells.get_array().shape == (1, 40), "steps of 15 minutes, as 30 are too long"
+    assert np.unique(cells.get_array()).tolist() == [-1.0], "all are longs of one value"
     first = mdates.num2date(cells.get_coordinates()[0, 0, 0])
     assert first == made.START, "where its step begins"
-    words = [t.get_text() for t in ax.texts]
-    assert "dark to bright: 150 k to 150 k USD in 15 min, log; blank: none" in words
-    assert words.count("100 %") == 1, "all are longs"
     assert len(plot.data(ax)) == 600, "the data is of orders"
     few = plot.liquidations(events.iloc[:499], source="hand")
-    assert not [c for c in few.collections if c.get_array() is not None]
+    assert cells_of(few).shape == (1, 9), "hours, as of 499 orders"
 
 
 def test_lane_labels_have_as_many_lines_as_fit() -> None:
@@ -437,3 +445,25 @@ def test_labels_of_positions_are_inside_the_axes(size: tuple[float, float]) -> N
             box = label.get_window_extent()
             assert box.x0 > ax.bbox.x0, label.get_text()
             assert box.x1 < figure.bbox.x1, label.get_text()
+
+
+def test_capacity_of_selected_sizes_names_the_best_of_them() -> None:
+    curve = made.capacity_curve()
+    sizes = curve["size_usd"].to_numpy()
+    best = sizes[int(np.nanargmax(curve["net_usd"]))]
+    smaller = curve.sel(size_usd=sizes[sizes < best])
+    ax = plot.backtest(smaller, "capacity", source="hand")
+    words = f"Legs of {style.number(sizes[sizes < best].max())} USD earn most"
+    assert ax.get_title(loc="left").startswith(words)
+
+
+@pytest.mark.parametrize(("days", "words"), [(1.0, "1 day"), (1.004, "1 day"), (9.67, "9.67 days")])
+def test_one_day_is_singular(days: float, words: str) -> None:
+    assert style.day_words(days) == words
+
+
+@pytest.mark.parametrize(
+    ("days", "words"), [(1 / 24, "1 hour"), (0.5, "12 hours"), (1.0, "24 hours"), (2.0, "2 days")]
+)
+def test_spans_below_two_days_are_hours(days: float, words: str) -> None:
+    assert style.span_words(days) == words
