@@ -12,12 +12,12 @@ the same numbers and words, zoom, and a hover text for each mark.
 """
 
 from derivdata.plot.backtests import backtest, pnl_attribution
-from derivdata.plot.flows import calibration, option_flow, positioning, strikes, taker_volume
+from derivdata.plot.by_strike import option_flow, strikes
 from derivdata.plot.frames import data
 from derivdata.plot.funding import carry, cumulative_funding, funding_heatmap, funding_history
-from derivdata.plot.oi_shares import open_interest
 from derivdata.plot.orders import liquidations, orderbook_depth
-from derivdata.plot.smiles import implied_density, smile
+from derivdata.plot.positions import open_interest, positioning, taker_volume
+from derivdata.plot.smiles import calibration, implied_density, smile
 from derivdata.plot.surfaces import card, surface, venue_difference
 from derivdata.plot.volatilities import term_structure, volatility
 

@@ -1,4 +1,4 @@
-"""Figures of single expiries: smiles with their fit and its arbitrage, and implied densities."""
+"""Figures of single expiries: smiles with their fit, implied densities, and their calibration."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr
 
+from derivdata.analysis import delivery
 from derivdata.analysis import smile as analysis
 from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.status import Status
@@ -442,3 +443,56 @@ def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
     )
     inside = (k >= float(fit["k_min"].item())) & (k <= float(fit["k_max"].item()))
     return table, pd.Series(inside)
+
+
+@figure_function
+def calibration(
+    probability: xr.DataArray,
+    *,
+    source: Source | None = None,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+) -> Axes:
+    """Draw the number of deliveries in each decile of the densities that options implied before.
+
+    Parameters
+    ----------
+    probability
+        Result of ``dd.analysis.delivery.probabilities``, of any dims.
+    source, ax, figsize
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        A bar for each decile. The line is a tenth of the deliveries, the expected number if the densities are
+        right; the band is its 90 % interval for independent deliveries.
+
+    Raises
+    ------
+    ValueError
+        There is no probability.
+    """
+    from scipy.stats import binom  # slow to import, and needed only here
+
+    result = delivery.calibration(probability)
+    count = int(result["count"])
+    if not count:
+        raise ValueError("probability has no finite value: no delivery has an earlier density")
+    values = probability.to_numpy()
+    counts, edges = np.histogram(values[np.isfinite(values)], np.linspace(0.0, 1.0, 11))
+    ax = style.axes(ax)
+    ax.bar(10 * edges[:-1] + 0.5, counts, 0.9, color=PALETTE[0])
+    low, high = (float(binom.ppf(quantile, count, 0.1)) for quantile in (0.05, 0.95))
+    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0, label="90 % interval if calibrated")
+    ax.axhline(count / 10, color=GREY, lw=1.0, ls="--", label="expected")
+    ax.set_xlim(0, 10)
+    ax.locator_params(axis="y", integer=True)
+    inside = 100 * float(result["inside"].sel(interval=0.8))
+    chance = f"test of uniformity p = {float(result['p_value']):.2g}"
+    title = f"{inside:.0f} % of {count} deliveries in the central 80 %; {chance}"
+    place = "place in the distribution [tenths, from the lowest prices]"
+    style.dress(ax, title=title, x=place, y="deliveries [1]", form="number")
+    style.legend(ax, "above")
+    table = pd.DataFrame({"probability": edges[:-1], "deliveries": counts})
+    return finish(ax, table, probability, source=source)

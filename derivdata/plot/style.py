@@ -526,6 +526,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def days_between(time: Any) -> float:
+    """Return the length of the data from its times [days]."""
+    return float((time.max() - time.min()) / pd.Timedelta(1, "D"))
+
+
 def span_words(days: float) -> str:
     """Format a length of time in days or, below two days, in hours: ``30 days``, ``1 hour``."""
     if days < 2.0:

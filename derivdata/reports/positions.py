@@ -12,7 +12,7 @@ from derivdata import plot
 from derivdata.analysis import liquidations
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
-from derivdata.plot.oi_shares import gain_look, share_change, trend_of
+from derivdata.plot.positions import gain_look, share_change, trend_of
 from derivdata.reports.data import Data
 from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, listing, pct, usd, venue_words
 from derivdata.support.times import naive_utc

@@ -17,8 +17,8 @@ import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
-from derivdata.plot import backtests, flows, style
-from derivdata.plot.oi_shares import share_change
+from derivdata.plot import backtests, positions, style
+from derivdata.plot.positions import share_change
 from derivdata.plot.style import LONG, SHORT
 from derivdata.support.arrays import Floats
 from tests.plot import made
@@ -322,7 +322,7 @@ def test_one_very_large_bar_has_its_value_next_to_it() -> None:
     ],
 )
 def test_title_of_positioning_counts_venues_that_are_net_long(newest: list[float], words: str) -> None:
-    assert flows._balance(pd.Series(newest, list("ab")[: len(newest)])) == words
+    assert positions._balance(pd.Series(newest, list("ab")[: len(newest)])) == words
 
 
 def test_many_orders_are_summed_by_time_step() -> None:

@@ -1,4 +1,4 @@
-"""Figure of open interest: level, shares of venues, and changes of share."""
+"""Figures of positions over time: open interest of venues, long/short ratios, and taker volume."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import oi as analysis
-from derivdata.analysis.panels import require_unit_if_stated
+from derivdata.analysis import taker
+from derivdata.analysis.align import percentile
+from derivdata.analysis.panels import require_times, require_unit_if_stated
 from derivdata.plot import style
-from derivdata.plot.frames import Rates, Size, Source, figure_function, finish, long_table, only_for
+from derivdata.plot.frames import (
+    Rates,
+    Size,
+    Source,
+    draw_lanes,
+    figure_function,
+    finish,
+    lane_height,
+    lane_limits,
+    long_table,
+    only_for,
+)
 from derivdata.plot.funding import STEPS
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
+from derivdata.tables.frames import require_columns
+from derivdata.tables.panels import panel
 from derivdata.units import USD_UNIT
 
 if TYPE_CHECKING:
@@ -23,8 +38,10 @@ if TYPE_CHECKING:
 
 _MIN_POINTS = 24
 _BILLION = 1e9
-
-
+_MAX_VENUES = 8
+_MILLION = 1e6
+_LINE = 12.0
+"""Height of a line of a lane's label [points]."""
 _TOP = {"share": 7, "trend": 15}
 """Number of venues drawn unless `top` is given."""
 _SMALLEST_CHANGE = 0.05
@@ -283,11 +300,11 @@ def _levels(
     """Draw the open interest of all venues in USD and, with prices, in coins."""
     share, symbol = _shares(data, symbol)
     present = share["exchange"].values
-    panel, _ = style.one_symbol(style.panel_of(data, "oi_usd"), symbol)
-    total = panel.sel(exchange=present).sum("exchange", min_count=len(present))
+    oi, _ = style.one_symbol(style.panel_of(data, "oi_usd"), symbol)
+    total = oi.sel(exchange=present).sum("exchange", min_count=len(present))
     lines = {"oi_usd": total}
     if price is not None:
-        level = style.median_price(price, symbol).reindex(time=panel["time"].values)
+        level = style.median_price(price, symbol).reindex(time=oi["time"].values)
         lines |= {"oi_coins": total / level, "price_usd": level}
     ax = style.axes(ax, size=(8.0, 4.0))
     venues = f"{len(present)} venue{'s' * (len(present) != 1)}"
@@ -383,9 +400,275 @@ def trend_of(share: xr.DataArray) -> xr.Dataset:
 
 
 def _shares(data: Rates, symbol: str | None) -> tuple[xr.DataArray, str]:
-    panel, symbol = style.one_symbol(style.panel_of(data, "oi_usd"), symbol)
-    share = analysis.market_share(panel)
+    oi, symbol = style.one_symbol(style.panel_of(data, "oi_usd"), symbol)
+    share = analysis.market_share(oi)
     traded = share.where(share.notnull().any("time"), drop=True)
     if not traded.sizes["exchange"]:
         raise ValueError(f"no venue has open interest of {symbol} over most of the window")
     return traded, symbol
+
+
+@figure_function
+def positioning(
+    data: Rates,
+    *,
+    symbol: str | None = None,
+    funding: Rates | None = None,
+    change: str | pd.Timedelta = "1d",
+    source: Source | None = None,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+) -> Axes:
+    """Draw long/short ratios of venues, their changes and, optionally, the funding rate.
+
+    Parameters
+    ----------
+    data
+        Table ``positioning_history`` of one kind, or its panel of ``long_short_ratio`` [1]; at most eight
+        venues.
+    symbol
+        The symbol, if there are several.
+    funding
+        Table ``funding_history`` or its panel [bps/8h], whose median over venues is drawn. None omits it.
+    change
+        Length of time for the ratio's change in the data of the figure.
+    source, ax, figsize
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
+        rate. Labels have the newest ratio and, if the lanes are high enough, its percentile among earlier
+        ratios. A note has the rank correlation of the median ratio and the funding rate.
+
+    Raises
+    ------
+    ValueError
+        The symbol is not in the data, there are more than eight venues, no ratio is above 0, or `change` is
+        shorter than a step.
+    """
+    ratios, symbol = style.one_symbol(style.panel_of(data, "long_short_ratio"), symbol)
+    ratios = ratios.where((ratios > 0.0) & np.isfinite(ratios))
+    ratios = ratios.dropna("exchange", how="all").dropna("time", how="all")
+    venues = [str(name) for name in ratios["exchange"].values]
+    if not 0 < len(venues) <= _MAX_VENUES:
+        fix = f"select 1 to {_MAX_VENUES} with venues= of the fetcher or data[data['exchange'].isin([...])]"
+        raise ValueError(f"data has {len(venues)} venues with a ratio: {fix}")
+    length, _ = _length(change, ratios["time"].values, "change")
+    ratio: pd.DataFrame = ratios.transpose("time", "exchange").to_pandas()
+    moved = ratio / ratio.reindex(ratio.index - length).to_numpy() - 1.0
+    rate = None if funding is None else _rates_of(funding, symbol)
+    places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
+    count = len(venues)
+    size = (8.0, lane_height(count) + (1.0 if rate is not None else 0.0))
+    heights = [0.7 * max(count, 2), 1.0] if rate is not None else [1.0]
+    upper, *others = (
+        style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
+    )
+    lines = int(style.height_of(upper) / count / _LINE)  # that fit into a lane
+    labels = []
+    for venue in venues:
+        history = ratios.sel(exchange=venue).dropna("time")
+        rank = float(places.sel(exchange=venue, time=history["time"][-1]))
+        words = [f"{venue} {float(history[-1]):.2f}"]
+        if not np.isnan(rank):
+            words.append(f"above {100 * rank:.0f} % of past")
+        labels.append("\n".join(words[: 1 + (lines > 1)]))
+    logs, averaged = _thinned(np.log(ratio), upper)
+    limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
+    marks = {0.0: "1", **_ratio_marks(limits)}
+    draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
+    newest = ratio.ffill().iloc[-1]
+    title = f"{symbol}: {_balance(newest)}"
+    key = ["labels: newest ratio"]
+    if averaged:
+        key.append(averaged)
+    strip = [upper, *others]
+    table = long_table(ratio, "time", "exchange", "long_short_ratio")
+    table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
+    if rate is not None:
+        median = rate.median("exchange") if "exchange" in rate.dims else rate
+        median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
+        drawn, _ = _thinned(median.to_series().rename("rate").to_frame(), upper)
+        strip[1].plot(drawn.index, drawn["rate"], color=style.ink(), lw=1.2)
+        strip[1].axhline(0.0, color=GREY, lw=0.8)
+        both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
+        if (both.nunique() > 1).all():
+            joint = both.corr(method="spearman").iloc[0, 1]
+            key.append(f"rank correlation of median ratio and funding: {joint:+.2f}")
+        style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
+        strip[1].locator_params(axis="y", nbins=4)
+        table["rate_bps_8h"] = table["time"].map(median.to_series())
+    style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
+    style.note(upper, "; ".join(key))
+    style.utc_axis(strip[-1])
+    return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
+
+
+def _rates_of(funding: Rates, symbol: str) -> xr.DataArray:
+    """Return the funding rates of a symbol, from a table or a panel."""
+    if isinstance(funding, pd.DataFrame):
+        require_columns(funding, "funding", ("rate_bps_8h",), others=("symbol", "exchange", "time"))
+    else:
+        require_times(funding, "funding")
+    rates: xr.DataArray
+    rates, _ = style.one_symbol(style.panel_of(funding, "rate_bps_8h"), symbol)
+    return rates
+
+
+def _balance(newest: pd.Series) -> str:
+    """Describe on how many venues accounts are net long, and where they are furthest from balance."""
+    count = len(newest)
+    longer = int((newest > 1.0).sum())
+    most = str(np.log(newest).abs().idxmax())
+    if count == 1:
+        return f"{newest.iloc[0]:.2f} accounts are long per short on {most}"
+    where = f"{longer} of {count} venues"
+    if longer == count:
+        where = f"all {count} venues"
+    if longer == 0:
+        where = "no venue"
+    return f"more accounts are long than short on {where}; {most} has {newest[most]:.2f} longs per short"
+
+
+def _thinned(lines: pd.DataFrame, ax: Axes) -> tuple[pd.DataFrame, str]:
+    """Return means over equal numbers of steps that fit the width of `ax`, and a text with their length."""
+    count = style.every(ax, len(lines))
+    if count < 2:
+        return lines, ""
+    groups = np.arange(len(lines)) // count
+    means = lines.groupby(groups).mean().set_axis(lines.index[::count])
+    return means, f"lines: means over {_written(means.index[1] - means.index[0])}"
+
+
+def _ratio_marks(limits: tuple[float, float]) -> dict[float, str]:
+    """Return a ratio to label, on the side of 1 with more space in the lanes, by its logarithm."""
+    low, high = limits
+    candidates = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+    fitting = [value for value in candidates if np.log(value) <= 0.85 * max(high, -low)]
+    if not fitting:
+        return {}
+    value = fitting[-1]
+    if -low > high:
+        value = 1.0 / value
+    return {float(np.log(value)): style.number(value)}
+
+
+def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:
+    """Return a length of time and the step of the data; raise if the step is longer."""
+    length = times.length(text, name)
+    step = pd.Timedelta(0)
+    if stamps.size > 1:
+        step = pd.Timedelta(np.median(np.diff(stamps)))
+    if not step:
+        raise ValueError("data has one time: pass two or more")
+    if length < step:
+        raise ValueError(f"{name}={text!r} is shorter than the step of the data, {step}")
+    return length, step
+
+
+def _written(length: str | pd.Timedelta) -> str:
+    hours = times.length(length, "change") / pd.Timedelta(1, "h")
+    return f"{hours:g} h" if hours < 48 else f"{hours / 24:g} d"
+
+
+@figure_function
+def taker_volume(
+    data: pd.DataFrame,
+    *,
+    symbol: str | None = None,
+    window: str | pd.Timedelta = "1d",
+    price: Rates | None = None,
+    source: Source | None = None,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+) -> Axes:
+    """Draw the cumulative volume delta of takers by venue, and their imbalance.
+
+    Parameters
+    ----------
+    data
+        Table ``volume_taker``; at most eight venues.
+    symbol
+        The symbol, if there are several.
+    window
+        Length of time for the imbalance.
+    price
+        Prices [USD] with a dim ``time``, or the table ``prices_history``, whose median over venues is drawn.
+        None omits it.
+    source, ax, figsize
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        The upper axes of two or three strips: the cumulative volume delta of each venue from the first step
+        on, and the imbalance of all venues together, over the `window` before the end of each step. A missing
+        step of a venue is a gap.
+
+    Raises
+    ------
+    ValueError
+        The symbol is not in the data, there are more than eight venues, or `window` is shorter than a step.
+    """
+    buy, symbol = style.one_symbol(panel(data, "buy_usd"), symbol)
+    sell, _ = style.one_symbol(panel(data, "sell_usd"), symbol)
+    if buy.sizes["exchange"] > _MAX_VENUES:
+        raise ValueError(f"data has {buy.sizes['exchange']} venues: select 1 to {_MAX_VENUES}")
+    stamps = buy["time"].values
+    length, step = _length(window, stamps, "window")
+    delta: pd.DataFrame = taker.cumulative_delta(buy, sell).transpose("time", "exchange").to_pandas()
+    if not np.isfinite(delta).to_numpy().any():
+        raise ValueError(f"data must have buy_usd and sell_usd of {symbol}, got only missing values")
+    steps = int(length / step)
+    sums = []
+    for side in (buy, sell):
+        # All venues: a step without one of them is a gap, since the sum would drop.
+        total = side.sum("exchange", skipna=False).rolling(time=steps).sum()
+        sums.append(total.assign_attrs(units="USD"))
+    recent = taker.imbalance(*sums).to_series()
+    strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
+    ends = []
+    every = style.every(strip[0], len(delta))
+    shown = delta.iloc[::-every].iloc[::-1]  # the last step is drawn
+    for place, venue in enumerate(delta):
+        look = style.look(place)
+        strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.1, label=str(venue), **look)
+        last = float(delta[venue].ffill().iloc[-1]) / _MILLION
+        ends.append((last, f"{venue} {last:+.0f}", str(look["color"])))
+    net = float(delta.ffill().iloc[-1].sum())
+    if delta.shape[1] > 1:
+        total = delta.ffill().sum(axis=1)[shown.index] / _MILLION
+        strip[0].plot(total.index, total, lw=2.4, color=style.ink(), label="all venues")
+        ends.append((net / _MILLION, f"all {net / _MILLION:+.0f}", style.ink()))
+    strip[0].axhline(0.0, color=GREY, lw=0.8)
+    did, less = ("bought", "sold") if net >= 0 else ("sold", "bought")
+    title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less}"
+    title += f" in {style.span_words(style.days_between(delta.index))}{_main_venue(delta)}"
+    style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
+    style.label_ends(strip[0], ends)
+    for color, is_side in ((LONG, recent >= 0.0), (SHORT, recent <= 0.0)):
+        strip[1].fill_between(recent.index, recent, where=is_side, color=color, lw=0, interpolate=True)
+    strip[1].axhline(0.0, color=GREY, lw=0.8)
+    style.dress(strip[1], y=f"imbalance\nof {_written(window)} [%]", form="percent")
+    table = long_table(delta, "time", "exchange", "delta_usd")
+    table["imbalance"] = table["time"].map(recent)
+    if price is not None:
+        level = style.median_price(price, symbol).reindex(time=stamps)
+        line = level.to_series().iloc[::-every].iloc[::-1]
+        strip[2].plot(line.index, line, color=style.ink(), lw=1.2)
+        style.dress(strip[2], y="price\n[USD]", form="number")
+        table["price_usd"] = table["time"].map(level.to_series())
+        strip[2].locator_params(axis="y", nbins=4)
+    style.utc_axis(strip[-1], has_labels=True)
+    return finish(strip[0], table, data, price, source=source, lowest=strip[-1])
+
+
+def _main_venue(delta: pd.DataFrame) -> str:
+    """Return the share of the venue with the largest sum, if all venues have sums of one sign."""
+    sums = delta.ffill().iloc[-1]
+    if len(sums) < 2 or abs(sums.sum()) < sums.abs().sum():
+        return ""
+    share = sums / sums.sum()
+    return f", {style.share(float(share.max()))} of it on {share.idxmax()}"
