@@ -425,3 +425,10 @@ def test_long_table_is_collapsed_but_complete(count: int, folded: bool) -> None:
     [html] = section.blocks
     assert html.html().count("<tr>") == count + 1
     assert (f"all {count} rows" in html.html()) is folded
+
+
+def test_only_one_of_several_venues_moved_most() -> None:
+    """The rate of a rose by 1 bp over the last day; alone it cannot have moved more than others."""
+    venues = pd.DataFrame({"venue": ["a", "b"], "mean [bps/8h]": [1.0, 1.0], "last 24 h": [2.0, 1.5]})
+    assert carry._mover(venues) == "; a moved most, from a mean of +1.00 to +2.00"
+    assert carry._mover(venues.head(1)) == ""

@@ -611,7 +611,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     style.dress(
         ax,
         title=title,
-        x="holding time [days], log scale; below: net [bps]",
+        x="holding time [days], log; below: net [bps]",
         y=f"carry, {of}\n[bps of one leg]",
     )
     ax.set_xscale("log")
