@@ -331,6 +331,8 @@ def _cells(ax: Axes, dots: pd.DataFrame, rows: int, step: pd.Timedelta, words: s
     # 2. Powers of ten on the scale, longs below and shorts above its middle.
     scale = style.colorbar(ax, drawn, f"USD in {words} [log]")
     ends = np.arange(np.ceil(low), np.floor(high) + 1.0)
+    if not ends.size:
+        ends = np.array([high])
     ticks = (ends - low + _FAINTEST) / reach
     names = [_dollars(10.0**end) for end in ends]
     scale.set_yticks([*-ticks, *ticks], [*names, *names])
@@ -564,6 +566,8 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
             raise ValueError(f"data has infinite values in {column}: drop these rows")
     if data["depth_bps"].isna().any():
         raise ValueError("data has missing values in depth_bps: drop these rows")
+    from matplotlib.ticker import LogLocator, NullLocator
+
     distances = sorted(data["depth_bps"].unique(), reverse=True)
     upper, lower = style.strips(ax, 2.2, 1.0, size=(8.0, 5.0), gap=0.08)
     # 1. Mean of both sides on a logarithmic axis, as depths of several distances differ by factors.
@@ -581,6 +585,9 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
         if last > 0.0:
             ends.append((np.log10(last), f"{distance:g} bps: {last:,.3g}", color))
     upper.set_yscale("log")
+    # Labels at 1, 2 and 5: other labels of a logarithmic axis would be formulas.
+    upper.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    upper.yaxis.set_minor_locator(NullLocator())
     style.dress(upper, y="depth of a side\n[million USD], log", form="number")
     # 2. Which side is deeper, at the widest distance.
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
