@@ -415,7 +415,7 @@ def test_many_strikes_are_summed_in_bins() -> None:
     middles = [bar.x + bar.width / 2 for bar in bars_of(ax) if bar.height > 0]
     assert middles == pytest.approx(np.arange(100.0, 301.0, 5.0))
     assert ax.get_xlabel() == "strike [USD, bins of 5], 98 % shown"
-    assert plot.strikes(made.chain(), "gamma").get_xlabel() == "strike [USD, bins of 5], 98 % shown"
+    assert plot.strikes(made.chain(), "gamma").get_xlabel() == "strike [USD, bins of 2], 98 % shown"
     few = plot.strikes(made.chain(), expiry="2026-02-04")
     assert few.get_xlabel() == "strike [USD], 98 % shown"
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]
