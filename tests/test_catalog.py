@@ -53,16 +53,16 @@ def test_a_row_at_the_clock_counts_and_later_ones_do_not(tmp_path: Path) -> None
     assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 06", "06-01 00"]
 
 
-def test_a_step_is_of_rows_up_to_the_clock(tmp_path: Path) -> None:
-    """Rows by ten minutes, of which the clock has one."""
+def test_catalog_describes_only_rows_up_to_the_clock(tmp_path: Path) -> None:
+    """Of six rows, ten minutes apart, one is before the clock: one row has no step."""
     stamps = pd.date_range("2026-06-01T06:00", periods=6, freq="10min", tz="UTC")
     place = {"symbol": "BTC", "exchange": "okx", "resolution": "raw", "kind": "sampled"}
     rates = rows("funding_history", timestamp=stamps, y=1.0, **place)
     dd.open_archive(tmp_path / "made").append("funding_history", rates)
     dd.connect(str(tmp_path / "made"), now="2026-06-01T06:05")
-    held = dd.catalog()
-    assert held["row_count"].tolist() == [1]
-    assert held["step_hours"].isna().all()
+    catalog = dd.catalog()
+    assert catalog["row_count"].tolist() == [1]
+    assert catalog["step_hours"].isna().all()
 
 
 def test_catalog_of_the_sample_has_no_row_counts() -> None:

@@ -140,7 +140,8 @@ def test_series_with_one_value_are_found_but_not_the_interest_of_a_formula() -> 
     values[2] = values[2, 0]
     series, _, times, flat = rows(values)
     assert unchanged_series(series, times, flat, is_rate=False) == [SeriesFault(2 * ROWS, ROWS, 1.0)]
-    # 0.9132 is 10 % per year.
+    # Venues pay these interest rates: 1 bps per 8 hours or per hour, 10 % per year, and none. No formula
+    # gives the last two, so a series that has only one of them is a fault.
     for value, count in [(1.0, 0), (0.125, 0), (0.9132, 0), (0.0, 0), (0.73214, 1), (0.383472, 1)]:
         rates = np.full(series.size, value)
         rates[ROWS:] = walks().reshape(-1)[ROWS:]

@@ -194,6 +194,7 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
 
 
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
+    """Return the timestamps of a grid: those given, or whole steps over the panel plus `wait`."""
     if not isinstance(grid, str):
         timestamps = pd.DatetimeIndex(grid)
         return naive_utc(timestamps)

@@ -165,6 +165,7 @@ def fit(
 
 
 def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.DataArray) -> xr.Dataset:
+    """Name the outputs of the fit, and add units, events and the labels of the surface."""
     per_year = "1/year"
     per_root = "1/√year"
     names = {
@@ -324,6 +325,7 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
 
 
 def _microseconds(value: Any, name: str) -> Any:
+    """Return times as µs since 1970; `value` is a time, or an array of datetime64 or ISO text."""
     if not isinstance(value, xr.DataArray | np.ndarray):
         value = np.datetime64(times.naive_utc(times.timestamp(value, name)), "us")
     if value.dtype.kind in "OU":

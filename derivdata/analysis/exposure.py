@@ -423,6 +423,7 @@ def zero_gamma(
 
 
 def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
+    """Return the sign of the dealer's position in each option; 1 without an assumption."""
     if dealer is None:
         return pd.Series(1.0, index=options.index)
     if set(dealer) != {"call", "put"}:
@@ -441,6 +442,8 @@ def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
 
 
 def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
+    """Return the ratio to the present price, nearest 1, at which total gamma is 0; NaN without one."""
+
     def exposure(ratio: Any) -> Any:
         values = _traded_usd(options, "gamma", ratio) * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio))
         total = np.nansum(values, axis=0)

@@ -211,6 +211,7 @@ def plain(column: Any) -> Any:
 def _scattered(
     values: npt.NDArray[Any], codes: list[npt.NDArray[np.intp]], shape: list[int]
 ) -> npt.NDArray[Any]:
+    """Return values on a grid at the positions `codes` of each dim; other cells are missing."""
     grid = np.full(shape, _ABSENT[values.dtype.kind], dtype=values.dtype)
     if len(values):
         grid[tuple(codes)] = values if codes else values[0]

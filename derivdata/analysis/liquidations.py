@@ -113,6 +113,7 @@ def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:
 
 
 def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
+    """Return the branching ratio of counts per bucket, and its status; see `branching_ratio`."""
     # 1. Compute the ratio, if the counts vary more than those of independent events.
     finite = np.isfinite(counts)
     n = int(finite.sum())
@@ -297,6 +298,7 @@ def bucket(
 
 
 def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> pd.DatetimeIndex:
+    """Return the starts of the buckets of a window, by default from the first to the last event."""
     if (start is None or end is None) and not len(events):
         raise ValueError("events is empty: pass start and end of the window")
     first = events["time"].min() if start is None else times.timestamp(start, "start")

@@ -159,6 +159,7 @@ def migration(
 
 
 def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
+    """Return the values of a panel at a timestamp that it has."""
     timestamp = times.naive_utc(times.timestamp(when, name))
     if "time" not in data.indexes:
         raise ValueError(f"{of} must have at least one timestamp")
@@ -508,6 +509,7 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
 
 
 def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tuple[Any, ...]:
+    """Return slope, interval, φ, values, effective values and status of one series; see `share_trend`."""
     # 1. Compute the median slope over all pairs.
     finite = np.isfinite(y)
     x = x[finite]
@@ -532,6 +534,7 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
 
 
 def _pair_slopes(x: Array, y: Array) -> Array:
+    """Return the slopes of all pairs of values, or of a random sample above 3,000 values."""
     n = y.size
     if n <= 3000:
         i, j = np.triu_indices(n, 1)

@@ -171,6 +171,7 @@ def chain(
 
 
 def _rows(trades: pd.DataFrame) -> pd.DataFrame:
+    """Check the columns of trades, and return a copy without attributes."""
     others = ("time", "expiry", "side", "taker_side", "execution")
     numbers = ("strike", "size", "price_coin", "price_usd", "iv", "index_price_usd", "underlying_price")
     require_columns(trades, "trades", numbers, others=others)

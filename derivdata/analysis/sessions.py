@@ -344,6 +344,7 @@ def _over_sessions(
     name: str,
     **options: Any,
 ) -> xr.Dataset:
+    """Apply a kernel to panels with the hours that each session has spent up to each boundary."""
     since = hours(panels[0], name=name)
     stamps = panels[0]["time"].to_numpy()
     bounds = spent["bounds"]
@@ -391,6 +392,7 @@ def _premium(premium: Floats, *, since: Floats, edges: Floats, clocks: Floats) -
 
 
 def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.Dataset]:
+    """Return volatility, and with an index also the premium, by session."""
     marks = require(mark, "time", units="USD", name="mark")
     units = {"volatility": "1/√year", "crossing": "1", "volatility_hours": "h"}
     results = [_over_sessions(_volatility, marks, units=units, spent=spent, name="mark")]
@@ -430,6 +432,7 @@ def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) 
 
 
 def _funding(funding: Panel, spent: dict[str, Any]) -> xr.Dataset:
+    """Return the funding by session, of samples or settlements."""
     rates = require_rate(funding, "time", name="funding")
     units = {"funding_bps": "bps", "funding_bps_8h": "bps/8h", "funding_hours": "h"}
     if kind_of(rates) == "settled":
@@ -470,6 +473,7 @@ def _change(
     factor: float = 1.0,
     following: bool = False,
 ) -> xr.Dataset:
+    """Return the change of a panel over each closure."""
     since = hours(panel)
     origin = panel["time"].to_numpy()[0]
     return figures_of(
@@ -510,6 +514,7 @@ def _at(values: Floats, since: Floats, timestamps: Floats, oldest: float) -> Flo
 
 
 def _paid(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
+    """Return the funding [bps] that a long pays over each closure."""
     rates = require_rate(funding, "time", name="funding")
     panels = due_settlements(rates) if kind_of(rates) == "settled" else (rates,)
     since = hours(panels[0], name="funding")

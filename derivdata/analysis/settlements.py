@@ -115,6 +115,7 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
 def _with_unknown_intervals(
     rates: Floats, interval: Floats, paid: Floats, *, since: Floats
 ) -> tuple[Floats, Floats]:
+    """Return rates and intervals, in which a payment without an interval covers the hours before it."""
     # 1. Compute the hours since the previous payment.
     unknown = np.isfinite(paid) & ~np.isfinite(rates)
     last = last_valid(np.isfinite(rates) | unknown)
@@ -181,12 +182,14 @@ def _newest(values: Floats, *, starts: Indices) -> Floats:
 
 
 def _carried(rates: Floats, interval: Floats, *, since: Floats) -> Floats:
-    last = last_valid(np.isfinite(rates))
-    at = np.maximum(last, 0)
-    value = np.take_along_axis(rates, at, axis=-1)
-    lasts = np.take_along_axis(interval, at, axis=-1)
-    held = (last >= 0) & ((since - since[at] < lasts - _ROUNDING) | (last == np.arange(since.size)))
-    return np.where(held, value, np.nan)
+    """Return the newest rate at each time until its interval ends; NaN later."""
+    newest = last_valid(np.isfinite(rates))
+    has_rate = newest >= 0
+    row = np.maximum(newest, 0)
+    age = since - since[row]
+    is_valid = age < np.take_along_axis(interval, row, axis=-1) - _ROUNDING
+    is_own_row = newest == np.arange(since.size)  # also a rate without an interval is there at its time
+    return np.where(has_rate & (is_valid | is_own_row), np.take_along_axis(rates, row, axis=-1), np.nan)
 
 
 def without_overlap(

@@ -71,6 +71,7 @@ def cumulative_delta(buy: Panel, sell: Panel) -> xr.DataArray:
 
 
 def _sides(buy: Panel, sell: Panel, *dims: str) -> tuple[xr.DataArray, xr.DataArray]:
+    """Check both panels, and align them on the labels of either."""
     bought = require(buy, *dims, units="USD", name="buy")
     sold = require(sell, *dims, units="USD", name="sell")
     for name, side in (("buy", bought), ("sell", sold)):

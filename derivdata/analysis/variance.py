@@ -139,6 +139,7 @@ def volatility_index(
 def _index(
     t: Floats, w: Floats, lower: Floats, upper: Floats, status: NDArray[np.int32], *clock: Floats
 ) -> tuple[Any, ...]:
+    """Interpolate the variances of expiries to a fixed maturity; return the variables `_INDEX_OUT`."""
     t, w = np.broadcast_arrays(t, w)
     usable = np.isfinite(w) & (t > 0.0)
     before, after, share, share_after, _, said = neighbours(t, usable, w, *clock, flat_beyond=False)
@@ -274,6 +275,7 @@ def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
 
 
 def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, dim: str) -> xr.Dataset:
+    """Return the variance of each expiry from the strip of its quotes."""
     if source["iv"].chunks is None:
         require_decimal_volatility(source["iv"])
     k = whole(source["log_moneyness"], dim)
@@ -299,6 +301,7 @@ def _of_strip(w: xr.DataArray, ends: list[xr.DataArray], status: xr.DataArray, f
 
 
 def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
+    """Return the variables `_OUT` of each expiry, from integrals over its fitted smile."""
     low = fit["k_low"]
     high = fit["k_high"]
     width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
@@ -451,6 +454,7 @@ def cboe(
 
 
 def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
+    """Return prices sorted by strike, calls before puts, in one chunk."""
     missing = [dim for dim in ("strike", "side") if dim not in quotes.dims]
     if missing:
         raise ValueError(f"{name} must have the dim {', '.join(missing)}, got dims {quotes.dims}")
@@ -467,6 +471,7 @@ def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
 def _cboe(
     bid: Floats, ask: Floats, price: Floats, strike: Floats, t: Floats, interest_rate: Floats
 ) -> tuple[Any, ...]:
+    """Return the variance of one expiry by the VIX rules, and the parts of the sum."""
     bid, ask, price = np.broadcast_arrays(bid, ask, price)
     listed = np.isfinite(bid) | np.isfinite(ask)
     firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)

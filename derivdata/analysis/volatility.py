@@ -118,6 +118,7 @@ def _spanned(values: Floats, stamps: Any) -> tuple[Floats, Floats]:
 
 
 def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
+    """Return open, high, low, close and count of bars, whose rows are from `begin` to before `end`."""
     shape = (*values.shape[:-1], len(begin))
     bars = {name: np.full(shape, np.nan) for name in BAR}
     bars["count"] = np.zeros(shape)
@@ -216,6 +217,7 @@ def realised(
 def _realised(
     o: Floats, h: Floats, low: Floats, c: Floats, *, n: int, method: str, per_year: float
 ) -> Floats:
+    """Return the volatility of windows of n bars by one of the range estimators."""
     o, h, low, c = (np.log(np.where(x > 0.0, x, np.nan)) for x in (o, h, low, c))
     before = np.concatenate([np.full_like(c[..., :1], np.nan), c[..., :-1]], axis=-1)
     # Garman and Klass drop the small cross term of their best estimator, and later authors follow them.
@@ -279,6 +281,7 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
 
 
 def _bipower(price: Floats, *, n: int, per_year: float) -> tuple[Floats, Floats]:
+    """Return realised and bipower variance of windows of n returns (Barndorff-Nielsen and Shephard 2004)."""
     logs = np.log(np.where(price > 0.0, price, np.nan))
     returns = np.full_like(logs, np.nan)
     returns[..., 1:] = np.diff(logs, axis=-1)
@@ -305,6 +308,7 @@ def step_hours(data: xr.DataArray | xr.Dataset) -> float:
 
 
 def _steps_of(window: str | pd.Timedelta, step_hours: float) -> int:
+    """Return the number of steps in a window, at least two and a whole number."""
     steps: float = length(window, "window") / pd.Timedelta(1, "h") / step_hours
     if steps < 2.0 or abs(steps - round(steps)) > 1e-9 * steps:
         raise ValueError(

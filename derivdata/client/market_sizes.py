@@ -123,6 +123,7 @@ def _is_recent(e: CheckedResponse) -> Array:
 
 
 def _prices(e: CheckedResponse) -> Iterator[str]:
+    """Check prices against the lowest and highest ones that a symbol can have."""
     symbols = _symbols(e)
     if symbols is None:
         return
@@ -528,6 +529,7 @@ def _liquidations(e: CheckedResponse) -> Iterator[str]:
 
 
 def _mean_liquidation(e: CheckedResponse) -> Iterator[str]:
+    """Check the mean size of liquidations, which is small if amounts are in another unit."""
     totals = e.numbers("total_usd")
     counts = e.numbers("total_count")
     if totals is None or counts is None or counts.sum() < _MIN_ORDERS:

@@ -170,6 +170,7 @@ def _columns_by_kind(e: CheckedResponse) -> dict[str, tuple[str, Array]]:
 
 
 def _equal_columns(kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
+    """Find two columns of different kinds whose values are equal in most rows."""
     for (first, (kind, values)), (second, (other, others)) in combinations(kinds.items(), 2):
         if kind == other or first in _COUNTS or second in _COUNTS or values.size < _MIN_EQUAL:
             continue

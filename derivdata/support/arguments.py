@@ -392,6 +392,7 @@ def _has_kind(value: Any, choices: tuple[Any, ...]) -> bool:
 
 
 def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
+    """Return the rule for a value that fits any of several rules; None if one accepts everything."""
     checked = [rule for rule in rules if rule is not None]
     if len(checked) < len(rules):
         return None
@@ -409,6 +410,7 @@ def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
 
 
 def _list(item: _Rule | None) -> _Rule:
+    """Return the rule for a list whose items fit a rule."""
     if item is None:
         return _Rule("a list", _is_listed)
     convert = None
@@ -429,6 +431,7 @@ def _data_of_list(value: Any) -> Any:
 
 
 def _tuple(members: Sequence[_Rule | None]) -> _Rule:
+    """Return the rule for a list of fixed length with a rule for each item."""
     rules = [member or _ANYTHING for member in members]
     words = [rule.words for rule in rules]
     listed = ", ".join(words)
@@ -444,6 +447,7 @@ def _tuple(members: Sequence[_Rule | None]) -> _Rule:
 
 
 def _mapping(key: _Rule | None, item: _Rule | None) -> _Rule:
+    """Return the rule for a mapping with rules for keys and values."""
     words = "a mapping"
     if key is not None:
         words += f" from {key.words}"
@@ -471,6 +475,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_numeric(value: Any) -> bool:
+    """Return whether a value is a number or has only numeric dtypes."""
     if isinstance(value, list | tuple):
         try:
             value = np.asarray(value)

@@ -141,18 +141,19 @@ def _grid_sentences(
     multiples = _multiples(series, places, window.is_hosted)
     present = np.flatnonzero(np.bincount(series, minlength=len(names)))
     for multiple in np.unique(multiples[present]).tolist():
+        # Select the series with rows at this multiple of the step, and renumber them from 0.
         codes = present[multiples[present] == multiple]
-        own = series
-        own_places = places
+        group_series = series
+        group_places = places
         if codes.size < len(names):
             in_group = multiples[series] == multiple
-            own = np.searchsorted(codes, series[in_group])
-            own_places = places[in_group]
-        coarse = multiple * window.step
-        runs = grid_runs(own, own_places * window.step, *bounds, coarse)
+            group_series = np.searchsorted(codes, series[in_group])
+            group_places = places[in_group]
+        step = multiple * window.step
+        runs = grid_runs(group_series, group_places * window.step, *bounds, step)
         runs = _without_outages(runs, _SAMPLED_OUTAGE_US.get(table.name, 0))
-        own_names = [names[code] for code in codes.tolist()]
-        sentences += _sentences(runs, own_names, coarse, stamps)
+        group_names = [names[code] for code in codes.tolist()]
+        sentences += _sentences(runs, group_names, step, stamps)
     return sentences
 
 
@@ -385,7 +386,7 @@ def payment_runs(
     group = np.asarray(series, dtype=np.int64)[order]
     stamps = np.asarray(times, dtype=np.int64)[order]
     paid = np.asarray(hours, dtype=np.float64)[order]
-    single = paid / np.fmax(np.asarray(counts, dtype=np.float64)[order], 1.0)
+    hours_of_one = paid / np.fmax(np.asarray(counts, dtype=np.float64)[order], 1.0)
     if not group.size:
         empty = np.zeros(0, dtype=np.int64)
         return _joined(_runs(empty, empty, empty, empty), _runs(empty, empty, empty, empty), empty)
@@ -393,19 +394,22 @@ def payment_runs(
     ends = np.append(leads[1:], True)
     # 1. Interval of a single payment [µs], and gaps to the payment before; a row of several payments covers
     # part of its gap itself.
-    own = np.where(np.isnan(single), np.inf, single) * HOUR_US
-    gaps = np.diff(stamps, prepend=stamps[:1]) - np.where(paid > single, paid - single, 0.0) * HOUR_US
+    interval = np.where(np.isnan(hours_of_one), np.inf, hours_of_one) * HOUR_US
+    finite_interval = np.where(np.isfinite(interval), interval, 0.0).astype(np.int64)
+    covered = np.where(paid > hours_of_one, paid - hours_of_one, 0.0) * HOUR_US
+    gaps = np.diff(stamps, prepend=stamps[:1]) - covered
     # 2. Payments missing between two rows of a series.
-    inner_rows = np.where(leads, 0, _count_between(gaps, own, np.append(own[:1], own[:-1])))
-    starts = np.append(stamps[:1], stamps[:-1]) + np.where(np.isfinite(own), own, 0.0).astype(np.int64)
-    inner = _runs(group, starts, stamps, inner_rows)
+    previous_interval = np.append(interval[:1], interval[:-1])
+    inner_rows = np.where(leads, 0, _count_between(gaps, interval, previous_interval))
+    inner_start = np.append(stamps[:1], stamps[:-1]) + finite_interval
+    inner = _runs(group, inner_start, stamps, inner_rows)
     # 3. Payments missing before the first row and after the last row of each series.
-    early = np.floor((stamps[leads] - first) / own[leads]).astype(np.int64)
-    start = stamps[leads] - early * np.where(np.isfinite(own[leads]), own[leads], 0.0).astype(np.int64)
-    head = _runs(group[leads], start, stamps[leads], early, is_head=True)
-    late = np.floor((last - 1 - stamps[ends]) / own[ends]).astype(np.int64)
-    after = stamps[ends] + np.where(np.isfinite(own[ends]), own[ends], 0.0).astype(np.int64)
-    tail = _runs(group[ends], after, np.full(late.size, last), late, is_tail=True)
+    early = np.floor((stamps[leads] - first) / interval[leads]).astype(np.int64)
+    head_start = stamps[leads] - early * finite_interval[leads]
+    head = _runs(group[leads], head_start, stamps[leads], early, is_head=True)
+    late = np.floor((last - 1 - stamps[ends]) / interval[ends]).astype(np.int64)
+    tail_start = stamps[ends] + finite_interval[ends]
+    tail = _runs(group[ends], tail_start, np.full(late.size, last), late, is_tail=True)
     expected = np.bincount(group)
     for runs in (head, inner, tail):
         np.add.at(expected, runs.series, runs.rows)
@@ -438,15 +442,15 @@ def shown_time(stamp: int) -> str:
     return str(np.datetime64(int(stamp), "us").astype("datetime64[m]")).replace("T", " ")
 
 
-def _count_between(gaps: _Array, own: _Array, before: _Array) -> NDArray[np.int64]:
+def _count_between(gaps: _Array, interval: _Array, previous: _Array) -> NDArray[np.int64]:
     """Return the minimum number of missing payments in gaps [µs].
 
-    `own` is the interval [µs] of the payment that ends the gap, `before` the interval of the one before.
+    `interval` is that of the payment that ends the gap [µs], `previous` that of the payment before the gap.
     """
-    has_both = np.isfinite(own) & np.isfinite(before)
-    longer = np.where(has_both, np.maximum(own, before), 1.0)
-    shorter = np.where(has_both, np.minimum(own, before), 1.0)
-    excess = np.where(has_both, gaps - own, 0.0)
+    has_both = np.isfinite(interval) & np.isfinite(previous)
+    longer = np.where(has_both, np.maximum(interval, previous), 1.0)
+    shorter = np.where(has_both, np.minimum(interval, previous), 1.0)
+    excess = np.where(has_both, gaps - interval, 0.0)
     is_wide = excess > (_WIDE_GAP - 1.0) * shorter
     # As many long intervals as fit, then short ones.
     long_payments = np.floor(excess / longer + _ROUNDING)

@@ -227,6 +227,7 @@ def repeated(value: Any, size: int) -> Any:
 
 
 def _categorical(values: Any) -> pd.Categorical:
+    """Convert text, or codes of Arrow, to a categorical column."""
     if isinstance(values, pa.ChunkedArray):
         encoded = values.combine_chunks().dictionary_encode()
         indices = encoded.indices
@@ -241,6 +242,7 @@ def _categorical(values: Any) -> pd.Categorical:
 
 
 def _label(values: Any) -> Any:
+    """Convert text to a string column."""
     if isinstance(values, pa.ChunkedArray):
         return _STR.__from_arrow__(values)
     if isinstance(values, pd.Categorical) or isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
@@ -281,6 +283,7 @@ def packed(values: Sequence[Any]) -> Array | None:
 
 
 def _number(values: Any) -> Array:
+    """Convert numbers to float64; missing ones are NaN."""
     if isinstance(values, pa.ChunkedArray):
         return np.array(values)
     if _only(values, _PLAIN_NUMBERS):
@@ -306,6 +309,7 @@ def _all_numbers(values: Any) -> bool:
 
 
 def _count(values: Any) -> Any:
+    """Convert whole numbers to a nullable integer column."""
     numbers = _number(values)
     missing = np.isnan(numbers)
     is_whole = missing | (np.isfinite(numbers) & (np.floor(numbers) == numbers))
@@ -331,6 +335,7 @@ def ranks(values: Any) -> Any:
 
 
 def _time(values: Any) -> Any:
+    """Convert ISO text or datetimes with a zone to a column of UTC times in µs."""
     if isinstance(values, pd.Series):
         values = pd.Index(values, copy=True)
     if getattr(values, "dtype", None) == Kind.TIME.dtype:

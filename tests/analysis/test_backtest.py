@@ -529,7 +529,10 @@ def test_deflated_sharpe_ratio_equals_published_example(
 
 
 def test_long_run_variance_of_ar1_and_alternating_series() -> None:
-    """(1 + φ) / (1 − φ) = 9 at φ = 0.8; where each day takes back half of the last, (1 − 0.5)² / 1.25."""
+    """The ratio of long-run to plain variance, by hand.
+
+    AR(1): (1 + φ) / (1 − φ) = 9 at φ = 0.8. MA(1) with θ = −0.5: (1 + θ)² / (1 + θ²) = 0.25 / 1.25 = 0.2.
+    """
     shocks = np.random.default_rng(2).standard_normal(200_000)
     assert long_run_ratio(lfilter([1.0], [1.0, -0.8], shocks))[0] == pytest.approx(9.0, rel=0.6)
     assert long_run_ratio(lfilter([1.0, -0.5], [1.0], shocks))[0] == pytest.approx(0.2, rel=0.6)

@@ -213,7 +213,8 @@ def test_fit_far_from_its_quotes_is_flagged(priced):
     parts = [options(days=(days,), iv=iv, spread=0.002 if priced else None) for days, iv in levels.items()]
     fitted = surface.from_chain(pd.concat(parts, ignore_index=True))
     off = (fitted["status"] & np.int32(Status.OFF_QUOTES)) != 0
-    # Least squares share the contradiction out; with bid and ask most quotes are met, those of the jump not.
+    # A calendar-free surface cannot meet both of the first two expiries. Without bid and ask both are missed;
+    # with them the fit meets the quotes of the first one.
     assert off.to_numpy().tolist() == [not priced, True, False, False]
     assert (abs(fitted["atm_error_vol"]) > 0.01).to_numpy().tolist() == [not priced, True, False, False]
 

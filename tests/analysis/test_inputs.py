@@ -79,7 +79,7 @@ def test_invalid_draws_seeds_and_sides_are_rejected() -> None:
         dd.analysis.black76.price(100.0, 100.0, 0.5, 0.5, "calls")
 
 
-def test_a_rate_of_the_expiries_needs_no_labels() -> None:
+def test_cboe_accepts_years_and_rates_by_expiry_without_labels() -> None:
     strikes = xr.DataArray(np.arange(70.0, 131.0, 5.0), dims="strike")
     strikes = strikes.assign_coords(strike=strikes)
     side = xr.DataArray(["call", "put"], {"side": ["call", "put"]}, "side")

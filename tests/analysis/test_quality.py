@@ -327,7 +327,7 @@ def test_never_requested_rows_are_distinguished_from_missing_rows() -> None:
 
 
 def test_rates_that_are_polled_twice_a_minute_are_not_duplicates() -> None:
-    """Rates with an interval, like payments: two payments within a minute are one."""
+    """Four equal rows, 30 s apart: samples are four rows, but payments within a minute are one payment."""
     at = pd.date_range("2026-01-05", periods=4, freq="30s", tz="UTC")
     same: dict[str, object] = {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0, "interval_hours": 8.0}
     for kind, duplicates in (("sampled", 0), ("settled", 3)):

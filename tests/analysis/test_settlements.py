@@ -252,9 +252,10 @@ def test_pair_filters_check_every_hour_covered_by_a_payment():
     )
 
     def shorts(where, **filters):
-        found = funding.best_pair(where, **filters)["short"]
-        assert (found["time"].to_numpy() == hours.to_numpy()).all()
-        return "".join(found.values.tolist())
+        """Return the short venue of each of the eight hours as one letter."""
+        short = funding.best_pair(where, **filters)["short"]
+        assert (short["time"].to_numpy() == hours.to_numpy()).all()
+        return "".join(short.values.tolist())
 
     assert shorts(panel) == "cccccccc"
     # Not tradable at its payment and from 04:00 on.

@@ -266,7 +266,7 @@ class TestMisuse:
         with pytest.raises(ValueError, match=message):
             smile.fit(self.k, self.iv, 0.5, weights="spread")
 
-    def test_percent_missing_dims_and_unlabelled_tables(self):
+    def test_volatility_in_percent_and_arrays_without_the_dim_of_strikes_raise(self):
         with pytest.raises(ValueError, match="looks like percent"):
             fit_equally(self.k, np.full(self.k.shape, 16.0), 0.5)
         iv = xr.DataArray(self.iv, dims="k")

@@ -129,13 +129,13 @@ def test_flat_surface_is_fitted_and_the_search_terminates(method):
 @pytest.mark.parametrize("method", ["essvi", "svi"])
 @pytest.mark.parametrize("noise", [1e-6, 1e-4, 3e-3])
 def test_nearly_flat_surface_converges_or_is_flagged_flat(method, noise):
-    """60 % and noise: the level is met to the noise; where the search finds no end the status says why."""
+    """Quotes are 60 % and noise: each slice has this level, and an undetermined surface is flagged."""
     k = np.tile(np.linspace(-0.3, 0.3, 15), (12, 4, 1))
     iv = 0.6 + noise * np.random.default_rng(7).normal(size=k.shape)
     fit = surface.fit(k, iv, np.array([7, 30, 60, 90]) / 365, method=method)
     assert set(np.unique(fit["status"])) <= {0, int(Status.FLAT)}
     level = smile.iv(fit, 0.0)
-    # Some eight quotes of full weight make the level of a slice.
+    # The level of a slice is the mean of about eight quotes, so its error is below twice the noise.
     assert float(np.abs(level - 0.6).max()) < 2.0 * noise
     if method == "essvi" and noise == 1e-6:
         assert (fit["status"] == int(Status.FLAT)).any()

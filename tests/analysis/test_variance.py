@@ -75,8 +75,10 @@ def quote(bids, asks, strikes, years=0.1):
 
 
 def test_vix_rules_on_a_chain_summed_by_hand():
-    """F = 100 + 5 − 4 = 101, K₀ = 100; the call of 115 has no ask, the call of 120 no bid, which ends the
-    strip.
+    """Call and put differ least at 100: F = 100 + 5 − 4 = 101, so K₀ = 100.
+
+    Two strikes in a row without a bid or an ask end the strip: the puts of 90 and 85 have no bid, the call of
+    115 no ask and the call of 120 no bid. So neither the put of 80 nor the call of 125 is used.
     """
     strikes = [80, 85, 90, 95, 100, 105, 110, 115, 120, 125]
     calls = [21, 16, 11, 8, 5, 3, 2, 1, 0, 1]
@@ -93,6 +95,7 @@ def test_vix_rules_on_a_chain_summed_by_hand():
     assert float(found["contribution"].sum()) == pytest.approx(by_hand, rel=1e-14)
     assert float(found["total_variance"]) == pytest.approx(2 * by_hand - 0.01**2, rel=1e-13)
     assert float(found["variance"]) == pytest.approx(10 * (2 * by_hand - 0.01**2), rel=1e-13)
+    # Strikes that are not listed (puts of 80 and 85, calls of 105 and 110) do not end the strip.
     bids = np.array([[21, 16, 11, 8, 5, 3, 2, 1, 1], [np.nan, np.nan, 1, 2, 4, 7, 11, 16, 21]], dtype=float).T
     bids[5:7, 0] = np.nan
     found = quote(bids, bids, [80, 85, 90, 95, 100, 105, 110, 115, 120])

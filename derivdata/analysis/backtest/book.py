@@ -293,6 +293,10 @@ class Book:
     def _trade(
         self, at: Indices, coins: Floats, side: Indices, fills: Fills, lost: Bools | None
     ) -> tuple[Floats, Any, Any]:
+        """Charge the trade of some coins of both legs; return notional, fees and slippage by place [USD].
+
+        `lost` masks liquidated legs, which pay the liquidation fee too.
+        """
         where = (side, self.symbol[at], self.legs[:, at])
         notional = coins * self.mark[:, at]
         fee = self.account.fees[where]
@@ -621,6 +625,7 @@ class CoinBook(Book):
     def _trade(
         self, at: Indices, coins: Floats, side: Indices, fills: Fills, lost: Bools | None
     ) -> tuple[Floats, Any, Any]:
+        """Charge a trade as `Book._trade`, from the coins of coin-settled legs; `coins` is not used."""
         where = (side, self.symbol[at], self.legs[:, at])
         notional = self._notional(at)
         fee = self.account.fees[where]

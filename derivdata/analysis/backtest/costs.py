@@ -337,6 +337,7 @@ class Fees:
         return self._rate("option_fee_cap", "option_fee_cap", self._venue, day)
 
     def _delivery_rate(self, day: str) -> float:
+        """Return the delivery fee [bps] on a day; daily options, not on a Friday, may have their own."""
         if self._costs.delivery_fee_bps is None and dt.date.fromisoformat(day).weekday() != _FRIDAY:
             fact = "daily_option_delivery_fee_bps"
             of_daily = fact_value(self._venue, fact, self._symbol, day)
@@ -345,6 +346,7 @@ class Fees:
         return self._rate("delivery_fee_bps", "option_delivery_fee_bps", self._venue, day)
 
     def _rate(self, name: str, fact: str, venue: str, day: str) -> float:
+        """Return a fee [bps] on a day: the argument `name`, otherwise the published `fact` of a venue."""
         given: float | None = getattr(self._costs, name)
         if given is not None:
             return given

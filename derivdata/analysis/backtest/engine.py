@@ -605,6 +605,7 @@ def _trades_of(journal: Journal, rules: int) -> tuple[Indices, Indices]:
 
 
 def _deflated(sharpe: float, returns: Any, trials: int, variance: float, *, dependent: bool) -> float:
+    """Return the deflated Sharpe ratio of daily `returns`; with `dependent` for autocorrelated days."""
     from scipy import stats  # imported here because it is slow and only sweeps need it
 
     if not np.isfinite(sharpe):

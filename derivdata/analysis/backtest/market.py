@@ -360,7 +360,9 @@ def target_of(answer: Any, past: Past) -> Target:
 
 
 def _checked(target: Target, past: Past) -> Target:
-    long, short = (np.asarray(leg, dtype=np.intp) for leg in target[:2])
+    """Return the target of a rule as arrays; raise if its legs are not two different venues or none."""
+    long = np.asarray(target.long, dtype=np.intp)
+    short = np.asarray(target.short, dtype=np.intp)
     score = np.asarray(target.score, dtype=np.float64)
     shape = past.long.shape
     venues = len(past.venues)
@@ -368,11 +370,10 @@ def _checked(target: Target, past: Past) -> Target:
         raise ValueError(
             f"a rule's Target must have one long, short and score for each of {len(past.symbols)} symbols"
         )
-    held = long >= 0
-    foreign = ((short >= 0) != held) | (long >= venues) | (short >= venues)
-    both = held & (long == short)
-    if (foreign | both).any():
-        if foreign.any():
-            raise ValueError("a rule's Target must have two legs on venues of the panel, or none")
+    has_long = long >= 0
+    has_short = short >= 0
+    if ((has_long != has_short) | (long >= venues) | (short >= venues)).any():
+        raise ValueError("a rule's Target must have two legs on venues of the panel, or none")
+    if (has_long & (long == short)).any():
         raise ValueError("a rule's Target must be long and short on different venues")
     return Target(long, short, score)

@@ -348,6 +348,7 @@ def _origin(data: tuple[Any, ...]) -> dict[str, str]:
 
 
 def _fills(book: OptionBook, times: Any, currency: str, unit: str) -> dict[str, Any]:
+    """Return the variables of the result that describe the fills; `unit` is that of the `currency`."""
     contracts = pd.DataFrame([fill.contract for fill in book.fills], columns=Contract._fields)
     fills = pd.DataFrame(book.fills, columns=Fill._fields)
     # 0 marks a contract without an expiry or strike.

@@ -115,6 +115,7 @@ class OptionMarket:
             )
 
     def _require_one_contract(self) -> None:
+        """Raise if an option has two rows at one timestamp."""
         labels = pd.DataFrame(
             {"time": self._place, "expiry": self._expiry, "strike": self._strike, "side": self._side}
         )

@@ -208,6 +208,7 @@ class Roll:
         return pd.DataFrame([leg.chosen(state) for leg in self.legs])
 
     def _is_due(self, state: OptionState, selected: pd.Timestamp) -> bool:
+        """Return whether the legs, selected at a time, must be exchanged now."""
         if state.expired:
             return True
         if self.every == "weekly":

@@ -316,6 +316,7 @@ class _Run:
         return bool(options or futures)
 
     def _delivery_price(self, timestamp: int, kind: str) -> float:
+        """Return the delivery price [USD] of an expiry [µs] from the table or mapping of the user."""
         stamp = pd.Timestamp(timestamp, unit="us")
         if self.delivery is None:
             raise ValueError(
@@ -336,6 +337,7 @@ class _Run:
         return price
 
     def _mark_options(self, row: int, place: int, tally: Tally) -> None:
+        """Revalue all options at a row of the chain; `place` is the row of the result."""
         for held in self.book.options.values():
             mark = self.market.mark(row, held.contract)
             if not mark.is_complete:
@@ -394,7 +396,7 @@ class _Run:
             if is_option(key[0]):
                 trade = self._option_trade(key[0], change, row)
             else:
-                trade = self._other(key, change, row)
+                trade = self._linear_trade(key, change, row)
             if trade is None:
                 return None
             trades.append(trade)
@@ -403,6 +405,7 @@ class _Run:
     def _option_trade(
         self, contract: Contract, change: float, row: int
     ) -> Callable[[int, str, Tally], None] | None:
+        """Return a function that trades `change` of an option at its quote; None without quote or mark."""
         quote = self.market.quotes(row).get(contract)
         mark = self.market.mark(row, contract)
         if quote is None or not mark.is_complete:
@@ -428,7 +431,7 @@ class _Run:
 
         return trade
 
-    def _other(
+    def _linear_trade(
         self, key: tuple[Contract, bool], change: float, row: int
     ) -> Callable[[int, str, Tally], None] | None:
         contract, inverse = key
@@ -517,6 +520,7 @@ class _Run:
         return usd * unit + _FUTURES_MARGIN * notional
 
     def _recorded(self, timestamp: int, row: int | None, now: dict[str, float], tally: Tally) -> OptionRow:
+        """Return the row of the result at a time; `now` has the greeks of all positions."""
         level = unit_slope(self.spot, self.spot, self.account, inverse=False)
         own = now["slope"]
         hedged = 0.0

@@ -160,6 +160,7 @@ def totals_of(
 
 
 def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
+    """Return the variables of a result that have no time."""
     lost = int((result["trade_reason"] == int(Reason.LIQUIDATION)).sum())
     totals = totals_of(
         market,

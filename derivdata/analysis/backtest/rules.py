@@ -223,6 +223,7 @@ class HoldPair:
 
     @cached_property
     def _span(self) -> tuple[Any, Any]:
+        """Return start and end; without them, times far in the past and in the future."""
         first = np.datetime64(-(2**62), "us")
         last = np.datetime64(2**62, "us")
         if self.start is not None:

@@ -56,6 +56,7 @@ def _listed(side: Any) -> Any:
 
 
 def _signs(side: npt.NDArray[Any]) -> Floats:
+    """Return 1 for calls, −1 for puts and NaN for a missing side."""
     call = side == "call"
     put = side == "put"
     if np.all(call | put):
@@ -101,6 +102,8 @@ def _is_dask(array: Any) -> bool:
 def _under_labels(
     kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]
 ) -> tuple[xr.DataArray, ...]:
+    """Apply a kernel as `_blocked`, to labelled and lazy arrays too."""
+
     def whole(*blocks: Any) -> Any:
         values = _blocked(kernel, dtypes, *blocks)
         return values if len(values) > 1 else values[0]
@@ -112,6 +115,7 @@ def _under_labels(
 def _blocked(
     kernel: Callable[..., tuple[Any, ...]], dtypes: Sequence[Any], *arrays: Any
 ) -> tuple[npt.NDArray[Any], ...]:
+    """Apply a kernel to broadcast arrays in blocks, and return its outputs in their common shape."""
     # 1. Flatten the arrays; a single number fills one block.
     values = [np.asarray(array, dtype=np.float64) for array in arrays]
     shape = np.broadcast_shapes(*(array.shape for array in values))

@@ -103,6 +103,7 @@ def value_over_vega(h: Floats, t: Floats) -> Floats:
 def _by_region(
     region: npt.NDArray[np.int8], forms: Sequence[Callable[[Floats, Floats], Floats]], h: Floats, t: Floats
 ) -> Floats:
+    """Evaluate ``forms[region](h, t)`` for each element; a single region needs no selection."""
     if region.size == 0:
         return np.empty_like(h)
     first = int(np.min(region))
@@ -196,21 +197,24 @@ class Deviation(NamedTuple):
 
 def deviation(x: Floats, value: Floats) -> Deviation:
     """Return the s with ``b(x, s) = value``, where ``x ≥ 0`` and ``0 < value < e^(-x/2)``."""
+    # 1. Compute starting values; those near the upper bound of b have their own.
     bound = np.exp(-0.5 * x)
-    high = value > _HIGH * bound
+    is_high = value > _HIGH * bound
     s = _start(x, value)
-    above = np.flatnonzero(high)
-    if above.size:
-        s[above] = _start_high(x[above], value[above], bound[above])
+    high = np.flatnonzero(is_high)
+    if high.size:
+        s[high] = _start_high(x[high], value[high], bound[high])
+
+    # 2. Repeat Householder's step for the elements that have not converged.
     converged = np.zeros(x.shape, dtype=bool)
-    todo: slice | npt.NDArray[np.intp] = slice(None)
+    rest: slice | npt.NDArray[np.intp] = slice(None)
     for _ in range(_STEPS):
-        step, settled = _step(x[todo], value[todo], bound[todo], s[todo], high[todo])
-        s[todo] *= 1.0 + step
-        converged[todo] = settled
-        if settled.all():
+        step, is_small = _step(x[rest], value[rest], bound[rest], s[rest], is_high[rest])
+        s[rest] *= 1.0 + step
+        converged[rest] = is_small
+        if is_small.all():
             break
-        todo = np.flatnonzero(~converged)
+        rest = np.flatnonzero(~converged)
     return Deviation(s, converged)
 
 

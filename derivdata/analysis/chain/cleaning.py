@@ -270,6 +270,7 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
 
 
 def _without_time_value(chain: PreparedChain) -> Any:
+    """Return a mask of options at or beyond their price bounds, where no volatility exists."""
     options = chain.rows
     prices = chain.prices
     price = prices.mark.fillna(prices.mid)
@@ -282,6 +283,7 @@ def _without_time_value(chain: PreparedChain) -> Any:
 
 
 def _far_out(chain: PreparedChain, mad: float) -> Any:
+    """Return a mask of volatilities that differ from both neighbours of their smile in one direction."""
     # 1. Sort the options of each smile (slice and side) by strike.
     options = chain.rows
     smile = 2 * chain.place + (options["side"] == "call").to_numpy()
@@ -445,6 +447,7 @@ def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, main: pd.DataFrame
 
 
 def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
+    """Return one quote for each strike: the option out of the money, or the mean of both at the money."""
     # 1. Select the out-of-the-money option at each strike, or both at the money.
     k = quotes["log_moneyness"]
     both = k.abs() <= _AT_THE_MONEY

@@ -146,6 +146,7 @@ def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None
 
 
 def _series(value: Any, argument: str) -> pd.Series:
+    """Return a Series by expiry from a mapping, Series or DataArray of numbers."""
     if isinstance(value, xr.DataArray):
         require_numbers(value, argument)
         return value.to_series()
@@ -183,6 +184,7 @@ def _underlying(evidence: Evidence) -> pd.DataFrame:
 
 
 def _delta(evidence: Evidence) -> pd.DataFrame:
+    """Return the forwards of expiries from the deltas and volatilities of their options."""
     options = evidence.options
     if "delta" not in options:
         return _undiscounted(pd.Series(np.nan, index=evidence.table.index))
@@ -219,6 +221,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
 
 
 def _parity_of(evidence: Evidence) -> pd.DataFrame:
+    """Return the forwards of expiries from put-call parity at the strikes nearest the money."""
     pairs = _pairs(evidence)
     if isinstance(evidence.discount, str):
         return _fitted(pairs).reindex(evidence.table.index)
@@ -350,15 +353,17 @@ def slice_forwards(
 
 
 def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[Any, Any]:
-    forward = table["forward"]
-    apart = (forward / table["underlying_price"] - 1.0).abs()
-    status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
-    status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
-    size = np.log(table["discount"]).abs()
-    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"]) & (not by_rate)
-    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # a discount that could not be fitted is 1
-    status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
-    status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
+    """Return the status bits of forwards and discounts; `by_rate` are discounts from an interest rate."""
+    source = table["forward_source"]
+    distance = (table["forward"] / table["underlying_price"] - 1.0).abs()
+    status = np.where(source == "spot", Status.FORWARD_IS_SPOT, 0)
+    status |= np.where(distance > _SUSPECT, Status.FORWARD_SUSPECT, 0)
+    log_discount = np.log(table["discount"]).abs()
+    is_large = (log_discount > _DISCOUNT_NOISE) & (log_discount > _DISCOUNT_RATE * table["year_fraction"])
+    is_suspect = is_large & (not by_rate)
+    is_suspect |= fitted & ~source.isin(["parity", ""])  # a discount that could not be fitted is 1
+    status |= np.where(is_suspect, Status.DISCOUNT_SUSPECT, 0)
+    status |= np.where(table["forward"].isna(), Status.BAD_INPUT, 0)
     return status.astype(np.int32)
 
 

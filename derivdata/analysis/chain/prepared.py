@@ -192,6 +192,7 @@ def _with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
+    """Return the options of a Dataset from `dd.options.surface` as rows."""
     missing = [dim for dim in _PLACE if dim not in surface.dims]
     if missing:
         raise ValueError(

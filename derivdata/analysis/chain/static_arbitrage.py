@@ -478,6 +478,7 @@ def _locked(quotes: QuotedExpiry, strike: float, bought: float, sold: float) -> 
 
 
 def _future_of(futures: pd.DataFrame | None, quotes: QuotedExpiry) -> Future | None:
+    """Return bid and ask of the future of an expiry; None if it has no row."""
     if futures is None:
         return None
     require_columns(futures, "futures", ("bid_usd", "ask_usd"), any_kind=("expiry",))

@@ -170,6 +170,7 @@ def cumulative(
 def _cumulative(
     *arrays: Floats, prepared: PreparedPanel, compound: bool, strict: bool
 ) -> tuple[Floats, Floats, Floats]:
+    """Return accrued funding [bps], covered and missing hours; `strict` gives NaN after a gap."""
     ledger = prepared.ledger(*arrays)
     amount = ledger.amount
     if compound:

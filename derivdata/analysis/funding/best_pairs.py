@@ -148,6 +148,7 @@ def best_pair(
 
 
 def _best_pairs(panel: xr.DataArray, fees_8h: Floats | None) -> xr.Dataset:
+    """Return the best pair at each time, after fees if there are any; see `best_pair`."""
     names = labels_of(panel, "exchange")
     text = names.dtype
     units = {"long": text, "short": text, "spread_bps_8h": RATE_UNIT, "venues": np.int16}

@@ -150,6 +150,7 @@ class _Place(NamedTuple):
 
 
 def _place(ledger: Ledger, since: Floats, timestamps: Floats) -> _Place:
+    """Locate timestamps among the settlements of a ledger; times are hours as in `since`."""
     # 1. Find the settlements before and after each time.
     index = np.searchsorted(since, timestamps, side="right")
     size = since.size
@@ -279,6 +280,7 @@ def infer_interval(
 def _infer(
     rates: Floats, *, since: Floats, candidates: Floats, confirm: int, backdate: bool
 ) -> tuple[Floats, Bools, NDArray[np.int32]]:
+    """Return intervals [h], a mask of their changes, and the number of missing payments before each row."""
     interval = np.full(rates.shape, np.nan)
     changed = np.zeros(rates.shape, dtype=np.bool_)
     missing = np.zeros(rates.shape, dtype=np.int32)
@@ -451,6 +453,7 @@ def _after(last: Any, interval: float, now: Any) -> dict[str, Any]:
 
 
 def _assumed(symbol: str, exchange: str, now: Any) -> dict[str, Any]:
+    """Return the next settlement by the published interval, counted from 00:00 UTC."""
     interval = fact_value(exchange, "interval_hours", symbol, f"{now:%Y-%m-%d}")
     if interval is None:
         return {"basis": "unknown"}

@@ -387,6 +387,7 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
 
 
 def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
+    """Return the slippage [bps] of an order of `size` from the cumulative depth at distances [bps]."""
     # 1. Compute the part of the order that each distance band fills, and how far the order reaches into it.
     size = np.asarray(size, dtype=np.float64)[..., None]
     outer = np.minimum(depth, size)

@@ -193,6 +193,7 @@ class _Pairs(NamedTuple):
 
 
 def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
+    """Check forecasts, and arrange the pairs of all symbols on one axis."""
     require_variables(forecasts, "forecasts", _NEEDS, dims=["pair", "time"])
     hours(forecasts["net_bps"], name="forecasts")
     if "level" not in forecasts.attrs or not {"long", "short", "hold_hours"} <= forecasts.coords.keys():

@@ -84,19 +84,24 @@ def mean_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Float
 
 
 def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: Floats) -> None:
+    """Recompute, in place, the mean and deviation of the windows `lost` to rounding."""
+    # 1. Windows of one value have it as their mean, and deviation 0.
     rows = np.flatnonzero(lost.any(axis=-1))
-    finite = values[rows] == values[rows]
-    high = sliding(np.maximum, np.where(finite, values[rows], -np.inf), window)
-    low = sliding(np.minimum, np.where(finite, values[rows], np.inf), window)
-    level = lost[rows] & (high == low)
-    row, column = np.nonzero(level)
-    mean[rows[row], column] = high[level]
+    is_missing = np.isnan(values[rows])
+    high = sliding(np.maximum, np.where(is_missing, -np.inf, values[rows]), window)
+    low = sliding(np.minimum, np.where(is_missing, np.inf, values[rows]), window)
+    is_constant = lost[rows] & (high == low)
+    row, column = np.nonzero(is_constant)
+    mean[rows[row], column] = high[is_constant]
     deviation[rows[row], column] = 0.0
-    row, column = np.nonzero(lost[rows] & ~level)
-    runs = sliding_window_view(values, window, axis=-1)
+
+    # 2. Compute the others window by window.
+    row, column = np.nonzero(lost[rows] & ~is_constant)
+    windows = sliding_window_view(values, window, axis=-1)
     for start in range(0, row.size, _RUNS):
         at = rows[row[start : start + _RUNS]], column[start : start + _RUNS]
-        mean[at], deviation[at] = np.nanmean(runs[at], axis=-1), np.nanstd(runs[at], axis=-1, ddof=1)
+        mean[at] = np.nanmean(windows[at], axis=-1)
+        deviation[at] = np.nanstd(windows[at], axis=-1, ddof=1)
 
 
 _MAD_TO_STD = 1.482602218505602  # 1 / Φ⁻¹(3/4)

@@ -227,6 +227,7 @@ class _RequestedWindow(NamedTuple):
 def _requested_window(
     table: pd.DataFrame, start: times.TimeLike | None, end: times.TimeLike | None
 ) -> _RequestedWindow:
+    """Return window, time of the response and step [µs], from arguments or provenance."""
     origin = table.attrs.get("provenance", {})
     queries = [request.get("query", {}) for request in origin.get("requests", [])]
     # 1. Use the arguments, otherwise the widest window of the table's requests.
@@ -423,6 +424,7 @@ def _as_column(name: str, figure: Array) -> Any:
 
 
 def _summary(report: pd.DataFrame) -> str:
+    """Return one line of text with the counts of a report that are not 0."""
     if report.empty:
         return "no rows"
     lacking = int(report["missing"].sum())

@@ -93,31 +93,34 @@ def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]
 
 
 def _fill_thinned(steps: Floats, gaps: Floats) -> None:
-    for row in np.flatnonzero(((steps[:, 1:] != steps[:, :-1]) & np.isfinite(gaps[:, 1:])).sum(axis=1) >= 2):
-        own = steps[row, np.isfinite(gaps[row])]
-        edges = np.append(0, np.flatnonzero(np.diff(own) != 0) + 1)
-        ends = np.append(edges[1:], own.size)
-        for i in range(1, edges.size - 1):
-            single = own[edges[i - 1]]
-            doubled = own[edges[i]]
-            short = ends[i] - edges[i] <= _MAX_THINNED
-            if doubled == 2.0 * single and own[edges[i + 1]] == single and short:
-                steps[row, edges[i] : ends[i]] = single
-                own[edges[i] : ends[i]] = single
+    """Replace, in place, a short run of doubled steps between equal single ones by the single step."""
+    changes = (steps[:, 1:] != steps[:, :-1]) & np.isfinite(gaps[:, 1:])
+    for row in np.flatnonzero(changes.sum(axis=1) >= 2):
+        row_steps = steps[row, np.isfinite(gaps[row])]
+        starts = np.append(0, np.flatnonzero(np.diff(row_steps) != 0) + 1)
+        ends = np.append(starts[1:], row_steps.size)
+        for run in range(1, starts.size - 1):
+            before = row_steps[starts[run - 1]]
+            after = row_steps[starts[run + 1]]
+            is_doubled = row_steps[starts[run]] == 2.0 * before and after == before
+            if is_doubled and ends[run] - starts[run] <= _MAX_THINNED:
+                steps[row, starts[run] : ends[run]] = before
+                row_steps[starts[run] : ends[run]] = before
 
 
 def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
     """Count missing rows by the applicable steps."""
     with np.errstate(invalid="ignore"):
-        lacking = np.where(np.isfinite(gaps), np.maximum(np.round(gaps / steps) - 1.0, 0.0), 0.0)
-    holes = lacking > 0
-    missing = lacking.sum(axis=1).astype(np.int64)
+        missing_steps = np.maximum(np.round(gaps / steps) - 1.0, 0.0)
+    missing_in_gap = np.where(np.isfinite(gaps), missing_steps, 0.0)
+    has_missing = missing_in_gap > 0
+    missing = missing_in_gap.sum(axis=1).astype(np.int64)
     return {
         "step_hours": row_quantile(steps, 0.5) / 3_600e6,
         "expected": count + missing,
         "missing": missing,
-        "gaps": holes.sum(axis=1),
-        "longest_gap_hours": np.where(holes, gaps, 0.0).max(axis=1, initial=0.0) / 3_600e6,
+        "gaps": has_missing.sum(axis=1),
+        "longest_gap_hours": np.where(has_missing, gaps, 0.0).max(axis=1, initial=0.0) / 3_600e6,
         "interval_changes": ((np.diff(steps, axis=1) != 0) & np.isfinite(steps[:, 1:])).sum(axis=1),
     }
 
@@ -483,6 +486,7 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
 
 
 def _stated_hours(columns: Columns, rows: Indices) -> Floats | None:
+    """Return the stated intervals [h] of payments; NaN for other rows, None without a column of intervals."""
     if columns.stated is None:
         return None
     stated = columns.stated[rows]

@@ -101,6 +101,7 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
 def _fit_rung(
     fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
 ) -> None:
+    """Fit the slices `rows` by one model, and write the results into `fitted`."""
     own = quotes.rows(rows)
     ended = None
     if rung == Method.SVI:
@@ -300,6 +301,7 @@ def fit(
 
 
 def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats) -> tuple[Any, ...]:
+    """Fit smiles (slice, strike), and return the variables of `_TYPES` in order."""
     quotes = prepare(k, iv, t, weight)
     fitted = fit_slices(quotes)
     if np.isfinite(bid).any() or np.isfinite(ask).any():

@@ -244,6 +244,7 @@ def scaled_quotes(quotes: SmileQuotes) -> tuple[SmileQuotes, Scaling]:
 
 
 def _distinct(k: Floats, used: Bools) -> Indices:
+    """Return the number of different strikes of each slice."""
     ordered = np.sort(np.where(used, k, np.inf), axis=1)
     with np.errstate(invalid="ignore"):
         steps = (np.diff(ordered, axis=1) > 0.0).sum(axis=1)
@@ -363,8 +364,8 @@ def _from_natural(*parameters: Floats) -> Floats:
     return np.moveaxis(np.array(columns), (0, 1), (-1, -2))
 
 
-_POINT = 0.01  # of volatility
-_RELATIVE = 0.02
+_MIN_ERROR = 0.01  # volatility
+_MIN_RELATIVE_ERROR = 0.02  # of the mean volatility
 _SYSTEMATIC = 0.4  # minimum share of the mean squared error
 
 
@@ -381,9 +382,9 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
     order = np.argsort(np.where(np.isfinite(iv), k, np.inf), axis=-1, kind="stable")
     model, k, iv, bid, ask = (np.take_along_axis(values, order, -1) for values in (model, k, iv, bid, ask))
     with np.errstate(invalid="ignore", divide="ignore"):
-        sided = (np.isfinite(bid) | np.isfinite(ask)) & ~(bid > ask)
-        low = np.where(sided, np.where(np.isfinite(bid), bid, 0.0), iv)
-        high = np.where(sided, np.where(np.isfinite(ask), ask, np.inf), iv)
+        has_side = (np.isfinite(bid) | np.isfinite(ask)) & ~(bid > ask)
+        low = np.where(has_side, np.where(np.isfinite(bid), bid, 0.0), iv)
+        high = np.where(has_side, np.where(np.isfinite(ask), ask, np.inf), iv)
         error = model - np.clip(model, low, high)
         deviation = iv * np.sqrt(t)[..., None]
         d1 = deviation / 2.0 - k / deviation
@@ -393,12 +394,14 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
         vega = np.where(used, vega, 0.0)
 
         # 2. Compare the mean product of neighbours with the mean square.
-        pair = np.minimum(vega[..., 1:], vega[..., :-1])
-        together = (pair * error[..., 1:] * error[..., :-1]).sum(axis=-1) / pair.sum(axis=-1)
-        square = (vega * error * error).sum(axis=-1) / vega.sum(axis=-1)
-        level = (vega * np.where(used, iv, 0.0)).sum(axis=-1) / vega.sum(axis=-1)
-        limit = np.maximum(_POINT, _RELATIVE * level)
-        return np.asarray((together > limit * limit) & (together > _SYSTEMATIC * square))
+        pair_vega = np.minimum(vega[..., 1:], vega[..., :-1])
+        products = pair_vega * error[..., 1:] * error[..., :-1]
+        mean_product = products.sum(axis=-1) / pair_vega.sum(axis=-1)
+        mean_square = (vega * error * error).sum(axis=-1) / vega.sum(axis=-1)
+        mean_iv = (vega * np.where(used, iv, 0.0)).sum(axis=-1) / vega.sum(axis=-1)
+        limit = np.maximum(_MIN_ERROR, _MIN_RELATIVE_ERROR * mean_iv)
+        is_large = mean_product > limit * limit
+        return np.asarray(is_large & (mean_product > _SYSTEMATIC * mean_square))
 
 
 _MIN_DELTA = 1e-3

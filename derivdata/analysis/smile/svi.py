@@ -214,6 +214,7 @@ def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
 
 
 def _converted(kernel: Callable[..., tuple[Floats, ...]], fields: Any, year_fraction: Any) -> Any:
+    """Apply a conversion to parameters and time, of numbers, arrays or DataArrays; see `convert`."""
     named_fields = {f"parameters[{place}]": values for place, values in enumerate(fields)}
     require_together(**named_fields, year_fraction=year_fraction)
     given = [
@@ -235,6 +236,7 @@ def _converted(kernel: Callable[..., tuple[Floats, ...]], fields: Any, year_frac
 
 
 def _jump_wings(a: Floats, b: Floats, rho: Floats, m: Floats, sigma: Floats, t: Floats) -> tuple[Floats, ...]:
+    """Return the jump wings of raw parameters at time t (Gatheral and Jacquier 2014)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         radius = np.hypot(m, sigma)
         variance = a + b * (radius - rho * m)
@@ -247,6 +249,7 @@ def _jump_wings(a: Floats, b: Floats, rho: Floats, m: Floats, sigma: Floats, t: 
 def _raw_of_jump_wings(
     v: Floats, psi: Floats, p: Floats, c: Floats, v_min: Floats, t: Floats
 ) -> tuple[Floats, ...]:
+    """Return the raw parameters of jump wings at time t; the inverse of `_jump_wings`."""
     impossible = (2.0 * np.asarray(psi) < -np.asarray(p)) | (2.0 * np.asarray(psi) > c)
     if impossible.any():
         raise ValueError(
@@ -334,6 +337,7 @@ class _Hyperbola(NamedTuple):
 
 
 def _hyperbola(x: Floats, k: Floats) -> _Hyperbola:
+    """Evaluate the parts of w at k from the variables ``(f, p, q, m, ln σ)``."""
     floor, p, q, m, log_sigma = x
     sigma = np.exp(log_sigma)
     distance = k - m

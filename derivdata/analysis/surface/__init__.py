@@ -231,6 +231,7 @@ def _require_dims_of_chain(weights: xr.DataArray, quotes: xr.Dataset) -> None:
 def _fitted(
     quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
+    """Fit a surface to prepared quotes, and add flags of its chain; see `from_chain`."""
     # 1. Remove labels, which xarray would compare at every step.
     labels: dict[Any, xr.DataArray] = {}
     if isinstance(weights, xr.DataArray):

@@ -301,6 +301,7 @@ def _between(quotes: LabelledQuotes) -> xr.DataArray:
 def _together(
     quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str, refined: bool
 ) -> xr.Dataset:
+    """Fit all expiries of each surface together, by joint SVI or eSSVI, with bumps if `refined`."""
     joint = method == "svi"
     parameters: tuple[str, ...] = RAW if joint else essvi.SsviSlices._fields
     if refined:

@@ -159,6 +159,7 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
 
 
 def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    """Return weekend weight, event times [µs] and event variances of a fitted clock."""
     for name in ("weekend_weight", "event_variance"):
         if name not in clock:
             raise ValueError(f"clock must have the variable {name!r}: pass the result of business_time.fit")
@@ -596,14 +597,20 @@ def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats,
 
 
 def _of_mixed_prices(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:
-    """Return the volatility of mixed time values over √(FK), which at equal k are proportional to prices."""
-    full = np.broadcast_arrays(np.abs(k), first, second, share)
-    x, w1, w2, alpha = (values.ravel() for values in full)
-    good = (w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + alpha)
-    x = x[good]
-    alpha = alpha[good]
-    mixed = alpha * time_value(x, np.sqrt(w1[good])) + (1.0 - alpha) * time_value(x, np.sqrt(w2[good]))
-    out = np.full(good.shape, np.nan)
-    seen = mixed > 0.0
-    out[np.flatnonzero(good)[seen]] = deviation(x[seen], mixed[seen]).s ** 2
-    return out.reshape(full[0].shape)
+    """Return the total variance whose price is the mean of two prices, `share` of the first.
+
+    `first` and `second` are the total variances of these prices at log-moneyness `k`. Time values over √(FK)
+    are mixed, which at equal k are proportional to prices. NaN without two positive variances.
+    """
+    arrays = np.broadcast_arrays(np.abs(k), first, second, share)
+    x, w1, w2, weight = (values.ravel() for values in arrays)
+    valid = np.flatnonzero((w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + weight))
+    x = x[valid]
+    weight = weight[valid]
+    first_value = time_value(x, np.sqrt(w1[valid]))
+    second_value = time_value(x, np.sqrt(w2[valid]))
+    mixed = weight * first_value + (1.0 - weight) * second_value
+    is_positive = mixed > 0.0
+    result = np.full(arrays[0].size, np.nan)
+    result[valid[is_positive]] = deviation(x[is_positive], mixed[is_positive]).s ** 2
+    return result.reshape(arrays[0].shape)

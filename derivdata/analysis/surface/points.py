@@ -221,6 +221,7 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
 
 
 def _value(kind: str, size: int, vols: dict[str, xr.DataArray]) -> xr.DataArray:
+    """Return a point of a smile: volatility, risk reversal or butterfly, from its volatilities."""
     if kind == "atm":
         return vols["atm"]
     call = vols[f"call{size}"]
@@ -319,6 +320,7 @@ def require_points(points: Sequence[str], argument: str) -> None:
 
 
 def _parsed(point: str, argument: str = "points") -> tuple[str, int]:
+    """Return kind and delta [percent] of a point: ``("rr", 25)`` of "rr25"."""
     match = _NAME.fullmatch(point)
     if point != "atm" and (match is None or int(match[2]) == 0):
         raise ValueError(
