@@ -50,10 +50,10 @@ __all__ = ["butterfly_check", "fit", "from_raw", "iv", "svi", "total_variance"]
 __dir__ = __all__.copy
 
 
-_NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.LINE: 2, Method.FLAT: 1, Method.NONE: 0}
-_LADDER = (Method.SVI, Method.SSVI, Method.LINE, Method.FLAT)
-_FREEDOM = np.array([{**_NEEDED, Method.LINE: np.inf}[method] for method in Method])
-_STEEPEST = 1.0 - 1e-9
+_MIN_STRIKES = {Method.SVI: 5, Method.SSVI: 3, Method.LINE: 2, Method.FLAT: 1, Method.NONE: 0}
+_METHODS = (Method.SVI, Method.SSVI, Method.LINE, Method.FLAT)  # the best first
+_PARAMETERS = np.array([{**_MIN_STRIKES, Method.LINE: np.inf}[method] for method in Method])
+_MAX_SLOPE = 1.0 - 1e-9
 _ROUNDS = 20
 
 
@@ -71,61 +71,59 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
     """Fit every slice by the best model that its number of strikes allows, from `start` if given."""
     # 1. Choose and fit the best model that the strikes of each slice allow.
     count = len(quotes.k)
-    rungs = np.zeros(count, dtype=np.int8)
-    for rung in _LADDER:
-        free = (rungs == Method.NONE) & (quotes.distinct >= _NEEDED[rung])
-        rungs[free & np.isfinite(quotes.k_min)] = rung
+    methods = np.zeros(count, dtype=np.int8)
+    for method in _METHODS:
+        is_next = (methods == Method.NONE) & (quotes.distinct >= _MIN_STRIKES[method])
+        methods[is_next & np.isfinite(quotes.k_min)] = method
     raw = Raw(*np.full((5, count), np.nan))
-    fitted = FittedSlices(raw, rungs, np.zeros(count, np.int32), np.zeros(count, np.int32), np.empty(count))
-    for rung in _LADDER:
-        rows = np.flatnonzero(rungs == rung)
+    fitted = FittedSlices(raw, methods, np.zeros(count, np.int32), np.zeros(count, np.int32), np.empty(count))
+    for method in _METHODS:
+        rows = np.flatnonzero(methods == method)
         if rows.size:
-            _fit_rung(fitted, quotes, start, rows, rung)
+            _fit_method(fitted, quotes, start, rows, method)
 
-    # 2. Flag simpler models, butterflies and failed fits.
-    fitted.notes[rungs != Method.SVI] |= Status.TOO_FEW_STRIKES
-    fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
-    suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
-    ends = quotes.k_min[suspect], quotes.k_max[suspect]
-    guilty = suspect[~check_slices(at_index(raw, suspect), *ends).ok]
-    fitted.notes[guilty] |= Status.BUTTERFLY
+    # 2. Flag simpler models, butterflies and failed fits. A failed fit has set its method to NONE.
+    is_simpler = methods != Method.SVI
+    fitted.notes[is_simpler] |= Status.TOO_FEW_STRIKES
+    fitted.notes[is_simpler & (methods != Method.NONE)] |= Status.FALLBACK_USED
+    unproved = np.flatnonzero((methods != Method.NONE) & ~certified(raw))
+    checked = check_slices(at_index(raw, unproved), quotes.k_min[unproved], quotes.k_max[unproved])
+    fitted.notes[unproved[~checked.ok]] |= Status.BUTTERFLY
     # Expired slices do not have quotes; their status states the expiry.
-    unknown = ~np.isfinite(quotes.t)
-    over = quotes.t <= 0.0
-    fitted.notes[unknown] = Status.BAD_INPUT
-    fitted.notes[over] = Status.EXPIRED
+    fitted.notes[~np.isfinite(quotes.t)] = Status.BAD_INPUT
+    fitted.notes[quotes.t <= 0.0] = Status.EXPIRED
     fitted.rmse_vol[:] = _rms_error(fitted, quotes)
     return fitted
 
 
-def _fit_rung(
-    fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
+def _fit_method(
+    fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, method: Method
 ) -> None:
     """Fit the slices `rows` by one model, and write the results into `fitted`."""
-    own = quotes.rows(rows)
-    ended = None
-    if rung == Method.SVI:
-        raw, ended = fit_svi(own, None if start is None else at_index(start, rows))
-    elif rung == Method.SSVI:
-        raw, ended = fit_ssvi(own)
+    selected = quotes.rows(rows)
+    minimum = None
+    if method == Method.SVI:
+        raw, minimum = fit_svi(selected, None if start is None else at_index(start, rows))
+    elif method == Method.SSVI:
+        raw, minimum = fit_ssvi(selected)
     else:
-        raw = _line(own)
+        raw = _line(selected)
     # A fit must have a finite variance in the middle of its quotes.
-    failed = ~np.isfinite(svi.total_variance((own.k_min + own.k_max) / 2.0, raw))
+    failed = ~np.isfinite(svi.total_variance((selected.k_min + selected.k_max) / 2.0, raw))
     fitted.method[rows[failed]] = Method.NONE
     for target, value in zip(fitted.raw, raw, strict=True):
         target[rows] = np.where(failed, np.nan, value)
-    if isinstance(ended, Minimum):
-        fitted.nfev[rows] += ended.nfev.astype(np.int32)
-        fitted.notes[rows[~ended.converged]] |= Status.NOT_CONVERGED
+    if isinstance(minimum, Minimum):
+        fitted.nfev[rows] += minimum.nfev.astype(np.int32)
+        fitted.notes[rows[~minimum.converged]] |= Status.NOT_CONVERGED
 
 
 def _line(quotes: SmileQuotes) -> Raw:
     """Fit a line through the means at two strikes, constant beyond the lower one, or flat through one."""
 
     def mean_at(k: Floats) -> Floats:
-        here = quotes.used & (quotes.k == k[:, None])
-        return np.asarray(np.where(here, quotes.w, 0.0).sum(axis=1) / here.sum(axis=1))
+        has_strike = quotes.used & (quotes.k == k[:, None])
+        return np.asarray(np.where(has_strike, quotes.w, 0.0).sum(axis=1) / has_strike.sum(axis=1))
 
     k0 = quotes.k_min
     k1 = quotes.k_max
@@ -133,7 +131,7 @@ def _line(quotes: SmileQuotes) -> Raw:
     w1 = mean_at(k1)
     slope = np.divide(w1 - w0, k1 - k0, out=np.zeros_like(w0), where=k1 > k0)
     falls = slope < 0.0
-    b = np.minimum(np.abs(slope) / 2.0, _STEEPEST)
+    b = np.minimum(np.abs(slope) / 2.0, _MAX_SLOPE)
     return Raw(np.where(falls, w1, w0), b, np.sign(slope), np.where(falls, k1, k0), np.zeros_like(b))
 
 
@@ -142,8 +140,8 @@ def _rms_error(fitted: FittedSlices, quotes: SmileQuotes) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _volatility(fitted.raw, quotes) - quotes.iv
         square = np.where(quotes.used, np.square(error), 0.0).sum(axis=1) / quotes.used.sum(axis=1)
-    enough = (quotes.distinct > _FREEDOM[fitted.method]) & (fitted.method != Method.NONE)
-    return np.where(enough, np.sqrt(square), np.nan)
+    has_enough = (quotes.distinct > _PARAMETERS[fitted.method]) & (fitted.method != Method.NONE)
+    return np.where(has_enough, np.sqrt(square), np.nan)
 
 
 def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
@@ -165,27 +163,27 @@ def fit_between(
     has_ask = np.isfinite(ask) & ~crossed
     low = np.where(has_bid, bid, np.where(has_ask, 0.0, quotes.iv))
     high = np.where(has_ask, ask, np.where(has_bid, np.inf, quotes.iv))
-    sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
+    has_side = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
 
     # 2. Fit to the points of the ranges that are nearest to the last fit, until the fit is within all ranges.
-    target, minimum = _nearest(fitted.raw, quotes, weight, low, high)
-    begin = Raw(*(values.copy() for values in fitted.raw))
-    rows = np.flatnonzero(sided & (minimum > 0.0))
+    target, min_loss = _nearest(fitted.raw, quotes, weight, low, high)
+    start = Raw(*(values.copy() for values in fitted.raw))
+    rows = np.flatnonzero(has_side & (min_loss > 0.0))
     for _ in range(_ROUNDS):
         if not rows.size:
             break
-        places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
-        again = fit_slices(places, at_index(begin, rows))
-        fitted.nfev[rows] += again.nfev
+        target_quotes = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
+        refit = fit_slices(target_quotes, at_index(start, rows))
+        fitted.nfev[rows] += refit.nfev
         # The next round starts from this fit, even if it is not the best one.
-        for values, new in zip(begin, again.raw, strict=True):
+        for values, new in zip(start, refit.raw, strict=True):
             values[rows] = new
-        target[rows], loss = _nearest(again.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
-        better = loss < minimum[rows]
-        minimum[rows[better]] = loss[better]
-        results = zip((*fitted.raw, *fitted[1:3]), (*again.raw, *again[1:3]), strict=True)
-        for values, new in results:
-            values[rows[better]] = new[better]
+        target[rows], loss = _nearest(refit.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
+        is_better = loss < min_loss[rows]
+        min_loss[rows[is_better]] = loss[is_better]
+        best = (*fitted.raw, fitted.method, fitted.notes)
+        for values, new in zip(best, (*refit.raw, refit.method, refit.notes), strict=True):
+            values[rows[is_better]] = new[is_better]
         rows = rows[loss > 0.0]
     fitted.rmse_vol[:] = _rms_error(fitted, quotes)
     return fitted
@@ -197,9 +195,9 @@ def _nearest(
     """Return the points from `low` to `high` nearest to the slices, NaN without a quote, and losses."""
     with np.errstate(invalid="ignore", divide="ignore"):
         model = _volatility(raw, quotes)
-        valued = np.isfinite(model)
-        target = np.where(valued, np.clip(model, low, high), quotes.iv)
-        outside = np.where(valued, model - target, np.inf)
+        has_model = np.isfinite(model)
+        target = np.where(has_model, np.clip(model, low, high), quotes.iv)
+        outside = np.where(has_model, model - target, np.inf)
         loss = np.where(quotes.used, weight * outside**2, 0.0).sum(axis=1)
     return np.where(quotes.used, target, np.nan), loss
 

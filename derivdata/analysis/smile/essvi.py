@@ -36,10 +36,10 @@ from derivdata.support.arrays import Floats
 
 _TINY = 1e-300
 _MIN_INCREMENT = 1e-12  # minimum increment, so that every inequality is strict
-_FLATTEST = 1e-10  # minimum wing of the first expiry, because a wing of zero would bound the ratio of θ
-_STEEPEST = 2.0 * (1.0 - 1e-9)
+_MIN_WING = 1e-10  # minimum wing of the first expiry, because a wing of zero would bound the ratio of θ
+_MAX_SLOPE = 2.0 * (1.0 - 1e-9)
 # Minimum increment of a start relative to the coordinate, because a start on a bound cannot move.
-_ROOM = 1e-2
+_MIN_START = 1e-2
 _STEPS = 200
 _TOLERANCE = 1e-10
 _EXACT = 5e-9  # relative error of total variance that is negligible
@@ -143,7 +143,7 @@ def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
 def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
     """Fit ``(θ, R, L)`` of all expiries of every surface, from a start that may violate conditions."""
     low = np.full((3, guess.shape[1]), _MIN_INCREMENT)
-    low[:2, 0] = _FLATTEST
+    low[:2, 0] = _MIN_WING
     start = _increments(guess).T
     low = np.broadcast_to(low.reshape(-1, 1), start.shape)
     problem = _Problem(quotes, low, np.full(start.shape, np.inf))
@@ -179,28 +179,32 @@ class _Problem(NamedTuple):
         With the rows ``A = (∂w/∂θ, ∂w/∂R, ∂w/∂L, residual)`` of a slice, ``A Aᵀ`` (4 × 4) has all information
         of its quotes; ``Jᵀ (A Aᵀ)_33 J`` with the model's Jacobian J is the Gauss-Newton matrix.
         """
+        # 1. Sum the products of each slice's rows over its quotes: ``A Aᵀ`` (surface, expiry, 4, 4).
         slices, jacobian = _model(x.T)
         rows = _residual_rows(slices, self.quotes)
-        normal = rows @ rows.swapaxes(-1, -2)
-        parameters, count = x.shape
-        flat = jacobian.reshape(count, -1, parameters)
-        curved = (normal[..., :3, :3] @ jacobian).reshape(flat.shape)
-        pulls = normal[..., :3, 3].reshape(count, 1, -1)
-        gram = np.moveaxis(flat.swapaxes(-1, -2) @ curved, 0, -1)
-        own = diagonal(gram)
-        # A variable without effect (a wing of slope 0) is damped by a small fraction of the strongest one.
-        scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
-        size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
-        rounding = _EXACT**2 * size
-        return Linearised(
-            x, normal[..., 3, 3].sum(axis=1), rounding, Dense(gram), -(pulls @ flat)[:, 0].T, scale
-        )
+        products = rows @ rows.swapaxes(-1, -2)
+
+        # 2. Apply the chain rule, with the parameters of all expiries on one axis.
+        variables, count = x.shape
+        flat = jacobian.reshape(count, -1, variables)
+        product_times_jacobian = (products[..., :3, :3] @ jacobian).reshape(flat.shape)
+        gram = np.moveaxis(flat.swapaxes(-1, -2) @ product_times_jacobian, 0, -1)
+        with_residual = products[..., :3, 3].reshape(count, 1, -1)
+        grad = -(with_residual @ flat)[:, 0].T
+        loss = products[..., 3, 3].sum(axis=1)
+
+        # 3. A variable without effect (a wing of slope 0) is damped by a small fraction of the strongest one.
+        gram_diagonal = diagonal(gram)
+        scale = np.maximum(gram_diagonal, 1e-12 * gram_diagonal.max(axis=0) + 1e-300)
+        scaled_w = self.quotes.scale * self.quotes.w
+        rounding = _EXACT**2 * np.einsum("set,set->s", scaled_w, scaled_w)
+        return Linearised(x, loss, rounding, Dense(gram), grad, scale)
 
 
 def _coordinates(slices: Floats) -> Floats:
     """Return ``−log(1 − R/c)``, ``−log(1 − L/c)``, both at most 5, and τ along the last axis."""
     theta, right, left = np.moveaxis(slices, -1, 0)
-    share = np.minimum(np.stack([right, left], axis=-1) / _STEEPEST, -np.expm1(-5.0))
+    share = np.minimum(np.stack([right, left], axis=-1) / _MAX_SLOPE, -np.expm1(-5.0))
     return np.concatenate([-np.log1p(-share), (theta / (right + left))[..., None]], axis=-1)
 
 
@@ -211,19 +215,19 @@ def _increments(guess: Floats) -> Floats:
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0
-    before = np.zeros((len(guess), 2))
+    wing_sum = np.zeros((len(guess), 2))
     tau = np.zeros(len(guess))
-    out = np.empty_like(guess)
+    increments = np.empty_like(guess)
     for i in range(guess.shape[1]):
         wings = smooth[:, i, :2]
-        out[:, i, :2] = np.maximum(wings - before, _ROOM * wings)
-        before += out[:, i, :2]
-        slopes = -_STEEPEST * np.expm1(-before)
-        bound = np.maximum(tau, slopes.max(axis=1) / 2.0)
-        above = np.maximum(smooth[:, i, 2] - bound, _ROOM * smooth[:, i, 2])
-        out[:, i, 2] = slopes.sum(axis=1) * above
-        tau = bound + above
-    return out.swapaxes(1, 2).reshape(len(out), -1)
+        increments[:, i, :2] = np.maximum(wings - wing_sum, _MIN_START * wings)
+        wing_sum += increments[:, i, :2]
+        slopes = -_MAX_SLOPE * np.expm1(-wing_sum)
+        min_tau = np.maximum(tau, slopes.max(axis=1) / 2.0)
+        excess = np.maximum(smooth[:, i, 2] - min_tau, _MIN_START * smooth[:, i, 2])
+        increments[:, i, 2] = slopes.sum(axis=1) * excess
+        tau = min_tau + excess
+    return increments.swapaxes(1, 2).reshape(len(increments), -1)
 
 
 def _model(x: Floats) -> tuple[Floats, Floats]:
@@ -231,12 +235,12 @@ def _model(x: Floats) -> tuple[Floats, Floats]:
     count = len(x)
     expiries = x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
-    wings = -_STEEPEST * np.expm1(-np.cumsum(steps[:, :2], axis=-1))
+    wings = -_MAX_SLOPE * np.expm1(-np.cumsum(steps[:, :2], axis=-1))
     # A wing is c (1 − e^(−y)) with y the sum of its increments so far: ∂wing/∂increment = c e^(−y) = c − wing
     # for this expiry's increment and all earlier ones (the lower triangle).
     d_wings = np.zeros((count, 2, expiries, 3, expiries))
     for side in (0, 1):
-        d_wings[:, side, :, side] = (_STEEPEST - wings[:, side, :, None]) * np.tri(expiries)
+        d_wings[:, side, :, side] = (_MAX_SLOPE - wings[:, side, :, None]) * np.tri(expiries)
     d_wings = d_wings.reshape(count, 2, expiries, -1)
     theta, d_theta = _theta(steps[:, 2], wings, d_wings)
     slices = np.stack([theta, wings[:, 0], wings[:, 1]], axis=-1)

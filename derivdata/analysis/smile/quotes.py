@@ -214,21 +214,25 @@ def in_rows(
 
 
 def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
-    """Return the quotes of bare arrays whose volatility, weight and time are positive."""
-    live = np.isfinite(t) & (t > 0.0)
+    """Return the quotes (slice, strike) whose volatility, weight and time are positive.
+
+    `weight` applies to squared residuals of volatility, and is converted to total variance.
+    """
+    has_time = np.isfinite(t) & (t > 0.0)
     with np.errstate(invalid="ignore"):
-        used = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
-    used &= live[:, None]
+        has_volatility = np.isfinite(iv) & (iv > 0.0)
+        has_weight = np.isfinite(weight) & (weight > 0.0)
+    used = np.isfinite(k) & has_volatility & has_weight & has_time[:, None]
     k = np.where(used, k, 0.0)
     iv = np.where(used, iv, 1.0)
-    w = iv * iv * np.where(live, t, 1.0)[:, None]
+    w = iv * iv * np.where(has_time, t, 1.0)[:, None]
     weight = np.where(used, weight / w, 0.0)
-    low = np.where(used, k, np.inf).min(axis=1, initial=np.inf)
-    high = np.where(used, k, -np.inf).max(axis=1, initial=-np.inf)
-    empty = ~used.any(axis=1)
-    low[empty] = np.nan
-    high[empty] = np.nan
-    return SmileQuotes(k, iv, w, weight, used, t, _distinct(k, used), low, high)
+    k_min = np.where(used, k, np.inf).min(axis=1, initial=np.inf)
+    k_max = np.where(used, k, -np.inf).max(axis=1, initial=-np.inf)
+    is_empty = ~used.any(axis=1)
+    k_min[is_empty] = np.nan
+    k_max[is_empty] = np.nan
+    return SmileQuotes(k, iv, w, weight, used, t, _distinct(k, used), k_min, k_max)
 
 
 def scaled_quotes(quotes: SmileQuotes) -> tuple[SmileQuotes, Scaling]:
