@@ -413,34 +413,31 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_requested_aga
 
 
 def test_only_failed_contracts_of_an_hourly_request_are_requested_again(made, archive, fakes, clock) -> None:
-    lost = {"BTC"}
-    asked = _rates_of_cryptocom(fakes, lost)
+    """BTC fails in the polls at 0 and 5 minutes, and has a response at 10 minutes."""
+    failing = {"BTC"}
+    requests = _rates_of_cryptocom(fakes, failing)
     collector = made("cryptocom", names=["funding_history"])
-    label, said = "/public/get-valuations?valuation_type=funding_rate", []
+    label = "/public/get-valuations?valuation_type=funding_rate"
+    errors = []
     for number in range(4):
         if number == 2:
-            lost.clear()
+            failing.clear()
         collector.once()
-        said.append(collector.failed.get(f"cryptocom {label}", ""))
+        errors.append(collector.failed.get(f"cryptocom {label}", "").partition(":")[0])
         clock.wait(300)
-    first = asked[0][1]
-    minutes = [(symbol, (at - first) // pd.Timedelta(1, "min")) for symbol, at in asked]
+    first = requests[0][1]
+    minutes = [(symbol, (at - first) // pd.Timedelta(1, "min")) for symbol, at in requests]
     assert minutes == [("BTC", 0), ("ETH", 0), ("BTC", 5), ("BTC", 10)]
-    assert [why.partition(":")[0] for why in said] == [
-        "1 of 2 requests failed",
-        "1 of 1 requests failed",
-        "",
-        "",
-    ]
+    assert errors == ["1 of 2 requests failed", "1 of 1 requests failed", "", ""]
     rows = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D")).sort_values("time")
     assert rows["symbol"].tolist() == ["ETH", "BTC"], "one row of each, at its own minute"
     assert rows["time"].iloc[1] - rows["time"].iloc[0] > pd.Timedelta(1, "min")
-    named = archive.requests()
-    assert not named.loc[named["symbol"] == label, "answered"].any()
-    assert named["symbol"].eq(label).any()
+    ledger = archive.requests()
+    of_request = ledger[ledger["symbol"] == label]
+    assert len(of_request)
+    assert not of_request["answered"].any()
     start = first.floor("min")
-    assert (
-        archive.unanswered("funding_history", "cryptocom", "ETH", start, start + pd.Timedelta(1, "h")) == []
-    )
-    [gap] = archive.unanswered("funding_history", "cryptocom", "BTC", start, start + pd.Timedelta(1, "h"))
-    assert gap == (start, start + pd.Timedelta(10, "min")), "until its first answer"
+    hour = (start, start + pd.Timedelta(1, "h"))
+    assert archive.unanswered("funding_history", "cryptocom", "ETH", *hour) == []
+    [gap] = archive.unanswered("funding_history", "cryptocom", "BTC", *hour)
+    assert gap == (start, start + pd.Timedelta(10, "min")), "until its first response"

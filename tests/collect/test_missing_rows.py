@@ -82,6 +82,7 @@ def test_gap_is_confirmed_by_a_second_response(
 
 
 def test_late_payment_completes_the_window(fill: Any, archive: Archive, fakes: Fakes) -> None:
+    """Two payments in a row lack at first, then the second of them. A gap that changes is not confirmed."""
     without(fakes, "2026-01-20T08:00", "2026-01-20T16:00", "2026-01-25T00:00")
     fill(PAYMENTS, "binance")
     assert len(gaps(archive, answered=False)) == 2

@@ -55,17 +55,24 @@ def tiny(store: MemoryStore) -> Iterator[Caller]:
 def test_endpoints_above_a_tier_return_403_and_name_the_tier_they_need(tiny: Caller) -> None:
     failures = []
     for path, tier in product(ENDPOINTS, (None, "free", "dev", "pro", "team")):
-        needed = "free" if path in FREE else "pro" if path in PRO else "dev"
-        answer = tiny(ENDPOINTS[path], tier=tier, **PARAMS.get(path, {}))
-        body, status = answer.json(), 200
-        right = "error" not in body
+        needed = "dev"
+        if path in FREE:
+            needed = "free"
+        elif path in PRO:
+            needed = "pro"
+        response = tiny(ENDPOINTS[path], tier=tier, **PARAMS.get(path, {}))
+        body = response.json()
         if tier is None:
-            status, right = 401, set(body) == {"error", "docs"} and "X-Api-Key" in body["error"]
+            status = 401
+            is_expected = set(body) == {"error", "docs"} and "X-Api-Key" in body["error"]
         elif TIERS.index(tier) < TIERS.index(needed):
             status = 403
-            right = set(body) == {"error", "required_tier", "docs"} and body["required_tier"] == needed
-        if answer.status_code != status or not right:
-            failures.append(f"{tier} {path}: {answer.status_code} {answer.text[:200]}")
+            is_expected = set(body) == {"error", "required_tier", "docs"} and body["required_tier"] == needed
+        else:
+            status = 200
+            is_expected = "error" not in body
+        if response.status_code != status or not is_expected:
+            failures.append(f"{tier} {path}: {response.status_code} {response.text[:200]}")
     assert failures == []
 
 
@@ -79,13 +86,13 @@ def test_unknown_key_returns_401_and_local_service_has_no_rate_limit(ask: Caller
 
 
 def test_rate_limit_admits_two_requests_per_second_and_key() -> None:
-    """At 0 and 0.5 two are admitted; the third must wait for 1.0, the fourth for 1.5."""
+    """The requests at 0 and 0.5 s are admitted. The next one is at 1 s, and the one after it at 1.5 s."""
     clock = iter([0.0, 0.5, 0.75, 1.0, 1.25, 1.5])
-    pace = RateLimit(2, clock=lambda: next(clock))
-    assert pace.admit("k") == {"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}
-    assert pace.admit("k")["X-RateLimit-Remaining"] == "0"
-    with pytest.raises(Refusal) as refused:
-        pace.admit("k")
+    rate = RateLimit(2, clock=lambda: next(clock))
+    assert rate.admit("k") == {"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}
+    assert rate.admit("k")["X-RateLimit-Remaining"] == "0"
+    with pytest.raises(Refusal) as refused:  # at 0.75 s
+        rate.admit("k")
     assert refused.value.status == 429
     assert refused.value.body["retry_after"] == 1
     assert "0.250 s" in str(refused.value.body["message"])
@@ -94,15 +101,18 @@ def test_rate_limit_admits_two_requests_per_second_and_key() -> None:
         "X-RateLimit-Limit": "2",
         "X-RateLimit-Remaining": "0",
     }
-    pace.admit("k")
+    rate.admit("k")
+    with pytest.raises(Refusal):  # at 1.25 s
+        rate.admit("k")
+    rate.admit("k")
+
+
+def test_rate_limit_counts_each_caller_and_remembers_the_newest_ones() -> None:
+    rate = RateLimit(1, clock=lambda: 0.0)
+    rate.admit("one")
+    rate.admit("other")
     with pytest.raises(Refusal):
-        pace.admit("k")
-    pace.admit("k")
-    pace = RateLimit(1, clock=lambda: 0.0)
-    pace.admit("one")
-    pace.admit("other")
-    with pytest.raises(Refusal):
-        pace.admit("one")
+        rate.admit("one")
     rate = RateLimit(1, clock=lambda: 0.0, most_callers=100)
     for number in range(10_000):
         rate.admit(number)
