@@ -168,8 +168,9 @@ class _ServedFiles(AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._lock = threading.RLock()
         self._served: dict[str, _Served] = {}
-        self._users: dict[str, int] = {}
-        self.failures: dict[str, OSError] = {}  # by path: archives that are copies have the same files
+        self._users: dict[str, int] = {}  # number of queries that use each path
+        # By path and not by name, because an archive and its copy have files of the same name.
+        self.failures: dict[str, OSError] = {}
 
     @contextmanager
     def serving(self, storage: Storage, files: Collection[DataFile]) -> Iterator[list[str]]:

@@ -325,12 +325,12 @@ def lazy_panel(
 
 
 def _attributes(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
-    """Return the attributes of a panel, with resolution and kind if the whole table has one word for it."""
+    """Return the attributes of a panel, with the resolution and kind if all rows of the table share it."""
     attrs = dict(tables_panel(table.empty(), column).attrs)
-    stated = ["resolution"]
+    shared_columns = ["resolution"]
     if column.startswith("rate_"):
-        stated.append("kind")
-    for name in stated:
+        shared_columns.append("kind")
+    for name in shared_columns:
         if len(entry.values.get(name, [])) == 1:
             attrs[name] = entry.values[name][0]
     return attrs

@@ -25,7 +25,7 @@ from derivdata.support import times
 from derivdata.tables.contracts import base, hip3_contract
 from derivdata.tables.payments import VALID_HOURS
 
-_PAGES = 50
+_MAX_PAGES = 50
 LISTED_FOR = pd.Timedelta(1, "h")
 
 
@@ -41,8 +41,11 @@ def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[VenueEn
 
 
 def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
-    """Return the venue's name of a contract in a request."""
-    names = {
+    """Return the name of a contract as a request of this endpoint needs it.
+
+    The endpoint may state a format (`VenueEndpoint.names`). Without one, the form depends on its parameter.
+    """
+    form_of_parameter = {
         "market_id": item.name.partition(":")[0],
         "market_snapshots.product_ids[]": item.name.partition(":")[0],
         "pair": item.name.partition("_")[0],
@@ -54,7 +57,7 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
     formatted = endpoint.names.format(item.name, symbol=item.symbol, **coin)
     if endpoint.names != "{}":
         return formatted
-    return names.get(endpoint.symbol, formatted)
+    return form_of_parameter.get(endpoint.symbol, formatted)
 
 
 def contract_params(endpoint: VenueEndpoint, item: Instrument) -> dict[str, str]:
@@ -77,9 +80,10 @@ def list_contracts(
 ) -> Contracts:
     """Return the contracts of this hour's lists; they and the intervals become the session's context.
 
-    An interval can change with each payment. If a list fails, the older one is used, and the list is
-    requested the next time. With `dexes` the contracts of other dexes are listed too. Raises the error if
-    there is no list at all, or if the venue blocks this address.
+    Lists are requested once an hour, and `again` requests the lists of contracts at once. `intervals` also
+    requests the lists of intervals, which can change with each payment, and `dexes` the contracts of other
+    dexes. If a list fails, the older one is used, and the list is requested the next time. Raises the error
+    if there is no list at all, or if the venue blocks this address.
     """
     shared = session.shared
     now = session.clock.utc()
@@ -93,7 +97,7 @@ def list_contracts(
         listed = shared.lists.get(endpoint)
         if listed is None or hour > listed[0].floor(LISTED_FOR):
             return True
-        return again and endpoint.lists and endpoint.every is None
+        return again and endpoint.lists and endpoint.every is None  # polls request the other lists
 
     due = list(filter(is_list_due, listing))
     if intervals:
@@ -106,7 +110,7 @@ def list_contracts(
         due += _request_due_dexes(session, listing, hour)
     if shared.listing is None or len(problems) < len(due):
         unknown = tuple(e.margin for e in interval_lists if e not in shared.lists)
-        shared.listing = _merged(session, unknown)
+        shared.listing = _joined_lists(session, unknown)
     session.context.update(shared.listing.frames)
     return shared.listing.contracts
 
@@ -124,7 +128,8 @@ def _request_lists(
             continue
         try:
             listed = all_pages(session, endpoint, {})
-            held, news = hold_list(shared.lists.get(endpoint, (now, listed))[1], listed, shared.doubted)
+            _, before = shared.lists.get(endpoint, (now, listed))
+            held, news = hold_list(before, listed, shared.doubted)
             shared.lists[endpoint] = now, listed
             shared.list_errors.pop(endpoint.label, None)
             if held:
@@ -197,7 +202,7 @@ def _request_dexes(session: VenueSession, endpoint: VenueEndpoint) -> None:
             shared.list_errors[label] = str(problem)
 
 
-def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
+def _joined_lists(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
     """Return the contracts and intervals of all lists; `unknown` are margins without an interval list."""
     records = Records()
     for _, listed in list(session.shared.lists.values()):
@@ -218,10 +223,10 @@ def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
     now = listed["time"].max()
     stored = archive.read("instruments", venues=list(listed["exchange"].unique()))
     stored = stored.sort_values("time").drop_duplicates("instrument_name", keep="last")
-    gone = stored[stored["is_active"] & ~stored["instrument_name"].isin(listed["instrument_name"])]
-    ended = gone["delisted"].fillna(now).where(gone["is_perpetual"])
-    gone = gone.assign(is_active=False, time=now, delisted=ended)
-    current = pd.concat([listed, gone], ignore_index=True)
+    removed = stored[stored["is_active"] & ~stored["instrument_name"].isin(listed["instrument_name"])]
+    delisted = removed["delisted"].fillna(now).where(removed["is_perpetual"])
+    removed = removed.assign(is_active=False, time=now, delisted=delisted)
+    current = pd.concat([listed, removed], ignore_index=True)
     compared = listed.columns.drop("time").to_list()
     is_stored = pd.concat([stored, current], ignore_index=True).duplicated(compared)
     return current[~is_stored.iloc[len(stored) :].to_numpy()]
@@ -231,7 +236,7 @@ def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[st
     """Return the records of all pages of a response, which follow by a cursor; most have one page."""
     records = Records()
     query = params
-    for _ in range(_PAGES):
+    for _ in range(_MAX_PAGES):
         page, _, _ = session.request(endpoint, query)
         records.add(page)
         if not page.cursor or endpoint.paging is None or not endpoint.paging.cursor:
@@ -243,7 +248,7 @@ def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[st
 
 
 _MINUTE = pd.Timedelta(1, "min")
-_MAX_BAD = 5  # consecutive errors, after which the others are skipped
+_MAX_CONSECUTIVE_ERRORS = 5  # consecutive errors, after which the others are skipped
 _HOUR_US = 3_600_000_000
 
 
@@ -301,7 +306,7 @@ class ContractStates:
                 if point is not None:
                     share.points.append(point)
                 self._enter(share, endpoint, item, now, error)
-            if bad >= _MAX_BAD or endpoint not in self.endpoints:
+            if bad >= _MAX_CONSECUTIVE_ERRORS or endpoint not in self.endpoints:
                 break
         return share
 
@@ -319,9 +324,9 @@ class ContractStates:
             if problem.reason == "refused":
                 return None, str(problem), 1
             # If the venue is unreachable, busy or limiting, requests about other contracts would fail, too.
-            return None, str(problem), _MAX_BAD
+            return None, str(problem), _MAX_CONSECUTIVE_ERRORS
         except NetworkError as problem:
-            return None, str(problem), _MAX_BAD
+            return None, str(problem), _MAX_CONSECUTIVE_ERRORS
         except DerivdataError as problem:
             return None, str(problem), 1
 

@@ -45,10 +45,11 @@ class Update(NamedTuple):
     rows: pd.DataFrame
 
 
-def _enter(entries: list[LedgerEntry], entry: LedgerEntry) -> None:
-    """Add a window, or extend the window before it if both are of the same kind."""
+def _add_or_extend(entries: list[LedgerEntry], entry: LedgerEntry) -> None:
+    """Add a window, or extend the one that ends at its start if they differ only in time."""
     for place, before in enumerate(entries):
-        if before._replace(start=entry.start, end=entry.end) == entry and before.end == entry.start:
+        differs_only_in_time = before._replace(start=entry.start, end=entry.end) == entry
+        if differs_only_in_time and before.end == entry.start:
             entries[place] = before._replace(end=entry.end)
             return
     entries.append(entry)
@@ -66,6 +67,7 @@ class _Batch:
     span: Window | None = None
 
     def updates(self) -> Iterator[Update]:
+        """Yield the rows of each table, and then those of coverage."""
         for table, rows in self.rows.items():
             yield Update(table, rows)
         windows = []
@@ -81,15 +83,15 @@ class _Batch:
 
 @dataclass
 class _Channel:
-    """A channel, and the end of its reported windows."""
+    """A channel, and its windows."""
 
     stream: VenueStream
-    reached: pd.Timestamp
-    drained: pd.Timestamp
+    reached: pd.Timestamp  # end of the last window
+    drained: pd.Timestamp  # start of the rows that will be read next
     error: str = ""
-    is_reported: bool = False
+    is_reported: bool = False  # whether it has had a window
     is_broken: bool = False
-    entries: list[LedgerEntry] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)  # windows that are not in the queue yet
 
     @property
     def is_due(self) -> bool:
@@ -99,14 +101,14 @@ class _Channel:
                 return True
         return False
 
-    def hear(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
-        """Add a window, or a gap with an `error`, without the time that was reported before."""
+    def add_window(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
+        """Add a window, or a gap with an `error`, without the time before the end of the last one."""
         start = max(start, self.reached)
         if start >= end:
             return
         self.reached = end
         self.is_reported = True
-        _enter(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
+        _add_or_extend(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
 
 
 class Live:
@@ -189,6 +191,7 @@ class Live:
         self._polls.close()
 
     def _stream(self, name: str, stream: Stream) -> VenueStream:
+        """Return the channel of a venue about the chosen contracts."""
         state = self._polls.states[name]
         is_state = stream is not VENUES[name].stream
         lock = self._listing.setdefault(name, threading.Lock())  # a venue's channels share its list
@@ -235,7 +238,7 @@ class Live:
         state = self._polls.states[name]
         wanted = self._wanted[name]
         while True:
-            self._put_poll(name, state, wanted)
+            self._poll_once(name, state, wanted)
             if name in self._first:
                 self._first.discard(name)
                 self._status.show(self._polls.line([*self._first]))
@@ -244,12 +247,13 @@ class Live:
             if self._clock.wait(until_next_minute(self._clock.utc())):
                 return
 
-    def _put_poll(self, name: str, state: VenueState, wanted: Sequence[str]) -> None:
+    def _poll_once(self, name: str, state: VenueState, wanted: Sequence[str]) -> None:
         """Poll a venue once, and add the result to the queue."""
         poll = self._polls.poll(name, state)
         rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
         entries = {table: state.entries(poll, table) for table in wanted}
-        if why := self._omit_doubtful(name, rows, poll.at):
+        why = self._omit_doubtful_fills(name, rows, poll.at)
+        if why:
             entries[LIQUIDATIONS].append(LedgerEntry(name, "figures", poll.at, self._clock.utc(), why))
         self._put(self._batch(rows, entries))
 
@@ -262,27 +266,28 @@ class Live:
                 channel.error = error or channel.error
                 for window in covered:
                     why = channel.error or (_UNHEARD if channel.is_reported else _CONNECTING)
-                    channel.hear(channel.reached, window.start, why)
-                    channel.hear(window.start, window.end)
+                    channel.add_window(channel.reached, window.start, why)
+                    channel.add_window(window.start, window.end)
                 now = self._clock.utc()
                 exchange = channel.stream.venue.exchange
-                self._look_after(channel, now)
-                if why := channel.stream.omitted or self._omit_doubtful(exchange, rows, now):
-                    _enter(channel.entries, LedgerEntry(exchange, "figures", since, now, why))
+                self._check_channel(channel, now)
+                why = channel.stream.omitted or self._omit_doubtful_fills(exchange, rows, now)
+                if why:
+                    _add_or_extend(channel.entries, LedgerEntry(exchange, "figures", since, now, why))
                 if not covered and now - channel.reached >= _MINUTE:
-                    channel.hear(channel.reached, now, channel.error or _UNHEARD)
+                    channel.add_window(channel.reached, now, channel.error or _UNHEARD)
                 batch = self._batch(rows, {})
                 batch.span = Window(channel.drained, now)
                 channel.drained = since
                 if channel.is_due:
-                    mine = [table for table in channel.stream.tables if table in self._names]
-                    batch.entries = dict.fromkeys(mine, channel.entries)
+                    tables = [table for table in channel.stream.tables if table in self._names]
+                    batch.entries = dict.fromkeys(tables, channel.entries)
                     channel.entries = []
                     channel.error = ""
                 if batch.rows or batch.entries:
                     self._put(batch)
 
-    def _look_after(self, channel: _Channel, now: pd.Timestamp) -> None:
+    def _check_channel(self, channel: _Channel, now: pd.Timestamp) -> None:
         """Poll the tables of an unreadable channel until it can be read again."""
         name = channel.stream.venue.exchange
         channel.is_broken = channel.stream.is_broken(now)
@@ -293,9 +298,9 @@ class Live:
         self._broken[name] = broken.intersection(self._names)
         if self._broken[name] and name not in self._fallbacks:
             self._fallbacks.add(name)
-            self._start_thread(f"{name}-instead", partial(self._poll_instead, name))
+            self._start_thread(f"{name}-instead", partial(self._poll_broken_channels, name))
 
-    def _poll_instead(self, name: str) -> None:
+    def _poll_broken_channels(self, name: str) -> None:
         """Poll the tables of a venue's unreadable channels, at once and then each minute."""
         state: VenueState | None = None
         wanted: set[str] = set()
@@ -307,14 +312,14 @@ class Live:
                 state = self._polls.stand_in(name, sorted(wanted))
             available = [table for table in sorted(wanted) if state.gives(table)]
             if available:
-                self._put_poll(name, state, available)
+                self._poll_once(name, state, available)
             if self._clock.wait(until_next_minute(self._clock.utc())):
                 break
         if state is not None:
             state.session.close()
         self._fallbacks.discard(name)
 
-    def _omit_doubtful(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
+    def _omit_doubtful_fills(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
         """Drop liquidations far from the venue's last prices, and return a text about them."""
         if LIQUIDATIONS not in rows:
             return ""
@@ -345,9 +350,9 @@ class Live:
                 for table, entries in old.entries.items():
                     lost: list[LedgerEntry] = []
                     for entry in entries:
-                        _enter(lost, entry._replace(error=entry.error or _UNREAD))
+                        _add_or_extend(lost, entry._replace(error=entry.error or _UNREAD))
                     for entry in following.entries.get(table, []):
-                        _enter(lost, entry)
+                        _add_or_extend(lost, entry)
                     following.entries[table] = lost
                 if old.span is not None:
                     for table, rows in old.rows.items():
@@ -370,6 +375,7 @@ class Live:
                         self._lost.remove(loss)
 
     def _next(self) -> list[Update]:
+        """Wait for the next batch and return its updates; raise an error of a thread."""
         with self._changed:
             while not self._queue and self._problem is None and not self._is_closed:
                 self._changed.wait()

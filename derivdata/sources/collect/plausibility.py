@@ -37,26 +37,27 @@ from derivdata.sources.venues.row_checks import (
 )
 from derivdata.support import times
 
-_AGE = pd.Timedelta(10, "min")
-_AGE_US = times.us(_AGE)
-_SEVERAL = 5
-_JUMP = 3.0
-"""Minimum number of contracts for a median, and the factor between two polls that markets do not reach."""
-_FACTORS = {**dict.fromkeys(("mark", "index_price", "last", "underlying"), 5.0), "change_pct": 1.05}
+_MAX_AGE = pd.Timedelta(10, "min")
+_MAX_AGE_US = times.us(_MAX_AGE)
+_MIN_CONTRACTS = 5
+"""Minimum number of contracts for a median."""
+_JUMP_FACTOR = 3.0
+"""Factor of median open interest between two polls that markets do not reach."""
+_FIGURE_FACTORS = {**dict.fromkeys(("mark", "index_price", "last", "underlying"), 5.0), "change_pct": 1.05}
 """Factors for prices, and for a change, which is compared by the price 24 hours ago that it implies."""
-_HELD = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
-_HELD_IN_LISTS = ("symbol", "quote", "size", "inverse", "perpetual", "strike", "expiry")
+_COMPARED_FIGURES = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
+_COMPARED_FIELDS = ("symbol", "quote", "size", "inverse", "perpetual", "strike", "expiry")
 _FILL_FACTOR = 2.0
 """Maximum ratio of a liquidation's price to the last mark, or the inverse."""
 _ACCEPTED_AFTER = pd.Timedelta(1, "h")
 _USUAL_BPS = 1.0
 """Smaller rates count as this rate, because rates cross 0."""
-_NEAR_USD = 1.25
+_USD_TOLERANCE = 1.25
 """Tolerance of coins × price relative to USD, since the price may be of another second."""
 _MAX_USD = 1e11
 _UNLISTED = "it is not in a list of contracts"
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
-_SERIES = pd.Timedelta(7, "D")
+_COMPARED_SPAN = pd.Timedelta(7, "D")
 _MICROSECOND = pd.Timedelta(1, "us")
 _SERIES_ROWS = 50
 
@@ -68,7 +69,7 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
     present: Iterable[State | Option | OrderBook] = chain(records.states, records.options, records.books)
     stamps = [row.time for row in present if row.time is not None]
     apart = max(stamps, default=times.us(at)) - times.us(at)
-    if abs(apart) > _AGE_US:
+    if abs(apart) > _MAX_AGE_US:
         stamp = times.iso(pd.Timestamp(max(stamps), unit="us", tz="UTC"))
         raise SchemaError(
             f"{endpoint.where}: expected a row of now, {times.iso(at)}, the newest is of {stamp}"
@@ -104,16 +105,19 @@ class LastPolls:
         notes = list[str]()
         rows = states
         # 1. Open interest of all contracts, if its median jumps.
-        if why := self._jump(rows, now):
+        why = self._jump_text(rows, now)
+        if why:
             if self._jumped is None:
                 notes.append(f"{why}; it is accepted, since the venue has sent it for an hour")
             else:
                 failed["oi_history"] = why
                 rows = [row._replace(oi_usd=None, oi_coins=None) for row in rows]
         # 2. Unknown contracts, and figures of single contracts that jump.
-        rows = [row for row in rows if self._is_named(row.instrument.name, listed, omissions, now)]
+        rows = [
+            row for row in rows if self._is_accepted_contract(row.instrument.name, listed, omissions, now)
+        ]
         self._named.update(row.instrument.name for row in rows)
-        rows = [self._sound(row, omissions, now) for row in rows]
+        rows = [self._without_doubtful(row, omissions, now) for row in rows]
         notes += self._above_caps(rows, now)
         # 3. The original rows of all changes, for the quarantine.
         accepted = {(row.instrument.name, row.time): row for row in rows}
@@ -124,7 +128,8 @@ class LastPolls:
         # 4. The last prices, in a copy, because another thread reads the old ones.
         prices = dict(self.prices)
         for row in rows:
-            if price := row.mark or row.price or row.last:
+            price = row.mark or row.price or row.last
+            if price:
                 prices[row.instrument.symbol] = price
         self.prices = prices
         if omissions:
@@ -168,7 +173,7 @@ class LastPolls:
         marks = rows["symbol"].astype(object).map(self.prices).to_numpy(dtype="float64")
         prices = rows["fill_price_usd"].fillna(rows["order_price_usd"]).to_numpy(dtype="float64")
         is_far = (prices > _FILL_FACTOR * marks) | (prices * _FILL_FACTOR < marks)
-        is_far |= (rows["time"] > now + _AGE).to_numpy() | ~rows["symbol"].isin(listed).to_numpy()
+        is_far |= (rows["time"] > now + _MAX_AGE).to_numpy() | ~rows["symbol"].isin(listed).to_numpy()
         omissions = []
         for row, price, mark in zip(rows[is_far].itertuples(), prices[is_far], marks[is_far], strict=True):
             reason = _UNLISTED
@@ -177,7 +182,13 @@ class LastPolls:
             omissions.append(f"a liquidation of {row.symbol} at {price:g} on {times.iso(row.time)}: {reason}")
         return rows[~is_far], omissions
 
-    def _is_named(self, name: str, listed: Collection[str], omissions: list[str], now: pd.Timestamp) -> bool:
+    def _is_accepted_contract(
+        self, name: str, listed: Collection[str], omissions: list[str], now: pd.Timestamp
+    ) -> bool:
+        """Return whether a contract is listed, was in an earlier poll, or has been sent for an hour.
+
+        All contracts of the first poll are accepted.
+        """
         if not self._named or name in self._named or name in listed:
             return True
         if now - self._since.setdefault((name, ""), now) >= _ACCEPTED_AFTER:
@@ -185,18 +196,18 @@ class LastPolls:
         omissions.append(f"{name}: {_UNLISTED}")
         return False
 
-    def _sound(self, row: State, omissions: list[str], now: pd.Timestamp) -> State:
-        """Return the state of a contract without figures that contradict its other figures."""
+    def _without_doubtful(self, row: State, omissions: list[str], now: pd.Timestamp) -> State:
+        """Return the state of a contract without figures that contradict others or are far from the last."""
         name = row.instrument.name
         price = row.mark or row.price or row.last
         doubtful: dict[str, Any] = {}
         if row.oi_usd and row.oi_coins and price:
             ratio = row.oi_coins * price / row.oi_usd
-            if not 1 / _NEAR_USD < ratio < _NEAR_USD or row.oi_usd > _MAX_USD:
+            if not 1 / _USD_TOLERANCE < ratio < _USD_TOLERANCE or row.oi_usd > _MAX_USD:
                 valued = f"{row.oi_coins:g} coins at {price:g} USD"
                 omissions.append(f"{name}: open interest of {valued} is not {row.oi_usd:g} USD")
                 doubtful |= {"oi_usd": None, "oi_coins": None}
-        figures = {figure: getattr(row, figure) for figure in _HELD if figure not in doubtful}
+        figures = {figure: getattr(row, figure) for figure in _COMPARED_FIGURES if figure not in doubtful}
         if row.rate is not None and row.period_h:
             figures["rate"] = max(abs(row.rate) * units.BPS * 8 / row.period_h, _USUAL_BPS)
         if price and row.change_pct is not None and row.change_pct > -100:
@@ -210,7 +221,10 @@ class LastPolls:
     def _doubtful(
         self, name: str, figures: dict[str, float | None], omissions: list[str], now: pd.Timestamp
     ) -> dict[str, Any]:
-        """Return None for each figure of a contract that is far from its last value."""
+        """Return a dict with None for each figure of a contract that is far from its last value.
+
+        A value that the venue has sent for an hour is accepted.
+        """
         doubtful: dict[str, Any] = {}
         for figure, value in figures.items():
             if not value:
@@ -218,9 +232,9 @@ class LastPolls:
             key = name, figure
             last = self._last.get(key, value)
             # A rate may fall in one step: with a payment, or with its interval.
-            factor = _FACTORS.get(figure, FACTOR)
-            is_like = (figure == "rate" or value >= last / factor) and value <= last * factor
-            if not is_like and now - self._since.setdefault(key, now) < _ACCEPTED_AFTER:
+            factor = _FIGURE_FACTORS.get(figure, FACTOR)
+            is_near = (figure == "rate" or value >= last / factor) and value <= last * factor
+            if not is_near and now - self._since.setdefault(key, now) < _ACCEPTED_AFTER:
                 omissions.append(f"{name}: {figure} is {value:g}, and was {last:g} in the last poll")
                 doubtful[figure] = None
             else:
@@ -228,7 +242,7 @@ class LastPolls:
                 self._since.pop(key, None)
         return doubtful
 
-    def _jump(self, rows: list[State], now: pd.Timestamp) -> str:
+    def _jump_text(self, rows: list[State], now: pd.Timestamp) -> str:
         """Return an error text if the median open interest has another unit or counts other sides, else "".
 
         Once polls have agreed for an hour, the new values are accepted and `_jumped` is None.
@@ -239,14 +253,14 @@ class LastPolls:
                 current[row.instrument.symbol] = row.oi_usd
         ratios = [usd / self._open[symbol] for symbol, usd in current.items() if symbol in self._open]
         jump = 1.0
-        if len(ratios) >= _SEVERAL:
+        if len(ratios) >= _MIN_CONTRACTS:
             jump = median(ratios)
-        if 1 / _JUMP < jump < _JUMP:
+        if 1 / _JUMP_FACTOR < jump < _JUMP_FACTOR:
             self._open |= current
             self._jumped = None
             return ""
         since, first = self._jumped or (now, jump)
-        if not 1 / _JUMP < jump / first < _JUMP:  # another jump than before
+        if not 1 / _JUMP_FACTOR < jump / first < _JUMP_FACTOR:  # another jump than before
             since = now
             first = jump
         self._jumped = (since, first)
@@ -262,16 +276,16 @@ class LastPolls:
 def hold_list(
     before: Records, listed: Records, doubted: dict[str, Instrument]
 ) -> tuple[list[str], list[str]]:
-    """Keep the earlier state of contracts that have changed into other contracts in a venue's list.
+    """Restore the earlier state of contracts that a venue's new list describes as other contracts.
 
-    Returns these changes, and accepted changes: those `doubted` in the list before, contracts that ended, and
-    changed steps.
+    Returns texts about these changes, and about accepted ones: changes that the list before had too
+    (`doubted`), contracts that ended, and changed steps or intervals.
     """
     earlier = {item.name: item for item in before.instruments}
-    gone = earlier.keys() - set(map(attrgetter("name"), listed.instruments))
+    ended = earlier.keys() - set(map(attrgetter("name"), listed.instruments))
     held = list[str]()
-    news = [f"{name} is no longer listed" for name in sorted(gone)]
-    news += _interval_changes(before, listed)
+    accepted = [f"{name} is no longer listed" for name in sorted(ended)]
+    accepted += _interval_changes(before, listed)
     for place, item in enumerate(listed.instruments):
         last = earlier.get(item.name, item)
         changed = [name for name in item._fields if getattr(item, name) != getattr(last, name)]
@@ -279,30 +293,25 @@ def hold_list(
             f"{item.name}: {name} changed from {getattr(last, name)} to {getattr(item, name)}"
             for name in changed
         ]
-        is_other = not set(changed).isdisjoint(_HELD_IN_LISTS)
+        is_other = not set(changed).isdisjoint(_COMPARED_FIELDS)
         if is_other and doubted.get(item.name) != item:
             doubted[item.name] = item
             listed.instruments[place] = last
             held += changes
         else:
             doubted.pop(item.name, None)
-            news += changes
-    return held, news
+            accepted += changes
+    return held, accepted
 
 
 def _interval_changes(before: Records, listed: Records) -> list[str]:
     """Return a text for each changed interval of a list; none if the list before had no intervals."""
     if not before.intervals:
         return []
-    then = {row.instrument.name: row.hours for row in before.intervals}
-    now = {row.instrument.name: row.hours for row in listed.intervals}
-    changes = []
-    for name in sorted(then.keys() | now.keys()):
-        hours = now.get(name)
-        before_hours = then.get(name)
-        if hours != before_hours:
-            changes.append(f"{name}: interval changed from {before_hours} to {hours} hours")
-    return changes
+    old = {row.instrument.name: row.hours for row in before.intervals}
+    new = {row.instrument.name: row.hours for row in listed.intervals}
+    changed = [name for name in sorted(old.keys() | new.keys()) if new.get(name) != old.get(name)]
+    return [f"{name}: interval changed from {old.get(name)} to {new.get(name)} hours" for name in changed]
 
 
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:
@@ -323,7 +332,7 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         if table in OF_SERIES and len(rows) and stored:
             first = rows["time"].min()
             for symbol, own in rows.groupby("symbol", observed=True):
-                last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
+                last = read([str(symbol)], first - _COMPARED_SPAN, first - _MICROSECOND, [exchange])
                 require_like(table, last.tail(_SERIES_ROWS), own.head(_SERIES_ROWS))
         for text in row_faults(table, rows):
             raise SchemaError(text)
@@ -337,7 +346,10 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Raise `SchemaError` if the median is 20 times that of the last rows, or 20 times the largest rate."""
+    """Raise `SchemaError` if the median differs from that of the last rows by a factor of 20.
+
+    Rates are compared with the largest of the last rates, and may be smaller.
+    """
     name = OF_SERIES[table]
     if last.empty or rows.empty:
         return
@@ -357,13 +369,13 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
 
 _RATE = "rate_bps_8h"
 _COMPARED_ROWS = 12
-_LASTING_FACTOR = 6.0
+_MEDIAN_FACTOR = 6.0
 _ROW_FACTOR = 5.0
 _MIN_BPS = 0.3
 _LARGE_BPS = 2.0
 _MIN_ROWS = 6
 _MIN_SHARE = 0.1
-_OPPOSITE_SHARE = 0.95
+_OPPOSITE_SHARE = 0.6
 
 
 def doubts(
@@ -427,26 +439,27 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     own = both[_RATE].to_numpy(dtype=np.float64)
     peer = both["peer"].to_numpy(dtype=np.float64)
     larger = np.fmax(np.abs(own), np.abs(peer))
-    is_judged = (own != 0) & (peer != 0)
-    ratio = np.where(is_judged, np.abs(own) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
-    of_runs = pd.DataFrame({"ratio": ratio, "larger": larger}).rolling(_COMPARED_ROWS).median()
-    lasting = of_runs["ratio"].to_numpy()
-    size = of_runs["larger"].to_numpy()
+    has_both = (own != 0) & (peer != 0)
+    ratio = np.where(has_both, np.abs(own) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
+    rolling = pd.DataFrame({"ratio": ratio, "larger": larger}).rolling(_COMPARED_ROWS).median()
+    median_ratio = rolling["ratio"].to_numpy()
+    median_size = rolling["larger"].to_numpy()
     # 1. Another size over a dozen rows, as of another unit or interval.
     with np.errstate(invalid="ignore"):
-        is_off = ((lasting >= _LASTING_FACTOR) | (lasting <= 1 / _LASTING_FACTOR)) & (size >= _MIN_BPS)
-    if is_off.any():
-        place = int(np.argmax(is_off))
-        return [_sentence(both, place - _COMPARED_ROWS + 1, f"{lasting[place]:.3g} times")]
+        is_far = (median_ratio >= _MEDIAN_FACTOR) | (median_ratio <= 1 / _MEDIAN_FACTOR)
+        is_far &= median_size >= _MIN_BPS
+    if is_far.any():
+        place = int(np.argmax(is_far))
+        return [_sentence(both, place - _COMPARED_ROWS + 1, f"{median_ratio[place]:.3g} times")]
     # 2. Another size in a tenth of the rows.
     is_other = ((ratio >= _ROW_FACTOR) | (ratio <= 1 / _ROW_FACTOR)) & (larger >= _LARGE_BPS)
     if is_other.sum() >= max(_MIN_ROWS, _MIN_SHARE * len(both)):
         place = int(np.argmax(is_other))
         return [_sentence(both, place, f"in {int(is_other.sum())} rows {ratio[place]:.3g} times")]
     # 3. The other sign in most of a dozen rows.
-    is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _MIN_BPS) & is_judged)
-    share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()
-    if (share[_COMPARED_ROWS - 1 :] >= _OPPOSITE_SHARE - 0.35).any() and is_opposite.sum() >= _COMPARED_ROWS:
+    is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _MIN_BPS) & has_both)
+    share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()[_COMPARED_ROWS - 1 :]
+    if (share >= _OPPOSITE_SHARE).any() and is_opposite.sum() >= _COMPARED_ROWS:
         place = int(np.flatnonzero(is_opposite)[0])
         return [_sentence(both, place, "of the other sign than")]
     return []

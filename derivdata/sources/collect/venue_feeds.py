@@ -84,11 +84,11 @@ class PushedStates:
 
     def take(self, names: Sequence[str], now: pd.Timestamp) -> tuple[dict[str, pd.DataFrame], str, str]:
         """Return the rows since the last call, errors of tables, and texts about omitted figures."""
-        new = self._new
+        new_states = list(self._new.values())
         self._new = {}
-        dropped = self._omitted
+        omissions = self._omitted
         self._omitted = []
-        states, failed, notes = self._last_figures.hold([*new.values()], now)
+        states, failed, notes = self._last_figures.hold(new_states, now)
         self._quarantine.keep_records(self._exchange, names, self._last_figures.withheld, now)
         rows = dict[str, pd.DataFrame]()
         for name in names:
@@ -97,21 +97,22 @@ class PushedStates:
                     rows |= frames(self._exchange, Records(states=states), [name], at=times.us(now))
             except SchemaError as problem:
                 failed[name] = str(problem)
-        return rows, "; ".join(dict.fromkeys(failed.values())), "; ".join([*dropped[:1], *notes])
+        errors = "; ".join(dict.fromkeys(failed.values()))
+        return rows, errors, "; ".join([*omissions[:1], *notes])
 
 
-_OPEN_SECONDS = 10.0
-_FIRST_WAIT = 1.0
-_LONGEST_WAIT = 60.0
+_CONNECT_SECONDS = 10.0
+_FIRST_WAIT_SECONDS = 1.0
+_MAX_WAIT_SECONDS = 60.0
 _CONNECTION_WINDOW = pd.Timedelta(5, "min")
-_STABLE = pd.Timedelta(1, "min")  # duration of a connection after which the count of failures restarts
-_PING = pd.Timedelta(10, "s")
-_UNREAD = pd.Timedelta(20, "s")
+_STABLE_AFTER = pd.Timedelta(1, "min")  # duration of a connection after which the count of failures restarts
+_PING_EVERY = pd.Timedelta(10, "s")
+_MAX_UNREADABLE = pd.Timedelta(20, "s")
 """Maximum time without a readable frame, from the start of a channel or after a bad frame."""
-_SILENT = pd.Timedelta(2, "min")
+_MAX_SILENCE = pd.Timedelta(2, "min")
 """Maximum silence of a channel of states; OKX sends a rate every 30 to 90 s (its page, 2026-07)."""
 LOOK_SECONDS = 5.0  # interval of checks of the list of contracts
-_LARGEST = 8 * 2**20
+_MAX_FRAME_BYTES = 8 * 2**20
 _AGENT = f"derivdata/{version('derivdata')}"
 _GZIP = b"\x1f\x8b"
 
@@ -140,7 +141,7 @@ class VenueStream:
         use = f"reading frames that {venue.exchange} pushes"
         self._client = import_extra("websockets.sync.client", "stream", use)
         broken = import_extra("websockets.exceptions", "stream", use).WebSocketException
-        self._trouble = (broken, OSError, EOFError, zlib.error, DerivdataError)
+        self._errors = (broken, OSError, EOFError, zlib.error, DerivdataError)
         self.tables = next(e.tables for e in venue.endpoints if e.path == stream.channel)
         self.venue = venue
         self._stream = stream
@@ -174,7 +175,7 @@ class VenueStream:
     def stop(self) -> None:
         """End the connection; received rows can still be drained."""
         self._stopping.set()
-        self._thread.join(_OPEN_SECONDS + 5)
+        self._thread.join(_CONNECT_SECONDS + 5)
 
     def is_broken(self, now: pd.Timestamp) -> bool:
         """Return whether the channel has been unreadable for so long that requests should replace it.
@@ -184,10 +185,10 @@ class VenueStream:
         with self._lock:
             if self._unreadable_at is not None and self._unreadable_at > self._read_at:
                 is_first = self._read_at == self._started
-                return bool(is_first or now - self._unreadable_at > _UNREAD)
+                return bool(is_first or now - self._unreadable_at > _MAX_UNREADABLE)
             if self._since is None:
-                return bool(now - max([self._read_at, *self._heard]) > _UNREAD)
-            return self._states is not None and bool(now - max(self._read_at, self._since) > _SILENT)
+                return bool(now - max([self._read_at, *self._heard]) > _MAX_UNREADABLE)
+            return self._states is not None and bool(now - max(self._read_at, self._since) > _MAX_SILENCE)
 
     def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
         """Return the rows since the last call, their windows (none if rows failed), and the last error."""
@@ -213,30 +214,35 @@ class VenueStream:
         return rows, covered, error
 
     def _run(self) -> None:
-        wait = _FIRST_WAIT
+        """Connect until the channel is stopped, after longer and longer pauses while connections fail."""
+        wait = _FIRST_WAIT_SECONDS
         while not self._stopping.is_set():
             try:
-                if self._connected() >= _STABLE:
-                    wait = _FIRST_WAIT
-            except self._trouble as problem:
+                if self._listen_once() >= _STABLE_AFTER:
+                    wait = _FIRST_WAIT_SECONDS
+            except self._errors as problem:
                 self._set_error(problem)
             if self._stopping.wait(wait):
                 return
-            wait = min(2 * wait, _LONGEST_WAIT)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)
 
-    def _connected(self) -> pd.Timedelta:
+    def _listen_once(self) -> pd.Timedelta:
         """Connect and listen until a connection ends; return how long the connections lasted."""
         items, context = self._contracts()
         now = int(self._clock.utc().timestamp())
-        needed = self._stream.connections([item.name for item in items], now)
+        connections = self._stream.connections([item.name for item in items], now)
         self._names = {item.name for item in items}
-        if not needed:
+        if not connections:
             raise DerivdataError(f"{self.venue.exchange} does not list any of the requested contracts")
         with contextlib.ExitStack() as opened:
-            options = {"open_timeout": _OPEN_SECONDS, "max_size": _LARGEST, "user_agent_header": _AGENT}
+            options = {
+                "open_timeout": _CONNECT_SECONDS,
+                "max_size": _MAX_FRAME_BYTES,
+                "user_agent_header": _AGENT,
+            }
             options["additional_headers"] = dict(self.venue.headers)
             sockets: list[ClientConnection] = []
-            for address, messages in needed:
+            for address, messages in connections:
                 self._wait_for_connection()
                 socket = opened.enter_context(self._client.connect(self._address or address, **options))
                 for place, message in enumerate(messages):
@@ -246,7 +252,7 @@ class VenueStream:
                 sockets.append(socket)
             now = self._clock.utc()
             with self._lock:
-                self._unacknowledged = [len(messages) for _, messages in needed]
+                self._unacknowledged = [len(messages) for _, messages in connections]
                 self._since = None
                 if not any(self._unacknowledged):
                     self._since = now
@@ -296,30 +302,29 @@ class VenueStream:
 
     def _listen(self, place: int, socket: ClientConnection, context: Context, ended: threading.Event) -> None:
         """Read the frames of one connection until it or another ends."""
-        text, every = self.venue.ping
-        spoken = pinged = self._clock.utc()
+        ping_text, ping_seconds = self.venue.ping  # a venue's own ping, as a message
+        text_sent_at = pinged = self._clock.utc()
         try:
             pong = None
             while not (self._stopping.is_set() or ended.is_set()):
                 try:
                     message = socket.recv(timeout=0.5)
-                except (
-                    TimeoutError
-                ):  # all earlier frames were read, so the pong confirms the time of the ping
+                except TimeoutError:
+                    # All earlier frames were read, so the pong confirms the time of the ping.
                     now = self._clock.utc()
                     if pong is not None and pong.is_set():
                         self._hear(place, pinged)
-                    if pong is None or (pong.is_set() and now - pinged >= _PING):
+                    if pong is None or (pong.is_set() and now - pinged >= _PING_EVERY):
                         pong = socket.ping()
                         pinged = now
-                    if text and (now - spoken).total_seconds() >= every:
-                        socket.send(text)
-                        spoken = now
+                    if ping_text and (now - text_sent_at).total_seconds() >= ping_seconds:
+                        socket.send(ping_text)
+                        text_sent_at = now
                     continue
                 if isinstance(message, str):
                     message = message.encode()
                 self._take(place, socket, message, context)
-        except self._trouble as problem:
+        except self._errors as problem:
             self._set_error(problem)
         finally:
             ended.set()
@@ -427,12 +432,12 @@ def _is_text(body: bytes) -> bool:
     return body.lstrip()[:1] in (b"{", b"[", b"") or body.isalpha()
 
 
-_STEP = pd.Timedelta(1, "min")
-_AFTER = pd.Timedelta(5, "s")  # of each minute
-_SHOWN = 3
+_MINUTE = pd.Timedelta(1, "min")
+_POLL_SECOND = pd.Timedelta(5, "s")  # polls begin at this second of each minute
+_MAX_SHOWN = 3
 
 
-def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
+def _streams_of_liquidations(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
     """Return the streams of liquidations that are a venue's default, or whose venue is in `named`."""
     for name in named:
         if name not in VENUES or VENUES[name].stream is None:
@@ -446,8 +451,9 @@ def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Strea
 
 
 def until_next_minute(now: pd.Timestamp) -> float:
-    """Return how long to wait until the next poll of a minute [s]."""
-    return float(((now - _AFTER).floor("min") + _STEP + _AFTER - now).total_seconds())
+    """Return how long to wait until the next poll [s], at second 5 of a minute."""
+    last_poll = (now - _POLL_SECOND).floor("min") + _POLL_SECOND
+    return float((last_poll + _MINUTE - now).total_seconds())
 
 
 def chosen_contracts(
@@ -501,7 +507,7 @@ class VenuePolls:
         self.listened: dict[str, Stream] = {}
         liquidation_symbols: Sequence[str] | None = None
         if self.keeps(LIQUIDATIONS):
-            self.listened = _listened_to(exchanges, streams)
+            self.listened = _streams_of_liquidations(exchanges, streams)
             liquidation_symbols = symbols
         if not any(map(self.keeps, BOOKS)):
             depth = ()
@@ -581,7 +587,7 @@ class VenuePolls:
             expected += max(state.session.requests, state.session.expected)
         finished = len(self.states) - len(running)
         line = f"{finished} of {len(self.states)} venues, {done} of {expected} requests"
-        slowest = sorted(running, key=lambda name: -self.states[name].session.response_seconds())[:_SHOWN]
+        slowest = sorted(running, key=lambda name: -self.states[name].session.response_seconds())[:_MAX_SHOWN]
         if slowest:
             line += f"; waiting for {', '.join(slowest)}"
         return line

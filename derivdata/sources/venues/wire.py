@@ -265,7 +265,7 @@ def plain_digits(value: Any) -> Any:
 
 
 def _are_plain(values: Sequence[Any]) -> bool:
-    """Return whether no text among values is a number only to Python; see `plain_digits`."""
+    """Return whether all text among values is ASCII without ``_``, which Python accepts in numbers."""
     text = "".join([value for value in values if type(value) is str])
     return text.isascii() and "_" not in text
 
