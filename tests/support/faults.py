@@ -100,7 +100,7 @@ def _whole(right: requests.Response) -> Reply:
         right.status_code,
         headers,
         pd.Timestamp(parsedate_to_datetime(right.headers["Date"])),
-        kind=right.headers["Content-Type"],
+        kind=right.headers.get("Content-Type", "application/json"),  # a response 304 has none
     )
 
 
