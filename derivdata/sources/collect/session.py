@@ -44,8 +44,8 @@ from derivdata.support.forking import DECODERS
 
 QUARANTINE = "quarantine"
 """The folder's name within an archive."""
-_FILES = 100
-_LARGEST = 256 * 2**10  # bytes of a body; a longer one is cut, with a mark in the file
+_MAX_BODIES = 100
+_MAX_BODY_BYTES = 256 * 2**10  # bytes of a body; a longer one is cut, with a mark in the file
 _CHECKS = "venues-checked.json"
 
 
@@ -116,15 +116,15 @@ class Quarantine:
             "at": at.isoformat(),
             "error": error,
             "bytes": len(body),
-            "is_cut": len(body) > _LARGEST,
-            "body": body[:_LARGEST].decode(errors="backslashreplace"),
+            "is_cut": len(body) > _MAX_BODY_BYTES,
+            "body": body[:_MAX_BODY_BYTES].decode(errors="backslashreplace"),
         }
         path = self.folder / f"{exchange}-{kind}.json"
         try:
             private_folder(self.folder)
             replace_file(path, msgspec.json.format(msgspec.json.encode(description)))
             files = [p for p in self.folder.glob("*.json") if not p.name.startswith(TEMPORARY)]
-            for old in sorted(files, key=lambda p: (p == path, _changed(p)))[:-_FILES]:
+            for old in sorted(files, key=lambda p: (p == path, _modified(p)))[:-_MAX_BODIES]:
                 old.unlink(missing_ok=True)
         except OSError as problem:  # a full disk must not end the collector
             return f"{error} (not kept: {problem})"
@@ -163,7 +163,7 @@ class Quarantine:
         return f"kept as {path.name}"
 
 
-def _changed(path: Path) -> float:
+def _modified(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:  # another collector has removed it
@@ -236,9 +236,9 @@ class MachineClock:
 
 
 _TRIES = 7
-_SKEW_NOTICE = 5.0
-_SKEW_STOP = 60.0
-_PASSING = ("limit", "busy")
+_NOTICE_SKEW_SECONDS = 5.0
+_MAX_SKEW_SECONDS = 60.0
+_TEMPORARY_REASONS = ("limit", "busy")
 
 
 class Stopped(DerivdataError):
@@ -385,7 +385,7 @@ class VenueSession:
         try:
             return persist(once, partial(self._pause, target), self._be_patient, tries=_TRIES)
         except VenueError as problem:
-            if problem.reason in _PASSING:
+            if problem.reason in _TEMPORARY_REASONS:
                 raise self._advised(endpoint, problem) from None
             if problem.reason == "region":
                 text = self.shared.refused[target]
@@ -395,7 +395,7 @@ class VenueSession:
             raise
 
     def _advised(self, endpoint: VenueEndpoint, problem: VenueError) -> VenueError:
-        """Return an error with the limit and advice."""
+        """Return the error of a limit or a busy venue with advice."""
         text = str(problem).removeprefix(f"{problem.path}: ")
         if problem.reason == "busy":
             advice = "the venue is busy: the next poll requests it again"
@@ -416,13 +416,13 @@ class VenueSession:
         return advised
 
     def _pause(self, target: str, problem: VenueError | NetworkError, delay: float) -> float | None:
-        """Return the seconds until the next try, or None; limits are shared with all sessions."""
+        """Return the seconds until the next try, or None to give up; limits are shared with all sessions."""
         wait = problem.retry_after
         if wait is None:
             wait = delay
-        passing = True
+        is_temporary = True
         if isinstance(problem, VenueError):
-            passing = problem.reason in _PASSING
+            is_temporary = problem.reason in _TEMPORARY_REASONS
             if problem.reason == "limit":
                 self.shared.close_for(self.clock.utc(), wait)
             elif problem.reason == "region":
@@ -430,25 +430,27 @@ class VenueSession:
                 advice = "omit it (venues=), or use another network"
                 self.shared.refused[target] = f"blocks this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
-            passing = math.isinf(self.patience)  # a poll does not retry a venue that never responded
+            is_temporary = math.isinf(self.patience)  # a poll does not retry a venue that never responded
         is_limit = isinstance(problem, VenueError) and problem.reason == "limit"
-        longest = self._longest(is_limit=is_limit and not self._waited_for_ban)
+        max_wait = self._max_wait(is_limit=is_limit and not self._waited_for_ban)
         self._waited_for_ban |= wait > LONGEST_WAIT
-        if not passing or wait > longest:
+        if not is_temporary or wait > max_wait:
             return None
         return wait
 
-    def _longest(self, *, is_limit: bool) -> float:
+    def _max_wait(self, *, is_limit: bool) -> float:
         """Return the maximum wait [s]: a history waits for the end of a ban, a poll does not."""
         if is_limit and math.isinf(self.patience):
             return LONGEST_BAN
         return min(LONGEST_WAIT, self.patience)
 
     def _wait(self, seconds: float) -> None:
+        """Wait; raise `Stopped` if collecting should stop."""
         if self.clock.wait(seconds):
             raise Stopped("collecting was stopped")
 
     def _be_patient(self, seconds: float) -> None:
+        """Wait, and subtract the time from the patience that remains."""
         self.patience -= seconds
         self._wait(seconds)
 
@@ -532,7 +534,7 @@ class VenueSession:
             closed = self.shared.closed_for(self.clock.utc())
             if closed <= 0:
                 return
-            if closed > self._longest(is_limit=True):
+            if closed > self._max_wait(is_limit=True):
                 raise VenueError(
                     endpoint.where,
                     f"not requested: its rate limit allows the next request in {closed:.0f} s",
@@ -548,9 +550,9 @@ class VenueSession:
         if theirs is not None:
             apart = max((sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds())
             skew = f"its clock and this machine's are {apart:.0f} s apart"
-            if apart > _SKEW_STOP:
+            if apart > _MAX_SKEW_SECONDS:
                 raise VenueError(where, f"{skew}: set the clock", code="clock")
-            if apart > _SKEW_NOTICE and not self.notices:
+            if apart > _NOTICE_SKEW_SECONDS and not self.notices:
                 self.notices.append(f"{where}: {skew}")
         if reply.status != 200:
             raise refusal(where, reply)
@@ -561,7 +563,7 @@ def _has_same_objects(first: Mapping[str, Any], second: Mapping[str, Any]) -> bo
     return first.keys() == second.keys() and all(first[name] is second[name] for name in first)
 
 
-_LONGEST_NUMBER = 19
+_MAX_DIGITS = 19
 
 
 def _typed(params: Mapping[str, str]) -> dict[str, Any]:
@@ -573,7 +575,7 @@ def _typed(params: Mapping[str, str]) -> dict[str, Any]:
     words: dict[str, Any] = {"true": True, "false": False}
 
     def typed(text: str) -> Any:
-        if text.isdecimal() and len(text) < _LONGEST_NUMBER:
+        if text.isdecimal() and len(text) < _MAX_DIGITS:
             return int(text)
         return words.get(text, text)
 
