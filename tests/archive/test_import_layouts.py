@@ -453,6 +453,12 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "symbol": "BTC", "time": "2026-03-02T00:00Z", "index_pct": 64.5, "resolution": "1d",
         }
     },
+    # 0.00125 % an hour are 1 bp in 8 hours; 25,000.5 coins at the mark of 67,001.
+    "allium hyperliquid.raw.perpetual_market_asset_contexts": {
+        "funding_history": {"symbol": "BTC", "exchange": "hyperliquid", "rate_bps_8h": 1.0},
+        "oi_history": {"oi_usd": 1675058500.5},
+        "prices_history": {"kind": "index", "price_usd": 67000.0},
+    },
     "amberdata futures funding-rates historical": {
         "funding_settlements": {
             "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,

@@ -274,14 +274,14 @@ def test_source_of_each_venue_imports_all_its_rows(tmp_path: Path) -> None:
 
 
 def test_advice_to_omit_source_imports_all_rows(tmp_path: Path) -> None:
-    """No declared layout of OKX is taker volume; a file with the names of the table needs none."""
-    path = _write(tmp_path, "okx_taker.csv", "time,symbol,exchange,buy_usd,sell_usd\n")
+    """No declared layout of KuCoin is taker volume; a file with the names of the table needs none."""
+    path = _write(tmp_path, "kucoin_taker.csv", "time,symbol,exchange,buy_usd,sell_usd\n")
     with path.open("a", encoding="utf-8") as file:
         for place in range(3):
             stamp = pd.Timestamp(_STAMP + place * _HOUR, unit="ms", tz="UTC").isoformat()
-            file.write(f"{stamp},BTC,okx,{1000 + place},2000\n")
-    with pytest.raises(ValueError, match=r"no file of okx is read as volume_taker.*omit --from"):
-        import_files("volume_taker", path, tmp_path / "to", source="okx")
+            file.write(f"{stamp},BTC,kucoin,{1000 + place},2000\n")
+    with pytest.raises(ValueError, match=r"no file of kucoin is read as volume_taker.*omit --from"):
+        import_files("volume_taker", path, tmp_path / "to", source="kucoin")
     assert import_files("volume_taker", path, tmp_path / "to").written == 3
     rows = open_archive(tmp_path / "to").read("volume_taker", *EVER)
     assert rows["buy_usd"].tolist() == [1000.0, 1001.0, 1002.0]

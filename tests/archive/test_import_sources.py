@@ -76,7 +76,7 @@ def test_unknown_header_is_rejected_with_the_nearest_known_one(tmp_path: Path) -
         ArchiveError, match=r"it has instrument, rate, and the nearest form instrument, contract_type, "
     ):
         brought(tmp_path, "funding_settlements", "a.csv", "instrument,rate\nBTC-USDT,1\n", "okx")
-    with pytest.raises(ValueError, match="from='nobody' is not one of aevo, binance, "):
+    with pytest.raises(ValueError, match="from='nobody' is not one of aevo, allium, "):
         brought(tmp_path, "funding_settlements", "a.csv", "a,b\n1,2\n", "nobody")
     with pytest.raises(ValueError, match="no file of velo is read as liquidations_fills; they are read as "):
         brought(tmp_path, "liquidations_fills", "a.csv", "a,b\n1,2\n", "velo")

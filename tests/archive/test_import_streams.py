@@ -240,3 +240,31 @@ def test_responses_without_a_time_have_that_of_their_envelope(tmp_path: Path) ->
     assert rows["time"].tolist() == list(map(pd.Timestamp, times * 2))
     # -0.00001 an hour are -0.8 bps in 8 hours.
     assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, 1.0, -0.8, -0.8])
+
+
+def test_books_of_cryptofeed_are_read_without_their_changes(tmp_path: Path) -> None:
+    """Sizes by price, as `OrderBook.to_dict` writes them (cryptofeed at ce58c2a0)."""
+    fields = {"exchange": "BINANCE_FUTURES", "symbol": "BTC-USDT-PERP", "timestamp": 1_772_323_200.5}
+    book = {**fields, "book": {"bid": {"66999": 0.4, "67000.5": 1.2}, "ask": {"67001": 0.5}}}
+    change = {**fields, "delta": {"bid": [[66999, 0]], "ask": []}}
+    lines = [json.dumps(book), json.dumps(change)]
+    path = tmp_path / "books.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    import_files(None, path, tmp_path / "to")
+    rows = open_archive(tmp_path / "to").read("orderbook_book", *EVER)
+    levels = rows[["side", "level", "price_usd", "size"]].to_numpy().tolist()
+    assert sorted(levels) == [["ask", 1, 67001.0, 0.5], ["bid", 1, 67000.5, 1.2], ["bid", 2, 66999.0, 0.4]]
+    path.write_text("\n".join(lines[1:] * 2) + "\n", encoding="utf-8")
+    with pytest.raises(ArchiveError, match="changes of a book, and not whole books"):
+        import_files(None, path, tmp_path / "to")
+
+
+def test_depths_in_coins_are_not_read_as_usd(tmp_path: Path) -> None:
+    """Kaiko's order book snapshots (API v2, 2026)."""
+    row = {"poll_timestamp": 1_772_323_200_000, "bid_volume0_1": "46.5", "ask_volume0_1": "40.5"}
+    path = tmp_path / "kaiko.json"
+    path.write_text(json.dumps({"query": {"exchange": "krkn"}, "data": [row]}), encoding="utf-8")
+    with pytest.raises(
+        ArchiveError, match="bid_volume0_1 and others are coins of orders near the best price"
+    ):
+        import_files(None, path, tmp_path / "to")

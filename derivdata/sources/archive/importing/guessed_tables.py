@@ -142,6 +142,7 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if {"price_usd", "side"} <= by_meaning.keys():
         _refuse_trades(source, head, by_meaning)
     _refuse_bare_volumes(source, head)
+    _refuse_bands_in_coins(source, head)
     _refuse_closes(source, head)
     _refuse_prose(source, head)
     raise Unclear(
@@ -198,6 +199,21 @@ def _refuse_bare_volumes(source: Source, head: Chunk) -> None:
     volumes = bare_volumes(head)
     if volumes:
         raise unclear_volumes(source, volumes["buy_usd"], volumes["sell_usd"])
+
+
+_BANDS_IN_COINS = re.compile(r"(bid|ask)_volume\d+(_\d+)?")
+"""Kaiko's ``bid_volume0_1``: coins of bids within 0.1 % of the best one (order book snapshots, 2026)."""
+
+
+def _refuse_bands_in_coins(source: Source, head: Chunk) -> None:
+    """Raise for depths of a book in coins, which a table has in USD."""
+    bands = [name for name in head.columns if _BANDS_IN_COINS.fullmatch(name)]
+    if bands:
+        raise ArchiveError(
+            f"{source}: {bands[0]} and others are coins of orders near the best price, and "
+            "orderbook_depth_history has USD: multiply them by the price, and name the columns "
+            "bid_depth_10bps_usd and ask_depth_10bps_usd for the orders within 0.1 %"
+        )
 
 
 def refuse_remaining_orders(source: Source, head: Chunk) -> None:

@@ -154,7 +154,9 @@ def records_of(body: Any, *, is_line: bool = False) -> RecordList:
 
 def _records_of_object(body: dict[str, Any]) -> RecordList:
     """Return the records in an object that is a response or a message."""
-    levels = book_rows(body)
+    levels = _rows_of_cryptofeed(body)
+    if levels is None:
+        levels = book_rows(body)
     if levels == []:
         return RecordList([], (CHANGES,))
     if levels is None:
@@ -844,6 +846,27 @@ def book_rows(message: dict[str, Any]) -> list[dict[str, Any]] | None:
                     "size": size,
                 }
             )
+    return rows
+
+
+def _rows_of_cryptofeed(message: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the levels of a book of cryptofeed, none for changes; None for another message.
+
+    `OrderBook.to_dict` has sizes by price in ``book``, or changes in ``delta`` (cryptofeed at ce58c2a0).
+    """
+    if not {"exchange", "symbol", "timestamp"} <= message.keys():
+        return None
+    book = message.get("book")
+    if not isinstance(book, dict):
+        return [] if isinstance(message.get("delta"), dict) else None
+    if book.keys() != {"bid", "ask"} or not _all_are(dict, book.values()):
+        return None
+    fields = _scalars(message)
+    rows: list[dict[str, Any]] = []
+    for side, sizes in book.items():
+        prices = sorted(sizes, key=float, reverse=side == "bid")
+        for number, price in enumerate(prices, 1):
+            rows.append({**fields, "side": side, "level": number, "price": price, "size": sizes[price]})
     return rows
 
 
