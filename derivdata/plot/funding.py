@@ -733,7 +733,10 @@ def cumulative_funding(
         most = float(accrued.max())
         if most > 0:
             label += f" ({float(added.max()) / most:.2g} × too much)"
+        # The axes show the correct sums; the wrong one leaves them at the top or the bottom.
+        low, high = upper.get_ylim()
         upper.plot(times, added, color=GREY, lw=1.4, ls=":", label=label)
+        upper.set_ylim(low, high + 0.4 * (high - low) * (most > 0))
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     if not np.isfinite([amount, total]).all():

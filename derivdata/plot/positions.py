@@ -129,7 +129,7 @@ def _share_lines(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> 
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     last = frame.ffill().iloc[-1].sort_values(ascending=False)
     change = 100.0 * share_change(share).to_series()
-    drawn = frame.iloc[:: -style.every(ax, len(frame))].iloc[::-1]  # the last time is drawn
+    drawn = frame.iloc[style.places(ax, len(frame))]
     ends = []
     for place, name in enumerate(last.index[:top]):
         look = style.look(place)
@@ -345,7 +345,7 @@ def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> tupl
         latest.append(text.format(style.number(float(finite[-1]) / unit)))
         changes.append(_moved(line))
         relative = line / float(finite[0]) - 1.0
-        shown = relative.isel(time=slice(None, None, -style.every(ax, relative.sizes["time"])))
+        shown = relative.isel(time=style.places(ax, relative.sizes["time"]))
         ax.plot(shown["time"], shown, label=label, **look)
         ends.append((float(finite[-1] / finite[0]) - 1.0, f"{label} {change}", look["color"]))
     ax.axhline(0, color=GREY, lw=0.8)

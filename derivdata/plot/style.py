@@ -302,6 +302,13 @@ def every(ax: Axes, count: int) -> int:
     return max(-(-count // most), 1)
 
 
+def places(ax: Axes, count: int) -> Array:
+    """Return the places of the drawn points of a line of `count` points, with the first and the last."""
+    drawn = -(-count // every(ax, count))
+    spread: Array = np.unique(np.linspace(0, count - 1, drawn).round().astype(int))
+    return spread
+
+
 def is_narrow(ax: Axes) -> bool:
     """Return whether the axes' cell is about as wide as a phone."""
     return cell_width(ax) < _NARROW

@@ -14,7 +14,7 @@ from derivdata.analysis import oi as analysis
 from derivdata.plot import style
 from derivdata.plot.positions import gain_look, share_change, trend_of
 from derivdata.reports.data import Data
-from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, listing, pct, usd, venue_words
+from derivdata.reports.page import WIDE, Panel, Section, count, listing, pct, usd, venue_words
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel, provenance
 
@@ -186,7 +186,7 @@ def _answer(section: Section, all_holdings: list[Holdings], period: str) -> None
     rows = [largest[largest["symbol"] == symbol].head(_ROWS // len(symbols)) for symbol in symbols]
     largest = pd.concat(rows, ignore_index=True)
     title = "Largest changes of share"
-    panel = section.panel(_draw_gains, largest, title=title, size=FLAT, all_holdings=all_holdings)
+    panel = section.panel(_draw_gains, largest, title=title, size=(WIDE, 2.6), all_holdings=all_holdings)
     names = [name for holdings in all_holdings for name in holdings.share["exchange"].values]
     scope = f"{venue_words(names)}, {period}"
     section.answer("Which venues gained open interest?", line, panel, scope)
