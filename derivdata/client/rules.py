@@ -655,23 +655,23 @@ def _two_units(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
             return
 
 
-_OFF_HOUR_US = 120_000_000
+_OFF_HOUR_US = 120_000_000  # distance to a whole hour up to which a payment counts at it
 _MIN_PAYMENTS = 12
 _HALF_INTERVAL_HOURS = 4.0
 """Venues that pay each 8 h count from 00:00 UTC, KuCoin from 04:00."""
 
 
 def _off_hour(e: CheckedResponse) -> Iterator[str]:
-    """Find payments that are not at a whole hour."""
+    """Find payments that are not at a whole hour, and payments each 8 h at hours that no venue pays at."""
     if e.time_us is None or "settled" not in e.words.get("kind", ()) or e.table is None:
         return
     if e.table.name != PAYMENTS:
         return
     hours = e.numbers("interval_hours")
     if hours is not None and hours.size:
-        is_eight = hours == 8.0
-        past_four = (e.time_us + _OFF_HOUR_US) // HOUR_US % _HALF_INTERVAL_HOURS
-        wrong = np.flatnonzero(is_eight & (past_four != 0.0))
+        nearest_hour = (e.time_us + _OFF_HOUR_US) // HOUR_US
+        is_wrong_hour = nearest_hour % _HALF_INTERVAL_HOURS != 0.0
+        wrong = np.flatnonzero((hours == 8.0) & is_wrong_hour)
         if wrong.size >= _MIN_PAYMENTS:
             yield (
                 f"payments of {described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "

@@ -225,7 +225,10 @@ def source_of(value: Any) -> str | None:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """Return the plain attributes of an object; other attributes, as of figures, may refer to each other."""
+    """Return the plain attributes of an object.
+
+    Others are left out: objects such as figures refer to each other, so their description would not end.
+    """
     if not hasattr(value, "__dict__"):
         return {}
     return {name: item for name, item in vars(value).items() if isinstance(item, _PLAIN)}

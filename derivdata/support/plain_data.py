@@ -208,8 +208,9 @@ def _native(values: Any) -> Any:
 
 
 def _plain_array(array: Any) -> Any:
+    """Return a DataArray with plain values and coordinates."""
     data = _plain_variable(array.variable, str(array.name))
-    coords = _changed(array.coords)
+    coords = _converted_variables(array.coords)
     if data is None and not coords:
         return array
     if data is not None:
@@ -218,7 +219,8 @@ def _plain_array(array: Any) -> Any:
 
 
 def _plain_dataset(dataset: Any) -> Any:
-    changed = _changed(dataset.variables)
+    """Return a Dataset with plain variables and coordinates."""
+    changed = _converted_variables(dataset.variables)
     if not changed:
         return dataset
     variables = {}
@@ -239,8 +241,8 @@ def _with_coords(data: Any, changed: dict[Any, Any]) -> Any:
     return data.assign_coords(coords)
 
 
-def _changed(variables: Any) -> dict[Any, Any]:
-    """Return the plain values of the variables that are not plain."""
+def _converted_variables(variables: Any) -> dict[Any, Any]:
+    """Return the plain values, by name, of those variables that need a conversion."""
     changed = {}
     for name, variable in variables.items():
         values = _plain_variable(getattr(variable, "variable", variable), str(name))

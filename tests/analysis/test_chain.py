@@ -179,6 +179,9 @@ class TestClean:
         got = chain.clean(surface(frame))[names].sort_values(names[:3], ignore_index=True)
         expected_rows = chain.clean(frame)[names].sort_values(names[:3], ignore_index=True)
         pd.testing.assert_frame_equal(got, expected_rows, check_dtype=False)
+
+    def test_surfaces_with_the_dim_exchange_or_time_convert_to_all_rows(self):
+        greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
         one = surface(frame).drop_vars("exchange")
         venues = one.expand_dims(exchange=["derive", "okx"])
@@ -187,7 +190,10 @@ class TestClean:
         times = [np.datetime64(t, "us") for t in ("2026-01-02", "2026-01-03")]
         history = one.drop_vars("as_of").expand_dims(time=times)
         later = chain.clean(history).groupby("time")["year_fraction"].min()
+        # From midnight to 08:00 UTC on the first expiry, 28 and 27 days later.
         assert later.tolist() == pytest.approx([28 / 365 + 8 / 8760, 27 / 365 + 8 / 8760])
+
+    def test_surface_without_the_dim_side_raises(self):
         with pytest.raises(ValueError, match="side"):
             chain.clean(xr.Dataset({"iv": (("expiry", "strike"), [[0.5]])}))
 

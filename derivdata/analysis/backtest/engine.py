@@ -291,10 +291,11 @@ class Journal:
         self.earned = np.zeros((rows, rules))
         self.total_traded = np.zeros(rules)
         self.refused = np.zeros((rows, rules), dtype=np.intp)
-        single = rules == 1
-        self.figures = np.zeros((len(FIGURES), rows, symbols)) if single else None
-        self.legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16) if single else None
         self.closed = book.closed
+        # The values of every row are stored for a single rule only: those of a sweep would fill the memory.
+        is_single = rules == 1
+        self.figures = np.zeros((len(FIGURES), rows, symbols)) if is_single else None
+        self.legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16) if is_single else None
 
     def net(self) -> Floats:
         """Return the earnings of each rule in this row so far, summed over symbols [USD]."""

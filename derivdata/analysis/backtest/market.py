@@ -191,8 +191,11 @@ class Knowledge:
         self.known = 0
         """Number of known rows."""
         self.last = np.full(shape, np.nan)
-        self.at = np.full(shape, -np.inf)
+        """Newest known rate of each series [bps/8h]."""
+        self.last_time = np.full(shape, -np.inf)
+        """Time of that rate [h]."""
         self.interval = np.full(shape, np.nan)
+        """Its settlement interval [h]."""
         self._means: dict[float, tuple[int, Floats]] = {}
 
     def advance(self, now: float) -> None:
@@ -202,17 +205,18 @@ class Knowledge:
             market.known_at[self.known] <= now - self.latency + _ROUNDING
         ):
             rates = market.rates.row(self.known)
-            there = np.isfinite(rates)
+            has_rate = np.isfinite(rates)
             if market.interval is not None:
-                np.copyto(self.interval, market.interval.row(self.known), where=there)
-            np.copyto(self.last, rates, where=there)
-            self.at[there] = market.since[self.known]
+                np.copyto(self.interval, market.interval.row(self.known), where=has_rate)
+            np.copyto(self.last, rates, where=has_rate)
+            self.last_time[has_rate] = market.since[self.known]
             self.known += 1
 
     def fresh(self, now: float) -> Floats:
         """Return the last rate of every series [bps/8h]; NaN if it is too old."""
         limit = LATE * self.interval if self.market.settled else self.market.limit + _ROUNDING
-        return np.where(now - self.latency - self.at < limit, self.last, np.nan)
+        age = now - self.latency - self.last_time
+        return np.where(age < limit, self.last, np.nan)
 
     def mean(self, window: float) -> Floats:
         """Return the mean rate over the window that ends at the last known row; see `Past.mean`."""

@@ -373,8 +373,14 @@ def _box_step(gram: Gram, grad: Floats, low: Floats, high: Floats) -> Floats:
     target = _solve(gram, grad, free, np.zeros_like(grad))
     outside = np.flatnonzero(((target < low) | (target > high)).any(axis=0))
     if outside.size:
-        arrays = [array[:, outside] for array in (grad, low, high, free, target)]
-        target[:, outside] = _follow_bounds(gram.rows(outside), *arrays)
+        target[:, outside] = _follow_bounds(
+            gram.rows(outside),
+            grad[:, outside],
+            low[:, outside],
+            high[:, outside],
+            free[:, outside],
+            target[:, outside],
+        )
     return target
 
 
