@@ -162,7 +162,7 @@ def _share_words(last: pd.Series, change: pd.Series) -> str:
 
 def _concentration(last: pd.Series, shown: int, hhi: pd.Series) -> str:
     """Describe the labels, the share of venues that are not drawn, and the concentration at both ends."""
-    words = "right: share [%] (change [points])"
+    words = "right: share [%] (change of daily means [points])"
     others = len(last) - shown
     if others:
         words += f"; {others} other{'s' * (others != 1)}: {style.share(float(last.iloc[shown:].sum()))}"
