@@ -162,7 +162,7 @@ def hold_settlements(
             stamps = [pd.Timestamp(second, unit="s", tz="UTC") for second, _, _ in truth]
             assert found["time"].tolist() == stamps, (exchange, symbol)
             bps = [rate * 1e4 * 8 / hours for _, hours, rate in truth]
-            assert found["interval_hours"].tolist() == [hours for _, hours, _ in truth]
+            assert found["interval_hours"].tolist() == [hours for _, hours, _ in truth], (exchange, symbol)
             np.testing.assert_allclose(found["rate_bps_8h"], bps, rtol=1e-9, atol=1e-12)
             count += len(found)
     return count
