@@ -15,10 +15,10 @@ def test_flow_is_taker_buys_minus_sells_without_blocks() -> None:
     """Calls: 6 bought at 0.05 and 2 sold at 0.04 coin of 100 USD: 30 - 8 USD; puts: 3 sold at 0.02."""
     found = option_trades.flow(made.option_trades(), by=["side"])
     assert found["symbol"].item() == "BTC"
-    told = {str(name): values.sel(side=["call", "put"]).values.tolist() for name, values in found.items()}
-    assert told["premium_usd"] == pytest.approx([22.0, -6.0])
-    del told["premium_usd"]
-    assert told == {
+    sides = {str(name): values.sel(side=["call", "put"]).values.tolist() for name, values in found.items()}
+    assert sides["premium_usd"] == pytest.approx([22.0, -6.0])
+    del sides["premium_usd"]
+    assert sides == {
         "bought": [6.0, 0.0],
         "sold": [2.0, 3.0],
         "net": [4.0, -3.0],
