@@ -831,6 +831,11 @@ def test_volumes_of_a_dated_contract_are_not_those_of_the_perpetual(tmp_path: Pa
            "takerBuyVolValue": "0.35", "takerSellVolValue": "0.18", "timestamp": _START * 1000}  # fmt: skip
     with pytest.raises(ArchiveError, match="contractType says CURRENT_QUARTER"):
         _import(tmp_path, "takerBuySellVol.json", json.dumps([row]))
+    tick = [{"volume": "10", "amount_type": 1, "value": "660749.5", "ts": _START * 1000}]
+    body = {"status": "ok", "data": {"symbol": "BTC", "contract_code": "BTC-USDT-211210",
+                                     "contract_type": "this_week", "tick": tick}}  # fmt: skip
+    with pytest.raises(ArchiveError, match="contract_type says THIS_WEEK"):
+        _import(tmp_path, "htx_his_open_interest.json", json.dumps(body), unit="usd")
 
 
 def test_open_interest_of_cryptofeed_has_the_unit_of_each_venue(tmp_path: Path) -> None:
@@ -843,3 +848,18 @@ def test_open_interest_of_cryptofeed_has_the_unit_of_each_venue(tmp_path: Path) 
     _import(tmp_path, "cryptofeed.csv", "\n".join(lines) + "\n")
     rows = _rows(tmp_path, "oi_history").set_index("exchange")["oi_usd"]
     assert rows.to_dict() == {"binance": 90_000 * 67_000, "okx": 30_000 * 67_000}
+
+
+def test_liquidations_next_to_the_open_interest_of_gate_are_read(tmp_path: Path) -> None:
+    """contract_stats of API v4, 2026: USD of both sides of liquidations next to other figures."""
+    rows = []
+    for number in range(3):
+        row = {"time": _START + 300 * number, "lsr_taker": 1.02, "lsr_account": 1.85, "long_liq_size": 1000}
+        row |= {"short_liq_size": 500, "open_interest": 612345678, "short_liq_usd": 4425.0}
+        row |= {"mark_price": "67000.5", "open_interest_usd": 4.1e9, "long_liq_usd": 8850.5}
+        rows.append(row)
+    _import(tmp_path, "gate_contract_stats_BTC_USDT_5m.json", json.dumps(rows))
+    stored = _rows(tmp_path, "liquidations_history")
+    assert stored[["long_usd", "short_usd"]].to_numpy().tolist() == [[8850.5, 4425.0]] * 3
+    assert stored[["exchange", "symbol", "resolution"]].iloc[0].tolist() == ["gateio", "BTC", "5m"]
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [2.05e9] * 3

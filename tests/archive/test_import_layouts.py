@@ -459,6 +459,11 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "oi_history": {"oi_usd": 1675058500.5},
         "prices_history": {"kind": "index", "price_usd": 67000.0},
     },
+    "coinex futures liquidation-history": {
+        "liquidations_fills": {
+            "symbol": "BTC", "exchange": "coinex", "side": "long", "quantity": 0.5, "value_usd": 33500.0,
+        }
+    },
     "amberdata futures funding-rates historical": {
         "funding_settlements": {
             "symbol": "BTC", "exchange": "binance", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
-from derivdata.sources.archive.importing.column_meanings import columns_named, quantity_of
+from derivdata.sources.archive.importing.column_meanings import columns_by_meaning, columns_named, quantity_of
 from derivdata.sources.archive.importing.conversion import names_of_numbers
 from derivdata.sources.archive.importing.declared_layouts import (
     BY_SIZE,
@@ -77,8 +77,11 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
         if task.frame is None and task.plan.header not in heads:
             heads[task.plan.header] = head_of(source, task.plan.header)
     first, *others = [_with_step(with_zone(task, heads), heads) for task in tasks]
+    is_of_response = any(task.frame is not None for task in tasks)
     unread = [unread_columns(head, [task.plan for task in tasks]) for head in heads.values()]
-    return [first._replace(unread=unread[0] if unread else ()), *others]
+    if not unread or is_of_response:  # an adapter does not say which fields it reads
+        return [first, *others]
+    return [first._replace(unread=unread[0]), *others]
 
 
 def with_zone(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
@@ -197,14 +200,14 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         names = sources()
         raise ValueError(f"from={writer!r} is not one of {', '.join(names)}{did_you_mean(writer, names)}")
     head = head_of(source)
-    _refuse_dated_contracts(source, head)
+    _refuse_dated_contracts(source, head, table)
     if table is not None and writer is None and given.map:
         return _guessed(source, head, table, given, "columns as named")
     fitting = _fitting(source, head, table, writer)
     if fitting:
         return _tasks_of_layout(source, head, fitting, table, writer, given)
     if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
-        tasks = _of_response(source, table, writer, given)
+        tasks = _of_response(source, head, table, writer, given)
         if tasks:
             return tasks
     if writer is not None and writer in sources():
@@ -215,19 +218,22 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
 
 
 _DATED_TYPES = frozenset(
-    "CURRENT_QUARTER NEXT_QUARTER CURRENT_MONTH NEXT_MONTH CURRENT_QUARTER_DELIVERING ALL".split()
+    "CURRENT_QUARTER NEXT_QUARTER CURRENT_MONTH NEXT_MONTH CURRENT_QUARTER_DELIVERING ALL "
+    "THIS_WEEK NEXT_WEEK QUARTER".split()
 )
-"""Words of Binance for contracts other than perpetuals, and for all of a pair (COIN-M API, 2026)."""
+"""Words for contracts other than perpetuals, and for all of a pair: Binance (COIN-M) and HTX, 2026."""
 
 
-def _refuse_dated_contracts(source: Source, head: Chunk) -> None:
+def _refuse_dated_contracts(source: Source, head: Chunk, table: str | None) -> None:
     """Raise for rows of a pair whose type says that they are of dated contracts, or of all contracts."""
+    if table == "futures_history":
+        return
     for column in columns_named(head, ("contracttype",)):
         words = {text.upper() for text in encoded(head.columns[column]).texts}
         if words and words <= _DATED_TYPES:
             raise ArchiveError(
                 f"{source}: its column {column} says {', '.join(sorted(words))}, and the tables are of "
-                "perpetual contracts: request the data with contractType=PERPETUAL"
+                "perpetual contracts: request the data of the perpetual, or omit the file"
             )
 
 
@@ -301,7 +307,9 @@ def _has_own_names(head: Chunk, table: str) -> bool:
     return len({*archive_table(table).columns} & {*head.columns}) > 2
 
 
-def _of_response(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
+def _of_response(
+    source: Source, head: Chunk, table: str | None, writer: str | None, given: Given
+) -> list[Task]:
     """Return the tables of a venue's response."""
     response = read_response(source, writer, given)
     if response is None:
@@ -310,11 +318,31 @@ def _of_response(source: Source, table: str | None, writer: str | None, given: G
     label = f"response of {response.venue} {response.path}"
     if not response.tables:
         raise ArchiveError(f"{source}: it is a {label}: {'; '.join(response.notices)}")
-    return [
+    tasks = [
         Task(source, make_plan(name, Given(accept=given.accept)), label, frame, response.notices)
         for name, frame in response.tables.items()
         if table in (None, name)
     ]
+    if tasks and table is None and _LIQUIDATIONS not in response.tables:
+        tasks += _liquidations_of(source, head, label, given, response.venue)
+    return tasks
+
+
+_LIQUIDATIONS = "liquidations_history"
+
+
+def _liquidations_of(source: Source, head: Chunk, label: str, given: Given, venue: str) -> list[Task]:
+    """Return the table of sums of liquidations next to the figures that an adapter reads.
+
+    Gate's ``contract_stats`` has ``long_liq_usd`` and ``short_liq_usd`` (API v4, 2026).
+    """
+    if not {"long_usd", "short_usd"} <= columns_by_meaning(head).keys():
+        return []
+    own = given._replace(set={"exchange": venue, **given.set})
+    [plan], notices = guessed_plans(source, head, _LIQUIDATIONS, own)
+    if plan.raw("symbol", head) is None:
+        return []
+    return [Task(source, plan, label, notices=notices)]
 
 
 def _fitting(
