@@ -627,10 +627,10 @@ def _recent_volatility(moves: Floats, half_life: float, at: Indices) -> tuple[Fl
         standardised = moves / deviation
     symbols = len(moves)
     products = (standardised[:, None] * standardised[None]).reshape(symbols**2, -1)
-    products = mean(products)[:, at].reshape(symbols, symbols, at.size)
-    products = np.moveaxis(products, -1, 0)
-    scale = np.sqrt(np.maximum(np.einsum("tii->ti", products), 1e-300))
-    return deviation, np.clip(products / scale[:, :, None] / scale[:, None, :], -1.0, 1.0)
+    mean_products = mean(products)[:, at].reshape(symbols, symbols, at.size)
+    covariance = np.moveaxis(mean_products, -1, 0)
+    scale = np.sqrt(np.maximum(np.einsum("tii->ti", covariance), 1e-300))
+    return deviation, np.clip(covariance / scale[:, :, None] / scale[:, None, :], -1.0, 1.0)
 
 
 def _largest_rise(levels: Floats, rows: int) -> Floats:

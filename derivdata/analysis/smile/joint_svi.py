@@ -177,7 +177,7 @@ class JointProblem(NamedTuple):
 
     def rows(self, index: Index) -> Self:
         """Return the selected surfaces."""
-        return JointProblem(
+        return self._replace(
             quotes=self.quotes.rows(index),
             live=self.live[index],
             places_g=self.places_g[index],

@@ -277,11 +277,11 @@ def _calendar_rows(grid: Grid, unit: Floats) -> Matrix:
     late = grid.late * (grid.in_volatility * unit[1:, None] ** 2)[..., None]
     row = np.arange(pairs * places).reshape(pairs, places, 1)
     column = np.arange(pairs)[:, None, None] * bumps + np.arange(bumps)
-    row = np.broadcast_to(row, early.shape).ravel()
+    flat_row = np.broadcast_to(row, early.shape).ravel()
     early_column = np.broadcast_to(column, early.shape).ravel()
     late_column = early_column + bumps
     values = np.concatenate([early.ravel(), late.ravel()])
-    index = (np.concatenate([row, row]), np.concatenate([early_column, late_column]))
+    index = (np.concatenate([flat_row, flat_row]), np.concatenate([early_column, late_column]))
     return sparse.csr_matrix((values, index), shape=(pairs * places, (pairs + 1) * bumps))
 
 
