@@ -115,7 +115,7 @@ def _merged(frame: pd.DataFrame, paid_bps: Array, conflicts: list[str] | None) -
 def spaced(
     frame: pd.DataFrame, *, per_interval: bool = True, conflicts: list[str] | None = None
 ) -> pd.DataFrame:
-    """Take each payment's interval from the spacing of the contract's rows: the file has none.
+    """Derive each payment's interval from the spacing of the contract's rows, because the file has none.
 
     Rates per interval were read as rates per 8 hours. Payments after a halt become one row. An interval that
     these rows do not confirm is missing until the rows of the archive determine it. Venues that always pay
@@ -149,7 +149,7 @@ def spaced(
 
 
 def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
-    """Return when the figures of one day's file of binance's metrics were so.
+    """Return the times to which the values in a daily file of Binance's metrics apply.
 
     Rows were labelled 00:05 to 00:00 of the next day, the time of their state. Since 2026-06-25, and for
     coin-margined contracts always, they are labelled 00:00 to 23:55 and refer to five minutes later.
@@ -240,7 +240,7 @@ of 2026-09-25, recorded in the tests of a public C# adapter, has 100 USD of BTC.
 
 @lru_cache(maxsize=4096)
 def amount_of(exchange: str, name: str) -> _Amount | None:
-    """Return the unit of an amount of 1 of a contract; None if unknown.
+    """Return the unit of a contract's amounts; None if unknown.
 
     Sizes of contracts in coins or USD are facts of `dd.venues.facts`.
     """
@@ -254,7 +254,7 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
 
 
 def _amount_of_coins(exchange: str, name: str, symbol: str) -> _Amount | None:
-    """Return the unit of an amount of a venue that counts coins, or contracts of 1 USD."""
+    """Return the unit of amounts on a venue that counts coins or contracts of 1 USD."""
     if exchange in VENUES_IN_COINS and (_LINEAR.search(name) or exchange in ("hyperliquid", "dydx")):
         return _Amount(1.0, False)
     is_quanto = exchange == "bitmex" and symbol != "BTC"  # an amount of bitcoin per USD, as of ETHUSD
@@ -266,7 +266,7 @@ def _amount_of_coins(exchange: str, name: str, symbol: str) -> _Amount | None:
 
 
 def _amount_by_facts(exchange: str, name: str, symbol: str) -> _Amount | None:
-    """Return the unit of an amount of contracts whose size is a fact of the venue."""
+    """Return the unit of a contract whose size is listed in the venue's facts."""
     if market_of(name).kind == "option":
         return None
     if exchange == "okx" and symbol in _USD_OF_OKX and is_inverse_name(exchange, name):
@@ -292,12 +292,12 @@ _INVERSE = re.compile(r"(PI_|FI_)?[A-Z0-9]*[-_/]?USD(_PERP|[-_]SWAP|M|[-_:][A-Z0
 
 
 def is_inverse_name(exchange: str, name: str) -> bool:
-    """Return whether a name is that of a contract which is settled in its coin, on a venue that has them."""
+    """Return whether a name belongs to a coin-settled contract, on a venue that has such contracts."""
     return exchange in _VENUES_OF_INVERSE and _INVERSE.fullmatch(name) is not None
 
 
 def _units_of_rows(frame: pd.DataFrame, unit_of: Callable[[str, str], _Amount | None]) -> tuple[Array, Array]:
-    """Return the size of an amount of 1 in each row, NaN where unknown, and which sizes are in USD."""
+    """Return the size of one unit in each row (NaN if unknown), and a mask of sizes in USD."""
     contracts = [*zip(frame["exchange"].astype(object), frame["contract_name"].astype(object), strict=True)]
     units_by_contract = {names: unit_of(*names) or _UNKNOWN for names in set(contracts)}
     rows = [units_by_contract[names] for names in contracts]
@@ -313,7 +313,7 @@ def _reasons_by_contract(frame: pd.DataFrame, text: str) -> list[str]:
 
 
 def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
-    """Return the coins and the USD of amounts, and a reason if neither is known."""
+    """Return amounts in coins and in USD, and a reason where neither is known."""
     size, is_usd = _units_of_rows(frame, amount_of)
     is_of_coins = _are_proven_coins(frame, amounts, prices) & np.isnan(size)
     if "contract_size" in frame:
@@ -341,7 +341,7 @@ _PROOF = 0.05
 
 
 def _are_proven_coins(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> Array:
-    """Return which amounts are coins by a value in the file, on venues whose linear contracts have coins.
+    """Return a mask of amounts proven to be coins by a value in the file, for venues that count coins.
 
     Collectors cut ``USDT`` off the names of contracts, so that the name alone does not show it.
     """
@@ -434,7 +434,7 @@ reads Gate's ``total_size``, HTX's ``volume`` and Bybit's ``openInterest``.
 
 
 def usd_of_contracts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Compute open interest of contracts that are settled in their coin, from contracts of so many USD."""
+    """Compute open interest [USD] of coin-settled contracts from their number and size in USD."""
     size, is_usd = _units_of_rows(frame, amount_of)
     size = np.where(is_usd, size, np.nan)
     reasons = _no_reasons(frame)
@@ -484,7 +484,7 @@ _PERCENT_MEDIAN = 5.0
 
 
 def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Move quotes to the columns of coin or USD, and convert volatilities to decimals, by venue and size."""
+    """Move quotes to the coin or USD columns, and convert volatilities to decimals, by venue and size."""
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
     in_coin = venue.isin(["deribit", "okx"]) & ~names.str.contains("USDC|USDT")
@@ -508,7 +508,7 @@ _MIN_SHARE_IN_USD = 0.1
 
 
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
-    """Put quotes into the columns of coin or USD where the name, or venue and size of quotes, say which.
+    """Put quotes into the coin or USD columns if the name, or the venue and size of quotes, determine which.
 
     Other quotes are omitted. Quotes in USD on an underlying of at least 1,000 USD often exceed 20, and those
     in coins never do, so that a chain of Deribit in USD was converted by whoever wrote it. One quote above 20
@@ -573,7 +573,7 @@ def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.S
 
 
 def _trades(frame: pd.DataFrame) -> pd.DataFrame:
-    """Set the currency of prices of trades of options, their size in coins, and where they were made."""
+    """Set the price currency, the size in coins and the execution of option trades."""
     frame = _sizes_of_options(_quotes_by_size(frame))
     if "execution" in frame:
         return frame
@@ -622,7 +622,7 @@ def _depth_bands(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
-    """Compute values of Coin Metrics' liquidations, whose market has the venue before the contract."""
+    """Compute values of Coin Metrics' liquidations, whose market names start with the venue."""
     names = frame["contract_name"].str.replace(r"^[a-z0-9.]+-(.+)-future$", r"\1", regex=True)
     return _amounts(frame.assign(contract_name=names))
 
@@ -746,7 +746,7 @@ _CLEAR_CONTRACTS = re.compile(r"SWAP|:|USD[TC]?M$")
 
 
 def book_amount(exchange: str, name: str) -> _Amount | None:
-    """Return the unit of a size of 1 in the book of a contract; None if it may be a contract or a coin."""
+    """Return the unit of sizes in a contract's book; None if it may be contracts or coins."""
     is_inverse = name.endswith(("USD", "-PERPETUAL")) or "USD_" in name
     if exchange in ("binance", "bitmex", "bybit", "deribit") and is_inverse:
         return amount_of(exchange, name)

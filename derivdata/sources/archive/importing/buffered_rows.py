@@ -1,4 +1,4 @@
-"""Buffered rows of an import, in memory or a temporary file, and the rows that their series lack."""
+"""Buffer the rows of an import in memory or a temporary file, and record missing rows of each series."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ HOLD_ROWS = 2_000_000
 
 
 class RowBuffer:
-    """Rows of an import, in the order in which they came, that are not written yet."""
+    """Rows of an import that are not written yet, in order of arrival."""
 
     def __init__(self) -> None:
         self._frames: list[pd.DataFrame] = []
@@ -240,7 +240,7 @@ class RowBuffer:
         return self._rows >= HOLD_ROWS
 
     def take(self) -> pd.DataFrame | None:
-        """Return the rows in memory, which are then not held any more; None without rows."""
+        """Return the rows in memory and clear the buffer; None without rows."""
         if not self._frames:
             return None
         frames = self._frames
@@ -271,7 +271,7 @@ class RowBuffer:
 
 
 def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return frames below each other; text stays categories."""
+    """Concatenate frames; text columns stay categorical."""
     if len(frames) == 1:
         return frames[0].reset_index(drop=True)
     names: dict[str, None] = {}
@@ -296,7 +296,7 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def in_open_chains(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which rows are of the newest chain of their symbol and venue, which may have more rows."""
+    """Return a mask of rows in the newest chain of their symbol and venue, to which more rows may follow."""
     try:
         chains, _ = aligned(frame)
     except ValueError as problem:

@@ -42,13 +42,13 @@ _SHOWN = 20
 
 
 class Words(NamedTuple):
-    """A column of text: each distinct text once, and the place of each row's text in them, -1 where none."""
+    """A text column as distinct texts and the index of each row's text; -1 for missing."""
 
     codes: Array
     texts: list[str]
 
     def mapped(self, change: Callable[[str], Any]) -> Array:
-        """Return what `change` makes of each row's text; None where it is missing."""
+        """Return the result of `change` for each row's text; None if missing."""
         changed = np.empty(len(self.texts) + 1, dtype=object)
         for place, text in enumerate(self.texts):
             changed[place] = change(text)
@@ -68,7 +68,7 @@ class Words(NamedTuple):
         return self.codes < 0
 
     def category(self) -> pd.Categorical:
-        """Return it as a column of a table."""
+        """Return the words as a categorical column."""
         return pd.Categorical.from_codes(self.codes, pd.Index(self.texts, dtype="str"))
 
     def strings(self) -> Array:
@@ -85,7 +85,7 @@ def distinct(texts: Sequence[str | None], codes: Array) -> Words:
 
 
 def repeated_word(text: str, size: int) -> Words:
-    """Return one text in every row."""
+    """Return a column with the same text in every row."""
     return Words(np.zeros(size, dtype=np.int32), [text])
 
 
@@ -114,7 +114,7 @@ class Rejections:
 
 
 def encoded(column: pa.ChunkedArray) -> Words:
-    """Return a column as text: without blanks around, whole numbers without a fraction."""
+    """Return a column as stripped text; whole numbers have no fraction."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -200,7 +200,7 @@ def _has_decimal_commas(texts: Sequence[str]) -> bool:
 
 
 def _plain_number(text: str) -> str:
-    """Return a number with its sign in front and without currency or marks of thousands; other text as is."""
+    """Return a number with a leading sign and without currency or thousands separators; other text as is."""
     match = _NEGATIVE.fullmatch(text)
     if match is not None:
         text = f"-{match['inner'] or match['before']}"

@@ -29,7 +29,7 @@ from derivdata.support.arrays import Array
 
 
 def columns_by_meaning(head: Chunk) -> dict[str, str]:
-    """Return the file's column of each meaning of ``names.toml`` that it has."""
+    """Return the column of the file for each meaning in ``names.toml``."""
     plain = plain_columns(head)
     by_meaning: dict[str, str] = {}
     for meaning, names in names_by_meaning().items():
@@ -53,14 +53,14 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
 
 
 def columns_named(head: Chunk, names: Collection[str]) -> list[str]:
-    """Return the columns whose plain names are some of `names`."""
+    """Return the columns whose plain names are in `names`."""
     return [column for column in head.columns if plain_name(column) in names]
 
 
 def columns_like(
     head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str] | None = None
 ) -> list[str]:
-    """Return the columns whose names have some words, and none of some other words."""
+    """Return the columns whose names contain some words and none of some others."""
     columns = [column for column in head.columns if words.search(column)]
     if other_words is None:
         return columns
@@ -68,7 +68,7 @@ def columns_like(
 
 
 def first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """Return the file's column of the first of some plain names that it has."""
+    """Return the column with the first of some plain names that the file has."""
     for name in names:
         if name in plain:
             return plain[name]
@@ -76,7 +76,7 @@ def first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 def texts_of(head: Chunk, column: str | None) -> list[str]:
-    """Return the different texts of a column; none without a column."""
+    """Return the distinct texts of a column; empty without a column."""
     if column is None:
         return []
     return encoded(head.columns[column]).texts
@@ -93,7 +93,7 @@ _ONLY_PERIOD = re.compile(r"(rate)?(pct|percent|bps?)?(per)?(8h(ours?)?|1h|h(our
 
 
 def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
-    """Take the rate of 8 hours or of an hour in place of one of an interval that the file does not state."""
+    """Use the 8-hour or hourly rate instead of a rate per interval if the interval is unknown."""
     column = by_meaning.get("rate")
     if column is None or "interval_hours" in by_meaning or scale_and_period(column) != ("", ""):
         return
@@ -107,7 +107,7 @@ def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
 
 
 def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
-    """Take the one column with the words of a rate, a time or open interest, where no name means it."""
+    """Use the only column whose name resembles a rate, time or open interest, if no known name matches."""
     for meaning, column in _scaled_amounts(head).items():
         by_meaning.setdefault(meaning, column)
     nearest = {
@@ -123,7 +123,7 @@ def _take_near_names(head: Chunk, by_meaning: dict[str, str]) -> None:
 
 
 def _only(columns: Sequence[str]) -> str | None:
-    """Return the column of a list of one; None of several, of which none is certain."""
+    """Return the only column of a list; None for several."""
     if len(columns) != 1:
         return None
     return columns[0]
@@ -178,7 +178,7 @@ _OF_BOOKKEEPING = frozenset("createdat createtime createdtime updatedat updateti
 
 
 def _without_bookkeeping(columns: list[str], head: Chunk) -> list[str]:
-    """Return columns of times with those last that a database has of its rows, and that say less.
+    """Return time columns, with the bookkeeping times of databases last.
 
     Rows that were inserted at once have one time of creation.
     """
@@ -201,7 +201,7 @@ _NOT_OF_QUOTES = re.compile(
 
 
 def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
-    """Return columns of times with one of date and time before one of the same dates only.
+    """Return time columns, with date and time before columns that have only the same dates.
 
     Candles are of their first time.
     """
@@ -222,7 +222,7 @@ def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
 
 
 def _stamps_of(values: pa.ChunkedArray) -> pd.DatetimeIndex:
-    """Return the times of a column, as UTC where it has no zone; NaT for other cells."""
+    """Return the times of a column, read as UTC if they have no zone; NaT for other cells."""
     return to_timestamps(values, "time", Rejections(len(values)), tz=dt.UTC)
 
 
@@ -230,14 +230,14 @@ _CANDLE = ("o", "h", "l", "c")
 
 
 def _take_numbers_of_candles(head: Chunk, plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
-    """Use the ids of candles as their times if they are times, as in HTX's files."""
+    """Use the IDs of candles as their times if they are timestamps, as in HTX's files."""
     is_candle = by_meaning.get("last", "").lower() in OPENS
     if "time" not in by_meaning and is_candle and "id" in plain and has_times(head.columns[plain["id"]]):
         by_meaning["time"] = plain["id"]
 
 
 def _take_short_candles(plain: Mapping[str, str], by_meaning: dict[str, str]) -> None:
-    """Use the open of candles whose prices have names of one letter."""
+    """Use the open of candles whose price columns have one-letter names."""
     if "last" not in by_meaning and all(name in plain for name in _CANDLE):
         by_meaning["last"] = plain["o"]
         if "s" in plain:
@@ -252,7 +252,7 @@ AMOUNTS_IN_USD = frozenset("oi_usd long_usd short_usd buy_usd sell_usd volume_us
 
 
 def _scaled_amounts(head: Chunk) -> dict[str, str]:
-    """Return the columns of amounts in thousands, millions or billions, as their names say."""
+    """Return the amount columns whose names state thousands, millions or billions."""
     scaled: dict[str, str] = {}
     for name in head.columns:
         rest, scale = scale_in_name(name)
@@ -269,7 +269,7 @@ def _scaled_amounts(head: Chunk) -> dict[str, str]:
 
 
 def _near_rate(head: Chunk) -> str | None:
-    """Return the only column whose name has the words of a funding rate.
+    """Return the only column whose name contains the words of a funding rate.
 
     Of several that are one rate in the units that their names state, it is that of the shortest period.
     """
@@ -302,7 +302,7 @@ def _rates_per_hour(head: Chunk, name: str) -> Array | None:
 
 
 def _near_interest(head: Chunk) -> dict[str, str]:
-    """Return the one column whose name has the words of open interest, in USD where it says so."""
+    """Return the only open interest column by its meaning: USD if its name contains it, otherwise coins."""
     column = _only(columns_like(head, _NEAR_INTEREST, _NOT_INTEREST))
     if column is None:
         return {}
@@ -313,7 +313,7 @@ def _near_interest(head: Chunk) -> dict[str, str]:
 
 
 def _near_time(head: Chunk) -> str | None:
-    """Return the only column of timestamps, or else of times whose name has the word time.
+    """Return the only timestamp column, otherwise the only time column whose name contains "time".
 
     A file without another time has that at which a collector had its rows. Of several that have the same
     times, in other formats and zones, it is one in UTC.
@@ -415,7 +415,7 @@ _AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "inde
 
 
 def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
-    """Return whether values may be of a meaning: names are text, amounts numbers that are not all missing.
+    """Return whether values fit a meaning: text for names, and numbers that are not all missing for amounts.
 
     Open interest is not 0 in all rows either: feeds of backtrader fill their column of it with zeros.
     """
@@ -528,7 +528,7 @@ def quantity_in_rows(source: Source, head: Chunk) -> str | None:
 
 
 def kind_of_ratio(words: str) -> str | None:
-    """Return whose ratio some words name, such as ``topLongShortPositionRatio``; None for other words."""
+    """Return the kind of ratio in a name such as ``topLongShortPositionRatio``; None for other names."""
     plain = plain_name(words)
     is_of_top = "top" in plain or "elite" in plain
     is_of_accounts = "account" in plain
@@ -543,7 +543,7 @@ def kind_of_ratio(words: str) -> str | None:
 
 
 def column_of_words(head: Chunk, words: frozenset[str]) -> str:
-    """Return the column that has some words only; empty without one."""
+    """Return the column whose texts are all among some words; empty without one."""
     for column, values in head.columns.items():
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             texts = {text.lower() for text in encoded(values).texts}

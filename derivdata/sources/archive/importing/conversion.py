@@ -127,7 +127,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
 
 
 def _venue(text: str) -> str:
-    """Return the venue of its name, or of a market name that includes it, ``binance-BTCUSDT-future``."""
+    """Return the venue from its own column or from a market name such as ``binance-BTCUSDT-future``."""
     slug = venue_of_word(text)
     if slug in KNOWN_VENUES:
         return slug
@@ -218,7 +218,7 @@ def _resolution(text: str) -> str:
 
 
 def _choice(name: str, column: Column, text: str) -> str:
-    """Return the words that a column may have, and the options that say what another word means."""
+    """Return the allowed words of a column, and the options that define other words."""
     allowed = " or ".join(column.allowed)
     pairs = " or ".join(f"--map-value {name}:{text}={word}" for word in column.allowed[:2])
     message = f"is not {allowed}: state its meaning with {pairs}"
@@ -304,7 +304,7 @@ def _suffix(name: str, column: pa.ChunkedArray, plan: ImportPlan) -> str:
 def _refuse_without_suffix(
     name: str, column: pa.ChunkedArray, values: Array, suffix: str, rejections: Rejections
 ) -> None:
-    """Reject numbers without a unit in a column whose other cells have it: these may be of another unit."""
+    """Reject numbers without a unit if other cells of the column have one, because their unit may differ."""
     has_suffix = np.asarray(pc.ends_with(pc.utf8_trim_whitespace(column), suffix).fill_null(False))
     is_bare = ~has_suffix & np.isfinite(values) & (values != 0)
     rejections.reject(
@@ -386,7 +386,7 @@ _FIELDS = (
 
 
 def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> pd.DataFrame:
-    """Return the frame with ids for the rows that lack one; `seen` counts equal rows of one file."""
+    """Return the frame with IDs for rows that lack one; `seen` counts equal rows of a file."""
     lacking = [name for name in made if name not in frame or frame[name].isna().any()]
     if not lacking or frame.empty:
         return frame

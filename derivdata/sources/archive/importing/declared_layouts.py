@@ -1,4 +1,4 @@
-"""Declared layouts: the forms of files of each source, and how their columns fill tables.
+"""Declared layouts: the file formats of each source, and the mapping of their columns to tables.
 
 Each file of the folder ``layouts`` is a source. A layout has the columns (and if necessary the file name) by
 which it is recognised, and for each table that it fills: its columns, constants, unit, and the words of its
@@ -107,13 +107,13 @@ class Layout(NamedTuple):
         return None
 
     def may_be_at(self, path: str, *, is_stated: bool) -> bool:
-        """Return whether a path has the words that the layout's files have; `is_stated`: its table is."""
+        """Return whether a path has the layout's words; `is_stated`: the caller names the table."""
         has_hint = not self.hint or re.search(self.hint, path, re.IGNORECASE) is not None
         is_other = bool(self.unless) and re.search(self.unless, path) is not None
         return (has_hint or is_stated) and not is_other
 
     def fits(self, chunk: Chunk, source: Source) -> dict[str, str] | None:
-        """Return the constants in a file's name if its first rows have this layout, else None."""
+        """Return the constants in the file name if the first rows have this layout, otherwise None."""
         constants = self.constants(source)
         if constants is None:
             return None
@@ -169,12 +169,12 @@ class Layout(NamedTuple):
 
 
 def is_headless(columns: Collection[str]) -> bool:
-    """Return whether columns are named by their places, as of lists and of CSV without a header."""
+    """Return whether columns are named by position, as for lists and CSV files without a header."""
     return [*columns] == [str(place) for place in range(len(columns))]
 
 
 def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
-    """Return how a file of a layout is read: `given` values come before the layout and the path."""
+    """Return the import plan for a layout's file; `given` takes precedence over layout and path."""
     if given.unit is not None and "filled_quantity" in archive_table(reads.table).columns:
         raise ValueError(
             f"unit={given.unit!r}: the layout {layout.label} states the unit of its amounts: omit it"

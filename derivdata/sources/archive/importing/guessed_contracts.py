@@ -70,7 +70,7 @@ def columns_of_table(table: str, head: Chunk, by_meaning: Mapping[str, str], giv
 
 
 def _take_columns(mapped: dict[str, str], columns: Mapping[str, str | None], has: Collection[str]) -> None:
-    """Add the columns that a file has, for names that neither the caller nor the file has."""
+    """Add the matching columns of the file for names that the caller does not map."""
     for name, column in columns.items():
         if column is None or name in has:
             continue
@@ -88,7 +88,7 @@ _BLOCKS = {
 
 
 def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
-    """Return the plan of trades of options, whose prices are in coins or USD."""
+    """Return the plan for option trades, whose prices are in coins or USD."""
     plain = plain_columns(head)
     has = {*given.set, *given.map, *head.columns}
     mapped = columns_of_table("options_trades", head, by_meaning, given)
@@ -127,7 +127,7 @@ def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
 
 
 def plan_of_futures(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
-    """Return the plan of prices of dated futures, whose names have the symbol and the expiry."""
+    """Return the plan for prices of dated futures, whose names contain symbol and expiry."""
     mapped = columns_of_table("futures_history", head, by_meaning, given)
     columns = {
         "price_usd": first_of(plain_columns(head), PRICES_OF_FUTURES),
@@ -146,7 +146,7 @@ def plan_of_futures(source: Source, head: Chunk, by_meaning: Mapping[str, str], 
 
 
 def plan_of_book(by_meaning: Mapping[str, str], given: Given, head: Chunk) -> ImportPlan:
-    """Return the plan of an order book; levels without a number are numbered from the best price."""
+    """Return the plan for an order book; levels without a number are numbered from the best price."""
     columns = {
         "price_usd": by_meaning.get("price_usd"),
         "size": by_meaning.get("quantity"),
@@ -166,7 +166,7 @@ _GREEKS = ("delta", "gamma", "vega", "theta", "rho")
 
 
 def take_options(head: Chunk, by_meaning: Mapping[str, str], mapped: dict[str, str]) -> None:
-    """Add the columns of open interest, greeks and names of options."""
+    """Add the columns with open interest, greeks and names of options."""
     plain = plain_columns(head)
     interest = by_meaning.get("oi_coins") or mapped.get("open_interest")
     interest = interest or first_of(plain, _INTEREST_OF_OPTIONS)
@@ -202,7 +202,7 @@ _QUOTES = ("raw_bid", "raw_ask", "raw_mark")
 
 
 def take_quotes(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
-    """Add quotes whose currency, coin or USD, is not in the file; return their kinds."""
+    """Add quotes for which the file does not state coin or USD; return their kinds."""
     stated = {*mapped, *has}
     for name in _QUOTES:
         quote = name.removeprefix("raw_")
@@ -216,7 +216,7 @@ MIN_DISTINCT = 0.8
 
 
 def distinct_rows(head: Chunk, columns: Collection[str]) -> int:
-    """Return the number of different rows of some columns; 0 without columns."""
+    """Return the number of distinct rows of some columns; 0 without columns."""
     if not columns:
         return 0
     codes = [encoded(head.columns[column]).codes for column in columns]
@@ -228,7 +228,7 @@ _KEYS_OF_QUOTES = ("time", "symbol", "exchange", "instrument_name", "expiry", "s
 
 
 def refuse_quotes_in_rows(source: Source, head: Chunk, given: Given) -> None:
-    """Raise for options whose bid, ask and mark have a row each, of which one would be stored."""
+    """Raise for options with separate rows for bid, ask and mark, because only one row would be stored."""
     column = column_of_words(head, _WORDS_OF_QUOTES)
     words = texts_of(head, column or None)
     if len(words) < 2 or column in given.map.values():
@@ -248,7 +248,7 @@ _POSITIONS = frozenset({"long", "short", "longs", "shorts"})
 
 
 def take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> dict[str, Mapping[str, str]]:
-    """Add the column of types of options, or of closed positions; return the words of flags."""
+    """Add the column with option types or closed positions; return the words of flags."""
     columns = archive_table(table).columns
     is_of_options = "strike" in columns
     column = ""
@@ -267,7 +267,7 @@ _FLAGS_OF_SIDES = {"iscall": ("call", "put"), "isput": ("put", "call")}
 
 
 def _take_flags_of_sides(head: Chunk, mapped: dict[str, str]) -> dict[str, Mapping[str, str]]:
-    """Add a column that says whether an option is a call, or a put; return its words."""
+    """Add a boolean column for calls or for puts; return its words."""
     for name, (yes, no) in _FLAGS_OF_SIDES.items():
         columns = columns_named(head, (name,))
         if columns:
@@ -286,7 +286,7 @@ def take_kind_of_price(
     mapped: dict[str, str],
     given: Given,
 ) -> dict[str, str]:
-    """Add the mark, index or last price; return the kind if a column or the path has it."""
+    """Add the mark, index or last price; return its kind if a column or the path states it."""
     has = {*given.set, *given.map, *head.columns}
     if "price_usd" in {*mapped, *has}:
         if "kind" in has:
@@ -305,7 +305,7 @@ def take_kind_of_price(
 
 
 def _kind_of_stated_prices(source: Source, head: Chunk, given: Given) -> dict[str, str]:
-    """Return the kind of prices that the caller or the file names ``price_usd``; empty if unknown."""
+    """Return the kind of prices mapped to ``price_usd`` by the caller or the file; empty if unknown."""
     if plain_name(given.map.get("price_usd", "")) in (*OPENS, *CLOSES):
         return {"kind": _kind_in_path(source)}
     if are_trades(head):
@@ -314,7 +314,7 @@ def _kind_of_stated_prices(source: Source, head: Chunk, given: Given) -> dict[st
 
 
 def _column_of_prices(source: Source, by_meaning: Mapping[str, str], kind: str | None) -> str | None:
-    """Return the column of prices of the kind that the caller states, or of the first kind of a file.
+    """Return the price column of the kind that the caller states, otherwise of the first kind in the file.
 
     Ask for the time of closes without their opens: venues label bars by their starts.
     """
@@ -354,7 +354,7 @@ def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> 
 
 
 def _kind_in_path(source: Source) -> str:
-    """Return the kind of the candles of a file: mark price or index if its name says so."""
+    """Return the kind of candles in a file: mark or index if the file name contains it."""
     name = source.file_name.lower()
     is_of_marks = re.search("(?<![a-z])mark(?!et)", name) is not None
     is_of_indices = re.search("(?<![a-z])index(?!et)", name) is not None
@@ -373,7 +373,7 @@ def take_kind_of_ratio(
     mapped: dict[str, str],
     words: dict[str, Mapping[str, str]],
 ) -> dict[str, str]:
-    """Return the kind that the ratio's column or the file names, or add the column of kinds and its words."""
+    """Return the kind of ratio from the column or file name, or add the column of kinds and its words."""
     for column, values in head.columns.items():
         if pa.types.is_string(values.type) and column not in mapped.values():
             kinds = _kinds_of_ratios(texts_of(head, column))
@@ -435,7 +435,7 @@ def path_words(
 
 
 def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
-    """Ask whether prices are in USD where the name of their file has another currency, or a pair of coins."""
+    """Ask whether prices are in USD if the file name contains another currency or a pair of coins."""
     name = source.file_name
     words = re.split(r"[^A-Z]+", name.upper())
     other = min(CURRENCIES & {*words}, default="")
@@ -466,7 +466,7 @@ _FRIDAY = 4
 
 
 def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
-    """Ask for the symbol where the name of a file is that of a dated future: it has a Friday after its rows.
+    """Ask for the symbol if the file name may be a dated future, that is, contains a Friday after the rows.
 
     Other dates in names are those of the rows.
     """

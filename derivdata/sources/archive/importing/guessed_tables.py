@@ -1,4 +1,4 @@
-"""Table of a file without a declared layout, by its columns and its name, or a question."""
+"""Determine the table of a file without a declared layout from its columns and name, or raise a question."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FORCED = re.compile(r"liq(?!uid(?!at))|forceorder|force_order", re.I)
 
 
 def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> str | None:
-    """Return the table that a file is an export of: it has all columns that the table needs."""
+    """Return the table from which a file was exported: the file has all columns that the table needs."""
     if table is not None:
         return table if _needed_of_stated(table, given) <= {*head.columns} else None
     complete = [name for name in _tables_with_names(head) if _needed(name, given) <= {*head.columns}]
@@ -85,7 +85,7 @@ def _needed_of_stated(table: str, given: Given) -> set[str]:
 
 
 def _has_values(source: Source, head: Chunk, table: str) -> bool:
-    """Return whether a file has figures of a table; all of venues' markets, as one may be of one coin."""
+    """Return whether a file has a value column of a table; ``markets_exchanges`` needs all of them."""
     values = {*archive_table(table).columns} - {*archive_table(table).key}
     if table == "markets_exchanges" and table not in source.name:
         return values <= {*head.columns}
@@ -93,7 +93,7 @@ def _has_values(source: Source, head: Chunk, table: str) -> bool:
 
 
 def _tables_with_names(head: Chunk) -> list[str]:
-    """Return the tables with all names of markets of a file, so that its rows are not of something wider."""
+    """Return the tables that have all market columns of a file."""
     names = _NAMES & {*head.columns}
     if any(meaning_of(name) == "symbol" for name in head.columns):
         names |= {"symbol"}
@@ -157,7 +157,7 @@ _OF_OPTIONS = re.compile(r"(?<![a-z])options?(?![a-z])", re.I)
 
 
 def _refuse_options(source: Source, tables: list[str]) -> None:
-    """Ask about a file whose name says options if its table is of perpetual contracts."""
+    """Ask about a file whose name indicates options if its table is for perpetual contracts."""
     other = [table for table in tables if table in ("oi_history", "orderbook_book")]
     if other and _OF_OPTIONS.search(source.file_name):
         raise Unclear(
@@ -235,7 +235,7 @@ _TOTALS = {
 
 
 def total_columns(head: Chunk) -> dict[str, str]:
-    """Return the column of each table of totals of venues."""
+    """Return the column for each table of venue totals."""
     columns: dict[str, str] = {}
     plain = {plain_name(column): column for column in head.columns}
     for table, names in _TOTALS.items():
@@ -248,7 +248,7 @@ def total_columns(head: Chunk) -> dict[str, str]:
 def _of_venues(
     source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given, tables: list[str]
 ) -> list[str]:
-    """Return the tables of totals for rows that name a venue and no contract; other tables as they are."""
+    """Return the tables of totals if rows have a venue but no contract, otherwise `tables`."""
     named = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
     is_of_totals = {*tables} <= {"oi_history", "volume_history"} and "exchange" in by_meaning
     if not is_of_totals or {"symbol", "instrument_name"} & named:
@@ -269,7 +269,7 @@ _CLOSE = re.compile(r"(dvol|vol(atility)?_?index).*close|close.*dvol", re.I)
 
 
 def _refuse_closes(source: Source, head: Chunk) -> None:
-    """Ask for the time of closes of a volatility index without their opens."""
+    """Ask for the times of a volatility index that has closes but no opens."""
     closes = columns_like(head, _CLOSE)
     if len(closes) == 1:
         raise Unclear(
@@ -285,7 +285,7 @@ _WORDS_OF_A_NAME = 8
 
 
 def _refuse_prose(source: Source, head: Chunk) -> None:
-    """Raise for a file that starts with a sentence instead of the names of columns."""
+    """Raise for a file that starts with a sentence instead of column names."""
     for name in head.columns:
         if len(name.split()) > _WORDS_OF_A_NAME:
             raise ArchiveError(
@@ -295,7 +295,7 @@ def _refuse_prose(source: Source, head: Chunk) -> None:
 
 
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
-    """Return the error for rows of a table without a time."""
+    """Return the error for a table without a time column."""
     return ArchiveError(
         f"{source}: its columns resemble those of {table}, but none is recognised as the time: name it "
         "with --map time=COLUMN, or state one time for all rows with --set time=2026-03-27T08:00:00Z; the "
@@ -436,7 +436,7 @@ def _is_book(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
 
 
 def _refuse_no_sizes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Raise for levels of a book that have prices and no sizes."""
+    """Raise for order book levels that have prices but no sizes."""
     is_of_levels = {"side", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
     if is_of_levels and not {"quantity", "filled_quantity", "value_usd"} & by_meaning.keys():
         raise ArchiveError(
@@ -451,7 +451,7 @@ _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid ac
 
 
 def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Raise for changes of a book, which are levels that were added, changed or removed."""
+    """Raise for order book updates: levels that were added, changed or removed."""
     sizes = figures_of(head, by_meaning["quantity"])
     if columns_named(head, _OF_CHANGES) or (sizes == 0).any():
         raise ArchiveError(
@@ -463,7 +463,7 @@ _FRONT_MONTHS = re.compile(r"(?<![a-z])cme(?![a-z])|front.?month|continuous|(btc
 
 
 def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
-    """Ask about prices of CME's futures, which are not those of a perpetual contract."""
+    """Ask about prices of CME futures, which do not belong to a perpetual contract."""
     is_of_cme = "cme" in _venues(source, head, by_meaning, given)
     if is_of_cme or _FRONT_MONTHS.search(source.file_name):
         raise Unclear(
@@ -476,7 +476,7 @@ def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, s
 
 
 def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Ask for the side of rows of liquidations, whose prices look like those of a series."""
+    """Ask for the side of liquidations, whose prices look like a price series."""
     words = f"{source.file_name} {' '.join(head.columns)}"
     if by_meaning.get("last", "").lower() in ("open", "o") or not _FORCED.search(words):
         return
@@ -505,12 +505,12 @@ _OF_TRADES = frozenset(
 
 
 def are_trades(head: Chunk) -> bool:
-    """Return whether columns have names of files of trades."""
+    """Return whether the column names are typical of trade files."""
     return bool(columns_named(head, _OF_TRADES))
 
 
 def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Raise a question about the table of trades, whose prices look like those of a series."""
+    """Raise a question about the table of trades, whose prices look like a price series."""
     has_other_prices = {"mark", "index", "last"} & by_meaning.keys() and "side" not in by_meaning
     if has_other_prices or not are_trades(head):
         return
@@ -582,7 +582,7 @@ _OF_BUCKETS = re.compile(r"bucket", re.I)
 
 
 def _refuse_averages(source: Source, by_meaning: Mapping[str, str]) -> None:
-    """Ask for the table of rates that words say are averages of a period, which may be that of payments.
+    """Ask for the table of rates that are named averages over a period, which may be the funding interval.
 
     The words are in the name of the rate, of the time, or of the file.
     """
@@ -649,7 +649,7 @@ _REALISED = re.compile(r"reali[sz]ed|settled|paid", re.I)
 
 
 def _repeated_payments(source: Source, column: str, apart: float) -> Unclear:
-    """Return the question about rates of the last payment, which are not those of the time of a row."""
+    """Return the question about rates of the last payment, which do not apply at the time of the row."""
     return Unclear(
         f"{source}: its column {column} has the rate of a payment in rows that are {apart:.3g} hours apart: "
         "pass --table funding_history to take it as the rate of the time of each row, or the table of the "
@@ -689,7 +689,7 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
 def _are_samples_by_facts(
     source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given, apart: float
 ) -> bool:
-    """Return whether rows are not the payments of their venues; raise where they may be sums of payments."""
+    """Return whether rows are samples by the venues' facts; raise if they may be sums of payments."""
     venues = _venues(source, head, by_meaning, given)
     if apart <= _MIN_APART or not venues or not {*venues} <= ALWAYS_HOURLY:
         return _has_longer_intervals(source, head, by_meaning, given)
@@ -724,7 +724,7 @@ _MIN_APART = 1.9
 
 
 def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: float) -> None:
-    """Ask for the table of rates of an hour that are several hours apart.
+    """Ask for the table of hourly rates that are several hours apart.
 
     They are payments of several hours as rates of one, or samples of a venue that pays each hour, such as
     Deribit's ``interest_1h``.
@@ -750,7 +750,7 @@ def _require_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
 
 
 def _kind_by_interval(head: Chunk, by_meaning: Mapping[str, str], given: Given, apart: float) -> str:
-    """Return whether rates are samples or payments by the interval that is stated; empty if it is not."""
+    """Return whether rates are samples or payments by the stated interval; empty if none is stated."""
     stated = _stated_hours(head, by_meaning, given)
     if stated is None:
         return ""
@@ -763,7 +763,7 @@ def _kind_by_interval(head: Chunk, by_meaning: Mapping[str, str], given: Given, 
 
 
 def _is_each_paid(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether the rows of every series are apart by the interval that they state."""
+    """Return whether the spacing of rows in every series equals the stated interval."""
     hours = interval_hours(head.columns[by_meaning["interval_hours"]], Rejections(len(head)))
     rows = pd.DataFrame(
         {"stamp": _stamps(head, by_meaning, given), "series": _series(head, by_meaning), "hours": hours}
@@ -774,7 +774,7 @@ def _is_each_paid(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> b
 
 
 def _kind_by_spacing(source: Source, apart: float, *, is_paid: bool) -> str:
-    """Return whether rates are samples or payments by the hours between them; empty if that is not clear."""
+    """Return whether rates are samples or payments by their spacing; empty if unclear."""
     if apart > _MAX_HOURS:
         raise Unclear(
             f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: pass "
@@ -815,7 +815,7 @@ _MAX_HOURS = 12.5
 
 
 def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
-    """Return the interval that the caller or the typical row states; None without one that is valid."""
+    """Return the interval from the caller or the typical row; None without a valid one."""
     hours = _hours_of_rows(head, by_meaning, given)
     hours = hours[np.isfinite(hours)]
     if not hours.size:
@@ -839,7 +839,7 @@ def _venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: G
 
 
 def _has_longer_intervals(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether a contract pays less often than its rows, by facts that all contracts have."""
+    """Return whether a contract pays less often than it has rows, if facts of all contracts are known."""
     if "interval_hours" in by_meaning or "interval_hours" in given.set:
         return False
     return max(_rows_in_intervals(source, head, by_meaning, given), default=0.0) > _MAX_ROWS_IN_INTERVAL
@@ -849,7 +849,7 @@ _MAX_ROWS_IN_INTERVAL = 1.5
 
 
 def _are_intervals_apart(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
-    """Return whether the rows of each contract are apart by its interval, by the facts of venues."""
+    """Return whether the rows of each contract are one funding interval apart, by the facts of venues."""
     intervals = _rows_in_intervals(source, head, by_meaning, given)
     return bool(intervals) and min(intervals) > 0.9 and max(intervals) < 1.1
 
@@ -993,7 +993,7 @@ _MIN_SERIES = 3
 
 
 def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclear:
-    """Return the question about rows that are further apart than the payments of their venue."""
+    """Return the question about rows that are further apart than the payments of the venue."""
     return Unclear(
         f"{source}: its rows are {apart:g} hours apart, and {', '.join(venues)} pays each hour: pass --table "
         "funding_history if they are samples, or --table funding_settlements if each pays for all of these "

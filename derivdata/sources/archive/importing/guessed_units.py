@@ -77,7 +77,7 @@ MAX_AT_FLOOR = 0.2
 
 
 def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
-    """Return the unit of rates that their name, their cells or their size state."""
+    """Return the unit of rates from their name, cells or size."""
     scale, period = scale_and_period(column)
     if plain_name(column) in ("value", *OPENS, *CLOSES):
         scale, period = scale_and_period(source.file_name.split(".")[0])
@@ -102,7 +102,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
 
 
 def unit_of_mapped(source: Source, head: Chunk, column: str) -> str | None:
-    """Return the unit that the name of the caller's column of rates states, such as ``apr``."""
+    """Return the unit in the name of the rate column that the caller mapped, such as ``apr``."""
     if column not in head.columns or scale_and_period(column) == ("", ""):
         return None
     return unit_of_rates(source, head, column)
@@ -120,7 +120,7 @@ def _median(sizes: Array) -> float:
 
 
 def _share_at_floors(sizes: Array) -> float:
-    """Return the share of rates that are those of quiet times, as fractions."""
+    """Return the share of rates that equal the usual floors, as fractions."""
     if not sizes.size:
         return 0.0
     return float(np.mean(np.isin(np.round(sizes, 9), _FLOORS)))
@@ -162,7 +162,7 @@ def _unit_by_size(sizes: Array) -> str | None:
 
 
 def unit_of_volatility(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> str | None:
-    """Return whether volatilities are percent, by their median: no market is at 300 %, or at 3 %."""
+    """Return whether volatilities are in percent, by their median: no market has 300 % or 3 %."""
     if "iv" not in by_meaning:
         return None
     sizes = _sizes(head, by_meaning["iv"])
@@ -216,7 +216,7 @@ def unit_in_rows(source: Source, head: Chunk, table: str, by_meaning: Mapping[st
 
 
 def scales_of(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
-    """Return what 1 is in the columns of amounts whose names say it; raise for a word that may say it."""
+    """Return the scale in the names of amount columns; raise for a word that may be a scale."""
     scales: dict[str, float] = {}
     for name, column in mapped.items():
         if name not in AMOUNTS_IN_USD:
@@ -257,7 +257,7 @@ Bybit's history, Gate's ``contract_stats`` and tickers, and HTX's open interest:
 
 
 def both_sides(given: Given, head: Chunk) -> list[str]:
-    """Return the venues of a file whose column of open interest counts both sides of each contract."""
+    """Return the venues of a file whose open interest counts both sides of each contract."""
     name = plain_name(_last_part(given.map.get("oi_usd", "")))
     columns = {plain_name(_last_part(column)) for column in head.columns}
     venues = []
@@ -269,7 +269,7 @@ def both_sides(given: Given, head: Chunk) -> list[str]:
 
 
 def _last_part(column: str) -> str:
-    """Return the name of a field without those of the objects around it, ``data.openInterestValue``."""
+    """Return the last part of a nested field name such as ``data.openInterestValue``."""
     return column.rsplit(".", 1)[-1]
 
 
@@ -426,7 +426,7 @@ _VALUES_OF_INTEREST = frozenset("openinterestvalue sumopeninterestvalue oivalue 
 def interest_of_inverse(
     source: Source, head: Chunk, by_meaning: Mapping[str, str], whole: Given, given: Given
 ) -> AmountPlan:
-    """Return how open interest is read of contracts that are settled in their coin.
+    """Return the plan for open interest of coin-settled contracts.
 
     Their value is in coins, and their amount in contracts of so many USD, or in USD.
     """
@@ -469,7 +469,7 @@ def _are_contracts_of_usd(pairs: Sequence[tuple[str, str]]) -> bool:
 
 
 def _plan_of_contracts(head: Chunk, whole: Given, column: str) -> AmountPlan:
-    """Return how a column of contracts of a known amount of USD is read; it needs no price."""
+    """Return the plan for a column of contracts with a known size in USD, which needs no price."""
     not_needed = ("price_usd", "contract_size")
     rest = _without(whole, *not_needed)
     constants = {name: word for name, word in whole.set.items() if name not in not_needed}
@@ -496,7 +496,7 @@ def _refuse_both_margins(source: Source, pairs: Sequence[tuple[str, str]]) -> No
 
 
 def _usd_of_one_side(frame: pd.DataFrame, venues: Sequence[str]) -> pd.DataFrame:
-    """Return open interest of one side in USD, where rows count the contracts of both sides."""
+    """Return open interest of one side [USD] from rows that count the contracts of both sides."""
     return one_side(usd_of_contracts(frame), venues)
 
 
@@ -588,7 +588,7 @@ _NEAR = 0.05
 
 
 class AmountPlan(NamedTuple):
-    """How amounts of liquidations are read: options of the plan, its last function, columns that it makes."""
+    """Plan for liquidation amounts: options, final function, and derived columns."""
 
     given: Given
     adjust: Adjust | None = None
@@ -597,7 +597,7 @@ class AmountPlan(NamedTuple):
 
 
 def amount_plan(source: Source, head: Chunk, whole: Given, given: Given) -> AmountPlan:
-    """Return how the amounts of a file are read, by the caller's unit or by the contracts and values.
+    """Return the plan for the amounts of a file, from the caller's unit or from contracts and values.
 
     `whole` has the columns that were recognised, `given` the options of the caller.
     """
@@ -661,7 +661,7 @@ def _of_contracts(size: str, whole: Given) -> AmountPlan:
 def _of_stated_size(
     head: Chunk, whole: Given, given: Given, size: str, price: str | None, value: str | None
 ) -> AmountPlan:
-    """Return the plan for contracts of a stated size; values that take contracts for coins are not used."""
+    """Return the plan for contracts of a stated size, without values that treat contracts as coins."""
     is_coin = float(whole.set.get("contract_size", "nan")) == 1.0
     if value is None or price is None or is_coin or {*given.map, *given.set} & {"value_usd"}:
         return AmountPlan(whole)
@@ -672,7 +672,7 @@ def _of_stated_size(
 
 
 def refuse_other_sizes(source: Source, head: Chunk, whole: Given) -> None:
-    """Raise for a stated contract size that cannot be that of all contracts of a file."""
+    """Raise for a stated contract size that does not fit all contracts of a file."""
     stated = whole.set.get("contract_size")
     if stated is None or float(stated) == 1.0:
         return
@@ -838,7 +838,7 @@ _NAMES_OF_SIDES = ("side", "direction", "s", "orderside")
 
 
 def words_of_sides(source: Source, head: Chunk, given: Given) -> Mapping[str, str]:
-    """Return the position that each word of the column of sides closed, where the venue decides it."""
+    """Return the closed position for each word of the side column, if the venue defines it."""
     column = given.map.get("side", "side")
     if column not in head.columns or "side" in {*given.set, *given.values}:
         return {}

@@ -1,4 +1,4 @@
-"""Plan of a file without a declared layout: columns and units, by their names and values, or a question."""
+"""Plan the import of a file without a declared layout from its names and values, or raise a question."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def guessed_plans(
 def _plans_of(
     source: Source, head: Chunk, table: str | None, by_meaning: Mapping[str, str], given: Given
 ) -> tuple[list[ImportPlan], tuple[str, ...]]:
-    """Return the plans of one table, or of those that the columns fill, and notices."""
+    """Return the plans for one table or for all tables that the columns match, and notices."""
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
     has_prices = table is None and tables[0] in _WITH_PRICES and {"mark", "index"} & by_meaning.keys()
     if len(tables) == 1 and not has_prices and not _has_prices_in_rows(head, tables[0], by_meaning):
@@ -155,7 +155,7 @@ def _plans_of(
 
 
 def _rows_of_figures(head: Chunk, own: set[str], others: set[str]) -> tuple[Chunk, Sparse | None]:
-    """Return the rows with figures of a table, and its columns if other rows are of other figures."""
+    """Return the rows with values of a table, and its columns if other rows have other values."""
     sparse = Sparse(frozenset(own), (head.quantities | others) - own)
     if not is_sparse(head, sparse):
         return head, None
@@ -163,7 +163,7 @@ def _rows_of_figures(head: Chunk, own: set[str], others: set[str]) -> tuple[Chun
 
 
 def _has_rows_of_others(head: Chunk, table: str) -> bool:
-    """Return whether some rows have no figure of a table, and have one of another table."""
+    """Return whether some rows have no value of a table but a value of another table."""
     by_meaning = columns_by_meaning(head)
     own = value_columns(table, by_meaning)
     others = figures_of_all(by_meaning) - own
@@ -175,7 +175,7 @@ _OF_STEPS = frozenset({"interval", "intervall", "intervalo", "intervalle", "inte
 
 
 def _drop_other_steps(source: Source, head: Chunk, by_meaning: dict[str, str], given: Given) -> None:
-    """Drop a column ``interval`` that contradicts that of the contracts: it is a vendor's step of rows."""
+    """Drop a column ``interval`` that contradicts the contracts, because it is a vendor's row spacing."""
     column = by_meaning.get("interval_hours", "")
     if plain_name(column) not in _OF_STEPS or "interval_hours" in given.map:
         return
@@ -189,7 +189,7 @@ def _drop_other_steps(source: Source, head: Chunk, by_meaning: dict[str, str], g
 
 
 def _refuse_no_market(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
-    """Ask for the venue, and for the symbol with it, if a file has neither."""
+    """Ask for the venue, and for the symbol if it is missing too."""
     stated = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
     if "exchange" in stated:
         return
@@ -240,7 +240,7 @@ def _notice_of_contracts(head: Chunk, own: Given) -> tuple[str, ...]:
 
 
 def _notice_of_sides(head: Chunk, own: Given) -> tuple[str, ...]:
-    """Return the notice that open interest is of both sides of contracts, and is halved or may have to be."""
+    """Return the notice that open interest counts both sides, and is halved or may need to be."""
     column = own.map.get("oi_usd", "oi_usd")
     venues = both_sides(own, head)
     if venues:
@@ -259,7 +259,7 @@ def _notice_of_sides(head: Chunk, own: Given) -> tuple[str, ...]:
 
 
 def _take_value(source: Source, head: Chunk, table: str | None, by_meaning: dict[str, str]) -> None:
-    """Take a column named ``value`` as the quantity that rows, the table or the file name state."""
+    """Use a column named ``value`` as the quantity given by the rows, the table or the file name."""
     if by_meaning.get("value") == by_meaning.get("time"):
         by_meaning.pop("value", None)  # data is Italian for date
     if "value" in by_meaning and not QUANTITIES & by_meaning.keys():
@@ -306,7 +306,7 @@ _AT_THE_MONEY = frozenset("atmiv atmvol atmvolatility ivatm atmimpliedvolatility
 
 
 def _take_curve(head: Chunk, by_meaning: dict[str, str]) -> None:
-    """Take the volatility at the money of each expiry, whose strike is the forward next to it."""
+    """Use the at-the-money volatility of each expiry, with the forward next to it as the strike."""
     columns = columns_named(head, _AT_THE_MONEY)
     has_forward = {"expiry", "underlying_price"} <= by_meaning.keys()
     if len(columns) == 1 and has_forward and not {"iv", "strike"} & by_meaning.keys():
@@ -317,7 +317,7 @@ def _take_curve(head: Chunk, by_meaning: dict[str, str]) -> None:
 def _plans_of_several(
     source: Source, head: Chunk, tables: list[str], by_meaning: Mapping[str, str], given: Given
 ) -> tuple[list[ImportPlan], tuple[str, ...]]:
-    """Return the plans for those of several tables about which there is no question, and the questions."""
+    """Return the plans for the tables that are unambiguous, and the questions about the others."""
     readings = [(name, by_meaning) for name in tables if name != "prices_history"]
     readings += _prices_by_kind(by_meaning)
     figures: set[str] = set()
@@ -378,7 +378,7 @@ def _has_prices_in_rows(head: Chunk, table: str, by_meaning: Mapping[str, str]) 
 
 
 def _given_of(table: str, tables: list[str], given: Given) -> Given:
-    """Return the options that are of one of the tables of a file: its columns, and its units."""
+    """Return the options that apply to one table of a file: its columns and units."""
     own = archive_table(table)
     foreign = {"interval_hours", "contract_size", "price_usd"}
     for other in tables:
@@ -409,7 +409,7 @@ def _refuse_no_price(plan: ImportPlan, head: Chunk) -> None:
 
 
 def _refuse_lacking(plan: ImportPlan, head: Chunk) -> None:
-    """Raise for a table of which a file lacks a column, other than the names of the market."""
+    """Raise for a table with a column that the file lacks, other than market names."""
     for name in plan.table.columns:
         if name not in ("symbol", "exchange") and plan.required(name) and plan.raw(name, head) is None:
             plan.refuse_missing([name], head)
@@ -426,7 +426,7 @@ _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
 
 
 def _take_stated(given: Given, head: Chunk, by_meaning: dict[str, str]) -> None:
-    """Take the columns that the caller names; a quantity comes in place of the others of a file."""
+    """Use the columns that the caller names; a named quantity replaces the other quantities of a file."""
     quantities: dict[str, str] = {}
     names: dict[str, str] = {}
     for name, column in given.map.items():
@@ -573,7 +573,7 @@ def _with_words_of_sides(source: Source, head: Chunk, given: Given) -> Given:
 
 
 def _both_words(head: Chunk, given: Given) -> dict[str, str]:
-    """Return both words of a column of sides of which the caller says one."""
+    """Return both words of a side column if the caller maps one."""
     stated = given.values.get("side", {})
     column = given.map.get("side", "side")
     if len(stated) != 1 or column not in head.columns:
@@ -617,7 +617,7 @@ _SERIES = frozenset(
 
 
 def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given) -> None:
-    """Ask what tells rows apart where most have the time, symbol and venue of another row.
+    """Ask for the distinguishing column if most rows share time, symbol and venue with another row.
 
     Their time of day, or their contract, is in a column that was not recognised.
     """
@@ -648,7 +648,7 @@ _OF_ENDS = re.compile(r"end(?!ing)|until|(?<![a-z])to(?![a-z])", re.IGNORECASE)
 
 
 def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
-    """Ask for the time of rates that have the start and the end of a period: payments are at either."""
+    """Ask for the payment time of rates that have both the start and the end of a period."""
     start = mapped.get("time", "")
     ends = [name for name in columns_like(head, _OF_ENDS) if has_times(head.columns[name])]
     if _OF_STARTS.search(plain_name(start)) and len(ends) == 1:
@@ -666,7 +666,7 @@ _NOT_OF_PAYERS = re.compile(r"position|pos|strateg|trade|my", re.I)
 
 
 def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
-    """Raise for rates without a sign next to a column that says who pays, as in Lighter's responses."""
+    """Raise for unsigned rates next to a column that states who pays, as in Lighter's responses."""
     if (figures_of(head, column, suffix="%") < 0).any():
         return
     for name, values in head.columns.items():
@@ -682,7 +682,7 @@ def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
 
 
 def _are_payers(words: Sequence[str]) -> bool:
-    """Return whether some words say who pays a rate, and shorts are among the payers."""
+    """Return whether some words state who pays a rate, with shorts among the payers."""
     for word in words:
         if not _PAYERS.fullmatch(word.replace("_", " ")):
             return False
@@ -694,7 +694,7 @@ _OF_PREDICTIONS = frozenset("predicted prediction estimated estimate next indica
 
 
 def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
-    """Raise for rates of which a column says that some are predictions."""
+    """Raise for rates if a column marks some of them as predictions."""
     for column in columns_named(head, _FLAGS_OF_PREDICTIONS):
         if "true" in {text.lower() for text in texts_of(head, column)}:
             raise ArchiveError(

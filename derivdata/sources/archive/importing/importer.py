@@ -1,4 +1,4 @@
-"""Import of files: recognise them, convert their rows, show the reading, check the rows and store them."""
+"""Import files: recognise them, convert their rows, show the plan, check the rows and store them."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def import_files(
     dry_run: bool = False,
     show: Callable[[str], object] | None = None,
 ) -> Imported:
-    """Bring recorded files into an archive.
+    """Import recorded files into an archive.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def _take_rows(run: ImportRun, tasks: list[Task]) -> None:
 
 
 def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
-    """Yield the chunks of a file with their rows as the table's."""
+    """Yield the chunks of a file with their rows converted to the table."""
     if task.frame is not None:
         size = len(task.frame)
         chunk = Chunk({}, size, lines_of=_record_numbers, notices=task.notices)
@@ -552,7 +552,7 @@ class ImportRun:
             self._notices[f"{conflict} (the first is used)"] = None
 
     def _note_unknown_intervals(self, frame: pd.DataFrame) -> None:
-        """Say how many payments have no interval, without which their rate per 8 hours is missing."""
+        """Add a notice with the number of payments without an interval, whose rate per 8 hours is missing."""
         is_unknown = frame["interval_hours"].isna()
         if not is_unknown.any():
             return
@@ -673,7 +673,7 @@ def understood(
 
 
 def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
-    """Return the intervals of rates, and that they come from the time between rows."""
+    """Return the intervals of rates, with a remark if they are derived from the time between rows."""
     hours = sorted(rows["interval_hours"].dropna().unique())
     if not hours:
         return "not known, as too few rows show it (--set interval_hours=8 if it is 8 hours)"

@@ -42,7 +42,7 @@ CONTRACT = "contract_name"
 
 
 def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Replace the names of markets by their symbols; fill in venue and instrument where these say them."""
+    """Replace market names by symbols; fill in venue and instrument from these names."""
     table = plan.table
     if "symbol" not in table.columns:
         return
@@ -139,7 +139,7 @@ _LIKENESSES = 3
 
 
 def _likeness_of_spot(text: str) -> int:
-    """Return 0 for the name of a contract, 1 for a pair, and 2 for a pair with a slash."""
+    """Return 0 for a contract name, 1 for a pair, and 2 for a pair with a slash."""
     pair = _PLAIN_PAIR.fullmatch(text)
     if pair is None:
         return 0
@@ -188,7 +188,7 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
 
 
 def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Take expiry, strike and side from the names of options and futures, or the names from these."""
+    """Derive expiry, strike and side from names of options and futures, or the names from these columns."""
     table = plan.table
     if "instrument_name" not in table.columns or "expiry" not in table.columns:
         return
@@ -205,7 +205,7 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
 
 
 def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Take expiry, strike and side from names of instruments; reject rows that contradict their name."""
+    """Derive expiry, strike and side from instrument names; reject rows that contradict their name."""
     words: Words = columns["instrument_name"]
     texts = words.strings()
     columns["instrument_name"] = words.replaced(_name_as_stored)
@@ -252,7 +252,7 @@ def _name_as_stored(text: str) -> str:
 
 
 def _expiries(words: Words, year: int | None) -> Array:
-    """Return when instruments expire, by their names; `year` is that of a row, for contracts of CME."""
+    """Return the expiry of instruments from their names; `year` is the year of a row, for CME contracts."""
     # The last entry is missing: a missing name has the code -1.
     expiries = np.full(len(words.texts) + 1, "NaT", dtype="datetime64[us]")
     for place, text in enumerate(words.texts):
@@ -280,7 +280,7 @@ _HOUR_OF_DATES = pd.Timedelta(8, "h")
 
 
 def _take_hours_of_dates(columns: dict[str, Any], stamps: Array) -> None:
-    """Set the hour of expiry of options of Delta Exchange, 12:00 UTC, where the file has the date alone."""
+    """Set the expiry hour of Delta Exchange options, 12:00 UTC, if the file has only the date."""
     stated = pd.DatetimeIndex(columns["expiry"])
     named = pd.DatetimeIndex(stamps).tz_localize("UTC")
     is_date = np.asarray(

@@ -1,4 +1,4 @@
-"""Read JSON as columns: records in a list, one to a line, in a venue's response, or in stream messages."""
+"""Read JSON as columns: records in a list, one per line, in a venue's response, or in stream messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Records:
 
 
 def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
-    """Yield the records of a file some at a time."""
+    """Yield the records of a file in batches."""
     first = _as_json(stream.readline().removeprefix(b"\xef\xbb\xbf"))
     while first and not first.strip():
         first = stream.readline()
@@ -79,7 +79,7 @@ _PYTHON = re.compile(rb"\s*[\[({]*\s*\{\s*'")
 
 
 def _as_json(text: bytes) -> bytes:
-    """Return dictionaries and lists as Python prints them as JSON; other text unchanged."""
+    """Convert printed Python dictionaries and lists to JSON; other text is unchanged."""
     if _PYTHON.match(text) is None:
         return text
     try:
@@ -130,7 +130,7 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
 
 
 class RecordList(NamedTuple):
-    """Records as they are decoded, and facts about the body that they are from."""
+    """Decoded records, and facts about the body that contains them."""
 
     rows: list[Any]
     notices: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ def _records_of_object(body: dict[str, Any]) -> RecordList:
 
 
 def _timed(rows: list[Any], fields: dict[str, Any]) -> list[Any]:
-    """Return the rows of one time with the time next to their list, if their own ``timestamp`` is null.
+    """Return the rows with the time stated next to their list, if their own ``timestamp`` is null.
 
     ccxt's ``fetch_funding_rates`` has no time of most venues (4.5, 2026).
     """
@@ -225,7 +225,7 @@ def _have_times(rows: list[Any]) -> bool:
 
 
 def _are_apart(rows: list[Any]) -> bool:
-    """Return whether rows may be of one time, because each has another market or venue."""
+    """Return whether rows may share one time, because each has a different market or venue."""
     if not _all_are(dict, rows):
         return False
     names = [name for name in rows[0] if meaning_of(name) in ("symbol", "instrument_name", "exchange")]
@@ -300,7 +300,7 @@ _CODES_OF_ERRORS = frozenset({"code", "error", "retCode", "status", "success"})
 
 
 def refuse_error(body: dict[str, Any]) -> None:
-    """Raise for a response that is an error: it has a code and a message, and nothing else."""
+    """Raise for an error response, which has only a code and a message."""
     messages = [str(body[name]) for name in _MESSAGES_OF_ERRORS if body.get(name)]
     if not messages or len(body) > 5 or not _CODES_OF_ERRORS & body.keys():
         return
@@ -365,7 +365,7 @@ def _with_names(body: dict[str, Any]) -> list[Any] | None:
 
 
 def _of_lists(body: dict[str, Any]) -> list[Any] | None:
-    """Return the rows of an object with a list of times and lists of numbers as long; None for others.
+    """Return the rows of an object with a list of times and number lists of the same length; None for others.
 
     Deribit's get_tradingview_chart_data has ``ticks``, ``open``, ``high`` and others next to a status.
     CoinGlass's charts have ``time_list``, ``price_list``, and ``data_map`` with a list for each venue (2026).
@@ -429,7 +429,7 @@ def _index_of(body: dict[str, Any], size: int) -> list[Any] | None:
 
 
 def _by_key(body: dict[str, Any]) -> list[Any] | None:
-    """Return the rows of an object of records, or lists of records, by symbol, or of one list a column."""
+    """Return the rows of an object of records or record lists by symbol, or of one list per column."""
     if len(body) > 1 and _is_of_columns(body):
         return _transposed(body)
     if _is_of_values_by_time(body):
@@ -527,7 +527,7 @@ def _transposed(body: dict[str, Any]) -> list[Any]:
 
 
 def _name_of_keys(body: dict[str, Any]) -> str:
-    """Return a name for the column of an object's keys, by their common kind."""
+    """Return the column name for an object's keys, by their common kind."""
     if _are_times(body):
         return "time"
     # CoinGlass lists CME among the venues of perpetuals.
@@ -544,7 +544,7 @@ _KINDS_OF_MARKETS = ("perpetual", "symbol", "option", "future")
 def _below(
     body: dict[str, Any], fields: dict[str, Any], depth: int
 ) -> tuple[dict[str, Any], list[Any]] | None:
-    """Return the records of an object in an object; at the top an object next to a status is one record."""
+    """Return the records of a nested object; at the top level, an object next to a status is one record."""
     objects = [value for value in body.values() if isinstance(value, dict) and value]
     for inner in objects:
         listed = _list_in(inner, depth + 1)
@@ -563,7 +563,7 @@ _STATUS = frozenset(
 
 
 def _have_common_fields(records: Sequence[dict[str, Any]]) -> bool:
-    """Return whether objects are records of one kind: half of the first one's fields are in all."""
+    """Return whether objects are records of one kind, that is, all have half of the first one's fields."""
     first = records[0].keys()
     shared = {*first}.intersection(*records)
     return len(first) > 1 and 2 * len(shared) >= len(first)
@@ -812,7 +812,7 @@ _TIMES = ("ts", "timestamp", "T", "E")
 
 
 def book_rows(message: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the levels of a message that is a book, none for changes of one; None for other messages.
+    """Return the levels of an order book snapshot, empty for a book update; None for other messages.
 
     Bybit (v5, ``orderbook.50.BTCUSDT``), Binance (``btcusdt@depth20``) and Deribit (``book.BTC-PERPETUAL``)
     send whole books and changes with the same fields. A word, or the name of the stream, distinguishes them.
@@ -871,7 +871,7 @@ def _rows_of_cryptofeed(message: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _kind_of_book(message: dict[str, Any], content: dict[str, Any]) -> str:
-    """Return ``whole`` or ``changes`` for the message of a stream of books; empty for another message."""
+    """Return ``whole`` or ``changes`` for an order book message; empty for another message."""
     stream = str(message.get("stream", ""))
     if content.get("e") == "depthUpdate":
         return "whole" if _PARTIAL_BOOK.fullmatch(stream) else "changes"

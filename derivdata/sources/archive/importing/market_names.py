@@ -1,4 +1,4 @@
-"""Names in files: of columns in twelve languages, of markets, instruments and venues, and those in paths."""
+"""Parse names in files and paths: columns in twelve languages, markets, instruments and venues."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ _OF_DVOL = re.compile(r"(?<=[A-Z])[-_ ]?DVOL$|^DVOL[-_ ]?(?=[A-Z])", re.IGNORECA
 
 
 class Market(NamedTuple):
-    """Content of a name: the base symbol, and its other parts."""
+    """Parsed market name: the base symbol and the other parts."""
 
     symbol: str
     name: str
@@ -224,7 +224,7 @@ def _coinalyze(text: str) -> Market | None:
 
 @lru_cache(maxsize=4096)
 def venue_of_word(word: str) -> str:
-    """Return the slug of a venue's name, also with the word for its kind of contracts or a vendor's code.
+    """Return the slug of a venue's name, which may include a kind of contract or be a vendor's code.
 
     ``binance-futures``, ``BINANCEFTS`` and Kaiko's ``binc`` are ``binance``. Another name is its own slug.
     """
@@ -394,7 +394,7 @@ _MAX_FOLDERS = 6
 
 
 def names_in_path(path: str) -> dict[str, str]:
-    """Return the one venue and the one contract that the names of a file and its folders state.
+    """Return the only venue and the only contract in the names of a file and its folders.
 
     The folder nearest to the file counts for the contract where the name of the file has no contract.
     """
@@ -430,7 +430,7 @@ def _venues_in(folders: Sequence[str]) -> set[str]:
 
 
 def _may_be_coin(word: str) -> bool:
-    """Return whether a word in the name of a file may be a coin, so that its folder is not asked for one."""
+    """Return whether a word in a file name may be a coin, so that the folder name is not searched."""
     if word.isupper():
         return _MAYBE_COIN.fullmatch(word) is not None and word not in _NO_COINS
     lower = word.lower()
@@ -485,7 +485,7 @@ _PAIR_OF_COINS = re.compile(
 
 
 def pair_of_coins(name: str) -> str:
-    """Return the pair in the name of a file whose prices are in coins, ``pepe_vs_btc``; empty without."""
+    """Return the pair of coins in a file name such as ``pepe_vs_btc``; empty without one."""
     match = _IN_COINS.search(name)
     if match is not None:
         return match[0]
@@ -538,7 +538,7 @@ def plain_name(name: str) -> str:
 
 @cache
 def names_by_meaning() -> dict[str, list[str]]:
-    """Return the plain names of each meaning, the first of which counts where a file has several."""
+    """Return the plain names of each meaning; if a file has several, the first one is used."""
     listed: dict[str, str] = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
     return {meaning: [plain_name(name) for name in names.split()] for meaning, names in listed.items()}
 
@@ -553,7 +553,7 @@ def _meanings() -> dict[str, str]:
 
 
 def meaning_of(name: str) -> str | None:
-    """Return the meaning of a column's name; None for another name."""
+    """Return the meaning of a column name; None for an unknown name."""
     return _meanings().get(plain_name(name))
 
 
@@ -591,7 +591,7 @@ _UNREAD_SCALE = re.compile(r"(?<![a-z])(mil|mill|trillions?|tn|hundreds?)(?![a-z
 
 
 def scale_in_name(name: str) -> tuple[str, float]:
-    """Return the name of a column without thousands, millions or billions, and what 1 is in it."""
+    """Return a column name without its scale (thousands, millions, billions), and the scale."""
     match = _SCALED.search(name)
     if match is None:
         return name, 1.0
@@ -603,7 +603,7 @@ def scale_in_name(name: str) -> tuple[str, float]:
 
 
 def unread_scale(name: str) -> str:
-    """Return a word in the name of a column that may be a scale, and is not read; empty without."""
+    """Return a word in a column name that may be a scale but is not supported; empty without one."""
     _, scale = scale_in_name(name)
     match = _UNREAD_SCALE.search(name)
     if scale != 1.0 or match is None:

@@ -76,7 +76,7 @@ class Given(NamedTuple):
 
 
 class Unclear(ArchiveError):
-    """A file may be read in several ways: `option` chooses one of the `choices`."""
+    """A file can be read in several ways; `option` selects one of the `choices`."""
 
     def __init__(self, message: str, option: str, choices: Sequence[str]) -> None:
         super().__init__(message)
@@ -127,7 +127,7 @@ class ImportPlan(NamedTuple):
         return name not in may_lack and name not in self.made
 
     def source_of(self, name: str, columns: Collection[str]) -> str | None:
-        """Return the file's column of a column of the table, also where only the case differs."""
+        """Return the file's column for a column of the table, ignoring case."""
         wanted = self.sources.get(name, name)
         if wanted in columns:
             return wanted
@@ -139,7 +139,7 @@ class ImportPlan(NamedTuple):
         return other_case[0]
 
     def raw(self, name: str, chunk: Chunk) -> pa.ChunkedArray | str | None:
-        """Return the file's values for a column, or the one word of all rows; None without either.
+        """Return the file's values for a column, or the constant for all rows; None without either.
 
         A default counts only where the file lacks the column.
         """
@@ -280,7 +280,7 @@ _OPPOSITES |= {second: first for first, second in _OPPOSITES.items() if first no
 
 
 def _complete_sides(words: dict[str, str], allowed: Collection[str]) -> None:
-    """Add the other word of a pair such as buy and sell, if only one is given."""
+    """Add the opposite word of a pair such as buy and sell, if only one is given."""
     if len(words) != 1 or len(allowed) != 2:
         return
     [(word, meaning)] = words.items()
@@ -296,7 +296,7 @@ def takes_contract_size(table: Table) -> bool:
 
 
 def units_of(table: Table) -> tuple[str, ...]:
-    """Return the units that a file's figures of a table may have; empty if nothing is converted."""
+    """Return the allowed units of a table's values in a file; empty if nothing is converted."""
     if table.name == "oi_history":
         return _UNITS["oi_usd"]
     for name in ("rate_bps_8h", "iv", "filled_quantity", "buy_usd"):
@@ -318,7 +318,7 @@ def _check_unit(table: Table, unit: str | None) -> None:
 
 
 def in_order(table: Table, frame: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
-    """Return rows in the order of a table, and which of them repeat the key of an earlier row.
+    """Return rows in the order of a table, and a mask of rows that repeat an earlier key.
 
     One sort serves the search for duplicates here and the table's own order later.
     """

@@ -1,4 +1,4 @@
-"""Read files as Arrow columns, some rows at a time, with the rows that could not be split into columns.
+"""Read files as Arrow columns in chunks, with the rows that could not be split into columns.
 
 Parquet files of NautilusTrader's catalogs: fixed-point numbers, and the instrument in the metadata.
 """
@@ -142,7 +142,7 @@ class Sparse(NamedTuple):
 
 
 def is_sparse(chunk: Chunk, sparse: Sparse) -> bool:
-    """Return whether some rows have no figure of a table, and each of them has one of another table."""
+    """Return whether some rows have no value of a table, and each of them has a value of another table."""
     is_own = _has_value(chunk, sparse.own)
     is_of_others = _has_value(chunk, sparse.others)
     return bool(is_own.any() and not is_own.all() and (is_own | is_of_others).all())
@@ -159,7 +159,7 @@ def rows_of_table(chunk: Chunk, sparse: Sparse) -> Chunk:
 
 
 def _chosen(chunk: Chunk, is_chosen: Array) -> Chunk:
-    """Return some rows of a chunk, which have the lines of the file that they had."""
+    """Return some rows of a chunk with their line numbers in the file."""
     if is_chosen.all():
         return chunk
     places = np.flatnonzero(is_chosen)
@@ -238,7 +238,7 @@ class Marks:
         return column
 
     def _meaning(self, name: str, mark: str) -> str:
-        """Return what a mark means in a column, by the first number of the file that shows it."""
+        """Return the meaning of a mark in a column, from the first unambiguous number of the file."""
         for chunk in chunks(self._source, self._header, rows=self._rows):
             cells = chunk.columns.get(name)
             if cells is None or not pa.types.is_string(cells.type):
@@ -250,7 +250,7 @@ class Marks:
 
 
 def _unclear_mark(column: pa.ChunkedArray) -> str:
-    """Return the dot or comma of a column of texts whose numbers may all be read in two ways; else empty."""
+    """Return the ambiguous mark (dot or comma) of a text column; empty if its numbers are unambiguous."""
     if not pa.types.is_string(column.type):
         return ""
     beginning = column.slice(0, _SOME_CELLS)
@@ -365,7 +365,7 @@ def _with_later_quantities(source: Source, header: Header | None, head: Chunk) -
 
 
 class _Form(NamedTuple):
-    """How a CSV file is split: lines before the rows, names of the columns, delimiter."""
+    """Format of a CSV file: lines before the rows, column names, delimiter."""
 
     skipped: int
     names: list[str]
@@ -375,7 +375,7 @@ class _Form(NamedTuple):
 
 
 def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
-    """Return how a file is split, by its lines up to the first row, which may be its first line."""
+    """Return the format of a file from the lines up to its first row."""
     remarks: list[str] = []
     raw = stream.readline()
     while raw and (not raw.strip() or _ADDRESS.match(raw.decode("utf-8-sig"))):
@@ -413,7 +413,7 @@ def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
 
 
 def _check_width(source: Source, cells: Sequence[str], header: Header) -> None:
-    """Raise for a file that has not as many columns as the names of its kind."""
+    """Raise for a file whose number of columns differs from the number of names."""
     if len(cells) != len(header.names):
         raise ArchiveError(
             f"{source}: expected {len(header.names)} columns ({', '.join(header.names)}), got {len(cells)}"
@@ -421,7 +421,7 @@ def _check_width(source: Source, cells: Sequence[str], header: Header) -> None:
 
 
 def _names_above(remarks: Sequence[str], width: int, delimiter: str) -> list[str]:
-    """Return the names of columns in the remark above the rows, as numpy.savetxt writes, or else numbers."""
+    """Return the column names in the remark above the rows (numpy.savetxt), otherwise numbers."""
     if remarks and remarks[-1].startswith("#"):
         names = _cells(remarks[-1].removeprefix("#").strip().encode(), delimiter)
         if len(names) == width:
@@ -477,7 +477,7 @@ def _has_delimiter(raw: bytes) -> bool:
 
 
 def _is_title(raw: bytes) -> bool:
-    """Return whether a line has words with blanks and no delimiter, or nothing."""
+    """Return whether a line is empty, or has words but no delimiter."""
     words = raw.decode("utf-8-sig", errors="replace").split()
     if not words:
         return True
@@ -618,7 +618,7 @@ def _csv_chunk(
     done: int,
     broken: list[tuple[int, str]],
 ) -> Chunk:
-    """Return some rows of a file, of which `done` came before; None is a file without rows."""
+    """Return some rows of a file after the first `done` rows; None for a file without rows."""
 
     def lines_of(rows: Sequence[int], bad: Sequence[int]) -> tuple[list[int], list[int]]:
         return _csv_lines(source, form, [done + row for row in rows], bad)

@@ -54,7 +54,7 @@ from derivdata.tables.contracts import VENUES, venue_slug
 
 
 class Task(NamedTuple):
-    """One table of one file: the layout that was recognised, and how its rows are read."""
+    """One table of one file: the recognised layout and the import plan."""
 
     source: Source
     plan: ImportPlan
@@ -65,7 +65,7 @@ class Task(NamedTuple):
 
 
 def recognise(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
-    """Return the tables of a file and how each is read.
+    """Return the tables of a file with their import plans.
 
     `table` and `writer` (who wrote the file) come from the caller; without them the file must identify them.
     """
@@ -276,7 +276,7 @@ def _guessed(source: Source, head: Chunk, table: str | None, given: Given, label
 
 
 def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
-    """Ask for the zone of a layout whose files have the times of whoever saved them."""
+    """Ask for the time zone of a layout whose files have local times."""
     if layout.is_local and given.tz is None:
         raise Unclear(
             f"{source}: a {layout.label} has the times of the computer that saved it: state their zone "
@@ -303,7 +303,7 @@ def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given, names: M
 
 
 def _has_own_names(head: Chunk, table: str) -> bool:
-    """Return whether a file has the names of a table's columns, so that it is not a venue's response."""
+    """Return whether a file has the column names of a table and is therefore not a venue's response."""
     return len({*archive_table(table).columns} & {*head.columns}) > 2
 
 
@@ -378,7 +378,7 @@ _SHOWN_VENUES = 3
 
 
 def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Given) -> None:
-    """Raise a question about the venue if rows have another one than the layout, known or not."""
+    """Raise a question about the venue if rows have a venue other than the layout's."""
     own = layout.set.get("exchange")
     if own is None or "exchange" in {*given.set, *given.map}:
         return
@@ -457,7 +457,7 @@ _TABLES_OF = {"rate": "funding", "oi_usd": "oi", "oi_coins": "oi", "last": "pric
 def _of_quantity(
     source: Source, fitting: list[tuple[Layout, dict[str, str]]]
 ) -> list[tuple[Layout, dict[str, str]]]:
-    """Return the layouts of the quantity in the file name, or all."""
+    """Return the layouts that match the quantity in the file name, otherwise all."""
     family = _TABLES_OF.get(quantity_of(source, None) or "")
     if family is None:
         return fitting
@@ -466,7 +466,7 @@ def _of_quantity(
 
 
 def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> Exception:
-    """Return the error that no layout of a source matches a file, with the nearest one."""
+    """Return the error that no layout of a source matches a file, with the most similar one."""
     own = [layout for layout in layouts() if layout.source == writer]
     telling = [layout for layout in own if table is None or table in layout.table_names]
     if not telling:

@@ -25,7 +25,7 @@ Reasons: TypeAlias = dict[int, str]
 
 
 def unservable(table: Table, rows: pd.DataFrame, archive: Archive) -> Reasons:
-    """Return the rows that could not be served, by place, with the reason. Stored rows stay."""
+    """Return the rows that could not be served, by position, with the reason. Stored rows stay."""
     reasons = _hidden_words(table, rows)
     reasons |= _outside_range(table, rows)
     if table.name == "funding_settlements":
@@ -55,7 +55,7 @@ _AT_END = 3
 
 
 def _lone_zeros(rows: pd.DataFrame) -> Reasons:
-    """Find zeros among large open interest, which programs write where a value is missing."""
+    """Find zeros among large open interest, which programs write for missing values."""
     is_missing = np.zeros(len(rows), dtype=bool)
     if not (rows["oi_usd"] == 0).any():
         return {}
@@ -95,7 +95,7 @@ def _hidden_words(table: Table, rows: pd.DataFrame) -> Reasons:
 
 
 def _outside_range(table: Table, rows: pd.DataFrame) -> Reasons:
-    """Return impossible values, also computed ones, by row."""
+    """Return impossible values, including computed ones, by row."""
     reasons: Reasons = {}
     for name, column in table.columns.items():
         if name not in rows.columns or (column.minimum is None and column.maximum is None):
@@ -265,7 +265,7 @@ _MIN_APART = 1.9
 
 
 def refuse_some_of_payments(frame: pd.DataFrame) -> None:
-    """Raise for rows that are hours apart on a venue that always pays each hour: they are samples."""
+    """Raise for rows that are hours apart on a venue that pays every hour, because they are samples."""
     hourly = frame[frame["exchange"].astype(object).isin(ALWAYS_HOURLY)]
     for (venue, symbol), stamps in hourly.groupby(["exchange", "symbol"], observed=True)["time"]:
         apart = stamps.drop_duplicates().sort_values().diff().median() / pd.Timedelta(1, "h")
@@ -280,7 +280,7 @@ def refuse_some_of_payments(frame: pd.DataFrame) -> None:
 
 
 def refuse_local_times(frame: pd.DataFrame) -> None:
-    """Raise a question about the zone of times that were read as UTC if they show another clock.
+    """Raise a question about the zone of times that were read as UTC if their spacing contradicts UTC.
 
     Rows each 2 to 12 hours lie at multiples of their step since midnight UTC: payments and candles of all
     venues but BitMEX and KuCoin do. Rows each hour or less jump by an hour where clocks are set forward, and
@@ -333,7 +333,7 @@ _SUNDAY = 6
 
 
 def _repeat(stamps: Array, counts: Array, step: int) -> str:
-    """Return the hour that a file has twice where clocks are set back; empty where it has none."""
+    """Return the hour that occurs twice when clocks are set back; empty if none does."""
     is_twice = counts == 2
     if step > 1.1 * HOUR_US or not is_twice.any() or is_twice.mean() > 0.5:
         return ""

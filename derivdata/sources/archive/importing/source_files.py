@@ -146,7 +146,7 @@ def _members_of_zip(path: Path) -> list[Source]:
 
 
 def _is_aside(name: str) -> bool:
-    """Return whether a member is a file that a desktop adds to archives."""
+    """Return whether a member is a metadata file that a desktop adds to archives."""
     return any(word in name for word in _ASIDE)
 
 
@@ -252,7 +252,7 @@ _ENCODINGS = ("cp1252", "cp1250", "cp1251", "gb18030", "cp932", "cp949", "cp1254
 
 
 def _encoding(head: bytes) -> str | None:
-    """Return the encoding in which most names of the header have a meaning; None for UTF-8 or others."""
+    """Return the encoding in which most header names are recognised; None for UTF-8 or others."""
     header, is_whole, _ = head.partition(b"\n")
     if not is_whole or b"\0" in head or header.isascii() or _is_utf8(header):
         return None
@@ -274,7 +274,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _meaningful_names(header: bytes, encoding: str) -> int:
-    """Return how many names of a header have a meaning in an encoding."""
+    """Return the number of header names that are recognised in an encoding."""
     try:
         text = header.decode(encoding)
     except UnicodeDecodeError:

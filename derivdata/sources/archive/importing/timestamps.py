@@ -108,7 +108,7 @@ _LETTERS = re.compile(r"[a-z]+|[^\W\da-zA-Z_]+", re.IGNORECASE)
 
 
 def zone_in_name(name: str) -> str | None:
-    """Return the zone that the name of a column states: ``UTC+8`` of ``Time (UTC+8)``; None without one.
+    """Return the time zone in a column name, such as ``UTC+8`` in ``Time (UTC+8)``; None without one.
 
     Raises `ValueError` with the word of a name that says local times of a zone that it does not state.
     """
@@ -132,7 +132,7 @@ def zone_in_name(name: str) -> str | None:
 
 
 def _is_word(zone_word: str, word: str) -> bool:
-    """Return whether a word is that of a zone; Chinese, Japanese and Korean have no blanks between words."""
+    """Return whether a word names a zone; Chinese, Japanese and Korean have no spaces between words."""
     if zone_word.isascii():
         return word == zone_word
     return zone_word in word

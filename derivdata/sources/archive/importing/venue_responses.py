@@ -1,4 +1,4 @@
-"""Responses of venues as files: the adapters that read live responses read them, whoever saved them."""
+"""Read saved responses of venues with the adapters for live responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class VenueResponse(NamedTuple):
 
 
 def read_response(source: Source, writer: str | None, given: Given) -> VenueResponse | None:
-    """Return the tables of a file that is a venue's response, or of its pages; None for any other file."""
+    """Return the tables of a saved response or its pages; None for any other file."""
     body = _body(source)
     if not body:
         return None
@@ -106,7 +106,7 @@ def _possible_venues(stated: str | None, body: bytes) -> list[str] | None:
 
 
 def _refuse_unnamed(source: Source, response: VenueResponse, named: str | None, given: Given) -> None:
-    """Ask whether rows without names are of a response, unless the file name or an option says so."""
+    """Ask whether rows without names belong to a response, unless the file name or an option states it."""
     is_of_ratio = "positioning_history" in response.tables and kind_of_ratio(source.file_name) is not None
     has_stated_kind = ("kind" in given.set or is_of_ratio) and named == response.venue
     if has_stated_kind or _names_path(source, response.path):
@@ -205,7 +205,7 @@ _SPELLINGS = (
 
 
 def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[VenueResponse]:
-    """Return the reading of a response about one contract, whose coin comes from the caller or the path."""
+    """Return the reading of a response about one contract, with the coin from the caller or the path."""
     coin = given.set.get("symbol", names_in_path(source.name).get("symbol"))
     if coin is None or not coin.isalnum():
         return []
@@ -440,7 +440,7 @@ _SIZES = (("liquidations_fills", "value_usd"), ("orderbook_book", "size"))
 
 
 def _facts_of(venue: str, request: str, tables: Mapping[str, pd.DataFrame], body: bytes) -> dict[str, str]:
-    """Return the interval and the contract size that a response leaves open, by facts of its venue."""
+    """Return the interval and contract size that a response lacks, from the facts of its venue."""
     facts: dict[str, str] = {}
     rates = tables.get("funding_rates")
     if rates is not None and rates[[*_RATES]].isna().all(axis=None):

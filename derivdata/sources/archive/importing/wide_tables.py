@@ -1,4 +1,4 @@
-"""Wide tables as rows: a column for each symbol or venue, headers of two lines, and a column for each level.
+"""Convert wide tables to rows: one column per symbol or venue, two-line headers, one column per level.
 
 Only the names of the columns count, so every chunk of a file gets the same form.
 """
@@ -46,7 +46,7 @@ _PRICE = ("price", "px", "0")
 
 
 class Market(NamedTuple):
-    """The market that a column is of: its name and venue, either of which may be empty."""
+    """Market of a column: name and venue, either of which may be empty."""
 
     symbol: str
     venue: str
@@ -93,7 +93,7 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
 
 
 def _have_one_kind(markets: Collection[Market]) -> bool:
-    """Return whether markets are venues only, or have symbols, one of them of a leading coin."""
+    """Return whether all markets are venues, or all have symbols with at least one leading coin."""
     symbols: set[str] = set()
     for market in markets:
         if market.symbol:
@@ -183,7 +183,7 @@ _OF_CANDLES = frozenset({"high", "low", "adjclose"})
 
 
 def _market(text: str) -> Market | None:
-    """Return the market that a text names; None for other words."""
+    """Return the market in a text; None for other words."""
     if _is_venue(text):
         return Market("", venue_of_word(text))
     if _is_market(text):
@@ -256,7 +256,7 @@ def _without(columns: Columns, names: Collection[str]) -> dict[str, pa.ChunkedAr
 
 
 def _taken(columns: Columns, rows: Array) -> dict[str, pa.ChunkedArray]:
-    """Return some rows of columns."""
+    """Return selected rows of columns."""
     places = pa.array(rows)
     return {name: cells.take(places) for name, cells in columns.items()}
 
@@ -271,7 +271,7 @@ def _row_count(columns: Columns) -> int:
 
 
 def _stacked(tables: Sequence[Columns], rows: Sequence[Array]) -> Reshaped:
-    """Return tables below each other, with the original rows of each."""
+    """Concatenate tables, with the original rows of each."""
     table = pa.concat_tables(map(pa.table, tables), promote_options="permissive")
     return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(rows))
 
@@ -289,7 +289,7 @@ _NAMES_OF_VALUES = frozenset({"value", "val", "v"})
 
 
 def _metric_columns(columns: Columns) -> tuple[str, str] | None:
-    """Return the columns of quantities and of values of a table with a quantity in each row; None for others.
+    """Return the quantity and value columns of a table with one quantity per row; None for others.
 
     One quantity is enough: those of later rows may be others.
     """
@@ -521,7 +521,7 @@ def _of_one_type(columns: Columns) -> dict[str, pa.ChunkedArray]:
 
 
 def _has_number(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which cells have a value that is not NaN."""
+    """Return a mask of cells with a value other than NaN."""
     return pc.invert(cells.is_null(nan_is_null=True))
 
 
@@ -579,7 +579,7 @@ _BEST_SIZE = re.compile(r"(?:best)?(?P<side>bid|ask)(?:size|sz|qty|quantity|amou
 
 
 def _best_quotes(names: Sequence[str]) -> tuple[_LevelColumns, _LevelColumns]:
-    """Return the columns of the best price and its size on each side; empty if two columns are of one."""
+    """Return the columns of the best price and size on each side; empty if a column is ambiguous."""
     prices: _LevelColumns = {}
     sizes: _LevelColumns = {}
     for name in names:
@@ -604,7 +604,7 @@ _GREEKS = frozenset("delta gamma vega theta".split())
 
 
 def _have_other_figures(names: Collection[str], of_book: Collection[str]) -> bool:
-    """Return whether columns next to those of a book are of other tables."""
+    """Return whether other columns of a book belong to other tables."""
     others = [name for name in names if name not in of_book]
     return any(meaning_of(name) in _FIGURES or plain_name(name) in _GREEKS for name in others)
 
@@ -757,7 +757,7 @@ def _book_rows(columns: Columns, levels: Sequence[_Level]) -> Reshaped:
 
 
 def joined_header(first: Sequence[str], second: Sequence[str]) -> list[str] | None:
-    """Return the names of a header of two lines, ``funding|BTC``; None where the lines are not of one."""
+    """Return the names of a two-line header, such as ``funding|BTC``; None if the lines are not a header."""
     if len(first) != len(second) or len(first) < 3:
         return None
     if not _has_duplicates(first[1:]) and not _has_duplicates(second[1:]):
