@@ -863,3 +863,16 @@ def test_liquidations_next_to_the_open_interest_of_gate_are_read(tmp_path: Path)
     assert stored[["long_usd", "short_usd"]].to_numpy().tolist() == [[8850.5, 4425.0]] * 3
     assert stored[["exchange", "symbol", "resolution"]].iloc[0].tolist() == ["gateio", "BTC", "5m"]
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [2.05e9] * 3
+
+
+def test_rates_of_tickers_without_their_interval_are_named(tmp_path: Path) -> None:
+    """Gate has its tickers without the interval of their rates (API v4, 2026)."""
+    row = {"contract": "BTC_USDT", "last": "67000", "change_percentage": "1.5", "funding_rate": "0.0001",
+           "funding_rate_indicative": "0.0001", "mark_price": "67001", "index_price": "67002",
+           "total_size": "32323904", "volume_24h": "1000", "volume_24h_quote": "6700000", "low_24h": "66000",
+           "high_24h": "68000", "quanto_base_rate": "", "volume_24h_base": "100",
+           "volume_24h_settle": "6700000"}  # fmt: skip
+    counts = _import(tmp_path, "gate_tickers.json", json.dumps([row]), set={"time": "2026-03-01T00:00:00Z"})
+    assert any(
+        "funding_rate is not stored, as the response does not state" in text for text in counts.notices
+    )

@@ -323,9 +323,19 @@ def _of_response(
         for name, frame in response.tables.items()
         if table in (None, name)
     ]
+    if tasks:
+        tasks[0] = tasks[0]._replace(notices=(*response.notices, *_unread_rates(head, response.tables)))
     if tasks and table is None and _LIQUIDATIONS not in response.tables:
         tasks += _liquidations_of(source, head, label, given, response.venue)
     return tasks
+
+
+def _unread_rates(head: Chunk, tables: Iterable[str]) -> list[str]:
+    """Return the notice that an adapter does not store the rates of a response, such as Gate's tickers."""
+    column = columns_by_meaning(head).get("rate")
+    if column is None or any(name.startswith("funding") for name in tables):
+        return []
+    return [f"{column} is not stored, as the response does not state the interval of its rates"]
 
 
 _LIQUIDATIONS = "liquidations_history"
