@@ -72,7 +72,7 @@ def open_interest(
         ``dd.analysis.oi.share_trend``.
     kind
         ``"level"``: total of all venues in USD; with prices, the changes of USD, coins and price since the
-        first value. ``"share"``: shares of venues, with their changes and concentration.
+        first value. ``"share"``: shares of venues, with their changes from the first to the last value.
         ``"trend"``: change of share of each venue as bars, solid if the trend is significant.
     symbol
         The symbol, if there are several.
@@ -93,10 +93,11 @@ def open_interest(
     Axes
         Levels and shares are of the venues with data in 95 % of the window (see
         ``dd.analysis.oi.market_share``); a time at which one of them is missing for long is a gap. Open
-        interest in USD moves with the price even without trades; in coins it does not. Concentration is the
-        Herfindahl–Hirschman index. A change of share is the mean of the last day minus the mean of the first
-        day for a table or panel, or the slope times `window` for trends. A bar is solid if the interval of
-        the trend excludes zero. Trends of a table are of means over 1 to 24 hours.
+        interest in USD moves with the price even without trades; in coins it does not. Concentration, a
+        column of the data of ``"share"``, is the Herfindahl–Hirschman index. In ``"trend"`` a change is the
+        mean of the last day minus the mean of the first day for a table or panel, or the slope times `window`
+        for trends. A bar is solid if the interval of the trend excludes zero. Trends of a table are of means
+        over 1 to 24 hours.
 
     Raises
     ------
@@ -123,12 +124,12 @@ def open_interest(
 
 
 def _share_lines(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, pd.DataFrame]:
-    """Draw the shares of the largest venues as lines, with their changes; state the concentration."""
+    """Draw the shares of the largest venues as lines, with last minus first value."""
     share, symbol = _shares(data, symbol)
     ax = style.axes(ax)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     last = frame.ffill().iloc[-1].sort_values(ascending=False)
-    change = 100.0 * share_change(share).to_series()
+    change = 100.0 * (last - frame.bfill().iloc[0])
     drawn = frame.iloc[style.places(ax, len(frame))]
     ends = []
     for place, name in enumerate(last.index[:top]):
@@ -139,11 +140,11 @@ def _share_lines(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> 
     style.dress(ax, title=f"{symbol}: {_share_words(last, change[shown])}", y="share of open interest [%]")
     style.write(ax.yaxis, "percent")
     ax.set(ylim=(0, 1.06 * float(frame[shown].max(axis=None))), xlim=(frame.index[0], frame.index[-1]))
-    hhi = analysis.hhi(share)["hhi_10000"].to_series()
-    style.note(ax, _concentration(last, len(shown), hhi.dropna()))
+    style.note(ax, _key_of_shares(last, len(shown)))
     style.label_ends(ax, ends)
     style.utc_axis(ax, has_labels=True)
     table = long_table(frame[list(last.index)], "time", "exchange", "share")
+    hhi = analysis.hhi(share)["hhi_10000"].to_series()
     return ax, table.assign(hhi_10000=table["time"].map(hhi))
 
 
@@ -160,16 +161,12 @@ def _share_words(last: pd.Series, change: pd.Series) -> str:
     return words
 
 
-def _concentration(last: pd.Series, shown: int, hhi: pd.Series) -> str:
-    """Describe the labels, the share of venues that are not drawn, and the concentration at both ends."""
-    words = "right: share [%] (change of daily means [points])"
+def _key_of_shares(last: pd.Series, shown: int) -> str:
+    """Describe the labels and the share of venues that are not drawn."""
+    words = "right: last share [%] (last minus first [points])"
     others = len(last) - shown
     if others:
         words += f"; {others} other{'s' * (others != 1)}: {style.share(float(last.iloc[shown:].sum()))}"
-    if len(hhi):
-        # The inverse of the index is the number of equal venues that would have the same index.
-        equal = 10_000 / hhi
-        words += f"; as concentrated as {equal.iloc[-1]:.1f} equal venues, before {equal.iloc[0]:.1f}"
     return words
 
 

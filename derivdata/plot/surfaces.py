@@ -42,14 +42,16 @@ if TYPE_CHECKING:
 
 
 _ACROSS = 81
-_MIN_DISTANCE = 15.0
+_MIN_DISTANCE = 22.0
 """Minimum distance of columns with written values [points]."""
-_WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
-"""Moneyness of the written values, as fractions of the reach."""
+_WRITTEN_AT = (-1.75, -1.0, 0.0, 1.0, 1.75)
+"""Moneyness of the written values [standard deviations]; the title compares two of them."""
 _NEAR_DAYS = 7.0
 _COMPARED = 1.0
 """Distance from the forward at which the title compares volatilities [standard deviations]."""
-_OUTER = 0.04
+_WHOLE = 2.0
+"""Smallest difference from which on the title has whole points."""
+_OUTER = 0.055
 """Minimum half width of the outer columns, as a fraction of the axis, for their written values."""
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, 0.0, 1.5)
@@ -161,13 +163,15 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
     per_log = 0.72 * style.cell_width(ax) / np.log(edges[-1] / edges[0])
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.0}
     for column in apart(per_log * np.log(tenors), _MIN_DISTANCE):
-        for fraction in _WRITTEN_AT:
-            row = int(np.argmin(np.abs(spread - fraction * spread[-1])))
+        for deviation in _WRITTEN_AT:
+            if abs(deviation) >= spread[-1]:
+                continue  # outside the axes
+            row = int(np.argmin(np.abs(spread - deviation)))
             value = iv[row, column]
             if np.isfinite(value):
                 # Low values have dark cells.
                 ink = "#fcfcfc" if drawn.norm(value) < 0.6 else "#101010"
-                ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
+                ax.text(tenors[column], spread[row], f"{value:.1f}", color=ink, **look)
 
 
 def _finding(iv: Array, spread: Array, tenors: Array) -> str:
@@ -183,11 +187,13 @@ def _finding(iv: Array, spread: Array, tenors: Array) -> str:
         levels = [f"{level:.1f} % in {span}" for level, span in zip(atm, spans, strict=True)]
         return f"volatility at the money is {' and '.join(levels)}"
     distance = f"{spread[above]:.2g} σ"
+    # Differences of the written values, which have one digit, may differ from a skew by 0.1.
+    digits = 0 if np.min(np.abs(skews)) >= _WHOLE else 1
     if np.min(skews) < 0.0 < np.max(skews):
         sides = []
         for skew, span in zip(skews, spans, strict=True):
             relation = "higher" if skew > 0.0 else "lower"
-            sides.append(f"{abs(skew):.1f} points {relation} in {span}")
+            sides.append(f"{abs(skew):.{digits}f} points {relation} in {span}")
         return (
             f"volatility {distance} below the forward, compared with {distance} above: {' and '.join(sides)}"
         )
@@ -195,7 +201,7 @@ def _finding(iv: Array, spread: Array, tenors: Array) -> str:
     if np.mean(skews) < 0.0:
         relation = "lower"
         skews = 0.0 - skews  # not -skews, which would write -0.0
-    amounts = [f"{skew:.1f} points in {span}" for skew, span in zip(skews, spans, strict=True)]
+    amounts = [f"{skew:.{digits}f} points in {span}" for skew, span in zip(skews, spans, strict=True)]
     places = f"{distance} below the forward is {relation} than {distance} above"
     return f"volatility {places}, by {' and '.join(amounts)}"
 

@@ -90,7 +90,7 @@ def test_the_title_of_a_surface_compares_volatilities_that_are_drawn() -> None:
     for days in (7.0, 182.0):
         column = drawn[np.isclose(drawn["days"], days)].set_index("deviations")["iv"]
         below, above = (column.iloc[np.abs(column.index - place).argmin()] for place in (-1.0, 1.0))
-        amounts.append(f"{100 * (below - above):.1f} points in {days:.0f} days")
+        amounts.append(f"{100 * (below - above):.0f} points in {days:.0f} days")
     words = (
         f"BTC on alpha: volatility 1 σ below the forward is higher than 1 σ above, by {' and '.join(amounts)}"
     )
@@ -102,8 +102,8 @@ def test_the_title_of_a_surface_compares_volatilities_that_are_drawn() -> None:
     iv = np.array([[0.4, 0.45], [0.5, 0.5], [0.6, 0.5]])
     found = surfaces._finding(iv, np.array([-1.0, 0.0, 1.0]), np.array([7.0, 30.0]))
     assert found == (
-        "volatility 1 σ below the forward is lower than 1 σ above, by 20.0 points in 7 days "
-        "and 5.0 points in 30 days"
+        "volatility 1 σ below the forward is lower than 1 σ above, by 20 points in 7 days "
+        "and 5 points in 30 days"
     )
 
 
@@ -171,9 +171,9 @@ def test_expiry_labels_that_do_not_fit_become_minor_ticks() -> None:
 
 def test_narrow_surface_has_no_colour_bar() -> None:
     """Volatility at the forward is 50 % at each of four expiries."""
-    for width, scales in ((8.0, 1), (2.2, 0)):
+    for width, scales in ((8.0, 1), (3.0, 0)):
         ax = plot.surface(made.chain(), figsize=(width, 4.0))
-        at_forward = [t.get_text() for t in ax.texts if t.get_position()[1] == 0.0 and t.get_text() == "50"]
+        at_forward = [t.get_text() for t in ax.texts if t.get_position()[1] == 0.0 and t.get_text() == "50.0"]
         assert len(at_forward) == 4
         assert len(ax.child_axes) == scales
         notes = " ".join(" ".join(t.get_text() for t in ax.texts).split())

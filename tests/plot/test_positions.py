@@ -26,19 +26,18 @@ from tests.plot.bars import bars_of
 
 
 def test_smaller_venues_are_not_drawn_but_stated() -> None:
-    """Shares end at 59, 21 and 20 %; alpha gained 38 points of 39, as changes are of daily means."""
+    """Shares end at 59, 21 and 20 %: alpha gained 39 points, as the line is from 20 to 59 %."""
     ax = plot.open_interest(made.holdings(), "share", top=2)
-    share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
-    change = 100.0 * share_change(share).to_series()
     labels = [
         text.get_text() for text in ax.texts if ")" in text.get_text() and "right" not in text.get_text()
     ]
-    assert labels == [f"beta 21.0 ({change['beta']:+.1f})", f"alpha 59.0 ({change['alpha']:+.1f})"]
+    assert labels == ["beta 21.0 (-39.0)", "alpha 59.0 (+39.0)"]
     assert [line.get_ydata()[-1] for line in ax.lines] == pytest.approx([0.59, 0.21])
+    assert [line.get_ydata()[0] for line in ax.lines] == pytest.approx([0.20, 0.60])
     assert any("1 other: 20 %" in " ".join(text.get_text().split()) for text in ax.texts)
     title = " ".join(ax.get_title(loc="left").split())
     words = "BTC: alpha has the largest share of open interest, 59.0 %; "
-    assert title == words + f"alpha gained {change['alpha']:.1f} points, beta lost {-change['beta']:.1f}"
+    assert title == words + "alpha gained 39.0 points, beta lost 39.0"
 
 
 def test_trends_have_one_point_per_day() -> None:
