@@ -86,11 +86,11 @@ def test_rates_above_the_cap_that_the_venue_stated_are_named() -> None:
 
 def test_zeros_and_still_rows_are_named_but_not_the_interest() -> None:
     (text,) = series_doubts("bybit", "funding_settlements", payments([-0.0] * 12, "XRP", "bybit"))
-    assert text == "rate_bps_8h of XRP is 0 in 12 rows in a row, first 2026-08-01T00:00:00Z"
+    assert text == "rate_bps_8h of XRP is 0 in 12 consecutive rows, first 2026-08-01T00:00:00Z"
     assert list(series_doubts("deribit", "funding_settlements", payments([0.0] * 12, "XRP", "deribit"))) == []
     assert list(series_doubts("bybit", "funding_settlements", payments([1.0] * 60, "XRP", "bybit"))) == []
     (text,) = series_doubts("bybit", "funding_settlements", payments([0.73214] * 12, "XRP", "bybit"))
-    assert "is 0.73214 in 12 rows in a row" in text
+    assert "is 0.73214 in 12 consecutive rows" in text
 
 
 def test_payments_of_large_coins_above_all_recorded_ones_are_named() -> None:
@@ -106,16 +106,16 @@ def test_a_last_payment_within_the_interval_is_named() -> None:
     rows.loc[6, "interval_hours"] = np.nan
     (text,) = series_doubts("binance", "funding_settlements", rows)
     assert text == (
-        "the last payment of BTC, on 2026-08-02T20:00:00Z, is 4 h after the one before, where payments are "
-        "8 h apart: its interval is not known"
+        "the last payment of BTC, on 2026-08-02T20:00:00Z, is 4 h after the previous one, but earlier "
+        "payments are 8 h apart: its interval is unknown"
     )
 
 
 def test_open_interest_of_no_venue_and_of_two_sizes_is_named() -> None:
     (text,) = series_doubts("okx", "oi_history", interest([100 * value for value in LEVELS]))
-    assert text == "oi_usd of BTC is 5.125e+11, by the median row: no venue has had as much"
+    assert text == "the median oi_usd of BTC is 5.125e+11: no venue has ever had as much"
     swapped = [*LEVELS, *(value / 90_000 for value in LEVELS)]
-    assert any("of two sizes" in text for text in row_faults("oi_history", interest(swapped)))
+    assert any("values of two sizes" in text for text in row_faults("oi_history", interest(swapped)))
 
 
 def test_missing_rows_and_rows_off_the_step_are_counted() -> None:
@@ -139,12 +139,12 @@ def test_rows_are_compared_with_the_window_of_the_request() -> None:
     window = PageWindow.of(paging, before | {"limit": "1000"})
     (text,) = body_doubts("binance", "funding_settlements", rows, window)
     assert text == (
-        "rows of BTC begin at 2026-08-01T00:00:00Z and the request at 2026-07-30 16:00: 4 rows are missing "
-        "at a step of 8 h, or the contract was not listed"
+        "rows of BTC begin at 2026-08-01T00:00:00Z, but the request at 2026-07-30 16:00: 4 rows are missing "
+        "(step 8 h), or the contract was not listed"
     )
     outside = {"startTime": str((start + 32 * HOUR_US) // 1000), "endTime": before["endTime"]}
     (text,) = body_doubts("binance", "funding_settlements", rows, PageWindow.of(paging, outside))
-    assert text == "3 of 12 rows of BTC are outside of the requested window, first 2026-08-01T00:00:00Z"
+    assert text == "3 of 12 rows of BTC are outside the requested window, first 2026-08-01T00:00:00Z"
 
 
 def found(rates: list[float], symbol: str = "BTC", **changes: Any) -> list[str]:
@@ -164,7 +164,7 @@ def test_prices_in_the_order_of_their_size_are_named() -> None:
     prices = [90_000.0 + 7 * number for number in range(48)]
     rows = interest(prices).rename(columns={"oi_usd": "price_usd"}).assign(kind="mark", quote="USDT")
     (text,) = series_doubts("binance", "prices_history", rows)
-    assert text == "price_usd of BTC never changes its direction in 48 rows: they may be sorted or summed"
+    assert text == "price_usd of BTC rises or falls in all 48 rows: the rows may be sorted or cumulative"
     fallen = rows.replace(prices[47], prices[0])
     assert list(series_doubts("binance", "prices_history", fallen)) == []
 
@@ -188,8 +188,8 @@ def test_payments_at_other_hours_than_the_rest_are_named() -> None:
     late = times.where((times.index < 5) | (times.index > 8), times + pd.Timedelta(1, "h"))
     (text,) = found(MIXED, time=late)
     assert text == (
-        "4 of 12 payments of BTC each 8 h are at other hours than the rest, first 2026-08-02T17:00:00Z: "
-        "times may be of another zone"
+        "4 of 12 payments of BTC every 8 h are at other hours than the rest, first 2026-08-02T17:00:00Z: "
+        "times may be in another time zone"
     )
     moved = times.where(times.index < 8, times + pd.Timedelta(4, "h"))
     assert found(MIXED, time=moved) == [], "a venue may move its payments once"
@@ -211,9 +211,9 @@ def test_open_interest_in_two_units_is_found_by_the_price_between_them() -> None
     (text,) = implied_price_doubts(points([900.0] * 12))
     assert "in USD is 900 times that in coins" in text
     (text,) = implied_price_doubts(points([*[90.0] * 6, *[9e4] * 6], "SOL"))
-    assert "is 9e+04 times that in coins from 2026-08-01 06:00 on, and 90 times before" in text
+    assert "is 9e+04 times that in coins from 2026-08-01 06:00 on, but 90 times before" in text
     (text,) = implied_price_doubts([point._replace(oi_usd=0.0) for point in points([90_000.0] * 12)])
-    assert text == "open interest of BTC-USDT-SWAP is 0 USD and not 0 coins in 12 rows: values may be missing"
+    assert text == "open interest of BTC-USDT-SWAP is 0 USD but not 0 coins in 12 rows: values may be missing"
     dust = [point._replace(oi_usd=0.0, oi_coins=1e-6) for point in points([90_000.0] * 12)]
     assert list(implied_price_doubts(dust)) == []
     (place,) = contradictions(points([9e7]))

@@ -112,7 +112,7 @@ def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
     zeros = [point for point in large if point.oi_usd == 0.0 and (point.oi_coins or 0.0) >= _MIN_COINS]
     if len(zeros) >= _MIN_ROWS:
         name = zeros[0].instrument.name
-        yield f"open interest of {name} is 0 USD and not 0 coins in {len(zeros)} rows: values may be missing"
+        yield f"open interest of {name} is 0 USD but not 0 coins in {len(zeros)} rows: values may be missing"
     # 2. The implied price of each contract: too low, or with a change of its unit.
     series: dict[str, list[OiPoint]] = {}
     for point in points:
@@ -128,15 +128,15 @@ def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
         middle = float(np.median(prices))
         if middle < minimum:
             yield (
-                f"open interest of {name} in USD is {middle:.4g} times that in coins at the median row, and "
-                f"{item.symbol} was never below {minimum:g} USD: one of the two is in another unit"
+                f"open interest of {name} in USD is {middle:.4g} times that in coins (median), but "
+                f"{item.symbol} was never below {minimum:g} USD: one of them is in another unit"
             )
             continue
         for change in level_changes(np.zeros(len(prices), dtype=np.int64), prices)[:1]:
             yield (
                 f"open interest of {name} in USD is {prices[change.row]:.4g} times that in coins from "
-                f"{shown_time(ordered[change.row].time)} on, and {prices[change.row - 1]:.4g} times before: "
-                "one of the two is in another unit"
+                f"{shown_time(ordered[change.row].time)} on, but {prices[change.row - 1]:.4g} times "
+                "before: one of them is in another unit"
             )
 
 
@@ -174,7 +174,7 @@ def series_doubts(
         yield from _unlikely_order(label, exchange, table, series, values)
         yield from _repeated_limits(label, table, series, values)
         if table == "oi_history" and (middle := float(series[name].median())) > _MAX_OI_USD:
-            yield f"{label} is {middle:.4g}, by the median row: no venue has had as much"
+            yield f"the median {label} is {middle:.4g}: no venue has ever had as much"
         if table == PAYMENTS:
             yield from _large_rates(label, exchange, series, values)
             yield from _repeated_rates(label, series, values)
@@ -246,8 +246,8 @@ def body_doubts(
             values = _numbers(series, name)
         for change in find_changes(np.zeros(values.size, dtype=np.int64), values)[:1]:
             yield (
-                f"{name} of {symbol} is {change.factor:.3g} times as large from {_shown(series, change.row)} "
-                f"on ({change.rows} rows): another unit"
+                f"{name} of {symbol} is {change.factor:.3g} times as large from "
+                f"{_shown(series, change.row)} on ({change.rows} rows): probably another unit"
             )
         yield from _spacing(table, series)
         if window is not None:
@@ -341,9 +341,9 @@ def _payments_at_other_hours(rows: pd.DataFrame) -> Iterator[str]:
         if is_run.any() and places.size >= 2 * _MIN_ROWS and not has_moved:
             first = int(places[np.argmax(is_off)])
             yield (
-                f"{int(is_off.sum())} of {places.size} payments of {rows['symbol'].iloc[0]} each "
-                f"{interval:g} h are at other hours than the rest, first {_shown(rows, first)}: times may be "
-                "of another zone"
+                f"{int(is_off.sum())} of {places.size} payments of {rows['symbol'].iloc[0]} every "
+                f"{interval:g} h are at other hours than the rest, first {_shown(rows, first)}: times "
+                "may be in another time zone"
             )
             return
 
@@ -356,7 +356,7 @@ def _zeros_between_rows(label: str, rows: pd.DataFrame, values: NDArray[np.float
     between = values[positive[0] : positive[-1]] == 0
     if between.any():
         first = int(positive[0] + np.argmax(between))
-        yield f"{label} is 0 in {int(between.sum())} rows between others, first {_shown(rows, first)}"
+        yield f"{label} is 0 in {int(between.sum())} rows between other values, first {_shown(rows, first)}"
 
 
 def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
@@ -368,8 +368,8 @@ def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
     if is_far.any():
         place = int(np.argmax(is_far))
         yield (
-            f"{label} is {value[place]:g} between {before[place]:g} and {after[place]:g}: "
-            "one of them is not right"
+            f"{label} is {value[place]:g} between {before[place]:g} and {after[place]:g}: one of these "
+            "values is wrong"
         )
 
 
@@ -403,8 +403,8 @@ def _mixed_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) ->
     if moves.size > 1 or is_unit_factor or change > _IMPOSSIBLE_LOG_MOVE:
         first = int(places[moves[0]])
         yield (
-            f"{label} is of two sizes, a factor of {np.exp(change):.4g} apart: the first change is on "
-            f"{_shown(rows, first)}, to {values[first]:g}; expected one unit"
+            f"{label} has values of two sizes, a factor of {np.exp(change):.4g} apart: the first change "
+            f"is on {_shown(rows, first)}, to {values[first]:g}; expected one unit"
         )
 
 
@@ -415,7 +415,7 @@ def _unlikely_order(
     one_series = np.zeros(values.size, dtype=np.int64)  # number of each row's series
     is_large_coin = str(rows["symbol"].iloc[0]) in _LARGE_COINS
     if table in STEADY and scattered_levels(one_series, values):
-        yield f"{label} jumps from row to row in {values.size} rows: they may be in another order"
+        yield f"{label} jumps from row to row in {values.size} rows: the rows may be out of order"
     for first, second in repeated_blocks(one_series, values)[:1]:
         yield (
             f"{label} has the values of {_shown(rows, first)} and the rows after it again on "
@@ -425,18 +425,21 @@ def _unlikely_order(
     is_sorted = bool((steps >= 0.0).all() or (steps <= 0.0).all())
     has_many_values = values.size >= _MIN_SORTED_ROWS and np.unique(values).size >= _MIN_SORTED_ROWS // 2
     if is_sorted and has_many_values and is_large_coin and table in _UNSORTED_TABLES:
-        yield f"{label} never changes its direction in {values.size} rows: they may be sorted or summed"
+        yield f"{label} rises or falls in all {values.size} rows: the rows may be sorted or cumulative"
     if table != PAYMENTS:
         return
     if is_large_coin and exchange in WITH_INTEREST:
         yield from _rates_unlike_interest(label, rows, values)
     for fault in lone_rates(one_series, values):
         yield (
-            f"{label} is {values[fault.row]:g} between small rates on {_shown(rows, fault.row)}, as are "
-            f"{fault.rows - 1} others"
+            f"{label} is {values[fault.row]:g} between small rates on {_shown(rows, fault.row)}; so are "
+            f"{fault.rows - 1} other rows"
         )
     if mirrored_rates(one_series, values):
-        yield f"{label} repeats -1 bps, and the interest of the venues' formula is +1: expected that sign"
+        yield (
+            f"{label} repeats -1 bps, but the interest in the venues' formula is +1 bps: the sign may "
+            "be inverted"
+        )
 
 
 def _repeated_limits(
@@ -464,7 +467,7 @@ def _rates_unlike_interest(label: str, rows: pd.DataFrame, values: NDArray[np.fl
     factor = other_interest(values, factors)
     if factor is not None:
         yield (
-            f"{label} repeats {factor:g} bps: expected 1 bps per 8 hours, the interest of the venue's "
+            f"{label} repeats {factor:g} bps: expected 1 bps per 8 hours, the interest in the venue's "
             "formula; rates may be in another unit"
         )
     zeros = int((values == 0.0).sum())
@@ -497,7 +500,7 @@ def _constant_values(
         is_unusual_zero = value == 0 and exchange not in _VENUES_WITH_ZERO_RATES
         if is_long and (is_unusual_zero or (count >= _MIN_EQUAL_ROWS and not is_usual_rate)):
             shown = 0.0 if value == 0 else value  # avoids -0
-            yield f"{label} is {shown:g} in {count} rows in a row, first {_shown(rows, first)}"
+            yield f"{label} is {shown:g} in {count} consecutive rows, first {_shown(rows, first)}"
             return
 
 
@@ -525,7 +528,7 @@ def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[
             first = last - _MEDIAN_ROWS + 1
             yield (
                 f"{label} has a median of {medians[last]:.3g} bps in {_MEDIAN_ROWS} payments from "
-                f"{_shown(rows, first)} on: the unit may be another one"
+                f"{_shown(rows, first)} on: rates may be in another unit"
             )
 
 
@@ -585,8 +588,8 @@ def _contradicted_intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbo
         first = int(np.argmax(is_contradicted))
         count = int(is_contradicted.sum())
         yield (
-            f"interval_hours of {symbol} is {hours[first]:g} h at {_shown(rows, first)}, "
-            f"{contradiction.gaps[first]:g} h after the payment before ({count} of {len(stamps)} "
+            f"interval_hours of {symbol} is {hours[first]:g} h at {_shown(rows, first)}, but the "
+            f"previous payment was {contradiction.gaps[first]:g} h earlier ({count} of {len(stamps)} "
             "payments contradict it)"
         )
         return
@@ -612,8 +615,8 @@ def _rows_outside_window(rows: pd.DataFrame, window: PageWindow) -> Iterator[str
     if is_outside.any():
         place = int(np.argmax(is_outside))
         yield (
-            f"{int(is_outside.sum())} of {len(stamps)} rows of {symbol} are outside of the requested window, "
-            f"first {_shown(rows, place)}"
+            f"{int(is_outside.sum())} of {len(stamps)} rows of {symbol} are outside the requested "
+            f"window, first {_shown(rows, place)}"
         )
         return
     # A full page may be cut at its older or newer end.
@@ -625,9 +628,9 @@ def _rows_outside_window(rows: pd.DataFrame, window: PageWindow) -> Iterator[str
     for verb, (distance, may_be_cut, bound, place) in edges.items():
         if bound is not None and distance > _EDGE_STEPS * step and not may_be_cut:
             yield (
-                f"rows of {symbol} {verb} at {_shown(rows, place)} and the request at {shown_time(bound)}: "
-                f"{int(distance // step)} rows are missing at a step of {step / HOUR_US:g} h, or the "
-                "contract was not listed"
+                f"rows of {symbol} {verb} at {_shown(rows, place)}, but the request at "
+                f"{shown_time(bound)}: {int(distance // step)} rows are missing (step {step / HOUR_US:g} "
+                "h), or the contract was not listed"
             )
 
 
@@ -642,8 +645,8 @@ def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | No
     first = int(np.argmax(is_longer))
     if hours[first] != _stated_hours(exchange, rows["time"].iloc[first]):
         yield (
-            f"payments are {hours[first]:g} h apart from {_shown(rows, first)} on, and the venue usually "
-            f"pays each {usual_hours:g} h"
+            f"payments are {hours[first]:g} h apart from {_shown(rows, first)} on, but the venue usually "
+            f"pays every {usual_hours:g} h"
         )
 
 
@@ -666,8 +669,9 @@ def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:
         return
     apart = (rows["time"].iloc[-1] - rows["time"].iloc[-2]) / pd.Timedelta(1, "h")
     yield (
-        f"the last payment of {rows['symbol'].iloc[0]}, on {_shown(rows, len(hours) - 1)}, is {apart:.3g} h "
-        f"after the one before, where payments are {hours[-2]:g} h apart: its interval is not known"
+        f"the last payment of {rows['symbol'].iloc[0]}, on {_shown(rows, len(hours) - 1)}, is "
+        f"{apart:.3g} h after the previous one, but earlier payments are {hours[-2]:g} h apart: its "
+        "interval is unknown"
     )
 
 
@@ -688,7 +692,7 @@ def size_doubts(rows: pd.DataFrame) -> Iterator[str]:
     value = _numbers(rows, "value_usd")
     if (value > _LARGEST_LIQUIDATION_USD).any():
         row = int(np.argmax(value > _LARGEST_LIQUIDATION_USD))
-        yield f"value_usd of {symbols[row]} is {value[row]:.4g}: no liquidation was as large"
+        yield f"value_usd of {symbols[row]} is {value[row]:.4g}: no liquidation has ever been as large"
 
 
 def _option_sizes(rows: pd.DataFrame, symbols: NDArray[Any]) -> Iterator[str]:
@@ -698,7 +702,7 @@ def _option_sizes(rows: pd.DataFrame, symbols: NDArray[Any]) -> Iterator[str]:
         is_beyond = (symbols == symbol) & (interest > supply)
         if is_beyond.any():
             row = int(np.argmax(is_beyond))
-            yield f"open_interest of {symbol} is {interest[row]:g}: more coins than exist"
+            yield f"open_interest of {symbol} is {interest[row]:g}, which is more coins than exist"
     strikes = _numbers(rows, "strike")
     is_put = np.asarray(rows["side"] == "put")
     for name in ("mark_usd", "bid_usd"):
@@ -713,6 +717,6 @@ def _option_sizes(rows: pd.DataFrame, symbols: NDArray[Any]) -> Iterator[str]:
     if is_apart.any():
         row = int(np.argmax(is_apart))
         yield (
-            f"underlying_price of {symbols[row]} is {forwards[row]:g} and index_price_usd {index[row]:g}: "
-            "one of them is of another coin or unit"
+            f"underlying_price of {symbols[row]} is {forwards[row]:g}, but index_price_usd is "
+            f"{index[row]:g}: one of them belongs to another coin or unit"
         )
