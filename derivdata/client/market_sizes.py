@@ -50,8 +50,11 @@ less."""
 _MIN_OI_CHANGE_PCT = 0.2
 """Minimum of the largest daily change among ten venues [%]. Among 43 venues it is above 10."""
 _MAX_SINCE_POINT = 8.0
-"""Maximum factor between the open interest of a venue and the newest point of its week, at most a day old."""
+"""Maximum factor between the open interest of a venue and the newest point of its week, at most a day old,
+unless its daily change states a launch or a closure."""
 _CLEAR_MOVE_PCT = 1.0
+_SAME_MOVE = 0.25
+"""Maximum difference of two moves of open interest that count as equal, as a fraction of the change."""
 _OPPOSITE_SHARE = 0.9
 _MAX_CHANGES_PCT = ("price_24h_change_pct", "oi_24h_change_pct")
 _MAX_OI_CHANGE_PCT = 40.0
@@ -349,7 +352,9 @@ def _changes_of_venues(e: CheckedResponse) -> Iterator[str]:
 def _sparklines(e: CheckedResponse) -> Iterator[str]:
     """Compare open interest of venues and its daily change with the points of the last week.
 
-    The hour of the points is undocumented, so only multiples and opposite signs of many venues are found.
+    The hour of the points is undocumented. The newest one may be a day old, and the market may have turned
+    since. So a sign is wrong only if the newest point is about the present open interest and the reversed
+    change is about that of the points.
     """
     totals = e.numbers("total_oi_usd")
     changes = e.numbers("change_24h")
@@ -364,15 +369,22 @@ def _sparklines(e: CheckedResponse) -> Iterator[str]:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = totals / newest
         moves = 100.0 * (newest / before - 1.0)
-        is_other = (np.abs(np.log(ratios)) > np.log(_MAX_SINCE_POINT)) & (totals > 0.0) & (newest > 0.0)
+        # A day ago the value was between both points, if a launch or a closure is the reason.
+        day_ago = totals / (1.0 + changes / 100.0)
+        is_consistent = day_ago <= _MAX_SINCE_POINT * np.fmax(before, newest)
+        is_consistent &= day_ago * _MAX_SINCE_POINT >= np.fmin(before, newest)
+        is_other = np.abs(np.log(ratios)) > np.log(_MAX_SINCE_POINT)
+        is_other &= (totals > 0.0) & (newest > 0.0) & (before > 0.0) & ~is_consistent
     for row in np.flatnonzero(is_other)[:1].tolist():
         yield (
             f"total_oi_usd of {venues[row].exchange} is {ratios[row]:.3g} times the newest point of its "
             "sparkline: one of the two may be in another unit"
         )
+    limit = _SAME_MOVE * np.abs(changes)
     is_clear = (np.abs(moves) >= _CLEAR_MOVE_PCT) & (np.abs(changes) >= _CLEAR_MOVE_PCT)
+    is_clear &= np.abs(100.0 * (ratios - 1.0)) <= limit
     count = int(is_clear.sum())
-    opposite = int((np.sign(moves) != np.sign(changes))[is_clear].sum())
+    opposite = int((np.abs(moves + changes) <= limit)[is_clear].sum())
     if count >= _MIN_VENUES and opposite >= _OPPOSITE_SHARE * count:
         yield (
             f"change_24h has the opposite sign of the sparkline at {opposite} of {count} venues: the "

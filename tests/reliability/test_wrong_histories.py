@@ -898,3 +898,39 @@ def test_volumes_in_another_unit_from_some_row_on_have_one_notice(liar: Liar) ->
 
     found = outcome(VOLUMES, replaced(scaled, "volume_usd", 2), liar, every=True)
     assert re.findall(r"volume_usd of BTC okx [^;:]* times", found) == ["volume_usd of BTC okx is 55.4 times"]
+
+
+def turned_market(body: Body, query: Body) -> None:
+    """Open interest rose by 5 % until the newest point, and has fallen by 15 % since."""
+    for row in body["exchanges"]:
+        newest = row["total_oi_usd"] / 0.85
+        row["sparkline_7d"][-2:] = [newest / 1.05, newest]
+        row["change_24h"] = -12.0
+
+
+def launched_venue(body: Body, query: Body) -> None:
+    """Open interest of a venue is 30 times that of a day ago, and 20 times that of the newest point."""
+    row = body["exchanges"][0]
+    row["sparkline_7d"][-2:] = [row["total_oi_usd"] / 40.0, row["total_oi_usd"] / 20.0]
+    row["change_24h"] = 2900.0
+
+
+def closed_venue(body: Body, query: Body) -> None:
+    """Open interest of a venue is a 20th of that of a day ago and of the newest point."""
+    row = body["exchanges"][0]
+    row["sparkline_7d"][-2:] = [20.0 * row["total_oi_usd"]] * 2
+    row["change_24h"] = -95.0
+
+
+def new_venue(body: Body, query: Body) -> None:
+    """A venue has its first point, a 20th of its open interest, and no change yet."""
+    row = body["exchanges"][0]
+    row["sparkline_7d"] = [None] * 6 + [row["total_oi_usd"] / 20.0]
+    row["change_24h"] = None
+
+
+@pytest.mark.parametrize("change", [turned_market, launched_venue, closed_venue, new_venue])
+def test_real_moves_of_open_interest_are_not_other_than_the_sparkline(
+    change: Callable[[Body, Body], None], liar: Liar
+) -> None:
+    assert "sparkline" not in outcome(OI_OF_VENUES, change, liar, every=True)
