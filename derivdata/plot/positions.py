@@ -477,7 +477,7 @@ def positioning(
     marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
-    title = f"{symbol}: {_balance(newest)}"
+    title = f"{symbol}: {_balance(newest, _is_of_positions(data))}"
     key = ["labels: newest ratio"]
     if averaged:
         key.append(averaged)
@@ -514,19 +514,28 @@ def _rates_of(funding: Rates, symbol: str) -> xr.DataArray:
     return rates
 
 
-def _balance(newest: pd.Series) -> str:
-    """Describe on how many venues accounts are net long, and where they are furthest from balance."""
+def _is_of_positions(data: Rates) -> bool:
+    """Return whether ratios are of the sizes of positions; False for a panel, which does not state it."""
+    if not isinstance(data, pd.DataFrame) or "kind" not in data:
+        return False
+    return bool(data["kind"].astype(str).str.endswith("positions").any())
+
+
+def _balance(newest: pd.Series, of_positions: bool = False) -> str:
+    """Describe on how many venues accounts, or positions, are net long, and the furthest from balance."""
     count = len(newest)
     longer = int((newest > 1.0).sum())
     most = str(np.log(newest).abs().idxmax())
     if count == 1:
-        return f"{newest.iloc[0]:.2f} accounts are long per short on {most}"
+        longs = "longs" if of_positions else "accounts are long"
+        return f"{newest.iloc[0]:.2f} {longs} per short on {most}"
     where = f"{longer} of {count} venues"
     if longer == count:
         where = f"all {count} venues"
     if longer == 0:
         where = "no venue"
-    return f"more accounts are long than short on {where}; {most} has {newest[most]:.2f} longs per short"
+    longs = "long positions are larger than short ones" if of_positions else "more accounts are long than short"
+    return f"{longs} on {where}; {most} has {newest[most]:.2f} longs per short"
 
 
 def _thinned(lines: pd.DataFrame, ax: Axes) -> tuple[pd.DataFrame, str]:
@@ -663,9 +672,9 @@ def taker_volume(
 
 
 def _main_venue(delta: pd.DataFrame) -> str:
-    """Return the share of the venue with the largest sum, if all venues have sums of one sign."""
+    """Return the share of the venue with the largest sum, if all venues have sums of one sign, not all 0."""
     sums = delta.ffill().iloc[-1]
-    if len(sums) < 2 or abs(sums.sum()) < sums.abs().sum():
+    if len(sums) < 2 or not sums.any() or abs(sums.sum()) < sums.abs().sum():
         return ""
     share = sums / sums.sum()
     return f", {style.share(float(share.max()))} of it on {share.idxmax()}"
