@@ -655,7 +655,7 @@ def _two_units(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
             return
 
 
-_OFF_HOUR_US = 120_000_000  # distance to a whole hour up to which a payment counts at it
+_OFF_HOUR_US = 120_000_000  # distance from a whole hour up to which a payment counts as at it
 _MIN_PAYMENTS = 12
 _HALF_INTERVAL_HOURS = 4.0
 """Venues that pay each 8 h count from 00:00 UTC, KuCoin from 04:00."""
@@ -669,8 +669,8 @@ def _off_hour(e: CheckedResponse) -> Iterator[str]:
         return
     hours = e.numbers("interval_hours")
     if hours is not None and hours.size:
-        nearest_hour = (e.time_us + _OFF_HOUR_US) // HOUR_US
-        is_wrong_hour = nearest_hour % _HALF_INTERVAL_HOURS != 0.0
+        hour = (e.time_us + _OFF_HOUR_US) // HOUR_US  # a payment may be slightly early
+        is_wrong_hour = hour % _HALF_INTERVAL_HOURS != 0.0
         wrong = np.flatnonzero((hours == 8.0) & is_wrong_hour)
         if wrong.size >= _MIN_PAYMENTS:
             yield (

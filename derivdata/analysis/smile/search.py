@@ -331,7 +331,7 @@ class _Damping:
     def update(self, ratio: Floats, is_active: Bools) -> None:
         """Apply the rule to the active problems; `ratio` is ρ, positive for a good step."""
         is_good = ratio > 0.0
-        # ρ is limited to 2, so that its cube does not overflow; from 5/6 on the factor is 1/9 anyway.
+        # ρ is limited to 2, so that its cube does not overflow; from 0.99 on the factor is 1/9 anyway.
         shrink = np.maximum(1.0 / 9.0, 1.0 - (2.0 * np.minimum(ratio, 2.0) - 1.0) ** 3)
         factor = np.maximum(self.factor * np.where(is_good, shrink, self.growth), 1e-14)
         growth = np.where(is_good, 2.0, 2.0 * self.growth)
