@@ -527,14 +527,18 @@ def _balance(newest: pd.Series, of_positions: bool = False) -> str:
     longer = int((newest > 1.0).sum())
     most = str(np.log(newest).abs().idxmax())
     if count == 1:
-        longs = "longs" if of_positions else "accounts are long"
+        longs = "accounts are long"
+        if of_positions:
+            longs = "longs"
         return f"{newest.iloc[0]:.2f} {longs} per short on {most}"
     where = f"{longer} of {count} venues"
     if longer == count:
         where = f"all {count} venues"
     if longer == 0:
         where = "no venue"
-    longs = "long positions are larger than short ones" if of_positions else "more accounts are long than short"
+    longs = "more accounts are long than short"
+    if of_positions:
+        longs = "long positions are larger than short ones"
     return f"{longs} on {where}; {most} has {newest[most]:.2f} longs per short"
 
 
