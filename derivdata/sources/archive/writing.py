@@ -506,7 +506,8 @@ def replace_keyed_rows(
     def has_key(rows: pd.DataFrame) -> np.ndarray[Any, Any]:
         return np.asarray(_keys_of(table, rows).isin(keys))
 
-    where = {name: sorted(set(frame[name].astype(object))) for name in table.key if name != "time"}
+    # Without the instruments: a notice lists all values, and a chain has hundreds of them.
+    where = {name: sorted(set(frame[name].astype(object))) for name in ("symbol", "exchange")}
     first = times.us(rows_with_key["time"].min())
     last = times.us(rows_with_key["time"].max())
     draft = Correction(0, table.name, action, where, first, last + 1, reason)

@@ -55,7 +55,7 @@ def truth(
             Native intervals, one row per pair and start of an interval's validity.
         ``"oi"``
             Per pair, ``oi_usd = level_usd × e^(growth t) × price/centre × e^z``: t in years of 365 days from
-            the sample's start, z an OU perpetuals.
+            the sample's start, z an OU process.
         ``"positioning"``
             Per pair and kind, the log of long over short is ``mean + crowding × x + deviation × z``: x is the
             process of the symbol's base rate, z a process of the pair and kind with this half-life [h].

@@ -75,8 +75,9 @@ _IMPOSSIBLE_LOG_MOVE = np.log(1000.0)
 _MIN_ROWS = 6
 _MIN_DISTINCT = 6
 _MIN_EQUAL_ROWS = 12
-"""Number of equal rows in a row, and of zeros in a row, that gives a message."""
+"""Number of equal rows in a row, and of zeros among rates of BTC or ETH, that gives a message."""
 _MIN_ZERO_ROWS = 6
+"""Number of zeros in a row that gives a message."""
 _MIN_ZERO_SHARE = 0.2
 """Minimum share of zeros among rates of BTC or ETH that gives a message. On seven venues from 2020 to 2023,
 42 payments in a row never had 12 zeros."""

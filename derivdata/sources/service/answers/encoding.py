@@ -207,7 +207,7 @@ def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window:
 
 
 def _sample_days(window: ResponseWindow) -> list[ResponseWindow]:
-    """Return the first full day of the window, the middle one and the last one."""
+    """Return a day at the start, in the middle and at the end of the window."""
     first = window.start
     last = window.end - _DAY
     middle = first + (last - first) / 2
