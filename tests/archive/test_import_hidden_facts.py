@@ -876,3 +876,75 @@ def test_rates_of_tickers_without_their_interval_are_named(tmp_path: Path) -> No
     assert any(
         "funding_rate is not stored, as the response does not state" in text for text in counts.notices
     )
+
+
+@pytest.mark.parametrize(
+    ("market", "price", "amount"),
+    [("aevo:BTC", 67_000, 120.5), ("hyperliquid:BTC", 27_000, 300.5), ("bitfinex:ETH", 2_000, 3000.5)],
+)
+def test_small_open_interest_of_a_small_venue_is_not_millions(
+    tmp_path: Path, market: str, price: float, amount: float
+) -> None:
+    """120.5 BTC are 8 million USD, which Aevo has, and not 120.5 million."""
+    content = f"Time,Price,Open-Interest\n{_START},{price},{amount}\n"
+    with pytest.raises(ArchiveError, match=r"--unit usd \(or usd_millions\), --unit coins"):
+        _import(tmp_path, "data.csv", content, market=market)
+
+
+def test_a_period_in_a_file_name_that_is_not_the_step_is_that_of_the_rates(tmp_path: Path) -> None:
+    """0.0001 per 8 hours in hourly rows is 1 bp per 8 hours, and not 8."""
+    content = _lines("time,value", "{s},0.0001")
+    _import(tmp_path, "hyperliquid_BTC_funding_rate_8h.csv", content, table="funding_history")
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == [1.0] * 12
+
+
+def test_other_times_and_dates_do_not_hide_those_of_rows(tmp_path: Path) -> None:
+    head = "symbol,date,time,next_funding_time,ingest_date,fundingRate"
+    row = "BTCUSDT,{at:%Y-%m-%d},{at:%H:%M:%S},16:00:00,2026-04-01,0.0001"
+    _import(tmp_path, "rates.csv", _lines(head, row, 8), set={"exchange": "binance"})
+    assert _rows(tmp_path, "funding_settlements")["time"].dt.hour.tolist() == [0, 8, 16] * 4
+
+
+def test_the_unit_of_open_interest_is_not_that_of_volumes_next_to_it(tmp_path: Path) -> None:
+    """Binance's volumes of takers are coins; the unit answers the question about open interest."""
+    content = _lines("time,open_interest,takerBuyVol,takerSellVol", "{s},6000000000,300,280")
+    counts = _import(tmp_path, "binance_BTCUSDT.csv", content, unit="usd")
+    assert counts.table == "oi_history"
+    assert "volume_taker" not in open_archive(tmp_path / "to").tables()
+
+
+def test_candles_of_a_ratio_have_the_kind_in_the_file_name(tmp_path: Path) -> None:
+    content = _lines("time,open,high,low,close", "{s},1.5,1.6,1.4,1.5")
+    _import(tmp_path, "binance_BTCUSDT_top_position_ratio.csv", content, table="positioning_history")
+    assert set(_rows(tmp_path, "positioning_history")["kind"]) == {"top_positions"}
+
+
+@pytest.mark.parametrize(("name", "raw"), [("rate_raw", "100000000000000"), ("raw_rate", "0.01")])
+def test_a_raw_rate_does_not_replace_the_rate(tmp_path: Path, name: str, raw: str) -> None:
+    content = _lines(f"time,{name},funding_rate", "{s}," + raw + ",0.0001", 8)
+    _import(tmp_path, "binance_BTCUSDT.csv", content)
+    assert set(_rows(tmp_path, "funding_settlements")["rate_bps_8h"]) == {1.0}
+
+
+def test_the_protocol_of_a_request_is_not_the_venue(tmp_path: Path) -> None:
+    content = _lines("time,symbol,source,protocol,funding_rate", "{s},BTC,binance,rest,0.0001", 8)
+    _import(tmp_path, "rates.csv", content)
+    assert set(_rows(tmp_path, "funding_settlements")["exchange"]) == {"binance"}
+
+
+def test_charts_of_coinglass_are_open_interest_by_their_name_only(tmp_path: Path) -> None:
+    """The letters of "oi" in "coin" are not open interest."""
+    data = {
+        "time_list": [_START * 1000],
+        "price_list": [67000],
+        "data_map": {"Binance": [0.01], "OKX": [0.02]},
+    }
+    body = json.dumps({"code": "0", "data": data})
+    for name in ("coinglass_coin_chart_BTC.json", "coinglass_oi_weighted_funding_BTC.json"):
+        with pytest.raises(ArchiveError):
+            _import(tmp_path, name, body)
+
+
+def test_volumes_of_takers_without_a_venue_are_not_those_of_okx(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="its columns are not recognised"):
+        _import(tmp_path, "taker_volume_BTC.csv", f"{_START * 1000},100,200\n" * 2, unit="usd")

@@ -22,6 +22,7 @@ from derivdata.sources.archive.importing.column_meanings import (
     first_of,
     kind_of_ratio,
     plain_columns,
+    quantity_of_ticker,
     texts_of,
 )
 from derivdata.sources.archive.importing.guessed_tables import (
@@ -383,8 +384,7 @@ def take_kind_of_ratio(
                 return {}
     # Bybit's account-ratio alone has these fields; charts of TradingView are of accounts (its blog, 2025).
     is_of_bybit = {"buyratio", "sellratio"} <= set(map(plain_name, head.columns))
-    is_of_chart = plain_name(by_meaning.get("long_short_ratio", "")) in OPENS
-    if is_of_bybit or is_of_chart:
+    if is_of_bybit or quantity_of_ticker(source, head, by_meaning.get("symbol")) == "long_short_ratio":
         return {"kind": "accounts"}
     path = "/".join(source.name.split("/")[-_FOLDERS_OF_RATIOS:])
     named = {kind_of_ratio(path)}

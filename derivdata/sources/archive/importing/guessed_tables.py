@@ -621,7 +621,7 @@ def _kind_by_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
         return kind
     advice = "choose one"
     has_interval = _stated_hours(head, by_meaning, given) is not None
-    if not has_interval and _hours_apart(head, by_meaning, given) is not None:
+    if not has_interval and hours_apart(head, by_meaning, given) is not None:
         advice += (
             ", or state the venue's interval with --set interval_hours=8 if it is longer than the time "
             "between rows"
@@ -666,7 +666,7 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     # Other columns, such as the settlement currency or the next settlement, say nothing about the rate.
     words = " ".join([_near_path(source), by_meaning["rate"], by_meaning["time"]])
     is_paid = _SETTLED.search(words) is not None
-    apart = _hours_apart(head, by_meaning, given)
+    apart = hours_apart(head, by_meaning, given)
     if apart is None:
         if is_paid:
             return "funding_settlements"
@@ -795,7 +795,7 @@ _OBSERVED = frozenset(
 """Names of times at which somebody looked, so that rates are samples."""
 
 
-def _hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
+def hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
     """Return the typical time between rows of a series; None if unknown."""
     return _typical_hours(_stamps(head, by_meaning, given), _series(head, by_meaning))
 

@@ -34,6 +34,7 @@ from derivdata.sources.archive.importing.column_meanings import (
     IN_USD,
     OPENS,
     PRICES,
+    columns_by_meaning,
     columns_named,
     figures_of,
     first_of,
@@ -41,7 +42,7 @@ from derivdata.sources.archive.importing.column_meanings import (
     scale_and_period,
     texts_of,
 )
-from derivdata.sources.archive.importing.guessed_tables import words_in
+from derivdata.sources.archive.importing.guessed_tables import hours_apart, words_in
 from derivdata.sources.archive.importing.market_names import (
     plain_name,
     scale_in_name,
@@ -81,8 +82,10 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     scale, period = scale_and_period(column)
     if plain_name(column) in ("value", *OPENS, *CLOSES):
         scale, period = scale_and_period(source.file_name.split(".")[0])
-        # The hours or the day at the end of a file name are the time between its rows.
-        period = period if period == "year" else ""
+        # Hours in a file name that are the time between its rows are not the period of its rates.
+        apart = hours_apart(head, columns_by_meaning(head), Given())
+        if period != "year" and (apart is None or np.isclose(apart, HOURS.get(period, 0.0), rtol=0.1)):
+            period = ""
     is_text = pa.types.is_string(head.columns[column].type)
     if is_text and any("%" in text for text in texts_of(head, column)):
         scale = "percent"
@@ -513,6 +516,11 @@ _LARGEST_INTEREST = {
 At the record of 2025-10-06 CoinGlass had 16.8e9 on Binance, 10.5e9 on Bybit, 9.2e9 on Gate, 6.3e9 on Bitget
 and 5.1e9 on OKX. Hourly data of Hyperliquid from 2025-03 to 2026-03 are below 5e9.
 """
+_LARGE_SINCE_2020 = frozenset({"binance", "bitmex", "okx"})
+"""Venues whose open interest of BTC has always been above the least of `_LIKELY_INTEREST` since 2020.
+
+Others had less: Hyperliquid in 2023, and Aevo and Bitfinex still in 2026. 120 may be coins there.
+"""
 _PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
 """The lowest and highest prices [USD] by which amounts without a price are judged."""
 _MAX_ROWS = 0.9
@@ -535,7 +543,7 @@ def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     amounts = figures_of(head, column) * scale
     price = first_of(by_meaning, PRICES)
     if price is None:
-        lowest, highest = _PRICES_OF_LEADERS[symbols.pop()]
+        lowest, highest = _PRICES_OF_LEADERS[next(iter(symbols))]
         prices = np.full(len(head), lowest), np.full(len(head), highest)
     else:
         prices = figures_of(head, price), figures_of(head, price)
@@ -551,7 +559,7 @@ def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     share_of_millions = _share_within(millions, millions, (_USUAL_INTEREST[0], largest))
     if scale == 1.0 and share_of_millions > 0.0:
         possible.append("usd_millions")
-        if share_of_millions > _MAX_ROWS:
+        if share_of_millions > _MAX_ROWS and symbols == {"BTC"} and {*venues} <= _LARGE_SINCE_2020:
             usual.append("usd_millions")
     if usual != possible or len(usual) != 1:
         return None

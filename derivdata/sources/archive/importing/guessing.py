@@ -128,7 +128,9 @@ def guessed_plans(
     _take_value(source, head, table, by_meaning)
     _take_candles(source, head, table, by_meaning)
     _take_curve(head, by_meaning)
-    if given.unit == "usd" and "buy_usd" not in by_meaning:
+    # Without the table, the unit is that of another quantity of the file, such as open interest.
+    is_of_volumes = table == "volume_taker" or not QUANTITIES & by_meaning.keys()
+    if given.unit == "usd" and is_of_volumes and "buy_usd" not in by_meaning:
         by_meaning |= bare_volumes(head)
     if table is None:
         refuse_remaining_orders(source, head)

@@ -346,15 +346,22 @@ def with_whole_times(columns: Columns) -> Columns:
     if {*_CALENDAR} <= plain.keys():
         return _with_calendar(columns, plain)
     clocks: dict[str, pa.ChunkedArray] = {}
+    other_clocks: dict[str, pa.ChunkedArray] = {}
     dates: list[str] = []
+    other_dates: list[str] = []
     for name, cells in columns.items():
-        clock = None
-        if plain_name(name) in _CLOCK_NAMES or _has_clocks(name, cells):
-            clock = _clock_of(cells)
-        if clock is not None:
+        is_named = plain_name(name) in _CLOCK_NAMES
+        clock = _clock_of(cells) if is_named or _has_clocks(name, cells) else None
+        if clock is not None and is_named:
             clocks[name] = clock
+        elif clock is not None:
+            other_clocks[name] = clock
         elif _has_days(name, cells):
-            dates.append(name)
+            is_of_time = meaning_of(name) == "time" or plain_name(name) in _DATE_NAMES
+            (dates if is_of_time else other_dates).append(name)
+    # ``funding_time`` counts only without ``time``, next to which ``next_funding_time`` is another time.
+    clocks = clocks or other_clocks
+    dates = dates or other_dates
     if len(clocks) != 1 or len(dates) != 1:
         return columns
     [(name, clock)] = clocks.items()
