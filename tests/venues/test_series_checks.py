@@ -164,7 +164,10 @@ def test_prices_in_the_order_of_their_size_are_named() -> None:
     prices = [90_000.0 + 7 * number for number in range(48)]
     rows = interest(prices).rename(columns={"oi_usd": "price_usd"}).assign(kind="mark", quote="USDT")
     (text,) = series_doubts("binance", "prices_history", rows)
-    assert text == "price_usd of BTC rises or falls in all 48 rows: the rows may be sorted or cumulative"
+    assert (
+        text
+        == "price_usd of BTC never changes its direction in 48 rows: the rows may be sorted or cumulative"
+    )
     fallen = rows.replace(prices[47], prices[0])
     assert list(series_doubts("binance", "prices_history", fallen)) == []
 

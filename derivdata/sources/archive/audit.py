@@ -617,7 +617,7 @@ def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray
 
 def _refuse_coins(heads: pd.DataFrame) -> None:
     sizes = heads.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
-    for (symbol, exchange), (median, size) in sizes.iterrows():
+    for (symbol, exchange), median, size in sizes.itertuples():
         guess = ""
         # A contract that has just been listed has little open interest, and none has ever had so much.
         if symbol in _LARGE_COINS and size >= _MIN_ROWS and 0 < median < _TINY_OI_USD:

@@ -426,7 +426,9 @@ def _unlikely_order(
     is_sorted = bool((steps >= 0.0).all() or (steps <= 0.0).all())
     has_many_values = values.size >= _MIN_SORTED_ROWS and np.unique(values).size >= _MIN_SORTED_ROWS // 2
     if is_sorted and has_many_values and is_large_coin and table in _UNSORTED_TABLES:
-        yield f"{label} rises or falls in all {values.size} rows: the rows may be sorted or cumulative"
+        yield (
+            f"{label} never changes its direction in {values.size} rows: the rows may be sorted or cumulative"
+        )
     if table != PAYMENTS:
         return
     if is_large_coin and exchange in WITH_INTEREST:
