@@ -948,3 +948,26 @@ def test_charts_of_coinglass_are_open_interest_by_their_name_only(tmp_path: Path
 def test_volumes_of_takers_without_a_venue_are_not_those_of_okx(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="its columns are not recognised"):
         _import(tmp_path, "taker_volume_BTC.csv", f"{_START * 1000},100,200\n" * 2, unit="usd")
+
+
+def test_charts_of_coinglass_in_coins_are_not_usd(tmp_path: Path) -> None:
+    data = {
+        "time_list": [_START * 1000],
+        "price_list": [67000],
+        "data_map": {"Binance": [120000.5], "OKX": [3e4]},
+    }
+    body = json.dumps({"code": "0", "data": data})
+    with pytest.raises(ArchiveError, match="at most 120,000, probably in coins"):
+        _import(tmp_path, "coinglass_oi_exchange_history_chart_BTC.json", body)
+
+
+def test_prices_of_dated_futures_with_their_type_are_read(tmp_path: Path) -> None:
+    content = _lines("time,symbol,contractType,price", "{s},BTCUSDT_260327,CURRENT_QUARTER,67000")
+    _import(tmp_path, "binance_futures_prices.csv", content)
+    assert set(_rows(tmp_path, "futures_history")["instrument_name"]) == {"BTCUSDT_260327"}
+
+
+def test_words_of_bars_after_a_ticker_are_not_another_quantity(tmp_path: Path) -> None:
+    content = _lines("time,open,high,low,close", "{s},67000,67100,66900,67050")
+    _import(tmp_path, "BYBIT_BTCUSDT.P_OHLCV.csv", content)
+    assert set(_rows(tmp_path, "prices_history")["price_usd"]) == {67000.0}

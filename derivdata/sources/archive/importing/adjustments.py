@@ -731,6 +731,26 @@ def _actual_rates(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(reason=reasons)
 
 
+_MIN_LARGE_INTEREST = 1e7
+"""Open interest of BTC or ETH on the largest venues [USD], which was always higher since 2020."""
+
+
+def _charts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return open interest in USD; raise if that of BTC or ETH on a large venue is probably in coins.
+
+    CoinGlass returns USD or coins by the parameter ``unit`` of the request (API v4, 2026).
+    """
+    is_large = frame["exchange"].astype(object).isin(["binance", "bybit", "okx"])
+    is_leader = frame["symbol"].astype(object).isin(["BTC", "ETH"])
+    largest = frame.loc[is_large & is_leader, "oi_usd"].max()
+    if largest < _MIN_LARGE_INTEREST:
+        raise ArchiveError(
+            f"its open interest of BTC or ETH on a large venue is at most {largest:,.6g}, probably in "
+            "coins: request the chart with unit=usd"
+        )
+    return frame
+
+
 def _at_ends_of_bars(frame: pd.DataFrame) -> pd.DataFrame:
     """Set the times of closes to the ends of their bars; rows of bars of an unknown length get a reason."""
     steps = pd.to_timedelta(frame["resolution"].astype(object).str.replace("d", "D"), errors="coerce")
@@ -803,6 +823,7 @@ ADJUST: dict[str, Adjust] = {
     "book_sizes": _book_sizes,
     "hourly_amounts": _hourly_amounts,
     "actual_rates": _actual_rates,
+    "charts_in_usd": _charts_in_usd,
     "at_ends_of_bars": _at_ends_of_bars,
 }
 """Functions for the rows of one file, by the name that layouts use."""

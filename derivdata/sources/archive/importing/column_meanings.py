@@ -479,6 +479,9 @@ _TICKER = re.compile(
 _QUANTITY_OF_SUFFIX = {"OI": "oi_coins", "FR": "rate", "LSR": "long_short_ratio"}
 """Endings of TradingView's tickers of a perpetual, ``BINANCE:BTCUSDT.P_FR`` (public Pine scripts, 2026)."""
 
+_OF_PRICE_BARS = frozenset("OHLC OHLCV PRICE PRICES KLINE KLINES CANDLES D W M H DAILY HOURLY WEEKLY".split())
+"""Words after the ticker of a price in file names, ``BTCUSDT.P_OHLCV.csv``."""
+
 
 def quantity_of_ticker(source: Source, head: Chunk, symbols: str | None) -> str | None:
     """Return the quantity of candles by the tickers of their rows, or else by that in the file name.
@@ -510,7 +513,8 @@ def _suffix_of_ticker(text: str) -> str:
     if match is None:
         return ""
     suffix = match["suffix"] or match["known"]
-    return "" if venue_of_word(suffix) in KNOWN_VENUES else suffix
+    is_other_word = suffix in _OF_PRICE_BARS or venue_of_word(suffix) in KNOWN_VENUES
+    return "" if is_other_word else suffix
 
 
 def quantity_in_rows(source: Source, head: Chunk) -> str | None:

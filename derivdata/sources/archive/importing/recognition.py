@@ -12,7 +12,14 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
-from derivdata.sources.archive.importing.column_meanings import columns_by_meaning, columns_named, quantity_of
+from derivdata.sources.archive.importing.column_meanings import (
+    PRICES,
+    QUANTITIES,
+    columns_by_meaning,
+    columns_named,
+    quantity_of,
+    texts_of,
+)
 from derivdata.sources.archive.importing.conversion import names_of_numbers
 from derivdata.sources.archive.importing.declared_layouts import (
     BY_SIZE,
@@ -32,6 +39,7 @@ from derivdata.sources.archive.importing.guessed_units import (
 from derivdata.sources.archive.importing.guessing import guessed_plans
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
+    market_of,
     meaning_of,
     names_in_path,
     plain_name,
@@ -224,9 +232,18 @@ _DATED_TYPES = frozenset(
 """Words for contracts other than perpetuals, and for all of a pair: Binance (COIN-M) and HTX, 2026."""
 
 
+def _are_prices_of_futures(head: Chunk) -> bool:
+    """Return whether all rows name dated futures and have no quantity but prices."""
+    by_meaning = columns_by_meaning(head)
+    quantities = QUANTITIES & by_meaning.keys()
+    names = texts_of(head, by_meaning.get("symbol"))
+    is_of_futures = bool(names) and all(market_of(name).kind == "future" for name in names)
+    return is_of_futures and bool(quantities) and quantities <= {*PRICES}
+
+
 def _refuse_dated_contracts(source: Source, head: Chunk, table: str | None) -> None:
     """Raise for rows of a pair whose type says that they are of dated contracts, or of all contracts."""
-    if table == "futures_history":
+    if table == "futures_history" or _are_prices_of_futures(head):
         return
     for column in columns_named(head, ("contracttype",)):
         words = {text.upper() for text in encoded(head.columns[column]).texts}
