@@ -971,3 +971,31 @@ def test_words_of_bars_after_a_ticker_are_not_another_quantity(tmp_path: Path) -
     content = _lines("time,open,high,low,close", "{s},67000,67100,66900,67050")
     _import(tmp_path, "BYBIT_BTCUSDT.P_OHLCV.csv", content)
     assert set(_rows(tmp_path, "prices_history")["price_usd"]) == {67000.0}
+
+
+def test_dated_contracts_named_in_any_column_are_not_the_perpetual(tmp_path: Path) -> None:
+    lines = ["time,exchange,symbol,contract_code,oi_usd"]
+    lines.append("2021-12-06T00:00:00Z,huobi,BTC,BTC-USDT-211210,600000")
+    lines.append("2021-12-06T00:00:00Z,huobi,BTC,BTC-USDT,5000000000")
+    lines.append("2021-12-06T08:00:00Z,huobi,BTC,BTC211210,700000")
+    _import(tmp_path, "oi.csv", "\n".join(lines) + "\n")
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [5_000_000_000.0]
+
+
+def test_prices_of_dated_contracts_named_in_any_column_are_futures(tmp_path: Path) -> None:
+    lines = ["timestamp,exchange,symbol,id,mark_price"]
+    lines.append("2024-01-01T00:00:00Z,binance,BTCUSDT,BTCUSDT_240329,43250.5")
+    _import(tmp_path, "marks.csv", "\n".join(lines) + "\n")
+    rows = _rows(tmp_path, "futures_history")
+    assert rows["price_usd"].tolist() == [43_250.5]
+    assert rows["instrument_name"].tolist() == ["BTCUSDT_240329"]
+
+
+def test_a_ticker_of_tradingview_without_a_suffix_is_a_spot_market(tmp_path: Path) -> None:
+    lines = ["time,symbol,oi_usd"]
+    lines.append("2026-01-01T00:00:00Z,BINANCE:BTCUSDT,7000000000")
+    lines.append("2026-01-01T00:00:00Z,BINANCE:BTCUSDT.P,5000000000")
+    _import(tmp_path, "oi.csv", "\n".join(lines) + "\n", set={"exchange": "binance"})
+    rows = _rows(tmp_path, "oi_history")
+    assert rows["oi_usd"].tolist() == [5_000_000_000.0]
+    assert rows["symbol"].tolist() == ["BTC"]

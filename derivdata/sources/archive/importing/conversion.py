@@ -123,6 +123,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
     for name, column in plan.table.columns.items():
         if column.allowed and name in columns:
             _hold_to(columns, name, column, rejections, plan)
+    instruments.reject_dated_contracts(chunk, columns, plan, rejections)
     return columns
 
 

@@ -56,6 +56,7 @@ from derivdata.sources.archive.importing.guessed_tables import (
     figures_of_all,
     guessed_tables,
     intervals_of_next_payments,
+    kinds_of_markets,
     own_table,
     refuse_remaining_orders,
     total_columns,
@@ -86,6 +87,7 @@ from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
     known_intervals,
     market_of,
+    may_name_dated_contracts,
     names_in_path,
     pays_hourly,
     plain_name,
@@ -124,6 +126,7 @@ def guessed_plans(
         return [make_plan(exact, given)], ()
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
+    _take_dated_contracts(head, by_meaning)
     _drop_other_steps(source, head, by_meaning, given)
     _take_value(source, head, table, by_meaning)
     _take_candles(source, head, table, by_meaning)
@@ -141,6 +144,16 @@ def guessed_plans(
         if {"rate", "oi_usd", "oi_coins"} & by_meaning.keys():
             _refuse_no_market(source, head, by_meaning, given)
         raise
+
+
+def _take_dated_contracts(head: Chunk, by_meaning: dict[str, str]) -> None:
+    """Use the column that names dated futures, whatever its name, as the instrument of the rows."""
+    if "future" in kinds_of_markets(head, by_meaning.get("instrument_name")):
+        return
+    for column, values in head.columns.items():
+        if may_name_dated_contracts(column, values) and "future" in kinds_of_markets(head, column):
+            by_meaning["instrument_name"] = column
+            return
 
 
 def _plans_of(

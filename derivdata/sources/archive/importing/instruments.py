@@ -16,13 +16,16 @@ from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.importing.adjustments import amount_of
-from derivdata.sources.archive.importing.cells import Rejections, Words, distinct
+from derivdata.sources.archive.importing.cells import Rejections, Words, distinct, encoded
 from derivdata.sources.archive.importing.market_names import (
     Market,
     cme_expiry,
     known_interval,
     made_name,
     market_of,
+    may_name_dated_contracts,
+    plain_name,
+    symbol_of_dated,
 )
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
@@ -31,6 +34,7 @@ from derivdata.sources.archive.importing.plan import (
     is_of_contracts,
     takes_contract_size,
 )
+from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract, hip3_contract
@@ -181,10 +185,55 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
             reasons[place] = (
                 f"symbol={market.name!r} is {kind}, and {plan.table.name} is of perpetual contracts: {advice}"
             )
-        elif market.kind == "spot" and plan.table.name not in ("prices_spot", "prices_history"):
+        elif market.kind == "spot" and plan.table.name != "prices_spot":
             reasons[place] = f"symbol={market.name!r} is a spot market: omit it"
     for place, why in reasons.items():
         rejections.reject(words.codes == place, why)
+
+
+DATED_TYPES = frozenset(
+    "CURRENT_QUARTER NEXT_QUARTER CURRENT_MONTH NEXT_MONTH CURRENT_QUARTER_DELIVERING ALL "
+    "THIS_WEEK NEXT_WEEK QUARTER".split()
+)
+"""Words for contracts other than perpetuals, and for all of a pair: Binance (COIN-M) and HTX, 2026."""
+
+
+def reject_dated_contracts(
+    chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
+) -> None:
+    """Reject rows of a coin or a pair if another column names a dated contract of it.
+
+    The column may have any name, as HTX has ``contract_code`` next to ``symbol`` and Binance has
+    ``contractType`` next to ``pair``. Index prices are those of the coin in such rows too.
+    """
+    if "symbol" not in columns or not _is_of_perpetuals(plan.table):
+        return
+    symbols: Words = columns["symbol"]
+    is_index = np.zeros(len(chunk), dtype=bool)
+    if plan.table.name == "prices_history" and "kind" in columns:
+        is_index = columns["kind"].is_in(["index"])
+    own = plan.source_of("symbol", chunk.columns)  # its words are replaced as the caller states
+    for name, values in chunk.columns.items():
+        if name == own:
+            continue
+        is_type = plain_name(name) == "contracttype"
+        if not is_type and not may_name_dated_contracts(name, values):
+            continue
+        words = encoded(values)
+        if is_type:
+            is_dated = words.is_in([text for text in words.texts if text.upper() in DATED_TYPES])
+        else:
+            # The date in a name of another coin, or in an identifier, says nothing about the row.
+            is_dated = words.replaced(symbol_of_dated).strings() == symbols.strings()
+            is_dated &= ~words.is_missing
+        texts = words.strings()
+        rejections.reject(
+            is_dated & ~is_index,
+            lambda row, name=name, texts=texts: (  # type: ignore[misc]
+                f"{name}={texts[row]!r} is a dated future, and {plan.table.name} is of perpetual contracts: "
+                "omit it, or import it as futures_history"
+            ),
+        )
 
 
 def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support import times
@@ -64,6 +66,8 @@ _COINALYZE_PERPETUALS = ("6", "Y", "4")
 """Codes of venues whose perpetuals have no ``_PERP`` in their names."""
 _TRADINGVIEW = re.compile(r"(?P<venue>[A-Z]+):(?P<name>[A-Z0-9]+?)(?:\.P|PERP)(?:_[A-Z_]+)?")
 """TradingView: ``BINANCE:BTCUSDT.P`` is a perpetual, ``BINANCE:BTCUSDT.P_OI`` its open interest (2026)."""
+_TRADINGVIEW_SPOT = re.compile(r"(?P<venue>[A-Z]+):(?P<name>[A-Z0-9]+USD[TC]?)")
+"""TradingView: ``BINANCE:BTCUSDT`` is the spot market next to ``BINANCE:BTCUSDT.P`` (2026)."""
 _CCDATA = re.compile(r"(?P<base>[A-Z0-9]+)-(?P<quote>[A-Z]+)-(?P<margin>VANILLA|INVERSE|QUANTO)-PERPETUAL")
 """CCData (CryptoCompare): ``BTC-USDT-VANILLA-PERPETUAL``."""
 _BITFINEX = re.compile(r"t?(?P<base>[A-Z0-9]+)F0:(?P<quote>[A-Z]+)F0")
@@ -184,6 +188,10 @@ def _with_venue(text: str) -> Market | None:
         match = pattern.fullmatch(text)
         if match is not None and venue_of_word(match["venue"]) in KNOWN_VENUES:
             return market_of(match["name"])._replace(venue=venue_of_word(match["venue"]))
+    match = _TRADINGVIEW_SPOT.fullmatch(text)
+    if match is not None and venue_of_word(match["venue"]) in KNOWN_VENUES:
+        plain = contract(match["name"])
+        return Market(plain.symbol, text, venue_of_word(match["venue"]), "spot", rank=plain.rank)
     return None
 
 
@@ -341,6 +349,33 @@ def _dated(text: str) -> Market | None:
         return None
     plain = contract(match["base"] + (match["quote"] or ""))
     return Market(plain.symbol, text, kind="future", expiry=expiry)
+
+
+_HAS_DATE = r"[A-Za-z].*(\d{6}|\d{1,2}[A-Za-z]{3}\d{2,4}|[FGHJKMNQUVXZ]\d{2})(-FUTURES?)?$"
+_OF_FILES = re.compile(r"file|path|folder|url|batch|run|job", re.IGNORECASE)
+"""Names of columns whose texts have the date of a file or a run."""
+_DATED_WITHOUT_MARK = re.compile(r"(?P<base>[A-Z]+?)(?:USD[TC]?)?(?:\d{6}|[FGHJKMNQUVXZ]\d{2})")
+"""HTX's ``BTC211231``, Bybit's ``BTCUSDZ24`` and BitMEX's ``XBTZ24`` (2021 to 2024)."""
+
+
+def may_name_dated_contracts(name: str, values: pa.ChunkedArray) -> bool:
+    """Return whether a column has texts that end in a date as the names of dated contracts do."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if not is_text or _OF_FILES.search(name):
+        return False
+    return bool(pc.any(pc.match_substring_regex(values, _HAS_DATE)).as_py())
+
+
+@lru_cache(maxsize=65_536)
+def symbol_of_dated(text: str) -> str | None:
+    """Return the symbol of a dated future by its name; None for another text."""
+    market = market_of(text)
+    if market.kind == "future":
+        return market.symbol
+    match = _DATED_WITHOUT_MARK.fullmatch(text)
+    return None if match is None else contract(match["base"]).symbol
 
 
 def _cme(text: str) -> Market | None:

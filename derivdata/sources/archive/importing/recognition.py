@@ -37,6 +37,7 @@ from derivdata.sources.archive.importing.guessed_units import (
     unit_of_rates,
 )
 from derivdata.sources.archive.importing.guessing import guessed_plans
+from derivdata.sources.archive.importing.instruments import DATED_TYPES
 from derivdata.sources.archive.importing.market_names import (
     KNOWN_VENUES,
     market_of,
@@ -225,13 +226,6 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     return _guessed(source, head, table, given, "names of the columns")
 
 
-_DATED_TYPES = frozenset(
-    "CURRENT_QUARTER NEXT_QUARTER CURRENT_MONTH NEXT_MONTH CURRENT_QUARTER_DELIVERING ALL "
-    "THIS_WEEK NEXT_WEEK QUARTER".split()
-)
-"""Words for contracts other than perpetuals, and for all of a pair: Binance (COIN-M) and HTX, 2026."""
-
-
 def _are_prices_of_futures(head: Chunk) -> bool:
     """Return whether all rows name dated futures and have no quantity but prices."""
     by_meaning = columns_by_meaning(head)
@@ -247,7 +241,7 @@ def _refuse_dated_contracts(source: Source, head: Chunk, table: str | None) -> N
         return
     for column in columns_named(head, ("contracttype",)):
         words = {text.upper() for text in encoded(head.columns[column]).texts}
-        if words and words <= _DATED_TYPES:
+        if words and words <= DATED_TYPES:
             raise ArchiveError(
                 f"{source}: its column {column} says {', '.join(sorted(words))}, and the tables are of "
                 "perpetual contracts: request the data of the perpetual, or omit the file"
