@@ -218,7 +218,7 @@ def test_map_values_translates_words_of_a_file(tmp_path: Path) -> None:
         ValueError, match="accept='everything' is not one of unit, interval, schedule, venues, future"
     ):
         import_files(SETTLED, tmp_path / "none" / "x.csv", tmp_path / "none" / "to", accept=["everything"])
-    with pytest.raises(ValueError, match="map_values: 'rate_bps_8h' is a column without words to replace"):
+    with pytest.raises(ValueError, match="map_values: column 'rate_bps_8h' has no words to replace"):
         import_files(
             SETTLED,
             tmp_path / "none" / "x.csv",

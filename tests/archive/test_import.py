@@ -72,7 +72,7 @@ def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
     mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
     result = settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
     assert held(tmp_path).set_index("symbol")["rate_bps_8h"].to_dict() == pytest.approx({"A": 1.0, "B": 8.0})
-    assert result.first_rejected == ("in.csv, line 4: interval_hours=0 is not an interval")
+    assert result.first_rejected == ("in.csv, line 4: interval_hours=0 is not a funding interval")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,9 @@ def test_volatility_may_be_in_percent(tmp_path: Path) -> None:
         "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"
     )
     path = text(tmp_path / "percent", content)
-    with pytest.raises(ArchiveError, match=r"in\.csv: iv must be decimal .* percent, .*: say --unit percent"):
+    with pytest.raises(
+        ArchiveError, match=r"in\.csv: iv must be decimal .* percent, .*: pass --unit percent"
+    ):
         import_files("options_snapshot", path, tmp_path / "percent" / "to")
     import_files("options_snapshot", path, tmp_path / "percent" / "to", unit="percent")
     row = held(tmp_path / "percent", "options_snapshot").iloc[0]
@@ -187,16 +189,19 @@ def test_parquet_with_its_own_types(tmp_path: Path, zoned: bool) -> None:
         ("BTC,soon,1", "time='soon' is not a time: expected ISO 8601 or a number since 1970"),
         (
             "BTC,01/02/2020,1",
-            "time='01/02/2020' has the day and the month in an order that the file does not show",
+            "time='01/02/2020' is ambiguous, because the file does not show the order of day and month",
         ),
         ("BTC,20201302,1", "time='20201302' is not a time: expected ISO 8601 or a number since 1970"),
         ("BTC,2020-01-02,3001", "rate_bps_8h is a payment of 30.01 % of the position: at most 30 %"),
         ("BTC,2020-01-02,٣", "rate_bps_8h='٣' is not a number"),
-        ("BTC,2226-01-01,1", "time=2226-01-01T00:00:00Z is in the future (or --accept future)"),
+        (
+            "BTC,2226-01-01,1",
+            "time=2226-01-01T00:00:00Z is in the future: correct it, or pass --accept future",
+        ),
         ("BTC,,1", "time is missing"),
         (",2020-01-02,1", "symbol is missing"),
-        ("BTC,2020-01-02", "2 fields, where the first line names 3"),
-        ("BTC,2020-01-02,1,9", "4 fields, where the first line names 3"),
+        ("BTC,2020-01-02", "got 2 fields, but the first line has 3 columns"),
+        ("BTC,2020-01-02,1,9", "got 4 fields, but the first line has 3 columns"),
     ],
 )
 def test_invalid_row_is_counted_with_its_line_and_reason(tmp_path: Path, line: str, why: str) -> None:
@@ -224,7 +229,7 @@ def test_rejected_rows_are_counted_and_the_first_is_named(tmp_path: Path) -> Non
     result = settlements(tmp_path / "records", path, tz=None)
     assert (result.written, result.rejected) == (1, 4)
     assert result.first_rejected == "in.jsonl, line 2: no record: an object in it has the same key twice"
-    with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='never' is not a time"):
+    with pytest.raises(ArchiveError, match=r"all 2 rows were rejected .*line 2: time='never' is not a time"):
         settlements(tmp_path / "none", "Symbol,Date,Rate\nA,never,1\nB,never,1\n", tz=None)
     assert open_archive(tmp_path / "none" / "to").tables() == frozenset()
     assert settlements(tmp_path / "header", "Symbol,Date,Rate\n").read == 0
@@ -236,7 +241,7 @@ def test_stored_and_differing_rows_are_counted(tmp_path: Path) -> None:
     assert (result.written, result.present, result.differing) == (2, 1, 1)
     again = settlements(tmp_path, content.replace("02,1", "02,3"), unit="bps")
     assert (again.written, again.present, again.differing) == (0, 2, 2)
-    assert "2 already there with other values (the first values are kept)" in str(again)
+    assert "2 already stored with other values (the stored values are kept)" in str(again)
     assert held(tmp_path)["rate_bps_8h"].tolist() == [1.0, 1.0]
 
 
@@ -332,7 +337,7 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
     assert held(tmp_path, "liquidations_events")["symbol"].tolist() == ["HYPE"] * 3
     with pytest.raises(
         ArchiveError,
-        match=r"side='S' is not long or short: state its meaning with --map-value side:S=long or",
+        match=r"side='S' is not long or short: pass its meaning with --map-value side:S=long or",
     ):
         liquidations(tmp_path / "sides", _LIQUIDATIONS, set={})
     content = _LIQUIDATIONS.replace("price", "price,fill_count").replace("38.5", "38.5,1.5", 1)
@@ -368,13 +373,13 @@ def test_invalid_options_raise_before_a_file_is_opened(
     ("name", "content", "why"),
     [
         ("absent.csv", None, "cannot be read: No such file"),
-        ("in.xlsx", b"PK\0\0", "is not CSV, JSON, Parquet or Feather"),
+        ("in.xlsx", b"PK\0\0", "the file is not CSV, JSON, Parquet or Feather"),
         ("in.csv", b"", "the file is empty"),
         ("in.json", b"  ", "the file is empty"),
         ("in.csv", b"Symbol,Symbol\nA,B\n", "two columns have the name 'Symbol'"),
         ("in.csv", b"Symbol,Date,Rate\nB\xe9,2020-01-01,1\n", "cannot be read: .*UTF-?8"),
         ("in.json", b'[{"a": 1}', "cannot be read"),
-        ("in.json", b"[" * 100_000, "cannot be read: its JSON is nested too deeply"),
+        ("in.json", b"[" * 100_000, "cannot be read: the JSON is nested too deeply"),
         ("in.json", b'[{"Symbol": "A", "Symbol": "B"}]', "cannot be read: .* same key twice"),
         ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99, mtime=0)[:-20], "cannot be read"),
         ("in.csv.gz", b"\x1f\x8bno gzip", "cannot be read"),
@@ -412,7 +417,7 @@ def test_large_files_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.Monk
     content = f"{_LIQUIDATIONS}\n{rows}\nx\n"
     result = liquidations(tmp_path, content)
     assert (result.read, result.written, result.rejected) == (7, 6, 1)
-    assert result.first_rejected == "in.csv, line 8: 1 fields, where the first line names 6"
+    assert result.first_rejected == "in.csv, line 8: got 1 fields, but the first line has 6 columns"
     assert liquidations(tmp_path, content).present == 6
 
 

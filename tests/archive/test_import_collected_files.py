@@ -72,7 +72,7 @@ def test_open_interest_of_venues_that_count_contracts_is_asked_about(tmp_path: P
 
 def test_dvol_close_without_its_open_raises_a_question(tmp_path: Path) -> None:
     content = "date,dvol_close\n2026-03-01,51.4\n2026-03-02,52.0\n"
-    with pytest.raises(Unclear, match=r"is a close, .*--map index_pct=dvol_close"):
+    with pytest.raises(Unclear, match=r"is the close of a bar, .*--map index_pct=dvol_close"):
         _import(tmp_path, "dvol_btc.csv", content)
     _import(tmp_path, "dvol_btc.csv", content, map={"index_pct": "dvol_close"})
     rows = open_archive(tmp_path / "to").read("volatility_index_published", *EVER)
@@ -84,7 +84,7 @@ def test_dvol_close_without_its_open_raises_a_question(tmp_path: Path) -> None:
 
 def test_candles_of_an_index_of_volmex_are_not_prices(tmp_path: Path) -> None:
     content = "timestamp,open,high,low,close\n1772323200,50.1,51,49,50.2\n"
-    with pytest.raises(Unclear, match="its name is of volatility_index_published"):
+    with pytest.raises(Unclear, match="the file name indicates volatility_index_published"):
         _import(tmp_path, "volmex_bviv.csv", content, set=_BTC)
 
 
@@ -110,7 +110,7 @@ def test_a_side_of_a_depth_file_without_the_other_is_rejected(tmp_path: Path) ->
 
 def test_cell_without_a_list_of_levels_is_named(tmp_path: Path) -> None:
     content = 'time,symbol,bids,asks\n1772323200,BTCUSDT,"[[67000, 1.5]]","[67001"\n'
-    with pytest.raises(ArchiveError, match=r"column asks has '\[67001': expected a list of levels"):
+    with pytest.raises(ArchiveError, match=r"column asks: expected a list of levels, .* got '\[67001"):
         _import(tmp_path, "binance.csv", content)
 
 

@@ -90,7 +90,7 @@ def test_headers_in_the_encodings_of_excel(tmp_path: Path, encoding: str, header
 
 def test_text_in_an_unknown_encoding_is_rejected(tmp_path: Path) -> None:
     text = _lines("Zäit,Wärt", "%Y-%m-%dT%H:%M:%SZ", "{time},{rate}")
-    with pytest.raises(ArchiveError, match="its text is not UTF-8"):
+    with pytest.raises(ArchiveError, match="the text is not UTF-8"):
         _imported(tmp_path, "okx.csv", text.encode("cp1252"))
 
 
@@ -186,7 +186,7 @@ def test_an_object_of_values_by_time_is_a_series(tmp_path: Path) -> None:
 def test_rates_of_one_hour_that_are_hours_apart_are_asked_about(tmp_path: Path) -> None:
     """They may be payments as rates of an hour, or every eighth of Deribit's hours."""
     text = _lines("time,instrument,interest_1h", "%Y-%m-%dT%H:%M:%SZ", "{time},BTC-PERPETUAL,{rate}")
-    with pytest.raises(Unclear, match="rates of one hour, and its rows are 8 hours apart") as question:
+    with pytest.raises(Unclear, match="hourly rates, but the rows are 8 hours apart") as question:
         _imported(tmp_path, "deribit.csv", text)
     assert question.value.choices == ["funding_settlements", "funding_history"]
 
@@ -248,7 +248,7 @@ def test_fractions_in_a_column_named_percent_raise_a_question(tmp_path: Path) ->
 def test_rows_of_one_time_whose_time_of_day_is_in_an_unknown_column(tmp_path: Path) -> None:
     rows = [f"2026-03-01,{hour + 1},BTC,{2e9 + hour}" for hour in range(10)]
     text = "\n".join(["date,hour_ending,symbol,oi_usd", *rows]) + "\n"
-    with pytest.raises(Unclear, match="its 10 different rows have only 1 different combinations of date"):
+    with pytest.raises(Unclear, match="10 different rows have only 1 different combinations of date"):
         _imported(tmp_path, "okx.csv", text)
     _imported(tmp_path, "okx.csv", f"{text.splitlines()[0]}\n{rows[0]}\n" + f"{rows[0]}\n" * 5)
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [2e9]
@@ -257,7 +257,7 @@ def test_rows_of_one_time_whose_time_of_day_is_in_an_unknown_column(tmp_path: Pa
 def test_volumes_of_symbols_are_not_those_of_venues(tmp_path: Path) -> None:
     """markets_exchanges has a column of this name, and one row for each venue."""
     text = "time,exchange,symbol,volume_24h_usd\n2026-03-01,okx,BTC,10000000000\n"
-    with pytest.raises(ArchiveError, match="its columns are not recognised"):
+    with pytest.raises(ArchiveError, match="the columns are not recognised"):
         _imported(tmp_path, "volumes.csv", text)
 
 
@@ -274,7 +274,7 @@ def test_rates_without_a_sign_next_to_who_pays_are_refused(tmp_path: Path) -> No
         for stamp, rate in zip(_STAMPS, _RATES, strict=True)
     ]
     signed = "\n".join(["time,symbol,funding_rate,direction", *rows]) + "\n"
-    with pytest.raises(ArchiveError, match="no negative value, and its column direction states who pays"):
+    with pytest.raises(ArchiveError, match="no negative value, but column direction states who pays"):
         _imported(tmp_path, "okx.csv", signed.replace(",-", ","))
     _imported(tmp_path, "okx.csv", signed)
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].min() == pytest.approx(-0.2)
@@ -306,12 +306,12 @@ def test_coins_with_names_of_other_languages_are_not_omitted(tmp_path: Path) -> 
 
 def test_text_in_an_unknown_encoding_is_an_error_with_the_name_of_the_file(tmp_path: Path) -> None:
     text = _lines("time,symbol,funding_rate,备注", "%Y-%m-%dT%H:%M:%SZ", "{time},BTC,{rate},丂")
-    with pytest.raises(ArchiveError, match=r"okx\.csv: its text is not UTF-8"):
+    with pytest.raises(ArchiveError, match=r"okx\.csv: the text is not UTF-8"):
         _imported(tmp_path, "okx.csv", text.encode("gbk"))
 
 
 def test_decimals_mixed_with_dot_grouped_numbers_are_rejected(tmp_path: Path) -> None:
     rows = [f"{_STAMPS[0]}Z,BTC,2.000.000.001", f"{_STAMPS[1]}Z,BTC,0.123"]
     text = "\n".join(["time,symbol,oi_usd", *rows]) + "\n"
-    with pytest.raises(ArchiveError, match="its columns are not recognised"):
+    with pytest.raises(ArchiveError, match="the columns are not recognised"):
         _imported(tmp_path, "okx.csv", text)

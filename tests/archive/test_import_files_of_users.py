@@ -294,9 +294,7 @@ def test_rows_of_another_venue_than_the_layout_ask_for_the_venue(
     path.write_text(content)
     said = ["import", str(path), "--to", str(tmp_path / "to")]
     assert main(said) != 0
-    assert (
-        "its column exchange states okx: state the venue with --set exchange=okx" in capsys.readouterr().err
-    )
+    assert "column exchange has okx: pass the venue with --set exchange=okx" in capsys.readouterr().err
     assert main([*said, "--set", "exchange=okx"]) == 0
     assert _rows(tmp_path, "oi_history")["exchange"].unique().tolist() == ["okx"]
 
@@ -338,7 +336,7 @@ def test_web_export_uses_the_time_zone_of_the_browser(tmp_path: Path) -> None:
     )
     path = tmp_path / "Funding Rate History_BTCUSD CM Perpetual_2025-03-13.csv"
     path.write_text(content)
-    with pytest.raises(Unclear, match=r"has the times of the computer that saved it.*--tz UTC\+8"):
+    with pytest.raises(Unclear, match=r"has the local times of the computer that saved it.*--tz UTC\+8"):
         import_files(None, path, tmp_path / "to")
     import_files(None, path, tmp_path / "to", tz="UTC+8")
     rows = _rows(tmp_path, "funding_settlements")
@@ -367,9 +365,7 @@ def test_cells_without_percent_among_others_are_rejected(tmp_path: Path) -> None
     counts = import_files(None, path, tmp_path / "to")
     assert (counts.written, counts.rejected) == (8, 1)
     assert counts.first_rejected is not None
-    assert (
-        "line 3: rate_bps_8h='0.0001' has no %, which other rows of the column have" in counts.first_rejected
-    )
+    assert "line 3: rate_bps_8h='0.0001' has no %, unlike other rows of the column" in counts.first_rejected
 
 
 _QUIET = [0.0001, 0.00005, -0.00002, 0.0001, 0.00013, 0.0001] * 6
@@ -458,6 +454,6 @@ def test_payments_whose_interval_no_row_shows_are_counted(tmp_path: Path) -> Non
     path.write_text("\n".join(["instrument_name,funding_rate,funding_time", *lines]) + "\n")
     counts = import_files(None, path, tmp_path / "to")
     assert counts.notices[0].startswith(
-        "2 payments, first BTC on okx at 2026-03-01T00:00:00Z, have no interval"
+        "the interval of 2 payments, first BTC on okx at 2026-03-01T00:00:00Z, is unknown"
     )
-    assert "interval  not known, as too few rows show it" in counts.understood
+    assert "interval  unknown: too few rows" in counts.understood

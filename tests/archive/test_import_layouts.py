@@ -745,7 +745,7 @@ def test_a_premium_is_neither_a_price_nor_a_rate(tmp_path: Path, name: str) -> N
     header = "open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,"
     header += "taker_buy_quote_volume,ignore"
     path.write_text(f"{header}\n1772323200000,0.0001,0.0001,0.0001,0.0001,0,1772326799999,0,12,0,0,0\n")
-    with pytest.raises(Unclear, match="which no table holds: omit the file"):
+    with pytest.raises(Unclear, match="which no table stores: omit the file"):
         import_files(None, path, tmp_path / "to")
 
 

@@ -129,7 +129,7 @@ def test_prices_are_compared_with_stored_ones_by_powers_of_ten(tmp_path: Path) -
     known = _write(tmp_path, "known.csv", f"{head}ETH,binance,2026-01-01T00:00Z,mark,1900\n")
     import_files("prices_history", known, tmp_path / "to")
     scaled = _write(tmp_path, "scaled.csv", rows[1_900_000])
-    with pytest.raises(ArchiveError, match="the prices of ETH are 1e\\+03 times the stored ones"):
+    with pytest.raises(ArchiveError, match="the prices of ETH are 1e\\+03 times the stored prices"):
         import_files("prices_history", scaled, tmp_path / "to")
     assert import_files("prices_history", scaled, tmp_path / "to", accept=["unit"]).written == 1
     other = _write(tmp_path, "other.csv", rows[5_700].replace("okx", "bybit"))
@@ -141,7 +141,7 @@ def test_unknown_spelling_of_a_market_raises_a_question(tmp_path: Path) -> None:
     path = _write(
         tmp_path, "oi.csv", head + "BTC-25DEC26,okx,2026-01-01T00:00Z,1\nBTC:USD?!,okx,2026-01-01T00:00Z,2\n"
     )
-    with pytest.raises(ArchiveError, match="is a dated future, and oi_history is of perpetual contracts"):
+    with pytest.raises(ArchiveError, match="is a dated future, but oi_history is for perpetual contracts"):
         import_files("oi_history", path, tmp_path / "to")
     words = {"symbol": {"BTC:USD?!": "BTC"}}
     counts = import_files("oi_history", path, tmp_path / "to", map_values=words)
@@ -235,7 +235,7 @@ def test_source_named_in_the_question_imports_all_unnamed_rows(tmp_path: Path) -
     result = {"s": "BTCUSDT", **sides, "ts": _STAMP, "u": 1, "seq": 2, "cts": _STAMP}
     body = {"retCode": 0, "retMsg": "OK", "result": result, "retExtInfo": {}, "time": _STAMP}
     path = _write(tmp_path, "book.json", json.dumps(body))
-    with pytest.raises(Unclear, match="its rows have no names") as question:
+    with pytest.raises(Unclear, match="the rows have no column names") as question:
         import_files(None, path, tmp_path / "to")
     advised = _advised_sources(str(question.value))
     assert advised == question.value.choices == ["bybit"]
@@ -260,7 +260,7 @@ def test_source_of_each_venue_imports_all_its_rows(tmp_path: Path) -> None:
         for symbol, price in prices.items()
     ]
     path = _write(tmp_path, "premium.json", json.dumps(rows))
-    with pytest.raises(Unclear, match="it is a response of binance or of aster") as question:
+    with pytest.raises(Unclear, match="the file may be a response of binance or of aster") as question:
         import_files(None, path, tmp_path / "to")
     advised = _advised_sources(str(question.value))
     assert advised == question.value.choices == ["binance", "aster"]
@@ -301,7 +301,7 @@ def test_file_that_starts_with_text_is_read_after_the_text_is_removed(tmp_path: 
     )
     path = _write(tmp_path, "rates.csv", NOTE + rows)
     first_words = "'These are the funding rates that I collected in June'"
-    with pytest.raises(ArchiveError, match=rf"it starts with text .* \({first_words}\): remove the lines"):
+    with pytest.raises(ArchiveError, match=rf"got a text \({first_words}\): remove the lines"):
         import_files(None, path, tmp_path / "to")
     path.write_text(rows, encoding="utf-8")
     assert import_files("funding_settlements", path, tmp_path / "to").written == 2

@@ -96,7 +96,7 @@ def test_open_interest_without_a_time_says_how_to_state_it(
     path.write_text(json.dumps([row]))
     command = ["import", str(path), "--to", str(tmp_path / "to")]
     assert main(command) != 0
-    assert "state it with --set time=2026-03-27T08:00:00Z" in capsys.readouterr().err
+    assert "pass it with --set time=2026-03-27T08:00:00Z" in capsys.readouterr().err
     command += ["--set", "time=2026-03-27T08:00:00Z"]
     assert main(command) != 0
     assert "import prices_history first" in capsys.readouterr().err

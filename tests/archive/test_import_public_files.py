@@ -289,7 +289,7 @@ def test_a_public_file_is_read_with_at_most_one_option(tmp_path: Path, name: str
 def test_a_zero_among_large_open_interest_is_rejected(tmp_path: Path) -> None:
     counts = _import(tmp_path, _FILES["millions"])
     assert (counts.written, counts.rejected) == (2, 1)
-    assert "oi_usd=0 among values above a million" in str(counts.first_rejected)
+    assert "oi_usd=0 between values above one million" in str(counts.first_rejected)
 
 
 def test_a_table_with_a_question_is_left_to_a_notice(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ _REFUSED = {
         "okx_funding_events.csv",
         "ticker,funding_time,funding_rate,rate_type\nBTC-PERP,1772409600,0.0001,settled\n"
         "BTC-PERP,1772438400,0.00015,predicted\n",
-        "its column rate_type states the kind of a rate",
+        "column rate_type has the kind of each rate",
     ),
     "repeated times": (
         "okx_BTC.csv",
@@ -342,7 +342,7 @@ _REFUSED = {
     "trades with sides": (
         "BTCUSDT2026-03-02.csv",
         "timestamp,symbol,side,size,price,tickDirection,trdMatchID\n1772409600.5,BTCUSDT,Buy,0.1,67000,Zero,a\n",
-        "its rows are trades",
+        "the rows are trades",
     ),
     "no time": (
         "bitmex.jsonl",
@@ -358,7 +358,7 @@ _REFUSED = {
     "months": (
         "binance_BTC_monthly.csv",
         "date,oi_usd\n01/02/2026,6e9\n01/03/2026,6e9\n01/04/2026,6e9\n",
-        "in an order that the file does not show",
+        "because the file does not show the order of day and month",
     ),
 }  # fmt: skip
 

@@ -218,7 +218,7 @@ def test_trades_are_not_last_prices_unless_the_table_is_stated(tmp_path: Path) -
     header = "agg_trade_id,price,quantity,first_trade_id,last_trade_id,transact_time,is_buyer_maker\n"
     content = header + "".join(f"{i},67000.5,0.1,{i},{i},{_START * 1000 + i},true\n" for i in range(3))
     name = "BTCUSDT-aggTrades-2026-03-01.csv"
-    with pytest.raises(Unclear, match="its rows are trades, which no table holds"):
+    with pytest.raises(Unclear, match="the rows are trades, which no table stores"):
         _import(tmp_path, name, content, set={"exchange": "binance"})
     said: dict[str, Any] = {"exchange": "binance", "kind": "last"}
     assert _import(tmp_path, name, content, table="prices_history", set=said).written == 3
@@ -244,12 +244,12 @@ def test_opposite_side_is_inferred_from_one_known_word(tmp_path: Path) -> None:
 def test_changes_of_a_book_are_not_books(tmp_path: Path) -> None:
     header = "exchange,symbol,timestamp,local_timestamp,is_snapshot,side,price,amount\n"
     content = header + "binance-futures,BTCUSDT,1772323200000000,1772323200000000,true,bid,67000,1\n"
-    with pytest.raises(ArchiveError, match="its rows are changes of a book"):
+    with pytest.raises(ArchiveError, match="expected order book snapshots, got book updates"):
         _import(tmp_path, "incremental_book_L2.csv", content)
     removed = (
         "symbol,timestamp,side,price,amount\nBTCUSDT,1772323200,bid,67000,1\nBTCUSDT,1772323200,ask,67001,0\n"
     )
-    with pytest.raises(ArchiveError, match="its rows are changes of a book"):
+    with pytest.raises(ArchiveError, match="expected order book snapshots, got book updates"):
         _import(tmp_path, "binance.csv", removed)
 
 
@@ -342,7 +342,7 @@ def test_contracts_of_a_venue_need_no_size_where_it_is_a_fact(tmp_path: Path) ->
     content = "ts,instId,oi,markPx\n1772323200000,{},2800476,67000.5\n"
     _import(tmp_path, "okx.csv", content.format("BTC-USDT-SWAP"), unit="contracts")
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [1876332922.38]
-    with pytest.raises(ArchiveError, match="--unit contracts needs the coins of a contract"):
+    with pytest.raises(ArchiveError, match="--unit contracts needs the contract size in coins"):
         _import(tmp_path, "okx.csv", content.format("NEWCOIN-USDT-SWAP"), unit="contracts")
     both = content.format("BTC-USDT-SWAP") + "1772323260000,NEWCOIN-USDT-SWAP,5,2\n"
     counts = _import(tmp_path, "both.csv", both, unit="contracts", set={"exchange": "okx"})
@@ -375,7 +375,7 @@ def test_prices_of_a_spot_market_and_rates_of_days_are_asked_about(tmp_path: Pat
     with pytest.raises(Unclear, match="--table prices_spot"):
         _import(tmp_path, "okx_spot_BTC-USDT.csv", f"time,close\n{_START},67000.5\n")
     days = "".join(f"2026-03-0{day},BTC,okx,0.0003\n" for day in (1, 2, 3))
-    with pytest.raises(Unclear, match="24 hours apart, which may be sums or averages"):
+    with pytest.raises(Unclear, match="24 hours apart and may be sums or averages"):
         _import(tmp_path, "rates.csv", "date,symbol,exchange,funding_rate_daily\n" + days)
 
 
@@ -401,7 +401,7 @@ def test_strikes_in_thousands_are_rejected(tmp_path: Path) -> None:
         for strike in (60, 70)
         for side in "CP"
     ]
-    with pytest.raises(ArchiveError, match="the median strike of its chain is 65, far from the price"):
+    with pytest.raises(ArchiveError, match="the median strike of the chain is 65, far from the price"):
         _import(
             tmp_path, "okx_chain.csv", "\n".join(["time,coin,strike,expiry,type,mark_iv,spot", *lines]) + "\n"
         )
@@ -463,7 +463,7 @@ def test_sizes_of_liquidations_that_may_be_contracts_are_asked_about(
     tmp_path: Path, venue: str, name: str, options: dict[str, Any], value: float
 ) -> None:
     rows = f"timestamp,symbol,side,price,size\n{_START * 1000},{name},long,66500,12\n"
-    with pytest.raises(Unclear, match=f"sizes of {name} on {venue} may be in coins or not"):
+    with pytest.raises(Unclear, match=f"sizes of {name} on {venue} .* may be in coins or in another unit"):
         _import(tmp_path, f"{venue}_liquidations.csv", rows)
     _import(tmp_path, f"{venue}_liquidations.csv", rows, **options)
     row = _rows(tmp_path, "liquidations_fills").iloc[0]
@@ -506,7 +506,7 @@ def test_a_spot_market_is_not_taken_for_its_contract_in_another_chunk(
 def test_file_name_of_a_dated_future_raises_a_question(tmp_path: Path) -> None:
     """2026-03-27 is a Friday after the rows; 2026-03-01 is the day of the rows."""
     rows = f"open_time,open,high,low,close\n{_START * 1000},68000,68100,67900,68050\n"
-    with pytest.raises(Unclear, match="may be that of a dated future, BTCUSDT_260327"):
+    with pytest.raises(Unclear, match="may belong to a dated future, BTCUSDT_260327"):
         _import(tmp_path, "binance_BTCUSDT_260327_1h.csv", rows)
     assert _import(tmp_path, "binance_BTCUSDT_260301.csv", rows).written == 1
 
@@ -520,7 +520,9 @@ def test_a_fraction_among_volatilities_in_percent_is_rejected(tmp_path: Path) ->
         "\n".join(["timestamp,instrument_name,mark_iv,underlying_price", *lines]) + "\n",
     )
     assert (counts.written, counts.rejected) == (4, 1)
-    assert "iv=0.0051, and the median of its chain is 0.52: one is in percent" in str(counts.first_rejected)
+    assert "iv=0.0051, but the median of the chain is 0.52: one of them is in percent" in str(
+        counts.first_rejected
+    )
 
 
 @pytest.mark.parametrize("name", ["ETHBTC", "BTC/EUR", "KRW-BTC", "SOL_ETH", "BTCTRY"])
@@ -532,14 +534,14 @@ def test_pairs_that_are_not_quoted_in_usd_are_rejected(tmp_path: Path, name: str
 
 def test_prices_of_a_file_with_another_currency_in_its_name_are_asked_about(tmp_path: Path) -> None:
     rows = f"time,open,high,low,close\n{_START},61000,61100,60900,61050\n"
-    with pytest.raises(Unclear, match="its name has EUR, so its prices may not be in USD"):
+    with pytest.raises(Unclear, match="the file name contains EUR, so the prices may not be in USD"):
         _import(tmp_path, "kraken_BTC_EUR.csv", rows)
 
 
 def test_rates_with_the_start_and_the_end_of_a_period_are_asked_about(tmp_path: Path) -> None:
     lines = [f"{stamp},{stamp + 28_800},BTC,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
     rows = "\n".join(["period_start,period_end,symbol,funding_rate", *lines]) + "\n"
-    with pytest.raises(Unclear, match="pass --map time=period_end if each was paid at the end"):
+    with pytest.raises(Unclear, match="pass --map time=period_end if rates are paid at the end"):
         _import(tmp_path, "okx.csv", rows)
     _import(tmp_path, "okx.csv", rows, map={"time": "period_end"})
     assert _rows(tmp_path, "funding_settlements")["time"].iloc[0] == pd.Timestamp("2026-03-01T08:00Z")
@@ -744,7 +746,7 @@ def test_prices_next_to_payments_are_read_as_well(tmp_path: Path) -> None:
 def test_a_question_about_rates_comes_before_the_prices_next_to_them(tmp_path: Path) -> None:
     lines = [f"{stamp},0.5,67000.5,BTCUSDT" for stamp in _STAMPS]
     content = "\n".join(["time,funding_rate,mark_price,symbol", *lines]) + "\n"
-    with pytest.raises(Unclear, match="the unit of funding_rate is not clear"):
+    with pytest.raises(Unclear, match="the unit of column funding_rate is unclear"):
         _import(tmp_path, "okx.csv", content)
 
 

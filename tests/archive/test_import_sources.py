@@ -73,12 +73,13 @@ def test_header_is_detected_by_its_first_cell_and_rows_must_have_its_width(tmp_p
 
 def test_unknown_header_is_rejected_with_the_nearest_known_one(tmp_path: Path) -> None:
     with pytest.raises(
-        ArchiveError, match=r"it has instrument, rate, and the nearest form instrument, contract_type, "
+        ArchiveError,
+        match=r"got the columns instrument, rate, but the most similar layout has instrument, ",
     ):
         brought(tmp_path, "funding_settlements", "a.csv", "instrument,rate\nBTC-USDT,1\n", "okx")
     with pytest.raises(ValueError, match="from='nobody' is not one of aevo, allium, "):
         brought(tmp_path, "funding_settlements", "a.csv", "a,b\n1,2\n", "nobody")
-    with pytest.raises(ValueError, match="no file of velo is read as liquidations_fills; they are read as "):
+    with pytest.raises(ValueError, match="files of velo cannot be read as liquidations_fills, only as "):
         brought(tmp_path, "liquidations_fills", "a.csv", "a,b\n1,2\n", "velo")
 
 
@@ -125,7 +126,10 @@ def test_tickers_and_liquidations_of_tardis(tmp_path: Path) -> None:
     fills = brought(tmp_path / "kraken", "liquidations_fills", "e.csv", _FORCED + row, "tardis").iloc[0]
     assert fills[["side", "quantity", "value_usd"]].tolist() == ["short", 0.05, 500.0]
     row = "bitmex,ETHUSD,1591574399413000,1591574399500000,,buy,240,5\n"
-    with pytest.raises(ArchiveError, match="amounts of ETHUSD on bitmex are contracts of a size"):
+    with pytest.raises(
+        ArchiveError,
+        match="amounts of ETHUSD on bitmex are in contracts, and the file does not state their size",
+    ):
         brought(tmp_path, "liquidations_fills", "d.csv", _FORCED + row, "tardis")
 
 
@@ -179,7 +183,7 @@ def test_bodies_of_coinglass(tmp_path: Path) -> None:
         tmp_path, "funding_history", "b.json", body % rate, "coinglass", set={**said, "interval_hours": "8"}
     )
     assert rates["rate_bps_8h"].tolist() == pytest.approx([0.46])
-    with pytest.raises(ArchiveError, match="symbol is not in the file, nor is exchange"):
+    with pytest.raises(ArchiveError, match="symbol and exchange are not in the file"):
         brought(tmp_path, "oi_history", "c.json", body % rate, "coinglass")
 
 

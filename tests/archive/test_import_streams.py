@@ -103,7 +103,7 @@ def test_whole_books_of_streams_are_read_without_their_changes(tmp_path: Path, n
     assert {*rows["symbol"]} == {"BTC"}
     assert {*rows["exchange"]} == {name.partition("_")[0]}
     assert {*rows["time"]} == {pd.Timestamp(_START, unit="ms", tz="UTC")}
-    has_changes = any("changes of a book are omitted" in notice for notice in result.notices)
+    has_changes = any("book updates are omitted" in notice for notice in result.notices)
     assert has_changes == (name != "binance_book.jsonl")
 
 
@@ -119,7 +119,7 @@ def test_whole_books_of_streams_are_read_without_their_changes(tmp_path: Path, n
 def test_order_book_changes_without_a_snapshot_are_rejected(
     tmp_path: Path, messages: list[dict[str, Any]]
 ) -> None:
-    with pytest.raises(ArchiveError, match="changes of a book"):
+    with pytest.raises(ArchiveError, match="got book updates"):
         _import(tmp_path, "binance_depth.jsonl", messages)
 
 
@@ -255,7 +255,7 @@ def test_books_of_cryptofeed_are_read_without_their_changes(tmp_path: Path) -> N
     levels = rows[["side", "level", "price_usd", "size"]].to_numpy().tolist()
     assert sorted(levels) == [["ask", 1, 67001.0, 0.5], ["bid", 1, 67000.5, 1.2], ["bid", 2, 66999.0, 0.4]]
     path.write_text("\n".join(lines[1:] * 2) + "\n", encoding="utf-8")
-    with pytest.raises(ArchiveError, match="changes of a book, and not whole books"):
+    with pytest.raises(ArchiveError, match="expected order book snapshots, got book updates"):
         import_files(None, path, tmp_path / "to")
 
 

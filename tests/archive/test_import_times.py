@@ -99,8 +99,8 @@ def test_repeated_local_hour_in_an_unsorted_file_is_rejected(tmp_path: Path) -> 
     found, result = taken(tmp_path, shuffled, "Europe/London")
     assert found == [f"2023-10-{day}:00:00" for day in ("28T23", "29T02", "29T03", "29T04")]
     assert result.first_rejected == (
-        "in.csv, line 3: time='2023-10-29 01:00' comes twice as the clock was set back, and the file is in "
-        "no order: sort it by time"
+        "in.csv, line 3: time='2023-10-29 01:00' occurs twice because the clock was set back, and the file "
+        "is not sorted: sort it by time"
     )
     shuffled = [f"2023-10-29 {t}" for t in ("03:00", "01:00", "00:00", "04:00", "02:00")]
     found, result = taken(tmp_path / "once", shuffled, "Europe/London")
@@ -109,7 +109,8 @@ def test_repeated_local_hour_in_an_unsorted_file_is_rejected(tmp_path: Path) -> 
     found, result = taken(tmp_path / "skipped", ["2023-03-26 00:30", "2023-03-26 01:30"], "Europe/London")
     assert found == ["2023-03-26T00:30:00"]
     assert result.first_rejected == (
-        "in.csv, line 3: time='2023-03-26 01:30' was skipped by the clock of Europe/London"
+        "in.csv, line 3: time='2023-03-26 01:30' does not exist in Europe/London, because the clock was "
+        "set forward"
     )
     times = ["2020-01-01 03:00", "2020-01-01T03:00Z", "1577836800"]
     found, _ = taken(tmp_path / "mixed", times, "UTC+3", "A B C")
@@ -136,10 +137,11 @@ def test_times_without_a_zone_are_read_as_utc_and_reported(tmp_path: Path) -> No
     stored, result = taken(tmp_path, ["2026-03-01 00:00", "2026-03-01 01:00"], None)
     assert stored == ["2026-03-01T00:00:00", "2026-03-01T01:00:00"]
     assert (
-        "zone      UTC, as the times state no zone (--tz ZONE if they are local times)" in result.understood
+        "zone      UTC, because the times have no zone (pass --tz ZONE if they are local times)"
+        in result.understood
     )
     _, zoned = taken(tmp_path / "zoned", ["2026-03-01T00:00Z", "2026-03-01T01:00Z"], None)
-    assert "zone      as the file states it" in zoned.understood
+    assert "zone      from the file" in zoned.understood
 
 
 def test_rows_off_the_utc_grid_ask_for_the_zone(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_rows_off_the_utc_grid_ask_for_the_zone(tmp_path: Path) -> None:
 
 def test_an_hour_that_is_missing_as_clocks_are_set_forward_asks_for_the_zone(tmp_path: Path) -> None:
     hours = [f"2026-03-29 {hour:02}:00" for hour in (0, 2, 3, 4, 5)]  # London's clock skips 01:00
-    with pytest.raises(ArchiveError, match="jump to 2026-03-29 02:00, when clocks are set forward"):
+    with pytest.raises(ArchiveError, match="jump to 2026-03-29 02:00, as when clocks are set forward"):
         taken(tmp_path, hours, None)
     stored, _ = taken(tmp_path, hours, "Europe/London")
     assert stored == [f"2026-03-29T0{hour}:00:00" for hour in range(5)]
@@ -174,7 +176,7 @@ def test_an_hour_twice_where_clocks_are_set_back_asks_for_the_zone(tmp_path: Pat
     path = tmp_path / "okx_berlin.csv"
     path.write_text("\n".join(["time,symbol,oi_usd", *lines]) + "\n")
     with pytest.raises(
-        ArchiveError, match="have the hour of 2025-10-26 02:00 twice, when clocks are set back"
+        ArchiveError, match="the hour 2025-10-26 02:00 occurs twice, as when clocks are set back"
     ):
         import_files(None, path, tmp_path / "to")
     assert import_files(None, path, tmp_path / "to", tz="Europe/Berlin").written == 6

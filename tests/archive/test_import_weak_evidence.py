@@ -33,7 +33,7 @@ def _rows(folder: Path, table: str) -> pd.DataFrame:
 def test_levels_of_a_book_without_sizes_are_rejected(tmp_path: Path, header: str) -> None:
     number = "7," if ",id," in header else ""
     lines = [header, *(f"{_START},{number}{side},{price}" for side, price in _BOOK)]
-    with pytest.raises(ArchiveError, match=r"levels of an order book .+ without sizes"):
+    with pytest.raises(ArchiveError, match=r"order book levels .+ no column is recognised as the size"):
         _import(tmp_path, "book.csv", "\n".join(lines) + "\n", market="gateio:BTC")
 
 
@@ -45,7 +45,7 @@ def test_prices_of_a_book_of_gate_without_sizes_are_rejected(tmp_path: Path, fie
         "asks": [{"p": "67001"}, {"p": "67002"}],
         "bids": [{"p": "67000"}, {"p": "66999"}],
     }
-    with pytest.raises(ArchiveError, match=r"levels of an order book .+ without sizes"):
+    with pytest.raises(ArchiveError, match=r"order book levels .+ no column is recognised as the size"):
         _import(tmp_path, "book.json", json.dumps(body), set={"exchange": "gateio"})
 
 
@@ -94,7 +94,7 @@ def test_quotes_of_instruments_are_not_books_of_the_perpetual(
 ) -> None:
     content = _QUOTES.format(names="", start=_START, market=market, values="")
     content = content.replace("bid_vol,ask_vol", sizes)
-    with pytest.raises(ArchiveError, match=f"is {kind}, and orderbook_book is of perpetual contracts"):
+    with pytest.raises(ArchiveError, match=f"is {kind}, but orderbook_book is for perpetual contracts"):
         _import(tmp_path, "quotes.csv", content)
 
 
@@ -109,7 +109,9 @@ def test_volatilities_of_quotes_are_not_sizes(tmp_path: Path, name: str, value: 
 
 def test_quotes_in_a_file_of_options_are_asked_about(tmp_path: Path) -> None:
     content = _QUOTES.format(names="", start=_START, market="BTC", values="")
-    with pytest.raises(Unclear, match="its name says options, and orderbook_book is of perpetual contracts"):
+    with pytest.raises(
+        Unclear, match="the file name indicates options, but orderbook_book is for perpetual contracts"
+    ):
         _import(tmp_path, "bybit_options.csv", content)
     _import(tmp_path, "bybit_BTC.csv", content)
     assert _rows(tmp_path, "orderbook_book")["size"].tolist() == [0.57, 0.55]  # ask, bid
@@ -130,9 +132,9 @@ def test_one_size_of_several_contracts_is_rejected(tmp_path: Path) -> None:
     """A contract of Gate is 0.0001 BTC or 0.01 ETH: one size of both is 100 times too low for one."""
     body = json.dumps([_liquidation("BTC_USDT"), _liquidation("ETH_USDT")])
     said: dict[str, Any] = {"exchange": "gateio"}
-    with pytest.raises(ArchiveError, match="write a file for each contract, and state the coins"):
+    with pytest.raises(ArchiveError, match="write one file for each contract, and pass the contract size"):
         _import(tmp_path, "liq_orders.json", body, set=said)
-    with pytest.raises(ArchiveError, match=r"0\.0001 cannot apply to all rows, which are of BTC, ETH"):
+    with pytest.raises(ArchiveError, match=r"0\.0001 cannot apply to all rows, which belong to BTC, ETH"):
         _import(tmp_path, "liq_orders.json", body, set={**said, "contract_size": "0.0001"})
     single = json.dumps([_liquidation("ETH_USDT")])
     _import(tmp_path, "liq_orders.json", single, set={**said, "contract_size": "0.01"})
@@ -153,9 +155,9 @@ def test_an_interval_that_next_payments_contradict_is_rejected(tmp_path: Path) -
     of_trb = "\n".join([header, *_running("TRBUSDT", 4)]) + "\n"
     both = of_trb + "\n".join(_running("BTCUSDT", 8)) + "\n"
     for content in (of_trb, both):
-        with pytest.raises(ArchiveError, match="interval_hours=8 is not that of all rows"):
+        with pytest.raises(ArchiveError, match="interval_hours=8 does not fit all rows"):
             _import(tmp_path, "binance.csv", content, set={"interval_hours": "8"})
-    with pytest.raises(ArchiveError, match="next payments are 4 or 8 hours apart"):
+    with pytest.raises(ArchiveError, match="consecutive payments are 4 or 8 hours apart"):
         _import(tmp_path, "binance.csv", both)
     _import(tmp_path, "binance.csv", of_trb)
     assert {*_rows(tmp_path, "funding_history")["rate_bps_8h"]} == {2.0}
@@ -164,7 +166,9 @@ def test_an_interval_that_next_payments_contradict_is_rejected(tmp_path: Path) -
 def test_closes_without_opens_are_asked_about(tmp_path: Path) -> None:
     """The close of the hour from 00:00 is known at 01:00, so that it is not the price at its label."""
     content = f"timestamp,close\n{_START},67000\n{_START + 3600},67100\n"
-    with pytest.raises(Unclear, match="close is a close, which is known at the end of its bar") as caught:
+    with pytest.raises(
+        Unclear, match="column close is the close of a bar, which is known only when the bar ends"
+    ) as caught:
         _import(tmp_path, "binance_BTC_1h.csv", content)
     assert caught.value.choices == ["price_usd=close"]
     _import(tmp_path, "binance_BTC_1h.csv", content, map={"price_usd": "close"})
@@ -284,7 +288,7 @@ def test_sizes_of_contracts_in_usd_are_not_coins(tmp_path: Path) -> None:
     """200,000 contracts of 0.1 ETH are 50,000,000 USD at 2,500; those of 0.1 USD are 20,000 USD."""
     header = "timestamp,open_interest_contracts,ctVal,ctValCcy,mark_price"
     content = f"{header}\n{_START},200000,0.1,USD,2500\n"
-    with pytest.raises(ArchiveError, match="has sizes of contracts in USD, as ctValCcy says"):
+    with pytest.raises(ArchiveError, match="has contract sizes in USD, as ctValCcy shows"):
         _import(tmp_path, "okx_ETH.csv", content)
     _import(tmp_path, "okx_ETH.csv", content.replace("USD", "ETH"))
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [50_000_000.0]
@@ -339,7 +343,7 @@ def test_the_first_payment_after_a_change_of_the_interval_is_no_contradiction(tm
 def test_intervals_that_alternate_contradict_the_time_between_rows(tmp_path: Path) -> None:
     rows = [f"{_START + 4 * 3600 * number},GIGA_USDT,0.0001,{4 + 4 * (number % 2)}" for number in range(12)]
     content = "\n".join(["ts,symbol,funding_rate,collect_cycle", *rows]) + "\n"
-    with pytest.raises(ArchiveError, match="its rows are 4 hours apart"):
+    with pytest.raises(ArchiveError, match="the rows are 4 hours apart"):
         _import(tmp_path, "mexc.csv", content, table="funding_settlements")
 
 
@@ -347,7 +351,7 @@ def test_sides_of_venues_with_different_meanings_need_a_file_for_each(tmp_path: 
     rows = [f"{venue},BTCUSDT,BUY,91000,0.1,{_START}" for venue in ("binance", "bybit")]
     content = "\n".join(["exchange,symbol,side,price,qty,ts", *rows]) + "\n"
     with pytest.raises(
-        ArchiveError, match=r"bybit states the side of the closed position .+ a file for each"
+        ArchiveError, match=r"bybit publishes the side of the closed position.+ one file for each"
     ):
         _import(tmp_path, "liquidations.csv", content)
 
@@ -379,7 +383,7 @@ def test_the_kind_of_klines_without_volume_selects_the_table_of_prices(tmp_path:
 def test_rates_without_a_venue_are_asked_for_it_before_their_interval(tmp_path: Path) -> None:
     record = {"ts": _START * 1000 + 230, "channel": "ctx", "data": {"coin": "BTC", "funding": "0.0000125"}}
     lines = [json.dumps({**record, "ts": record["ts"] + 60_000 * number}) for number in range(4)]
-    with pytest.raises(ArchiveError, match="state the venue with --set exchange=VENUE"):
+    with pytest.raises(ArchiveError, match="pass the venue first, with --set exchange=VENUE"):
         _import(tmp_path, "stream.jsonl", "\n".join(lines) + "\n", unit="native")
 
 

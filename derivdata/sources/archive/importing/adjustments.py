@@ -208,8 +208,8 @@ def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
     """Set taker sells to the turnover minus taker buys. The layout reads the turnover as ``sell_usd``."""
     if frame["contract_name"].astype(str).str.contains("USD_").any():
         raise ArchiveError(
-            f"turnover of {frame['contract_name'].iloc[0]} is in coins, as of all coin-margined contracts, "
-            "and not in USD: import it without --from, after multiplying it by the price"
+            f"turnover of {frame['contract_name'].iloc[0]} is in coins, as for all coin-margined "
+            "contracts: multiply it by the price, and import the file without --from"
         )
     turnover = frame["sell_usd"]
     sold = turnover - frame["buy_usd"]
@@ -329,7 +329,7 @@ def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple
     is_unknown = np.isnan(size)
     reasons[is_unknown] = _reasons_by_contract(
         frame[is_unknown],
-        "amounts of {name} on {venue} are contracts of a size that the file does not state: state it with "
+        "amounts of {name} on {venue} are in contracts, and the file does not state their size: pass "
         "--set contract_size=COINS, or omit these rows",
     )
     reasons[~is_unknown & ~np.isfinite(usd)] = "the amount or its price is missing"
@@ -402,7 +402,7 @@ def _signed_amounts(frame: pd.DataFrame) -> pd.DataFrame:
     amount = frame["filled_quantity"]
     coins = amount.abs()
     reasons = _no_reasons(frame)
-    reasons[(frame["is_match"] != 1).to_numpy()] = "it is the trigger of a liquidation that has a row"
+    reasons[(frame["is_match"] != 1).to_numpy()] = "it is the trigger of a liquidation that has its own row"
     return frame.assign(
         side=np.where(amount > 0, "long", "short"),
         quantity=coins,
@@ -419,9 +419,7 @@ def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
     apart = apart.where(apart > pd.Timedelta(0))
     apart = apart.groupby(stamps["contract_name"], observed=True).transform("min").reindex(frame.index)
     reasons = _no_reasons(frame)
-    reasons[apart.isna().to_numpy()] = (
-        "the interval before its next payment is not known: the file has one row of its contract"
-    )
+    reasons[apart.isna().to_numpy()] = "the interval is unknown: the file has only one row of the contract"
     return frame.assign(time=frame["time"] - apart.fillna(pd.Timedelta(0))).assign(reason=reasons)
 
 
@@ -438,7 +436,7 @@ def usd_of_contracts(frame: pd.DataFrame) -> pd.DataFrame:
     size, is_usd = _units_of_rows(frame, amount_of)
     size = np.where(is_usd, size, np.nan)
     reasons = _no_reasons(frame)
-    reasons[np.isnan(size)] = "the USD of a contract are not known: write its open interest in USD"
+    reasons[np.isnan(size)] = "the contract size in USD is unknown: write open interest in USD"
     return frame.assign(oi_usd=frame["oi_usd"] * size).assign(reason=reasons)
 
 
@@ -469,7 +467,7 @@ def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
     hours = by_row["hours"].to_numpy()
     reasons = _no_reasons(frame)
     reasons[np.isnan(hours)] = (
-        "the interval of its rate is not known: the rows name no two payments in a row (state it with "
+        "the interval of the rate is unknown: the file does not have two consecutive payments (pass "
         "--set interval_hours=8 and --map rate_bps_8h=funding_rate --unit native)"
     )
     reasons[frame["raw_rate"].isna().to_numpy()] = "rate_bps_8h is missing"
@@ -593,7 +591,9 @@ def _sizes_of_options(frame: pd.DataFrame) -> pd.DataFrame:
     reasons = _no_reasons(frame)
     prices = frame[[name for name in ("price_usd", "price_coin", "raw_price") if name in frame]]
     reasons[prices.isna().all(axis=1).to_numpy()] = "the price is missing"
-    reasons[np.isnan(coins)] = "the coins of an option of its venue are not known: write the size in coins"
+    reasons[np.isnan(coins)] = (
+        "the contract size of options of this venue is unknown: write the size in coins"
+    )
     return frame.assign(size=frame["size"] * coins).assign(reason=reasons)
 
 
@@ -617,7 +617,7 @@ def _depth_bands(frame: pd.DataFrame) -> pd.DataFrame:
     other = asks.reindex(pd.MultiIndex.from_frame(frame[keys])).to_numpy()
     reasons = _no_reasons(frame)
     reasons[np.isnan(other)] = "the asks at this distance are missing"
-    reasons[(side > 0).to_numpy()] = "its USD of asks are in the row of the bids at this distance"
+    reasons[(side > 0).to_numpy()] = "its asks are in the row of the bids at this distance"
     return frame.assign(bid_depth_usd=frame["notional"], ask_depth_usd=other).assign(reason=reasons)
 
 
@@ -661,7 +661,7 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
     is_price = kind == "3"
     is_interest = kind == "9"
     reasons = _no_reasons(frame)
-    reasons[~is_price] = "a statistic of another type than 3, the settlement price, or 9, open interest"
+    reasons[~is_price] = "the type of the statistic is neither 3 (settlement price) nor 9 (open interest)"
     prices = _unscaled(frame["price_usd"])
     reasons[is_price & prices.isna()] = "the price is undefined"
 
@@ -676,7 +676,7 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
 
     has_price = keys.merge(keys[is_price].drop_duplicates().assign(settled=True), how="left", on=day)
     is_settled = has_price["settled"].notna().to_numpy()
-    reasons[is_interest & is_settled] = "its open interest is in the row of the settlement price of its day"
+    reasons[is_interest & is_settled] = "its open interest is in the row with the settlement price of the day"
     reasons[is_interest & ~is_settled] = "open interest of a day without a settlement price in the file"
     return frame.assign(price_usd=prices, oi_usd=interest).assign(reason=reasons)
 
@@ -710,7 +710,7 @@ def _hourly_amounts(frame: pd.DataFrame) -> pd.DataFrame:
         amount = amount / _RATE_UNITS_OF_DRIFT
         price = price / _PRICE_UNITS_OF_DRIFT
     reasons = _no_reasons(frame)
-    reasons[(price.isna() | (price <= 0)).to_numpy()] = "the oracle's price is missing"
+    reasons[(price.isna() | (price <= 0)).to_numpy()] = "the oracle price is missing"
     rate = units.convert((amount / price).to_numpy(), "native", "bps_8h", hours=1.0)
     return frame.assign(rate_bps_8h=rate).assign(reason=reasons)
 
@@ -790,8 +790,8 @@ def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
     is_unknown = np.isnan(size_of_one)
     reasons[is_unknown] = _reasons_by_contract(
         frame[is_unknown],
-        "sizes of {name} on {venue} may be contracts: state them in coins, in columns with the names "
-        "symbol, exchange, time, side, level, price_usd and size",
+        "sizes of {name} on {venue} may be in contracts: convert them to coins, in a file with the "
+        "columns symbol, exchange, time, side, level, price_usd and size",
     )
     return frame.assign(size=coins).assign(reason=reasons)
 

@@ -293,7 +293,7 @@ def interval_hours(column: pa.ChunkedArray, rejections: Rejections) -> Array:
 
 
 def _no_interval(value: float) -> str:
-    message = f"interval_hours={value:g} is not an interval"
+    message = f"interval_hours={value:g} is not a funding interval"
     if value <= 0:
         return message
     *others, last = (f"{hours:g}" for hours in VALID_HOURS)

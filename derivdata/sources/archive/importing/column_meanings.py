@@ -523,8 +523,8 @@ def quantity_in_rows(source: Source, head: Chunk) -> str | None:
         words = texts_of(head, column)
         if len(words) > 1:
             raise ArchiveError(
-                f"{source}: its column {column!r} names {len(words)} quantities ({', '.join(words[:5])}), "
-                "whose values are in one column: write a file for each of them, or a column for each"
+                f"{source}: column {column!r} names {len(words)} quantities ({', '.join(words[:5])}), "
+                "whose values share one column: write one file or one column for each of them"
             )
         if words and meaning_of(words[0]) in QUANTITIES:
             return meaning_of(words[0])

@@ -222,7 +222,7 @@ def _choice(name: str, column: Column, text: str) -> str:
     """Return the allowed words of a column, and the options that define other words."""
     allowed = " or ".join(column.allowed)
     pairs = " or ".join(f"--map-value {name}:{text}={word}" for word in column.allowed[:2])
-    message = f"is not {allowed}: state its meaning with {pairs}"
+    message = f"is not {allowed}: pass its meaning with {pairs}"
     if name == "side":
         message += ", and its opposite follows"
     return message
@@ -310,7 +310,7 @@ def _refuse_without_suffix(
     is_bare = ~has_suffix & np.isfinite(values) & (values != 0)
     rejections.reject(
         is_bare,
-        lambda row: f"{name}={shown(column, row)} has no {suffix}, which other rows of the column have",
+        lambda row: f"{name}={shown(column, row)} has no {suffix}, unlike other rows of the column",
     )
 
 
@@ -351,14 +351,17 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
             paid > MAX_PAID_BPS,
             lambda row: (
                 f"rate_bps_8h is a payment of {paid[row] / 100:g} % of the position: at most "
-                f"{MAX_PAID_BPS / 100:g} % are possible"
+                f"{MAX_PAID_BPS / 100:g} % is possible"
             ),
         )
     if "time" in columns and "future" not in plan.accept:
         stamps = columns["time"]
         ahead = np.asarray(stamps > future_limit())
         rejections.reject(
-            ahead, lambda row: f"time={times.iso(stamps[row])} is in the future (or --accept future)"
+            ahead,
+            lambda row: (
+                f"time={times.iso(stamps[row])} is in the future: correct it, or pass --accept future"
+            ),
         )
 
 
@@ -377,7 +380,7 @@ def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections
         missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
         reason = f"{name} is missing"
         if name == "time" and missing.all():
-            reason += ": state it with --set time=2026-03-27T08:00:00Z"
+            reason += ": pass it with --set time=2026-03-27T08:00:00Z"
         rejections.reject(missing, reason)
 
 

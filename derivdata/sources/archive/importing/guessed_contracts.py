@@ -326,8 +326,8 @@ def _column_of_prices(source: Source, by_meaning: Mapping[str, str], kind: str |
     is_close = column is not None and plain_name(column) in CLOSES
     if is_close and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
         raise Unclear(
-            f"{source}: its column {column} is a close, which is known at the end of its bar: pass --map "
-            f"price_usd={column} if its times are those ends, or move the times first",
+            f"{source}: column {column} is the close of a bar, which is known only when the bar ends: "
+            f"pass --map price_usd={column} if the times are bar ends, or shift the times first",
             "--map",
             [f"price_usd={column}"],
         )
@@ -347,8 +347,8 @@ def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> 
     if not others:
         return None
     raise Unclear(
-        f"{source}: expected a column of {kind} prices, got {' and '.join(others)}, which may be of another "
-        f"kind: pass --map price_usd={others[0]} if it has {kind} prices",
+        f"{source}: expected a column of {kind} prices, got {' and '.join(others)}, which may be another "
+        f"kind of price: pass --map price_usd={others[0]} if it has {kind} prices",
         "--map",
         [f"price_usd={name}" for name in others],
     )
@@ -444,8 +444,8 @@ def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
     if other:
         base = _base_of(name, other)
         raise Unclear(
-            f"{source}: its name has {other}, so its prices may not be in USD: omit the file, or state the "
-            f"symbol (--set symbol={base or 'BTC'}) if they are in USD",
+            f"{source}: the file name contains {other}, so the prices may not be in USD: omit the file, "
+            f"or pass the symbol (--set symbol={base or 'BTC'}) if they are in USD",
             "--set",
             [f"symbol={base or 'BTC'}"],
         )
@@ -481,8 +481,9 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
         expiry = pd.Timestamp(market.expiry, unit="us", tz="UTC")
         if expiry > last and expiry.weekday() == _FRIDAY:
             raise Unclear(
-                f"{source}: its name may be that of a dated future, {name}, and the table is of "
-                f"perpetual contracts: omit the file, or pass --set symbol={market.symbol} if not",
+                f"{source}: the file name may belong to a dated future, {name}, but the table is for "
+                f"perpetual contracts: omit the file, or pass --set symbol={market.symbol} if it is a "
+                "perpetual contract",
                 "--set",
                 [f"symbol={market.symbol}"],
             )

@@ -60,7 +60,7 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
     best = [name for name in best if not _COMPUTED.search(name)] or best
     if len(best) > 1:
         raise Unclear(
-            f"{source}: its columns are those of {' and '.join(best)}: select one with "
+            f"{source}: the columns match several tables, {' and '.join(best)}: select one with "
             f"{' or '.join(f'--table {name}' for name in best)}",
             "--table",
             best,
@@ -146,8 +146,8 @@ def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     _refuse_closes(source, head)
     _refuse_prose(source, head)
     raise Unclear(
-        f"{source}: its columns are not recognised: state the table with --table NAME, and its columns with "
-        f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
+        f"{source}: the columns are not recognised: pass the table with --table NAME, and its columns "
+        f"with --map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
         "--table",
         archive_tables(),
     )
@@ -161,8 +161,8 @@ def _refuse_options(source: Source, tables: list[str]) -> None:
     other = [table for table in tables if table in ("oi_history", "orderbook_book")]
     if other and _OF_OPTIONS.search(source.file_name):
         raise Unclear(
-            f"{source}: its name says options, and {other[0]} is of perpetual contracts: omit the file, or "
-            f"pass --table {other[0]} if its rows are of perpetual contracts",
+            f"{source}: the file name indicates options, but {other[0]} is for perpetual contracts: omit "
+            f"the file, or pass --table {other[0]} if the rows belong to perpetual contracts",
             "--table",
             other,
         )
@@ -187,8 +187,8 @@ def unclear_volumes(source: Source, buy: str, sell: str) -> Unclear:
     Binance's are coins; OKX's are contracts, coins or USD by the parameter ``unit`` of the request.
     """
     return Unclear(
-        f"{source}: {buy} and {sell} may be in USD, coins or contracts: pass --unit usd if they are USD, or "
-        "multiply them by the price first",
+        f"{source}: {buy} and {sell} may be in USD, coins or contracts: pass --unit usd if they are in "
+        "USD, or multiply them by the price first",
         "--unit",
         ["usd"],
     )
@@ -221,9 +221,9 @@ def refuse_remaining_orders(source: Source, head: Chunk) -> None:
     columns = columns_named(head, ("leavesqty",))
     if columns:
         raise ArchiveError(
-            f"{source}: its column {columns[-1]} is the remaining size of an order in BitMEX's feed "
-            "of liquidations, and its messages have no time: write the first message of each order as a row "
-            "with its time of arrival, symbol, side and value_usd (contracts of XBTUSD are 1 USD)"
+            f"{source}: column {columns[-1]} is the remaining size of an order in BitMEX's liquidation "
+            "feed, whose messages have no time: write the first message of each order as a row with its "
+            "arrival time, symbol, side and value_usd (a contract of XBTUSD is 1 USD)"
         )
 
 
@@ -257,8 +257,9 @@ def _of_venues(
     words = f"{source.file_name} {' '.join(totals.values())}"
     if totals and not re.search(r"total|all(?![a-z])", words, re.IGNORECASE):
         raise Unclear(
-            f"{source}: its rows name a venue and no contract: pass --set symbol=BTC if they are of one "
-            f"coin, or {' or '.join(f'--table {name}' for name in totals)} if they are of all",
+            f"{source}: the rows have a venue but no contract: pass --set symbol=BTC if they belong to "
+            f"one coin, or {' or '.join(f'--table {name}' for name in totals)} if they are totals over "
+            "all coins",
             "--table",
             [*totals],
         )
@@ -273,8 +274,8 @@ def _refuse_closes(source: Source, head: Chunk) -> None:
     closes = columns_like(head, _CLOSE)
     if len(closes) == 1:
         raise Unclear(
-            f"{source}: its column {closes[0]} is a close, which is known at the end of its bar: pass --map "
-            f"index_pct={closes[0]} if its times are those ends, or move the times first",
+            f"{source}: column {closes[0]} is the close of a bar, which is known only when the bar ends: "
+            f"pass --map index_pct={closes[0]} if the times are bar ends, or shift the times first",
             "--map",
             [f"index_pct={closes[0]}"],
         )
@@ -289,17 +290,17 @@ def _refuse_prose(source: Source, head: Chunk) -> None:
     for name in head.columns:
         if len(name.split()) > _WORDS_OF_A_NAME:
             raise ArchiveError(
-                f"{source}: it starts with text instead of names of columns ({name[:60]!r}): remove the "
-                "lines above the names of the columns, or add these names if the file has none"
+                f"{source}: expected column names in the first line, got a text ({name[:60]!r}): remove "
+                "the lines above the column names, or add column names if the file has none"
             )
 
 
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
     """Return the error for a table without a time column."""
     return ArchiveError(
-        f"{source}: its columns resemble those of {table}, but none is recognised as the time: name it "
-        "with --map time=COLUMN, or state one time for all rows with --set time=2026-03-27T08:00:00Z; the "
-        f"file has {', '.join(head.columns)[:300]}"
+        f"{source}: the columns resemble those of {table}, but no column is recognised as the time: name "
+        "it with --map time=COLUMN, or pass one time for all rows with --set time=2026-03-27T08:00:00Z; "
+        f"the file has {', '.join(head.columns)[:300]}"
     )
 
 
@@ -388,9 +389,9 @@ _OF_ACCOUNTS = frozenset("user users dir hash liquidateduser closedpnl startposi
 def _refuse_fills(source: Source) -> None:
     """Raise for fills of accounts: each trade has a row for its buyer and one for its seller."""
     raise ArchiveError(
-        f"{source}: its rows are fills of accounts, one for each side of a trade, which no table holds: pass "
-        "--table prices_history --set kind=last to take their prices, or for liquidations write the rows of "
-        "the liquidated accounts with the side of the closed position, long or short"
+        f"{source}: the rows are fills of accounts, two for each trade, which no table stores: pass "
+        "--table prices_history --set kind=last to import their prices. To import liquidations, write "
+        "the rows of the liquidated accounts with the side of the closed position, long or short"
     )
 
 
@@ -440,9 +441,9 @@ def _refuse_no_sizes(source: Source, head: Chunk, by_meaning: Mapping[str, str])
     is_of_levels = {"side", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
     if is_of_levels and not {"quantity", "filled_quantity", "value_usd"} & by_meaning.keys():
         raise ArchiveError(
-            f"{source}: its rows are levels of an order book (column {by_meaning['side']}) without sizes, "
-            "which orderbook_book requires: name the column of sizes in coins with --table orderbook_book "
-            f"--map size=COLUMN; the file has {', '.join(head.columns)[:300]}"
+            f"{source}: the rows are order book levels (column {by_meaning['side']}), but no column is "
+            "recognised as the size: name the column of sizes in coins with --table orderbook_book --map "
+            f"size=COLUMN; the file has {', '.join(head.columns)[:300]}"
         )
 
 
@@ -455,7 +456,7 @@ def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     sizes = figures_of(head, by_meaning["quantity"])
     if columns_named(head, _OF_CHANGES) or (sizes == 0).any():
         raise ArchiveError(
-            f"{source}: its rows are changes of a book, and not whole books: build snapshots from them first"
+            f"{source}: expected order book snapshots, got book updates: build snapshots from them first"
         )
 
 
@@ -467,9 +468,9 @@ def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, s
     is_of_cme = "cme" in _venues(source, head, by_meaning, given)
     if is_of_cme or _FRONT_MONTHS.search(source.file_name):
         raise Unclear(
-            f"{source}: its prices may be of dated futures of CME, and prices_history is of perpetual "
-            "contracts and indices: omit it, or pass --table futures_history if its rows name their "
-            "contract, or --table prices_history to read them as prices of one contract",
+            f"{source}: the prices may belong to dated futures of CME, but prices_history is for "
+            "perpetual contracts and indices: omit the file, pass --table futures_history if each row "
+            "names its contract, or pass --table prices_history to import them as prices of one contract",
             "--table",
             ["futures_history", "prices_history"],
         )
@@ -483,15 +484,16 @@ def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, s
     sides = [name for name in head.columns if plain_name(name).endswith("side")]
     if "quantity" in by_meaning and len(sides) == 1:
         raise Unclear(
-            f"{source}: its rows may be liquidations: pass --map side={sides[0]} if that column is the side "
-            "of the closed position or of its order, or --table prices_history",
+            f"{source}: the rows may be liquidations: pass --map side={sides[0]} if that column is the "
+            "side of the closed position or of its order, or --table prices_history to import only the "
+            "prices",
             "--map",
             [f"side={sides[0]}"],
         )
     raise Unclear(
-        f"{source}: its rows may be liquidations, and no column is recognised as the side: name that of the "
-        "closed position or of its order with --map side=COLUMN, or pass --table prices_history to take the "
-        f"prices alone; the file has {', '.join(head.columns)[:300]}",
+        f"{source}: the rows may be liquidations, but no column is recognised as the side: name the side "
+        "of the closed position or of its order with --map side=COLUMN, or pass --table prices_history "
+        f"to import only the prices; the file has {', '.join(head.columns)[:300]}",
         "--table",
         ["prices_history"],
     )
@@ -515,8 +517,8 @@ def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -
     if has_other_prices or not are_trades(head):
         return
     raise Unclear(
-        f"{source}: its rows are trades, which no table holds: pass --table prices_history to take the price "
-        "of each as a last price",
+        f"{source}: the rows are trades, which no table stores: pass --table prices_history to import "
+        "each price as a last price",
         "--table",
         ["prices_history"],
     )
@@ -555,15 +557,16 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
     table = tables[0]
     if table not in archive_tables():
         raise Unclear(
-            f"{source}: its columns are candles of prices, but its name says {table}, which no table "
-            "holds: omit the file, or pass --table prices_history if the candles are prices",
+            f"{source}: the columns are price candles, but the file name indicates {table}, which no "
+            "table stores: omit the file, or pass --table prices_history if the candles are prices",
             "--table",
             ["prices_history"],
         )
     quote = " and --set quote=USDT" if table == "prices_spot" else ""
     raise Unclear(
-        f"{source}: its columns are those of candles of prices, and its name is of {table}: pass --table "
-        f"{table}{quote}, which takes {by_meaning['last']}, or --table prices_history",
+        f"{source}: the columns are price candles, but the file name indicates {table}: pass --table "
+        f"{table}{quote} to import column {by_meaning['last']}, or --table prices_history to import "
+        "prices",
         "--table",
         [table, "prices_history"],
     )
@@ -627,8 +630,8 @@ def _kind_by_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
             "between rows"
         )
     raise Unclear(
-        f"{source}: its rates may be payments (--table funding_settlements) or samples "
-        f"(--table funding_history): {advice}",
+        f"{source}: the rates may be payments (--table funding_settlements) or samples (--table "
+        f"funding_history): {advice}",
         "--table",
         ["funding_settlements", "funding_history"],
     )
@@ -651,9 +654,9 @@ _REALISED = re.compile(r"reali[sz]ed|settled|paid", re.I)
 def _repeated_payments(source: Source, column: str, apart: float) -> Unclear:
     """Return the question about rates of the last payment, which do not apply at the time of the row."""
     return Unclear(
-        f"{source}: its column {column} has the rate of a payment in rows that are {apart:.3g} hours apart: "
-        "pass --table funding_history to take it as the rate of the time of each row, or the table of the "
-        "other columns",
+        f"{source}: column {column} has the rate of a payment, but the rows are {apart:.3g} hours apart: "
+        "pass --table funding_history to import it as the rate at the time of each row, or the table of "
+        "the other columns",
         "--table",
         ["funding_history", "prices_history", "oi_history"],
     )
@@ -731,9 +734,9 @@ def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: 
     """
     if apart > _MIN_APART and _OF_AN_HOUR.search(plain_name(by_meaning["rate"])):
         raise Unclear(
-            f"{source}: its column {by_meaning['rate']} has rates of one hour, and its rows are {apart:g} "
-            "hours apart: pass --table funding_settlements if each row pays for all of these hours, or "
-            "--table funding_history if the venue pays more often",
+            f"{source}: column {by_meaning['rate']} has hourly rates, but the rows are {apart:g} hours "
+            "apart: pass --table funding_settlements if each row is the payment for all of these hours, "
+            "or --table funding_history if the venue pays more often",
             "--table",
             ["funding_settlements", "funding_history"],
         )
@@ -777,9 +780,9 @@ def _kind_by_spacing(source: Source, apart: float, *, is_paid: bool) -> str:
     """Return whether rates are samples or payments by their spacing; empty if unclear."""
     if apart > _MAX_HOURS:
         raise Unclear(
-            f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: pass "
-            "--table funding_settlements if each was paid at once, or --table funding_history (with --unit "
-            "per_day if each is the sum of a day)",
+            f"{source}: the rates are {apart:g} hours apart and may be sums or averages of payments: "
+            "pass --table funding_settlements if each rate is one payment, or --table funding_history if "
+            "not (with --unit per_day if each is the sum of a day)",
             "--table",
             ["funding_settlements", "funding_history"],
         )
@@ -995,9 +998,9 @@ _MIN_SERIES = 3
 def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclear:
     """Return the question about rows that are further apart than the payments of the venue."""
     return Unclear(
-        f"{source}: its rows are {apart:g} hours apart, and {', '.join(venues)} pays each hour: pass --table "
-        "funding_history if they are samples, or --table funding_settlements if each pays for all of these "
-        "hours",
+        f"{source}: the rows are {apart:g} hours apart, but {', '.join(venues)} pays every hour: pass "
+        "--table funding_history if they are samples, or --table funding_settlements if each row is the "
+        "payment for all of these hours",
         "--table",
         ["funding_history", "funding_settlements"],
     )

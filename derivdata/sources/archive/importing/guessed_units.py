@@ -97,8 +97,8 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     if unit is not None:
         return unit
     raise Unclear(
-        f"{source}: the unit of {column} is not clear, its median is {_median(sizes):.4g}: state it with "
-        "--unit: native (a fraction of the interval), percent, bps, bps_8h, per_8h, per_year, percent_year",
+        f"{source}: the unit of column {column} is unclear (median {_median(sizes):.4g}): pass --unit "
+        "native (a fraction per interval), percent, bps, bps_8h, per_8h, per_year or percent_year",
         "--unit",
         ["native", "percent", "bps", "bps_8h", "per_8h", "per_day", "per_year", "percent_year"],
     )
@@ -210,8 +210,8 @@ def unit_in_rows(source: Source, head: Chunk, table: str, by_meaning: Mapping[st
         stated.add("coins" if word in coins else _WORDS_OF_UNITS.get(word.lower(), ""))
     if len(stated) > 1 or stated == {""}:
         raise ArchiveError(
-            f"{source}: its column {columns[0]} has several or unknown units ({', '.join(words[:4])}): "
-            "write a file for the rows of each unit"
+            f"{source}: column {columns[0]} has several or unknown units ({', '.join(words[:4])}): write "
+            "one file for each unit"
         )
     if not stated <= {*units_of(archive_table(table))}:
         return None
@@ -227,8 +227,8 @@ def scales_of(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
         word = unread_scale(column)
         if word:
             raise ArchiveError(
-                f"{source}: its column {column!r} may be in a multiple of USD, because it has the word "
-                f"{word!r}: convert it to USD first, and name it {name}"
+                f"{source}: column {column!r} may be in a multiple of USD, because it has the word "
+                f"{word!r}: convert it to USD, and rename it to {name}"
             )
         _, scale = scale_in_name(column)
         if scale != 1.0:
@@ -241,7 +241,7 @@ def unit_of_interest(source: Source, column: str) -> str:
     if IN_USD.search(source.file_name) is not None:
         return "usd"
     raise Unclear(
-        f"{source}: {column} may be in USD, coins or contracts: state it with --unit usd (or usd_millions), "
+        f"{source}: {column} may be in USD, coins or contracts: pass --unit usd (or usd_millions), "
         "--unit coins, or --unit contracts and --set contract_size=COINS",
         "--unit",
         ["usd", "usd_millions", "coins", "contracts"],
@@ -303,9 +303,9 @@ def refuse_small_interest(source: Source, head: Chunk, plan: ImportPlan) -> None
     amounts = amounts[np.isfinite(amounts) & (amounts > 0)]
     if amounts.size and _median(amounts) < _MIN_INTEREST:
         raise Unclear(
-            f"{source}: the median of {column} is {_median(amounts):,.6g} USD, and {name} on {venue} has "
-            "always had more than a million: pass --unit usd_millions, --unit coins or --unit contracts if "
-            "it is one of these, or --accept unit",
+            f"{source}: the median of column {column} is {_median(amounts):,.6g} USD, but open interest "
+            f"of {name} on {venue} has always been above one million USD: pass --unit usd_millions, "
+            "--unit coins or --unit contracts if that is the unit, or --accept unit if it is right",
             "--unit",
             ["usd_millions", "coins", "contracts"],
         )
@@ -372,8 +372,8 @@ def _refuse_size_in_usd(source: Source, head: Chunk, size: str) -> None:
     for name, cells in head.columns.items():
         if plain_name(name) in _NAMES_OF_CURRENCIES and _DOLLARS & {*encoded(cells).texts}:
             raise ArchiveError(
-                f"{source}: its column {size} has sizes of contracts in USD, as {name} says: multiply the "
-                "contracts by them, and write the product into a column oi_usd"
+                f"{source}: column {size} has contract sizes in USD, as {name} shows: multiply the "
+                "contracts by their size, and write the product into a column oi_usd"
             )
 
 
@@ -444,8 +444,8 @@ def interest_of_inverse(
     names = ", ".join(name for _, name in inverse[:3])
     if len(inverse) < len(pairs):
         raise ArchiveError(
-            f"{source}: its open interest is of contracts in coins and in contracts ({names}): write a file "
-            "for each, or a column in USD"
+            f"{source}: open interest is in coins for some contracts and in contracts for others "
+            f"({names}): write one file for each unit, or a column in USD"
         )
     contracts = by_meaning.get("oi_coins", column)
     has_value = plain_name(column) in _VALUES_OF_INTEREST
@@ -494,7 +494,8 @@ def _refuse_both_margins(source: Source, pairs: Sequence[tuple[str, str]]) -> No
     if linear and len(linear) < len(names):
         raise ArchiveError(
             f"{source}: open interest of Deribit is in coins for {', '.join(linear[:3])}, and in USD for "
-            "contracts without USDC in their name: write a file for each, and pass --unit coins or --unit usd"
+            "contracts without USDC in their name: write one file for each unit, and pass --unit coins "
+            "or --unit usd"
         )
 
 
@@ -700,9 +701,9 @@ def refuse_other_sizes(source: Source, head: Chunk, whole: Given) -> None:
         return
     listed = ", ".join(f"{name}: {size}" for name, size in sizes.items())
     raise Unclear(
-        f"{source}: contract_size={stated} is not the size of all its contracts ({listed[:200]}): import one "
-        "contract at a time, or pass --unit contracts to use the size of each (rows of contracts of unknown "
-        "size are rejected)",
+        f"{source}: contract_size={stated} is not the size of all contracts ({listed[:200]}): import one "
+        "contract at a time, or pass --unit contracts to use the size of each contract (rows are "
+        "rejected if it is unknown)",
         "--unit",
         ["contracts"],
     )
@@ -752,8 +753,8 @@ def _refuse_unclear(source: Source, rows: pd.DataFrame, size: str) -> None:
         if _is_near(own["value"], own["size"] * own["price"]):
             values = ", and its values are right only if they are coins"
         raise Unclear(
-            f"{source}: sizes of {name} on {venue} may be in coins or not{values}: pass {contracts}, --unit "
-            f"coins or --unit usd; they are in its column {size}",
+            f"{source}: sizes of {name} on {venue} (column {size}) may be in coins or in another "
+            f"unit{values}: pass {contracts}, --unit coins or --unit usd",
             "--unit",
             choices,
         )
@@ -819,7 +820,10 @@ def judged(frame: pd.DataFrame) -> pd.DataFrame:
             reasons[rows[is_computed]] = "value_usd is missing, and amounts are not in coins"
             coins[rows] = values / price.iloc[rows]
         elif not unit:
-            reasons[rows] = f"amounts of {name} on {venue} may be in coins or contracts: pass --unit"
+            reasons[rows] = (
+                f"amounts of {name} on {venue} may be in coins or contracts: pass --unit coins or --unit "
+                "contracts"
+            )
     amounts: dict[str, Array] = {}
     for column in ("quantity", "filled_quantity"):
         if column in frame:
@@ -857,10 +861,10 @@ def words_of_sides(source: Source, head: Chunk, given: Given) -> Mapping[str, st
     venues = set(map(venue_of_word, texts))
     if _OF_POSITION_SIDES in venues and len(venues) > 1:
         raise ArchiveError(
-            f"{source}: its column {column} has sides of {', '.join(sorted(venues))}: {_OF_POSITION_SIDES} "
-            "states the side of the closed position and other venues that of the order, so that one word may "
-            "have two meanings: write a file for each venue, or pass --map-value side:BUY=short (or long) if "
-            "a word has the same meaning in all rows"
+            f"{source}: column {column} has sides of {', '.join(sorted(venues))}, where one word may "
+            f"have two meanings: {_OF_POSITION_SIDES} publishes the side of the closed position, other "
+            "venues the side of the order. Write one file for each venue, or pass --map-value "
+            "side:BUY=short (or long) if a word has the same meaning in all rows"
         )
     if not venues or not venues <= _VENUES_OF_ORDER_SIDES:
         return {}

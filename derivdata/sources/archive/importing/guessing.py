@@ -211,14 +211,15 @@ def _refuse_no_market(source: Source, head: Chunk, by_meaning: Mapping[str, str]
     column = by_meaning.get("symbol") or by_meaning.get("instrument_name")
     if column is None and "symbol" not in stated:
         raise ArchiveError(
-            f"{source}: symbol is not in the file, nor is exchange: state both with --market VENUE:SYMBOL, "
+            f"{source}: symbol and exchange are not in the file: pass both with --market VENUE:SYMBOL, "
             "such as --market binance:BTC, or name their columns with --map symbol=COLUMN and --map "
             f"exchange=COLUMN; the file has {', '.join(head.columns)[:300]}"
         )
     if not any(market_of(name).venue for name in texts_of(head, column)):
         raise ArchiveError(
-            f"{source}: exchange is not in the file: name the column with --map exchange=COLUMN, or state "
-            f"one value for all rows with --set exchange=VALUE; the file has {', '.join(head.columns)[:300]}"
+            f"{source}: exchange is not in the file: name the column with --map exchange=COLUMN, or pass "
+            "one value for all rows with --set exchange=VALUE; the file has "
+            f"{', '.join(head.columns)[:300]}"
         )
 
 
@@ -268,8 +269,8 @@ def _notice_of_sides(head: Chunk, own: Given) -> tuple[str, ...]:
     if not named or column == "oi_usd" or plain_name(column).startswith("single"):
         return ()
     return (
-        f"{', '.join(named)} states the open interest of both sides of each contract, and "
-        f"{column} is stored unchanged: halve it first if it is the venue's own figure",
+        f"{', '.join(named)} publishes the open interest of both sides of each contract, but {column} is "
+        "stored unchanged: halve it first if it is the venue's own value",
     )
 
 
@@ -358,7 +359,7 @@ def _plans_of_several(
     if any(plan.table.name in tables for plan in plans):
         return plans, tuple(notices)
     raise Unclear(
-        f"{source}: its columns fill {' and '.join(tables)}: select one with "
+        f"{source}: the columns match several tables, {' and '.join(tables)}: select one with "
         f"{' or '.join(f'--table {name}' for name in tables)}",
         "--table",
         tables,
@@ -418,8 +419,8 @@ def _refuse_no_price(plan: ImportPlan, head: Chunk) -> None:
     """Raise for amounts in coins without a price, so that the other tables of the file are imported."""
     if plan.unit in IN_COINS and plan.raw("price_usd", head) is None:
         raise ArchiveError(
-            f"{plan.sources['oi_usd']} is in {plan.unit}, and no column is its price: import prices_history, "
-            "and then this table"
+            f"{plan.sources['oi_usd']} is in {plan.unit}, but the file has no price column: import "
+            "prices_history first, then this table"
         )
 
 
@@ -576,7 +577,8 @@ def _with_unit_of_rows(
         return given
     if given.unit is not None:
         raise ArchiveError(
-            f"{source}: --unit {given.unit} contradicts its column of units, which says {unit}"
+            f"{source}: --unit {given.unit} contradicts the unit column of the file, which has {unit}: "
+            "omit --unit, or correct the column"
         )
     return given._replace(unit=unit)
 
@@ -649,9 +651,9 @@ def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given
     distinct = distinct_rows(head, keys | figures)
     if distinct_keys < MIN_DISTINCT * distinct:
         raise Unclear(
-            f"{source}: its {distinct:,} different rows have only {distinct_keys:,} different "
-            f"combinations of {', '.join(names)}: name the column that distinguishes the others with --map "
-            "time=COLUMN or --map symbol=COLUMN, or write one file for each series; the file has "
+            f"{source}: {distinct:,} different rows have only {distinct_keys:,} different combinations "
+            f"of {', '.join(names)}: name the column that distinguishes them with --map time=COLUMN or "
+            "--map symbol=COLUMN, or write one file for each series; the file has "
             f"{', '.join(head.columns)[:300]}",
             "--map",
             [f"time={names[0]}"],
@@ -668,8 +670,8 @@ def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> 
     ends = [name for name in columns_like(head, _OF_ENDS) if has_times(head.columns[name])]
     if _OF_STARTS.search(plain_name(start)) and len(ends) == 1:
         raise Unclear(
-            f"{source}: its rates have the start and the end of their period: pass --map time={ends[0]} if "
-            f"each was paid at the end, or --map time={start}",
+            f"{source}: the file has the start and the end of each period: pass --map time={ends[0]} if "
+            f"rates are paid at the end, or --map time={start} if they are paid at the start",
             "--map",
             [f"time={ends[0]}", f"time={start}"],
         )
@@ -690,9 +692,9 @@ def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:
         words = texts_of(head, name)
         if _are_payers(words):
             raise ArchiveError(
-                f"{source}: its column {column} has no negative value, and its column {name} states who pays "
-                f"({', '.join(words[:3])}): write a rate that is negative where shorts pay longs, or pass "
-                f"--map rate_bps_8h={column} and its --unit if that column is something else"
+                f"{source}: column {column} has no negative value, but column {name} states who pays "
+                f"({', '.join(words[:3])}): make the rate negative where shorts pay longs, or pass --map "
+                f"rate_bps_8h={column} and its --unit if the other column has another meaning"
             )
 
 
@@ -722,8 +724,8 @@ def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
         texts = texts_of(head, column)
         if len(texts) <= _MAX_KINDS and _OF_PREDICTIONS & {text.lower() for text in texts}:
             raise ArchiveError(
-                f"{source}: its column {column} states the kind of a rate ({', '.join(texts[:5])}): write a "
-                "file of the settled rates, without this column"
+                f"{source}: column {column} has the kind of each rate ({', '.join(texts[:5])}): write a "
+                "file with only the settled rates and without this column"
             )
 
 
@@ -742,8 +744,8 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
     hourly = sorted(venues & ALWAYS_HOURLY)
     if stated is not None and hourly and stated.strip().lower() not in ("1", "1.0", "1h", "01:00:00"):
         raise ArchiveError(
-            f"{source}: interval_hours={stated} is not that of {', '.join(hourly)}, which pays each hour: "
-            "omit it, or import the rows of other venues apart"
+            f"{source}: interval_hours={stated} contradicts {', '.join(hourly)}, which pays every hour: "
+            "omit it, or import the rows of other venues separately"
         )
     between = sorted(intervals_of_next_payments(head, given)) if table == "funding_history" else []
     if stated is not None:
@@ -776,8 +778,9 @@ def _refuse_other_interval(source: Source, stated: str, between: Sequence[float]
     shorter = [f"{apart:g}" for apart in between if apart < hours]
     if shorter:
         raise ArchiveError(
-            f"{source}: interval_hours={stated} is not that of all rows, some of whose next payments are "
-            f"{' or '.join(shorter)} hours apart: write a column interval_hours, or a file for each interval"
+            f"{source}: interval_hours={stated} does not fit all rows: some consecutive payments are "
+            f"{' or '.join(shorter)} hours apart. Add a column interval_hours, or write one file for "
+            "each interval"
         )
 
 
@@ -818,8 +821,9 @@ def _refuse_rate_in_usd(source: Source, column: str) -> None:
     """
     if column == "fundingRate":
         raise Unclear(
-            f"{source}: {column} of kraken may be in USD per contract and hour, as the venue has it next to "
-            "relativeFundingRate: pass --unit native if it is a fraction, or divide it by the price first",
+            f"{source}: column {column} of kraken may be in USD per contract and hour, because the venue "
+            "publishes it next to relativeFundingRate: pass --unit native if it is a fraction, or divide "
+            "it by the price first",
             "--unit",
             ["native"],
         )

@@ -104,7 +104,7 @@ class Imported:
             f"{self.present:,} already there",
         ]
         if self.differing:
-            counts.append(f"{self.differing:,} already there with other values (the first values are kept)")
+            counts.append(f"{self.differing:,} already stored with other values (the stored values are kept)")
         if self.other_quotes:
             counts.append(f"{self.other_quotes:,} of a quote currency of lower priority")
         if self.superseded:
@@ -247,7 +247,7 @@ def import_files(
     whole = summed(results)
     if whole.read and whole.rejected == whole.read:
         raise ArchiveError(
-            f"none of {whole.read:,} rows fits {whole.table}; the first: {whole.first_rejected}"
+            f"all {whole.read:,} rows were rejected for {whole.table}; the first: {whole.first_rejected}"
         )
     return whole
 
@@ -439,8 +439,8 @@ class ImportRun:
         source = _ADDED_UP.get(self._plan.table.name)
         if source is not None and self.read > self.rejected:
             self._notices[
-                f"rows of {self._plan.table.name} are stored, and read by open_archive; the local service "
-                f"serves the totals that it adds up of {source}, and not these rows"
+                f"rows of {self._plan.table.name} are stored and can be read with open_archive, but the "
+                f"local service serves totals that it computes from {source}"
             ] = None
         lines: list[str] = []
         for place, line, reason in self._reasons:
@@ -558,9 +558,10 @@ class ImportRun:
             return
         first = frame[is_unknown].iloc[0]
         self._notices[
-            f"{int(is_unknown.sum())} payments, first {first['symbol']} on {first['exchange']} at "
-            f"{times.iso(first['time'])}, have no interval that the time between rows confirms: their "
-            "rate_bps_8h is missing until --set interval_hours=8 states it, or more payments are imported"
+            f"the interval of {int(is_unknown.sum())} payments, first {first['symbol']} on "
+            f"{first['exchange']} at {times.iso(first['time'])}, is unknown, because the time between "
+            "rows does not confirm it: their rate_bps_8h is missing until you pass --set "
+            "interval_hours=8 or import more payments"
         ] = None
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -676,7 +677,7 @@ def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
     """Return the intervals of rates, with a remark if they are derived from the time between rows."""
     hours = sorted(rows["interval_hours"].dropna().unique())
     if not hours:
-        return "not known, as too few rows show it (--set interval_hours=8 if it is 8 hours)"
+        return "unknown: too few rows (pass --set interval_hours=8 if it is 8 hours)"
     shown = ", ".join(f"{h:g} h" for h in hours[:_EXAMPLES])
     if plan.is_spaced:
         return f"{shown} (from spacing)"
@@ -686,8 +687,8 @@ def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
 def _zone(tasks: Sequence[Task]) -> str:
     """Return the zone of times without one."""
     if any(task.plan.is_zone_assumed for task in tasks):
-        return "UTC, as the times state no zone (--tz ZONE if they are local times)"
-    return str(tasks[0].plan.tz or "as the file states it")
+        return "UTC, because the times have no zone (pass --tz ZONE if they are local times)"
+    return str(tasks[0].plan.tz or "from the file")
 
 
 def _sources(tasks: Sequence[Task]) -> list[str]:

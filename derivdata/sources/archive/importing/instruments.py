@@ -135,7 +135,9 @@ def _refuse_spot(columns: dict[str, Any], words: Words, plan: ImportPlan, reject
     texts = words.strings()
     rejections.reject(
         like > least_of_row,
-        lambda row: f"symbol={texts[row]!r} is a spot market, as the contract has another name: omit it",
+        lambda row: (
+            f"symbol={texts[row]!r} is a spot market (the perpetual contract has another name): omit it"
+        ),
     )
 
 
@@ -176,14 +178,15 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
             reasons[place] = f"symbol={market.name!r} is not quoted in USD: omit it"
         elif market.kind == "unknown":
             reasons[place] = (
-                f"symbol={market.name!r} is not a known name of a market: map it to a symbol with "
-                f"--map-value symbol:{market.name}=BTC"
+                f"symbol={market.name!r} is not a known market name: map it to a symbol with --map-value "
+                f"symbol:{market.name}=BTC"
             )
         elif market.kind in _OF_INSTRUMENTS and _is_of_perpetuals(plan.table):
             kind, table = _OF_INSTRUMENTS[market.kind]
             advice = "omit it" if plan.table.name in _BOOKS else f"omit it, or import it as {table}"
             reasons[place] = (
-                f"symbol={market.name!r} is {kind}, and {plan.table.name} is of perpetual contracts: {advice}"
+                f"symbol={market.name!r} is {kind}, but {plan.table.name} is for perpetual contracts: "
+                f"{advice}"
             )
         elif market.kind == "spot" and plan.table.name != "prices_spot":
             reasons[place] = f"symbol={market.name!r} is a spot market: omit it"
@@ -244,8 +247,8 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
     name = plan.constants.get("instrument_name")
     if name is not None and "strike" in table.columns and market_of(name).kind != "option":
         raise ArchiveError(
-            f"instrument_name={name!r} is not the name of an option, and cannot be that of all rows: omit "
-            "it, and names are made of symbol, expiry, strike and side"
+            f"instrument_name={name!r} is not the name of an option and cannot apply to all rows: omit "
+            "it, and names are made from symbol, expiry, strike and side"
         )
     if "instrument_name" in columns:
         _from_names(columns, plan, rejections)
@@ -267,7 +270,7 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
         is_other_day = stated.floor("D") != pd.DatetimeIndex(expiries).floor("D")
         rejections.reject(
             np.asarray(~np.isnat(expiries) & ~stated.isna() & is_other_day),
-            lambda row: f"instrument_name={texts[row]!r} expires on another day than expiry={stated[row]}",
+            lambda row: f"instrument_name={texts[row]!r} does not expire on expiry={stated[row]}",
         )
     if not has_strikes:
         _take_named_hours(columns, expiries)
@@ -388,8 +391,8 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
         _of_contracts(columns, plan)
     elif plan.unit == "contracts" and not _of_known_contracts(columns, rejections):
         raise ArchiveError(
-            "--unit contracts needs the coins of a contract: pass --set contract_size=0.01, or its column "
-            "with --map contract_size=COLUMN"
+            "--unit contracts needs the contract size in coins: pass --set contract_size=0.01, or its "
+            "column with --map contract_size=COLUMN"
         )
     if "filled_quantity" in plan.table.columns:
         _convert_value(columns)
@@ -430,7 +433,9 @@ def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
     """Convert percent to decimal; raise where the unit is not stated and values look like percent."""
     if plan.unit is None:
         try:
-            require_decimal_volatility(columns["iv"], "say --unit percent, or --unit decimal if it is not")
+            require_decimal_volatility(
+                columns["iv"], "pass --unit percent, or --unit decimal if it is decimal"
+            )
         except ValueError as fault:
             raise ArchiveError(str(fault)) from None
     if plan.unit == "percent":
@@ -477,7 +482,9 @@ def _convert_ratio(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
         share = ratio / (1 + ratio)
-    rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares give it")
+    rejections.reject(
+        ~np.isfinite(ratio), "long_short_ratio is missing, and so are the shares to compute it from"
+    )
     if "long_share" in plan.sources:  # an export of this library comes back as it is
         _refuse_other_ratios(ratio, long, short, rejections)
     columns["long_short_ratio"] = ratio
@@ -543,7 +550,7 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
         if "interval_hours" not in columns:
             advice = "pass --set interval_hours=8 or --map interval_hours=COLUMN"
             if "exchange" not in columns:
-                advice = "state the venue with --set exchange=VENUE or --map exchange=COLUMN first"
+                advice = "pass the venue first, with --set exchange=VENUE or --map exchange=COLUMN"
             raise ArchiveError(
                 f"rates in {plan.unit} are per the venue's own interval, which the file does not state: "
                 f"{advice}"
@@ -572,9 +579,9 @@ def usd_from_coins(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
     if missing.size:
         first = rows.iloc[missing[0]]
         raise ArchiveError(
-            f"oi_usd: {missing.size:,} of {len(rows):,} rows are in coins, and the archive has no price of "
-            f"{first['symbol']} within the hour before {times.iso(first['time'])}: name the file's column of "
-            "prices [USD] with --map price_usd=COLUMN, or import prices_history first"
+            f"oi_usd: {missing.size:,} of {len(rows):,} rows are in coins, and the archive has no price "
+            f"of {first['symbol']} within the hour before {times.iso(first['time'])}: name the price "
+            "column [USD] with --map price_usd=COLUMN, or import prices_history first"
         )
     return rows.assign(oi_usd=rows["oi_usd"] * price).drop(columns="price_usd", errors="ignore")
 

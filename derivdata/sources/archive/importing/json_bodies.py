@@ -124,9 +124,7 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
     if buffered:
         yield _columns(buffered, numbers, tuple(notices))
     elif not has_rows and CHANGES in notices:
-        raise ArchiveError(
-            "its messages are changes of a book, and not whole books: build snapshots from them first"
-        )
+        raise ArchiveError("expected order book snapshots, got book updates: build snapshots from them first")
 
 
 class RecordList(NamedTuple):
@@ -729,7 +727,7 @@ def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ..
         elif isinstance(row, str):
             broken.append((number, row))  # the reason why a line is not a record
         else:
-            broken.append((number, f"not a record but {type(row).__name__}"))
+            broken.append((number, f"expected a record, got {type(row).__name__}"))
     names = dict.fromkeys(itertools.chain.from_iterable(records))
     columns = {name: _column([record.get(name) for record in records]) for name in names}
     return Records(columns, numbered, broken, notices)
@@ -753,7 +751,7 @@ def _as_text(value: Any) -> str | None:
     return json.dumps(value)
 
 
-CHANGES = "messages with changes of a book are omitted: the whole books in the file are read"
+CHANGES = "book updates are omitted: only the snapshots in the file are read"
 """Notice of a file whose books have changes after them."""
 
 _FIELDS_OF_REPLIES = ("event", "op", "method", "ret_msg", "type", "result", "id")

@@ -166,15 +166,15 @@ class ImportPlan(NamedTuple):
         name = lacking[0]
         if {"symbol", "exchange"} <= {*lacking} and name in ("symbol", "exchange"):
             raise ArchiveError(
-                f"{self.table.name}.symbol is not in the file, nor is exchange: state both with --market "
-                "VENUE:SYMBOL, such as --market binance:BTC, or name their columns with --map symbol=COLUMN "
-                f"and --map exchange=COLUMN; the file has {_listed(chunk)}"
+                f"{self.table.name}.symbol and exchange are not in the file: pass both with --market "
+                "VENUE:SYMBOL, such as --market binance:BTC, or name their columns with --map "
+                f"symbol=COLUMN and --map exchange=COLUMN; the file has {_listed(chunk)}"
             )
         advice = f"name the column with --map {name}=COLUMN"
         if name in _ADVICE:
             advice += _ADVICE[name]
         elif name not in _OF_A_ROW:
-            advice += f", or state one value for all rows with --set {name}=VALUE"
+            advice += f", or pass one value for all rows with --set {name}=VALUE"
             words = self.table.columns[name].allowed
             if words:
                 advice += f" ({', '.join(words)})"
@@ -191,7 +191,7 @@ _OF_A_ROW = frozenset(
 """Columns that differ from row to row, so that one value for all rows is never right."""
 _ADVICE = {
     "side": ", and the meaning of its words with --map-value side:WORD=WORD",
-    "instrument_name": ", or name the columns of expiry, strike and side: names are then made of them",
+    "instrument_name": ", or name the columns of expiry, strike and side, from which names are made",
     "value_usd": ", or name the columns of price and quantity with --map fill_price_usd=COLUMN and "
     "--map quantity=COLUMN",
 }
@@ -269,7 +269,7 @@ def _check_options(table: Table, given: Given, names: Set[str]) -> None:
     _check_unit(table, given.unit)
     wrong = sorted(name for name in given.values if table.columns[name].kind not in _WORDS)
     if wrong:
-        raise ValueError(f"map_values: {wrong[0]!r} is a column without words to replace")
+        raise ValueError(f"map_values: column {wrong[0]!r} has no words to replace")
     unknown = sorted({*given.accept}.difference(AUDITS))
     if unknown:
         raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")

@@ -328,7 +328,7 @@ def explained(source: Source) -> Iterator[None]:
         yield
     except UnicodeDecodeError as problem:
         raise ArchiveError(
-            f"{source}: its text is not UTF-8 ({problem.reason}): save the file as UTF-8 first"
+            f"{source}: the text is not UTF-8 ({problem.reason}): save the file as UTF-8 first"
         ) from None
     except _UNREADABLE as problem:
         raise ArchiveError(f"{source}: cannot be read: {problem}") from None
@@ -385,7 +385,7 @@ def _form(source: Source, stream: _Ahead, header: Header | None) -> _Form:
     skipped = len(remarks) + title_count
     line = raw.decode("utf-8-sig")
     if not line.strip():
-        raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
+        raise ArchiveError(f"{source}: the file is empty: expected column names in the first line")
     delimiter = max(_DELIMITERS, key=line.count)
     if delimiter not in line and " " in line.strip():
         delimiter = " "  # as numpy.savetxt writes
@@ -536,7 +536,7 @@ def _csv(source: Source, stream: IO[bytes], header: Header | None, rows: int) ->
         reported = len(reasons)
         chunk = _csv_chunk(source, form, table, done, broken)
         if is_last and text.is_cut:
-            chunk.notices = ("its last line has no line break: it may be cut off",)
+            chunk.notices = ("the last line has no line break and may be truncated",)
             if _ends_in_a_number(table):
                 chunk.cut = _CUT
         yield chunk
@@ -559,7 +559,7 @@ def _tables_of(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[tuple[p
         yield pa.Table.from_batches(buffered), True
 
 
-_CUT = "the file ends inside its last number, which has fewer digits than the others: fetch the file again"
+_CUT = "the last number has fewer digits than the others, so the file may be truncated: download it again"
 _MIN_ROWS = 10
 _DIGITS = re.compile(r"-?(?P<whole>\d+)(?:\.(?P<decimals>\d*))?")
 _MIN_DIGITS = 10
@@ -592,7 +592,9 @@ def _batches(form: _Form, rest: _Joined, reasons: list[str]) -> Iterator[pa.Reco
 
     def skip(row: pa.csv.InvalidRow) -> str:
         if row.text.strip():
-            reasons.append(f"{row.actual_columns} fields, where the first line names {row.expected_columns}")
+            reasons.append(
+                f"got {row.actual_columns} fields, but the first line has {row.expected_columns} columns"
+            )
         return "skip"
 
     try:

@@ -80,7 +80,7 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
     """
     tasks = _recognised(source, table, writer, given)
     if not tasks:
-        raise ArchiveError(f"{source}: it lacks columns of {table}: name them with --map NAME=COLUMN")
+        raise ArchiveError(f"{source}: columns of {table} are missing: name them with --map NAME=COLUMN")
     heads: dict[Header | None, Chunk] = {}
     for task in tasks:
         if task.frame is None and task.plan.header not in heads:
@@ -181,9 +181,8 @@ def _zone_of_rows(source: Source, head: Chunk) -> str | None:
             zones = set()
         if len(zones) != 1:
             raise Unclear(
-                f"{source}: its column {column} has the zones of its times ({', '.join(words[:3])}), of "
-                f"which one for all rows can be read: state it with --tz, {_ZONES}, or write the times in "
-                "UTC",
+                f"{source}: column {column} has time zones ({', '.join(words[:3])}), but only one zone "
+                f"for all rows can be read: pass it with --tz, {_ZONES}, or write the times in UTC",
                 "--tz",
                 _SOME_ZONES,
             )
@@ -197,8 +196,8 @@ def _stated_zone(source: Source, column: str) -> str | None:
         return zone_in_name(column)
     except ValueError as word:
         raise Unclear(
-            f"{source}: its column {column!r} has local times ({word}) of a zone that is not known: state it "
-            f"with --tz, {_ZONES}",
+            f"{source}: column {column!r} has local times ({word}) in an unknown time zone: pass it with "
+            f"--tz, {_ZONES}",
             "--tz",
             _SOME_ZONES,
         ) from None
@@ -290,8 +289,8 @@ def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
     """Ask for the time zone of a layout whose files have local times."""
     if layout.is_local and given.tz is None:
         raise Unclear(
-            f"{source}: a {layout.label} has the times of the computer that saved it: state their zone "
-            f"with --tz, {_ZONES}",
+            f"{source}: a {layout.label} has the local times of the computer that saved it: pass their "
+            f"time zone with --tz, {_ZONES}",
             "--tz",
             _SOME_ZONES,
         )
@@ -410,8 +409,8 @@ def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Give
     other = sorted(stated - {own})[:_SHOWN_VENUES]
     if other:
         raise Unclear(
-            f"{source}: its columns are those of {layout.label}, and its column {column} states "
-            f"{', '.join(other)}: state the venue with --set exchange={other[0]} or --set exchange={own}",
+            f"{source}: the columns match {layout.label}, but column {column} has {', '.join(other)}: "
+            f"pass the venue with --set exchange={other[0]} or --set exchange={own}",
             "--set",
             [f"exchange={venue}" for venue in (*other, own)],
         )
@@ -453,7 +452,7 @@ def _one_of(
     labels = " and of ".join(layout.label for layout, _ in best)
     if len(writers) > 1:
         raise Unclear(
-            f"{source}: its columns are those of {labels}: select one with "
+            f"{source}: the columns match {labels}: select one with "
             f"{' or '.join(f'--from {name}' for name in writers)}",
             "--from",
             writers,
@@ -464,7 +463,7 @@ def _one_of(
     tables = list(dict.fromkeys(" and ".join(layout.table_names) for layout, _ in best))
     if table is None and len(tables) > 1:
         raise Unclear(
-            f"{source}: its columns are those of {labels}: select one with "
+            f"{source}: the columns match {labels}: select one with "
             f"{' or '.join(f'--table {name}' for name in tables)}",
             "--table",
             tables,
@@ -493,7 +492,7 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
     if not telling:
         tables = sorted(set().union(*(layout.table_names for layout in own)))
         return ValueError(
-            f"no file of {writer} is read as {table}; they are read as {', '.join(tables)}: omit --from to "
+            f"files of {writer} cannot be read as {table}, only as {', '.join(tables)}: omit --from to "
             "read the columns by their names"
         )
     named = [layout for layout in telling if layout.file and layout.constants(source) is not None]
@@ -506,9 +505,9 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
     nearest = max(telling, key=lambda layout: len(has & {column.lower() for column in layout.columns}))
     file = " or its name" if any(layout.file for layout in telling) else ""
     return ArchiveError(
-        f"{source}: no layout of {writer}{f' for {table}' if table else ''} has this header{file}: it has "
-        f"{', '.join(head.columns)[:200]}, and the nearest form {', '.join(nearest.columns)}; omit --from to "
-        "read the columns by their names"
+        f"{source}: no layout of {writer}{f' for {table}' if table else ''} has this header{file}: got "
+        f"the columns {', '.join(head.columns)[:200]}, but the most similar layout has "
+        f"{', '.join(nearest.columns)}; omit --from to read the columns by their names"
     )
 
 

@@ -69,7 +69,7 @@ def _lone_zeros(rows: pd.DataFrame) -> Reasons:
             is_zero[-after_last:] = False
         if np.median(values) > _LARGE_INTEREST:
             is_missing[own["place"].to_numpy()[is_zero]] = True
-    return _each(is_missing, lambda _: "oi_usd=0 among values above a million USD: the value is missing")
+    return _each(is_missing, lambda _: "oi_usd=0 between values above one million USD: the value is missing")
 
 
 _HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"
@@ -153,7 +153,7 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> Reasons:
 def _near_payment(stamp: int) -> str:
     """Return the reason to reject a payment next to one at a time [µs]."""
     time = times.iso(pd.Timestamp(int(stamp), unit="us", tz="UTC"))
-    return f"a payment of its series at {time} is less than half an hour away"
+    return f"another payment of the series, at {time}, is less than half an hour away"
 
 
 def _common_codes(first: pd.Series, second: pd.Series) -> Array:
@@ -194,7 +194,7 @@ def _unsorted_books(rows: pd.DataFrame) -> Reasons:
     is_same_book = np.diff(book_of_level) == 0
     is_wrong_level = is_same_book & np.where(is_bid[1:], step > 0, step < 0)
     wrong_books = book_of_level[1:][is_wrong_level]
-    return _each(np.isin(book, wrong_books), lambda _: "its book is not sorted by level")
+    return _each(np.isin(book, wrong_books), lambda _: "the book is not sorted by level")
 
 
 _MAX_MEDIAN_IV = 10.0
@@ -214,13 +214,15 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> Reasons:
     in_percent = _each(
         median > _MAX_MEDIAN_IV,
         lambda row: (
-            f"the median volatility of its chain is {median[row]:.4g}: percent, not decimal (--unit percent)"
+            f"the median volatility of the chain is {median[row]:.4g}, which is percent, not decimal "
+            "(--unit percent)"
         ),
     )
     mixed = _each(
         is_mixed,
         lambda row: (
-            f"iv={values[row]:.4g}, and the median of its chain is {median[row]:.4g}: one is in percent"
+            f"iv={values[row]:.4g}, but the median of the chain is {median[row]:.4g}: one of them is in "
+            "percent"
         ),
     )
     return in_percent | mixed
@@ -247,7 +249,7 @@ def _scaled_strikes(rows: pd.DataFrame) -> Reasons:
     return _each(
         wrong,
         lambda row: (
-            f"the median strike of its chain is {strike[row]:.4g}, far from the price: strikes may be in "
+            f"the median strike of the chain is {strike[row]:.4g}, far from the price: strikes may be in "
             "another unit, such as thousands"
         ),
     )
@@ -271,9 +273,9 @@ def refuse_some_of_payments(frame: pd.DataFrame) -> None:
         apart = stamps.drop_duplicates().sort_values().diff().median() / pd.Timedelta(1, "h")
         if apart >= _MIN_APART:
             raise Unclear(
-                f"rows of {symbol} on {venue} are {apart:g} hours apart, and the venue pays each hour: pass "
-                "--table funding_history if they are samples of the rate of an hour, or write the rate of an "
-                "hour first",
+                f"rows of {symbol} on {venue} are {apart:g} hours apart, but the venue pays every hour: "
+                "pass --table funding_history if they are samples of the hourly rate, or convert them to "
+                "hourly rates first",
                 "--table",
                 ["funding_history"],
             )
@@ -303,8 +305,9 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
         )
         if evidence:
             raise ArchiveError(
-                f"the times of {symbol} on {venue} are without a zone, and not in UTC: {evidence}. State it "
-                "with --tz, such as --tz UTC+3 or --tz Europe/London (or --tz UTC if they are UTC)"
+                f"the times of {symbol} on {venue} have no time zone and are not in UTC: {evidence}. "
+                "Pass the zone with --tz, such as --tz UTC+3 or --tz Europe/London (or --tz UTC if they "
+                "are UTC)"
             )
 
 
@@ -347,7 +350,7 @@ def _repeat(stamps: Array, counts: Array, step: int) -> str:
         is_autumn = (at.month == 10 and at.day >= 25) or (at.month in (4, 11) and at.day <= 7)
         is_change = is_autumn and at.weekday() == _SUNDAY and 1 <= at.hour <= 3
         if is_change and is_twice[stamps // HOUR_US == lone].all():
-            return f"they have the hour of {at:%Y-%m-%d %H:%M} twice, when clocks are set back"
+            return f"the hour {at:%Y-%m-%d %H:%M} occurs twice, as when clocks are set back"
     return ""
 
 
@@ -361,5 +364,5 @@ def _jump(stamps: Array, step: int) -> str:
         # America sets clocks forward from March 8 on, Europe at its end, and Australia early in October.
         is_spring = (after.month == 3 and after.day >= 8) or (after.month == 10 and after.day <= 7)
         if is_spring and after.weekday() == _SUNDAY and 1 <= after.hour <= 4:
-            return f"they jump to {after:%Y-%m-%d %H:%M}, when clocks are set forward"
+            return f"the times jump to {after:%Y-%m-%d %H:%M}, as when clocks are set forward"
     return ""

@@ -123,7 +123,7 @@ def _members(path: Path) -> list[Source]:
     if _is_tar(path):
         return _members_of_tar(path)
     if path.suffix.lower() == ".zip":
-        raise ArchiveError(f"{path}: cannot be read as zip: the file is damaged or not complete")
+        raise ArchiveError(f"{path}: cannot be read as zip: the file is damaged or incomplete")
     return [Source(path)]
 
 
@@ -134,9 +134,10 @@ def _members_of_zip(path: Path) -> list[Source]:
     names = sorted(item.filename for item in items)
     if "[Content_Types].xml" in names:
         raise ArchiveError(
-            f"{path}: is an office document such as an Excel workbook: save it as CSV first, or convert it: "
-            "python -c \"import pandas; [sheet.to_csv(f'FILE_{name}.csv', index=False) for name, sheet in "
-            "pandas.read_excel('FILE.xlsx', sheet_name=None).items()]\", which writes a file for each sheet"
+            f"{path}: the file is an office document, such as an Excel workbook: save it as CSV first, "
+            "or convert it: python -c \"import pandas; [sheet.to_csv(f'FILE_{name}.csv', index=False) "
+            "for name, sheet in pandas.read_excel('FILE.xlsx', sheet_name=None).items()]\", which writes "
+            "a file for each sheet"
         )
     if any(item.flag_bits & _ENCRYPTED for item in items):
         raise ArchiveError(f"{path}: the zip is encrypted: unpack it first")
@@ -318,7 +319,7 @@ def stored(source: Source) -> Iterator[io.BufferedReader]:
             item = next(item for item in tar if item.name == source.member)
             content = tar.extractfile(item)
             if content is None:
-                raise ArchiveError(f"{source}: is not a file")
+                raise ArchiveError(f"{source}: expected a file")
             yield io.BufferedReader(content, 1 << 20)  # type: ignore[arg-type]
         return
     with zipfile.ZipFile(source.path) as archive, archive.open(source.member) as member:
@@ -355,12 +356,14 @@ def _kind(source: Source, head: bytes) -> Kind:
         )
     if b"\0" in head:
         raise ArchiveError(
-            f"{source}: is not CSV, JSON, Parquet or Feather: export it as one of these, such as with pandas"
+            f"{source}: the file is not CSV, JSON, Parquet or Feather: export it to one of these "
+            "formats, for example with pandas"
         )
     if not text:
         raise ArchiveError(f"{source}: the file is empty")
     if _MARKUP.match(text) is not None:
         raise ArchiveError(
-            f"{source}: is HTML or XML, such as an error page of a server: fetch it again or save it as CSV"
+            f"{source}: the file is HTML or XML, such as an error page of a server: download it again, "
+            "or save it as CSV"
         )
     return "csv"

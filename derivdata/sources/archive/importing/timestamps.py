@@ -75,14 +75,16 @@ def zone(name: str) -> dt.tzinfo:
     if fixed is not None:
         offset = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
         if offset >= dt.timedelta(hours=24):
-            raise ValueError(f"tz={name!r} is a day or more from UTC")
+            raise ValueError(f"tz={name!r} must be less than a day from UTC")
         if fixed[1] == "-":
             offset = -offset
         return dt.timezone(offset)
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"tz={name!r} is not a time zone: write Europe/London, UTC or UTC+3") from None
+        raise ValueError(
+            f"tz={name!r} is not a time zone: pass one such as Europe/London, UTC or UTC+3"
+        ) from None
 
 
 _OFFSET_IN_NAME = re.compile(
@@ -162,7 +164,7 @@ def to_timestamps(
 
     is_local = ~np.isnat(naive)
     if is_local.any() and tz is None:
-        reject(is_local, "has no zone: state it with --tz, such as --tz UTC or --tz Europe/London")
+        reject(is_local, "has no time zone: pass --tz, such as --tz UTC or --tz Europe/London")
     elif tz == dt.UTC or str(tz) == "UTC":
         utc[is_local] = naive[is_local]
     elif is_local.any():
@@ -170,9 +172,10 @@ def to_timestamps(
         is_mixed = np.zeros(len(is_local), dtype=bool)
         is_mixed[is_local] = is_ambiguous
         reject(
-            is_mixed, "comes twice as the clock was set back, and the file is in no order: sort it by time"
+            is_mixed,
+            "occurs twice because the clock was set back, and the file is not sorted: sort it by time",
         )
-        reject(is_local & np.isnat(utc), f"was skipped by the clock of {tz}")
+        reject(is_local & np.isnat(utc), f"does not exist in {tz}, because the clock was set forward")
     result = pd.DatetimeIndex(utc).tz_localize("UTC")
     if name != "expiry":
         return result
@@ -341,7 +344,7 @@ def _why_unread(value: Any) -> str:
     if _ROUNDED.fullmatch(text):
         return "was rounded by a spreadsheet: export the file again, or format the column as a number"
     if _SLASHED.fullmatch(text) or _SHORT_YEAR.fullmatch(text):
-        return "has the day and the month in an order that the file does not show: write 2026-03-27"
+        return "is ambiguous, because the file does not show the order of day and month: write 2026-03-27"
     return "is not a time: expected ISO 8601 or a number since 1970"
 
 

@@ -71,7 +71,7 @@ def read_response(source: Source, writer: str | None, given: Given) -> VenueResp
     if len(responses) > 1:
         names = [response.venue for response in responses]
         raise Unclear(
-            f"{source}: it is a response of {' or of '.join(names)}: select one with "
+            f"{source}: the file may be a response of {' or of '.join(names)}: select one with "
             f"{' or '.join(f'--from {name}' for name in names)}",
             "--from",
             names,
@@ -112,7 +112,7 @@ def _refuse_unnamed(source: Source, response: VenueResponse, named: str | None, 
     if has_stated_kind or _names_path(source, response.path):
         return
     raise Unclear(
-        f"{source}: its rows have no names. They may be a response of {response.venue} "
+        f"{source}: the rows have no column names. They may be a response of {response.venue} "
         f"{response.path}: pass --from {response.venue} if they are",
         "--from",
         [response.venue],
@@ -125,8 +125,8 @@ def refuse_size_of_several(source: Source, answer: VenueResponse, given: Given) 
         symbols = sorted(_symbols_of(answer.tables.get(name)))
         if "contract_size" in given.set and len(symbols) > 1:
             raise ArchiveError(
-                f"{source}: contract_size={given.set['contract_size']} cannot apply to all rows, which are "
-                f"of {', '.join(symbols[:_SHOWN])}: write a file for each contract"
+                f"{source}: contract_size={given.set['contract_size']} cannot apply to all rows, which "
+                f"belong to {', '.join(symbols[:_SHOWN])}: write one file for each contract"
             )
 
 
@@ -287,9 +287,9 @@ def _of_market(
     chosen = [response for response in priced if _prices_of(response) in kinds]
     if not chosen and not has_names:
         raise ArchiveError(
-            f"{source}: its rows are candles without names, which may be of trades, the mark price, the "
-            "index or a spot market: pass --set kind=mark or --set kind=index if they are of these, or save "
-            "the candles as CSV with the columns time, open, high, low and close"
+            f"{source}: the rows are candles without column names, which may be of last, mark, index or "
+            "spot prices: pass --set kind=mark or --set kind=index if they are mark or index prices, or "
+            "save the candles as CSV with the columns time, open, high, low and close"
         )
     return _firsts(chosen)
 
@@ -342,7 +342,7 @@ def _of_kind(source: Source, responses: list[VenueResponse], given: Given) -> li
     if kind in kinds:
         return [kinds[kind]]
     raise Unclear(
-        f"{source}: its positions may be of {' or of '.join(kinds)}: select one with "
+        f"{source}: the positions may be of {' or of '.join(kinds)}: select one with "
         f"{' or '.join(f'--set kind={kind}' for kind in kinds)}",
         "--set",
         [f"kind={kind}" for kind in kinds],
@@ -368,8 +368,9 @@ def _with_execution(source: Source, response: VenueResponse, given: Given) -> Ve
         execution = "book"
     if not execution:
         raise Unclear(
-            f"{source}: its trades may be of the order book or negotiated blocks, as trades and blockTrades "
-            "of binance have the same fields: pass --set execution=book or --set execution=block",
+            f"{source}: the trades may be order book trades or negotiated blocks, because trades and "
+            "blockTrades of binance have the same fields: pass --set execution=book or --set "
+            "execution=block",
             "--set",
             ["execution=book", "execution=block"],
         )
@@ -473,7 +474,7 @@ def _omit_without_figures(tables: dict[str, pd.DataFrame]) -> list[str]:
     if rates is not None and rates[[*_RATES]].isna().all(axis=None):
         del tables["funding_rates"]
         notices.append(
-            "running rates are left out, as their interval is not known: state it with --set interval_hours=8"
+            "running rates are omitted, because their interval is unknown: pass --set interval_hours=8"
         )
     for name, column in _SIZES:
         frame = tables.get(name)
@@ -481,9 +482,9 @@ def _omit_without_figures(tables: dict[str, pd.DataFrame]) -> list[str]:
             continue
         del tables[name]
         tables.pop("orderbook_depth_history", None)
-        first = "write a file for each contract, and " if len(_symbols_of(frame)) > 1 else ""
+        first = "write one file for each contract, and " if len(_symbols_of(frame)) > 1 else ""
         notices.append(
-            f"sizes are in contracts, and are omitted: {first}state the coins of a contract with --set "
+            f"sizes are in contracts and are omitted: {first}pass the contract size in coins with --set "
             "contract_size=COINS"
         )
     return notices

@@ -669,7 +669,7 @@ def _levels_in(name: str, cell: Any) -> list[tuple[float, float]]:
         return [_price_and_size(level) for level in levels]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError, StopIteration):
         raise ArchiveError(
-            f"its column {name} has {str(cell)[:40]!r}: expected a list of levels, [[price, size], ...]"
+            f"column {name}: expected a list of levels, [[price, size], ...], got {str(cell)[:40]!r}"
         ) from None
 
 
