@@ -757,7 +757,7 @@ def test_raw_rates_of_settlements_are_payments(tmp_path: Path) -> None:
     _import(tmp_path, "data.csv", content)
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist() == [1.0] * 4
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [4.5] * 4
-    with pytest.raises(ArchiveError, match="is_predicted says that some rates are predictions"):
+    with pytest.raises(ArchiveError, match="is_predicted marks some rates as predictions"):
         _import(tmp_path, "mixed.csv", content + content.splitlines()[-1].replace("False", "True") + "\n")
 
 
@@ -817,7 +817,9 @@ def test_a_date_and_a_time_of_any_name_are_one_time(tmp_path: Path) -> None:
 
 def test_a_close_of_an_index_is_not_known_at_the_start_of_its_bar(tmp_path: Path) -> None:
     content = _lines("time,close", "{s},64.5")
-    with pytest.raises(ArchiveError, match="close is a close, which is known at the end of its bar"):
+    with pytest.raises(
+        ArchiveError, match="close is the close of a bar, which is known only when the bar ends"
+    ):
         _import(tmp_path, "BTC_DVOL_hourly.csv", content)
     _import(tmp_path, "BTC_DVOL_hourly.csv", content.replace("time,", "close_time,"))
     assert _rows(tmp_path, "volatility_index_published")["time"].iloc[0] == pd.Timestamp(
@@ -874,7 +876,7 @@ def test_rates_of_tickers_without_their_interval_are_named(tmp_path: Path) -> No
            "volume_24h_settle": "6700000"}  # fmt: skip
     counts = _import(tmp_path, "gate_tickers.json", json.dumps([row]), set={"time": "2026-03-01T00:00:00Z"})
     assert any(
-        "funding_rate is not stored, as the response does not state" in text for text in counts.notices
+        "funding_rate is not stored, because the response does not state" in text for text in counts.notices
     )
 
 

@@ -347,7 +347,10 @@ def test_contracts_of_a_venue_need_no_size_where_it_is_a_fact(tmp_path: Path) ->
     both = content.format("BTC-USDT-SWAP") + "1772323260000,NEWCOIN-USDT-SWAP,5,2\n"
     counts = _import(tmp_path, "both.csv", both, unit="contracts", set={"exchange": "okx"})
     assert (counts.present, counts.rejected) == (1, 1)
-    assert "contract of NEWCOIN-USDT-SWAP on okx are not known: import its rows alone" in counts.rejections[0]
+    assert (
+        "contract size of NEWCOIN-USDT-SWAP on okx is unknown: import its rows separately"
+        in counts.rejections[0]
+    )
     alone = {"exchange": "okx", "contract_size": "0.1"}
     _import(tmp_path, "alone.csv", content.format("NEWCOIN-USDT-SWAP"), unit="contracts", set=alone)
     rows = _rows(tmp_path, "oi_history")

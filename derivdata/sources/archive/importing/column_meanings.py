@@ -493,14 +493,14 @@ def quantity_of_ticker(source: Source, head: Chunk, symbols: str | None) -> str 
         suffixes = {_suffix_of_ticker(source.file_name)}
     if len(suffixes) > 1:
         raise ArchiveError(
-            f"{source}: its tickers are of different quantities, as they end in "
-            f"{' and '.join(suffix or '.P' for suffix in sorted(suffixes))}: write a file for each"
+            f"{source}: expected tickers of one quantity, got the endings "
+            f"{' and '.join(suffix or '.P' for suffix in sorted(suffixes))}: write one file for each ending"
         )
     suffix = suffixes.pop()
     if suffix and suffix not in _QUANTITY_OF_SUFFIX:
         raise Unclear(
-            f"{source}: its ticker ends in {suffix}, which may be another quantity than the price: omit the "
-            "file, or pass --table prices_history if its candles are prices",
+            f"{source}: the ticker ends in {suffix}, so the candles may not be prices: omit the file, or "
+            "pass --table prices_history if they are prices",
             "--table",
             ["prices_history"],
         )

@@ -313,8 +313,8 @@ def _refuse_close(source: Source, by_meaning: Mapping[str, str]) -> None:
     close = by_meaning["last"]
     if plain_name(close) in CLOSES and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
         raise ArchiveError(
-            f"{source}: its column {close} is a close, which is known at the end of its bar: name the column "
-            "of times close_time if its times are those ends, or move the times to the ends and do so"
+            f"{source}: column {close} is the close of a bar, which is known only when the bar ends: "
+            "rename the time column to close_time if the times are bar ends, otherwise shift them first"
         )
 
 
@@ -715,8 +715,8 @@ def _refuse_predicted_rates(source: Source, head: Chunk) -> None:
     for column in columns_named(head, _FLAGS_OF_PREDICTIONS):
         if "true" in {text.lower() for text in texts_of(head, column)}:
             raise ArchiveError(
-                f"{source}: its column {column} says that some rates are predictions: write a file of the "
-                "settled rates"
+                f"{source}: column {column} marks some rates as predictions: write a file with only "
+                "the settled rates"
             )
     for column, values in head.columns.items():
         if not pa.types.is_string(values.type):

@@ -421,7 +421,7 @@ def _of_known_contracts(columns: dict[str, Any], rejections: Rejections) -> bool
     rejections.reject(
         np.isnan(size_of_rows),
         lambda row: (
-            f"the coins of a contract of {names[row]} on {venues[row]} are not known: import its rows alone, "
+            f"the contract size of {names[row]} on {venues[row]} is unknown: import its rows separately, "
             "with --unit contracts --set contract_size=COINS"
         ),
     )

@@ -242,8 +242,8 @@ def _refuse_dated_contracts(source: Source, head: Chunk, table: str | None) -> N
         words = {text.upper() for text in encoded(head.columns[column]).texts}
         if words and words <= DATED_TYPES:
             raise ArchiveError(
-                f"{source}: its column {column} says {', '.join(sorted(words))}, and the tables are of "
-                "perpetual contracts: request the data of the perpetual, or omit the file"
+                f"{source}: column {column} has {', '.join(sorted(words))}, but the tables are for perpetual "
+                "contracts: request the data of the perpetual, or omit the file"
             )
 
 
@@ -327,7 +327,9 @@ def _of_response(
     refuse_size_of_several(source, response, given)
     label = f"response of {response.venue} {response.path}"
     if not response.tables:
-        raise ArchiveError(f"{source}: it is a {label}: {'; '.join(response.notices)}")
+        raise ArchiveError(
+            f"{source}: the file is a {label} without rows to import: {'; '.join(response.notices)}"
+        )
     tasks = [
         Task(source, make_plan(name, Given(accept=given.accept)), label, frame, response.notices)
         for name, frame in response.tables.items()
@@ -345,7 +347,7 @@ def _unread_rates(head: Chunk, tables: Iterable[str]) -> list[str]:
     column = columns_by_meaning(head).get("rate")
     if column is None or any(name.startswith("funding") for name in tables):
         return []
-    return [f"{column} is not stored, as the response does not state the interval of its rates"]
+    return [f"{column} is not stored, because the response does not state the interval of its rates"]
 
 
 _LIQUIDATIONS = "liquidations_history"
