@@ -284,7 +284,7 @@ def test_the_venue_and_symbol_are_asked_for_first(tmp_path: Path) -> None:
 
 def test_rates_at_the_floor_of_an_hour_are_not_of_eight(tmp_path: Path) -> None:
     content = _lines("time,rate", "{at:%Y-%m-%dT%H:%M:%SZ},0.0000125")
-    with pytest.raises(Unclear, match="a rate per funding interval"):
+    with pytest.raises(Unclear, match="per the venue's own interval"):
         _import(tmp_path, "x.csv", content, market="binance:BTC")
 
 

@@ -233,7 +233,7 @@ def test_tickers_of_several_or_unknown_quantities_are_not_prices(tmp_path: Path)
     several = _ticker(["67000"], "BINANCE:BTCUSDT.P") + (
         f"{_START},BINANCE:BTCUSDT.P_FR,0.0001,0.0001,0.0001,0.0001\n"
     )
-    with pytest.raises(ArchiveError, match=r"different quantities, as they end in \.P and FR"):
+    with pytest.raises(ArchiveError, match=r"tickers of one quantity, got the endings \.P and FR"):
         _import(tmp_path, "mixed.csv", several)
     with pytest.raises(Unclear, match="the ticker ends in LIQ, so the candles may not be prices"):
         _import(tmp_path, "BINANCE_BTCUSDT.P_LIQ, 60.csv", _ticker(["67000"]))

@@ -286,7 +286,7 @@ def _amount_by_facts(exchange: str, name: str, symbol: str) -> _Amount | None:
 _VENUES_OF_INVERSE = frozenset(
     "binance bitget bitmex bybit deribit gateio huobi kraken kucoin mexc okx phemex".split()
 )
-"""Venues with contracts that are settled in their coin, whose amounts are contracts or USD."""
+"""Venues with coin-settled contracts, whose amounts are in contracts or USD."""
 _INVERSE = re.compile(r"(PI_|FI_)?[A-Z0-9]*[-_/]?USD(_PERP|[-_]SWAP|M|[-_:][A-Z0-9]+)?", re.IGNORECASE)
 """``BTCUSD``, ``BTCUSD_PERP``, ``BTC-USD-SWAP``, ``XBTUSDM``, ``PI_XBTUSD``, ``BTC/USD:BTC``."""
 
@@ -478,7 +478,7 @@ def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _PERCENT_MEDIAN = 5.0
-"""Median volatility of a venue from which on its volatilities are in percent."""
+"""Minimum median volatility of a venue that publishes volatilities in percent."""
 
 
 def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
@@ -500,9 +500,9 @@ def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
 
 _MIN_UNDERLYING = 1_000.0
 _MAX_COINS = 20.0
-"""Price of an option in coins of which none is above: a put at 20 times the underlying price."""
+"""Maximum price of an option in coins: a put whose strike is 20 times the underlying price."""
 _MIN_SHARE_IN_USD = 0.1
-"""Share of the quotes of a chain above `_MAX_COINS` from which on the chain is in USD."""
+"""Minimum share of quotes above `_MAX_COINS` in a chain that is in USD."""
 
 
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
@@ -539,7 +539,7 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _NEARER = 3.0
-"""How many times nearer quotes in USD must be to the model's price than quotes in coins, in logarithms."""
+"""Minimum ratio of log errors against the model price, of quotes as coins to quotes as USD."""
 
 
 def _are_usd_by_model(frame: pd.DataFrame, quotes: pd.DataFrame, keys: list[pd.Series]) -> Array:

@@ -89,7 +89,7 @@ def figures_of(head: Chunk, column: str, *, suffix: str = "") -> Array:
 
 _FIXED_PERIODS = ("8h", "hour")
 _ONLY_PERIOD = re.compile(r"(rate)?(pct|percent|bps?)?(per)?(8h(ours?)?|1h|h(our(ly)?)?)(pct|percent|bps?)?")
-"""What may follow the name of a rate in that of the same rate of a fixed period; not ``avg_8h``."""
+"""Suffixes of a rate name that state a fixed period; not ``avg_8h``."""
 
 
 def _take_stated_rate(head: Chunk, by_meaning: dict[str, str]) -> None:
@@ -174,7 +174,7 @@ def _times_first(columns: list[str], head: Chunk) -> list[str]:
 
 
 _OF_BOOKKEEPING = frozenset("createdat createtime createdtime updatedat updatetime insertedat".split())
-"""Plain names of times that databases keep of their rows."""
+"""Plain names of the bookkeeping times that databases add to rows."""
 
 
 def _without_bookkeeping(columns: list[str], head: Chunk) -> list[str]:
@@ -197,7 +197,7 @@ def _without_bookkeeping(columns: list[str], head: Chunk) -> list[str]:
 _NOT_OF_QUOTES = re.compile(
     r"updat|creat|fetch|collect|retriev|scrap|captur|log|sampl|record|receiv|close|end"
 )
-"""Words of times at which something else happened than what a row is of."""
+"""Words of times of other events than the one in the row."""
 
 
 def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
@@ -336,7 +336,7 @@ def _near_time(head: Chunk) -> str | None:
 
 
 OF_RECEIPT = re.compile(r"(?<![a-z])(recv|receiv|receipt|ingest|arriv)", re.I)
-"""Beginnings of words for the time at which a collector had a row."""
+"""Prefixes of words for the time at which a collector received a row."""
 
 
 def _are_equal_times(names: list[str], head: Chunk) -> bool:
@@ -399,12 +399,12 @@ _NOT_INTEREST = re.compile(
     r"(?<![a-z])(k|m|mm|mn|mln|bn|thousands?|millions?|billions?)(?![a-z])|interval|time|date|all|total|sum",
     re.I,
 )
-"""Words of columns that are not open interest, or in thousands or of all venues."""
+"""Words of columns that are not open interest, are in thousands, or are totals over all venues."""
 _NEAR_TIME = re.compile(r"time|date|(?<![a-z])ts(?![a-z])|_(ms|us|ns)$", re.I)
 _OTHER_TIME = re.compile(
     r"expir|matur|deliver|next|first|settle|listing|launch|onboard|ingest|receiv|recv|local|arriv", re.I
 )
-"""Words of times that are not those of a row, or those at which a collector had it."""
+"""Words of times other than the time of a row, including the time at which a collector received it."""
 _NOT_A_RATE = re.compile(
     r"total|count|updates|time|interval|sum|cumul|pred|theor|expected|next|estimat|forecast|indicative|prev|lag|"
     r"change|delta|diff|spread|z.?score|std",

@@ -170,7 +170,7 @@ _SIDES = {
     },
     "orderbook": {"bids": "bid", "b": "bid", "asks": "ask", "a": "ask"},
 }
-"""Words of a side that have one meaning anywhere in a table of a family."""
+"""Words of a side with the same meaning in all tables of a family."""
 
 
 def _hold_to(

@@ -199,7 +199,7 @@ def _take_names_of_options(head: Chunk, by_meaning: Mapping[str, str], mapped: d
 
 
 _QUOTES = ("raw_bid", "raw_ask", "raw_mark")
-"""Quotes of options of which the file does not say whether they are in coins or USD."""
+"""Option quotes for which the file does not state coins or USD."""
 
 
 def take_quotes(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
@@ -213,7 +213,7 @@ def take_quotes(by_meaning: Mapping[str, str], mapped: dict[str, str], has: set[
 
 
 MIN_DISTINCT = 0.8
-"""Share of rows that differ in their keys, below which a column that distinguishes rows is missing."""
+"""Minimum share of rows with distinct keys. Below it, a column that distinguishes rows is missing."""
 
 
 def distinct_rows(head: Chunk, columns: Collection[str]) -> int:

@@ -102,7 +102,7 @@ def _tables_with_names(head: Chunk) -> list[str]:
 
 _NAMES = frozenset({"symbol", "exchange", "instrument_name", "strike", "side", "kind"})
 _COMPUTED = re.compile("^markets_|_top_symbols$|_totals$")
-"""Tables that services compute of others, which have the same columns."""
+"""Tables that services compute from other tables with the same columns."""
 
 
 def _has_other_words(table: str, head: Chunk) -> bool:
@@ -231,7 +231,7 @@ _TOTALS = {
     "oi_exchange_totals": ("totaloiusd", "totalopeninterestusd", "openinterestusd", "oiusd"),
     "volume_exchange_totals": ("totalvolumeusd", "volumeusd"),
 }
-"""Plain names of totals of a venue, where rows name no contract."""
+"""Plain names of venue totals, for rows that do not name a contract."""
 
 
 def total_columns(head: Chunk) -> dict[str, str]:
@@ -307,7 +307,7 @@ def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
 _FIGURES = frozenset(
     "iv oi_coins oi_usd bid_usd ask_usd mark_usd bid_coin ask_coin mark_coin raw_bid raw_ask raw_mark".split()
 )
-"""Meanings of columns of which a chain of options has one at least."""
+"""Meanings of columns, at least one of which an option chain has."""
 
 
 def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> list[str]:
@@ -383,7 +383,7 @@ def _tables_of_series(by_meaning: Mapping[str, str]) -> list[str]:
 
 
 _OF_ACCOUNTS = frozenset("user users dir hash liquidateduser closedpnl startposition crossed".split())
-"""Names of columns of files of Hyperliquid's fills, whose sides are A and B as those of books are."""
+"""Column names of Hyperliquid's fills, whose sides are A and B, as in order books."""
 
 
 def _refuse_fills(source: Source) -> None:
@@ -448,7 +448,7 @@ def _refuse_no_sizes(source: Source, head: Chunk, by_meaning: Mapping[str, str])
 
 
 _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid action event eventtype".split())
-"""Names of columns of files of changes of books."""
+"""Column names of order book updates."""
 
 
 def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
@@ -503,7 +503,7 @@ _OF_TRADES = frozenset(
     "id tradeid aggtradeid lasttradeid firsttradeid tid trdmatchid tradeseq isbuyermaker buyermaker "
     "takerside tickdirection".split()
 )
-"""Names of columns of files of trades."""
+"""Column names of trade files."""
 
 
 def are_trades(head: Chunk) -> bool:
@@ -795,7 +795,7 @@ _OBSERVED = frozenset(
     "fetchedat collectedat retrievedat scrapedat capturedat loggedat sampledat asofutc asof snapshottime "
     "observedat recordedat origintime receivedtime receivedat".split()
 )
-"""Names of times at which somebody looked, so that rates are samples."""
+"""Names of observation times, whose rates are samples."""
 
 
 def hours_apart(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
@@ -814,7 +814,7 @@ def _series(head: Chunk, by_meaning: Mapping[str, str]) -> Array:
 
 
 _MAX_HOURS = 12.5
-"""Hours between rates from which they are rarely single payments."""
+"""Spacing of rates [hours] from which rates are rarely single payments."""
 
 
 def _stated_hours(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> float | None:
@@ -973,7 +973,7 @@ def intervals_of_next_payments(head: Chunk, given: Given) -> set[float]:
 
 _INSERTED = re.compile(r"^(created|inserted|createdat|insertedat|created_at|inserted_at)$", re.I)
 _AT_ONCE_US = 200_000
-"""Microseconds after an hour at which venues label payments, and no program has asked for a rate yet."""
+"""Maximum delay after the hour [µs] of payment times. Programs that sample rates are later."""
 
 
 def _are_at_payments(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:

@@ -67,7 +67,7 @@ from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 
 _FEW = 10
-"""Number of rates below which a size proves less."""
+"""Minimum number of rates for a reliable conclusion from their size."""
 _MAX_PER_YEAR = 1.5
 _MAX_PER_YEAR_OF_FEW = 0.5
 """Rates of a year above which numbers may be percent; fractions above are rare."""
@@ -192,7 +192,7 @@ _WORDS_OF_UNITS = {
     "percent": "percent", "pct": "percent", "%": "percent", "bps": "bps",
     "fraction": "native", "decimal": "native",
 }  # fmt: skip
-"""What words of a column of units say, of open interest and of rates."""
+"""Units of open interest and of rates, by the words of a unit column."""
 
 
 def unit_in_rows(source: Source, head: Chunk, table: str, by_meaning: Mapping[str, str]) -> str | None:
@@ -324,7 +324,7 @@ _NAMES_OF_SIZES = ("contractsize", "ctval", "contractval", "contractvalue", "qua
 _NAMES_IN_COINS = (
     "oiccy", "openinterestccy", "oicoins", "openinterestcoins", "openinterestbase", "startingopeninterest",
 )  # fmt: skip
-"""Names of open interest that say coins; OKX's ``oiCcy`` is next to ``oi``, which is contracts.
+"""Names of open interest in coins. OKX's ``oiCcy`` is next to ``oi``, which is contracts.
 
 dYdX's candles have ``startingOpenInterest`` (indexer v4, 2026).
 """
@@ -423,7 +423,7 @@ def _figures_or_constant(head: Chunk, whole: Given, name: str) -> Array:
 
 _SAYS_USD = re.compile(r"usd|dollar|\$", re.IGNORECASE)
 _VALUES_OF_INTEREST = frozenset("openinterestvalue sumopeninterestvalue oivalue openinterestnotional".split())
-"""Names of values of open interest that do not say USD: those of inverse contracts are coins."""
+"""Names of open interest values without USD: for inverse contracts the values are in coins."""
 
 
 def interest_of_inverse(
@@ -505,7 +505,7 @@ def _usd_of_one_side(frame: pd.DataFrame, venues: Sequence[str]) -> pd.DataFrame
 
 
 _LIKELY_INTEREST = (1e7, 1e11)
-"""Open interest of BTC or ETH on a venue [USD], which is never less or more."""
+"""Minimum and maximum open interest of BTC or ETH on a venue [USD]."""
 _USUAL_INTEREST = (1e8, 3e10)
 """Open interest of BTC or ETH on a large venue since 2021 [USD]."""
 _LARGEST_INTEREST = {
@@ -523,7 +523,7 @@ _LARGE_SINCE_2020 = frozenset({"binance", "bitmex", "okx"})
 Others had less: Hyperliquid in 2023, and Aevo and Bitfinex still in 2026. 120 may be coins there.
 """
 _PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
-"""The lowest and highest prices [USD] by which amounts without a price are judged."""
+"""Minimum and maximum prices [USD] for checks of amounts without a price."""
 _MAX_ROWS = 0.9
 
 

@@ -186,7 +186,7 @@ def _has_rows_of_others(head: Chunk, table: str) -> bool:
 
 
 _OF_STEPS = frozenset({"interval", "intervall", "intervalo", "intervalle", "intervallo"})
-"""Names of columns that are the step of rows as well as the interval of payments."""
+"""Column names that may mean the spacing of rows or the interval of payments."""
 
 
 def _drop_other_steps(source: Source, head: Chunk, by_meaning: dict[str, str], given: Given) -> None:
@@ -290,7 +290,7 @@ _QUANTITY_OF_CANDLES = {
     "positioning_history": "long_short_ratio",
     "volatility_index_published": "index_pct",
 }
-"""What the open of a candle is, if the caller says the table."""
+"""Column that the open of a candle fills, by the table that the caller names."""
 
 
 def _take_candles(source: Source, head: Chunk, table: str | None, by_meaning: dict[str, str]) -> None:
@@ -382,7 +382,7 @@ def _prices_by_kind(by_meaning: Mapping[str, str]) -> list[tuple[str, Mapping[st
 
 
 _WITH_PRICES = ("funding_settlements", "funding_history")
-"""Tables whose rows have the prices next to them at the same time."""
+"""Tables whose rows include the price at the same time."""
 
 
 def _has_prices_in_rows(head: Chunk, table: str, by_meaning: Mapping[str, str]) -> bool:
@@ -438,7 +438,7 @@ _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
         "volume_usd iv"
     ).split()
 }
-"""What the columns of tables are, for those that say which table they are of."""
+"""Meanings of the table columns that identify their table."""
 
 
 def _take_stated(given: Given, head: Chunk, by_meaning: dict[str, str]) -> None:
@@ -679,7 +679,7 @@ def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> 
 
 _PAYERS = re.compile(r"(longs?|shorts?)( ?pays?( ?(longs?|shorts?))?)?", re.I)
 _NOT_OF_PAYERS = re.compile(r"position|pos|strateg|trade|my", re.I)
-"""Words of columns with a side of the caller."""
+"""Words of columns with the side of the user."""
 
 
 def _refuse_unsigned_rates(source: Source, head: Chunk, column: str) -> None:

@@ -362,13 +362,13 @@ _ADDED_UP = {
     "volume_exchange_totals": "volume_history",
     "volume_top_symbols": "volume_history",
 }
-"""Tables that the local service computes of another table."""
+"""Tables that the local service computes from another table."""
 _FILE = 1 << 40
 """Rows of each file are numbered from a multiple of this."""
 _MIN_REPEATED = 3
 """Number of distinct rows of a liquidations file from which equal repetition of all rows counts as copies."""
 _SHOWN = 20
-"""Rejected rows, and contradictory payments, that are shown with their reason."""
+"""Maximum number of rejected rows and contradictory payments in the output."""
 
 
 class ImportRun:

@@ -153,7 +153,7 @@ def _likeness_of_spot(text: str) -> int:
 
 
 _TOTALS = frozenset({"total", "totals", "subtotal", "grand total", "average", "mean", "all coins"})
-"""Words of rows that add up others, where these have the name of a market."""
+"""Words of total rows in the column of market names."""
 
 
 _OF_INSTRUMENTS = {
@@ -369,7 +369,7 @@ def _made_names(columns: dict[str, Any]) -> Words:
 
 
 SPACED_HOURS = 8.0
-"""Interval by which rates are converted until the spacing of all rows gives theirs."""
+"""Provisional interval of rates until the spacing of all rows determines it."""
 
 
 def convert_units(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
@@ -514,7 +514,7 @@ def _are_percent(long: Array, short: Array) -> bool:
 
 
 _MAX_APART = 0.1
-"""Logarithm of a ratio over that of the shares next to it, above which one of them is wrong."""
+"""Maximum log difference between a ratio and the ratio of the shares next to it. Above it, one is wrong."""
 _ROUNDING = 1.5
 """Percentage points by which two rounded shares may miss 100."""
 

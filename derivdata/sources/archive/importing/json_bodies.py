@@ -75,7 +75,7 @@ def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
 
 
 _PYTHON = re.compile(rb"\s*[\[({]*\s*\{\s*'")
-"""Beginnings of dictionaries as Python prints them."""
+"""Prefixes of printed Python dictionaries."""
 
 
 def _as_json(text: bytes) -> bytes:
@@ -752,7 +752,7 @@ def _as_text(value: Any) -> str | None:
 
 
 CHANGES = "book updates are omitted: only the snapshots in the file are read"
-"""Notice of a file whose books have changes after them."""
+"""Notice for a file with order book snapshots and updates."""
 
 _FIELDS_OF_REPLIES = ("event", "op", "method", "ret_msg", "type", "result", "id")
 """Fields of replies to subscriptions, which have no rows; at least one is in each."""
@@ -761,7 +761,7 @@ _SUBSCRIPTIONS = (
 )  # fmt: skip
 """Words of replies to requests: Hyperliquid's (2026) is ``{"channel": "subscriptionResponse", ...}``."""
 _MAX_OF_REPLIES = 6
-"""Fields of the largest reply without rows."""
+"""Number of fields of the largest reply without rows."""
 _OF_RPC = frozenset({"jsonrpc", "id", "result", "usIn", "usOut", "usDiff", "testnet"})
 """Fields of a reply by JSON-RPC (Deribit API v2, 2026), whose result is the list of channels."""
 

@@ -93,7 +93,7 @@ _VENUE_CODES = {
 _OTHER_VENUES = (
     "aevo bitfinex bitmex btse coindcx delta drift dydx ftx gmx kraken phemex vertex whitebit".split()
 )
-"""Venues of which files are, and that the API does not list (names of ccxt 4.5.90 and of their own sites)."""
+"""Venues that occur in files but not in the API (names from ccxt 4.5.90 and the sites of the venues)."""
 KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS, *_OTHER_VENUES})
 
 
@@ -425,7 +425,7 @@ def made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _FOLDERS = 4
 _MAX_FOLDERS = 6
-"""Folders that are looked up for a venue where those next to the file have none."""
+"""Maximum number of folders to search for a venue if the nearest `_FOLDERS` have none."""
 
 
 def names_in_path(path: str) -> dict[str, str]:
@@ -560,7 +560,7 @@ def _partitions(folders: Sequence[str]) -> dict[str, str]:
 
 
 _LETTERS = str.maketrans({"ı": "i", "ł": "l", "ß": "ss", "ø": "o"})
-"""Letters that are not one of ASCII with an accent."""
+"""Letters that are not an ASCII letter with an accent."""
 
 
 @lru_cache(maxsize=4096)
@@ -603,7 +603,7 @@ _WORDS_OF_SCALES = (
 )
 _SCALES = {word: scale for scale, words in _WORDS_OF_SCALES for word in words.split()}
 _SCALES |= {"mil millones": 1e9, "mil milhões": 1e9}
-"""What 1 is in amounts, by words in names of columns. ``mil`` alone is a million or a thousand."""
+"""Scale of amounts by the word in a column name. ``mil`` alone is ambiguous: a million or a thousand."""
 _LONGEST_FIRST = sorted(_SCALES, key=len, reverse=True)
 _IDEOGRAPHIC = re.compile("[\u4e00-\u9fff\uac00-\ud7a3]+")
 _LONG_SCALES = "|".join(word for word in _LONGEST_FIRST if len(word) > 1 and not _IDEOGRAPHIC.match(word))
@@ -622,7 +622,7 @@ _OF_AMOUNTS = re.compile(
 )
 """Words next to a scale in the name of a column."""
 _UNREAD_SCALE = re.compile(r"(?<![a-z])(mil|mill|trillions?|tn|hundreds?)(?![a-z])", re.IGNORECASE)
-"""Words that may be scales of amounts, which are not read."""
+"""Words that may be scales of amounts but are not supported."""
 
 
 def scale_in_name(name: str) -> tuple[str, float]:

@@ -37,7 +37,7 @@ RATE_UNITS: dict[str, tuple[float, float | None]] = {
     "percent_day": (100.0, 24.0),
     "percent_year": (100.0, _YEAR_HOURS),
 }
-"""Units of funding rates: how many of them are 1, and over how many hours; None is the venue's interval."""
+"""Units of funding rates: the number that equals a rate of 1, and the hours; None is the venue's interval."""
 
 _UNITS = {
     "rate_bps_8h": tuple(RATE_UNITS),
@@ -188,7 +188,7 @@ _OF_A_ROW = frozenset(
     "time instrument_name strike expiry trade_id outcome_id address order_id fill_id rank level price_usd "
     "rate_bps_8h oi_usd iv value_usd quantity size".split()
 )
-"""Columns that differ from row to row, so that one value for all rows is never right."""
+"""Columns that differ from row to row and therefore cannot have one value for all rows."""
 _ADVICE = {
     "side": ", and the meaning of its words with --map-value side:WORD=WORD",
     "instrument_name": ", or name the columns of expiry, strike and side, from which names are made",

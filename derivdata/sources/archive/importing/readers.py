@@ -110,7 +110,7 @@ class Header(NamedTuple):
 
 
 LinesOf: TypeAlias = Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]]
-"""Function that returns the lines of a file that have some rows, and some rows that could not be split."""
+"""Function that returns the line numbers of some rows, and of some rows that could not be split."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Chunk:
     """Lines (or numbers of records, from 1) of rows of the chunk, and of broken rows."""
     notices: tuple[str, ...] = ()
     cut: str = ""
-    """Why the last row is rejected: the file ends inside of it."""
+    """Reason to reject the last row, because the file ends inside it."""
     marks: Marks | None = None
     """Marks in numbers of the whole file, if it has further chunks."""
     quantities: frozenset[str] = frozenset()
@@ -563,7 +563,7 @@ _CUT = "the last number has fewer digits than the others, so the file may be tru
 _MIN_ROWS = 10
 _DIGITS = re.compile(r"-?(?P<whole>\d+)(?:\.(?P<decimals>\d*))?")
 _MIN_DIGITS = 10
-"""Digits of whole numbers that are equally long in all rows, such as times."""
+"""Minimum digits of whole numbers with the same length in all rows, such as times."""
 
 
 def _ends_in_a_number(table: pa.Table) -> bool:

@@ -117,7 +117,7 @@ def with_zone(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
 
 
 _OF_SUMS = ("liquidations_history", "volume_history", "volume_taker")
-"""Tables whose rows are sums of a step, so that the time between rows is the step."""
+"""Tables whose rows are sums over a step, which equals the spacing of rows."""
 
 
 def _with_step(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:

@@ -51,7 +51,7 @@ def _each(is_wrong: Array, reason: Callable[[int], str]) -> Reasons:
 
 _LARGE_INTEREST = 1e6
 _AT_END = 3
-"""Zeros at the end of a series from which its contract may have ended."""
+"""Minimum number of zeros at the end of a series that suggests an expired contract."""
 
 
 def _lone_zeros(rows: pd.DataFrame) -> Reasons:
@@ -229,7 +229,7 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> Reasons:
 
 
 _MAX_FROM_UNDERLYING = 20.0
-"""Times by which the median strike of a chain is above or below the underlying price, and never more."""
+"""Maximum ratio between the median strike of a chain and the underlying price, in both directions."""
 _MIN_STRIKES = {"BTC": 100.0, "ETH": 10.0}
 """Strikes [USD] under which no option of a coin was ever listed."""
 
@@ -263,7 +263,7 @@ and so did KuCoin."""
 
 
 _MIN_APART = 1.9
-"""Hours between rows from which they are not those of each hour."""
+"""Minimum spacing [hours] of rows that are not hourly."""
 
 
 def refuse_some_of_payments(frame: pd.DataFrame) -> None:

@@ -52,7 +52,7 @@ _ENDINGS = frozenset(
     ".csv .tsv .txt .json .jsonl .ndjson .parquet .pq .feather .arrow .ipc .gz .gzip .bz2 .xz .zst .zstd "
     ".lz4 .zip .tar .tgz .data".split()
 )
-"""Endings that a file in a folder needs to be read; a file that is named itself may have any."""
+"""File extensions that are read in a folder. A file passed by its own path may have any extension."""
 _ASIDE = ("__MACOSX/", ".DS_Store", "Thumbs.db")
 _ENCRYPTED = 1
 """Bit of a member's flags, by PKWARE's APPNOTE 4.4.4."""

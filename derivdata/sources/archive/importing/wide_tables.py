@@ -29,11 +29,11 @@ from derivdata.support.arrays import Array
 VALUE = "value"
 """Name of the column of the cells of a wide table, whose header does not name them."""
 LEVELS = "|"
-"""Between the names of a header of two lines."""
+"""Separator of the names of a two-line header."""
 _TUPLE = re.compile(r"\('?(.*?)'?, '?(.*?)'?\)")
 """Name that pandas gives a column of two levels in Parquet: ``('funding', 'BTC')``."""
 _LEADERS = frozenset({"BTC", "ETH", "SOL", "XBT"})
-"""Coins of which a wide table has one at least: names of other coins may be words."""
+"""Coins, at least one of which a wide table has, because names of other coins may be words."""
 _SEPARATORS = re.compile(rf"[_\-./: {re.escape(LEVELS)}]")
 _COIN = re.compile(r"[A-Z0-9]{2,10}")
 _BOOK = re.compile(
@@ -106,7 +106,7 @@ def _have_one_kind(markets: Collection[Market]) -> bool:
 _TOTALS = frozenset("all total sum aggregate aggregated others other rest".split())
 """Names of columns with sums of several venues, whose rows are rejected as totals."""
 PRICE_OF_COIN = "price next to venues"
-"""Name of the column with the one price of a table with a column for each venue."""
+"""Name of the shared price column of a table with one column per venue."""
 
 
 def _are_keys(names: Sequence[str], *, are_of_venues: bool) -> bool:
@@ -177,9 +177,9 @@ def _labelled(name: str, labels: Mapping[str, str]) -> WideColumn | None:
 
 
 _OF_OBJECTS = "o."
-"""Before the venues of Glassnode's objects of values, ``{"t": 1772323200, "o": {"binance": 0.0001}}``."""
+"""Prefix of the venues in Glassnode's value objects, ``{"t": 1772323200, "o": {"binance": 0.0001}}``."""
 _OF_CANDLES = frozenset({"high", "low", "adjclose"})
-"""Names of prices that are not read, in wide tables of candles."""
+"""Price names that are not read in wide tables of candles."""
 
 
 def _market(text: str) -> Market | None:
@@ -388,7 +388,7 @@ def _has_days(name: str, cells: pa.ChunkedArray) -> bool:
 
 
 _OF_OTHER_DATES = re.compile(r"expir|matur|deliver|settle|next|list|launch|updat")
-"""Words of dates that are not those of rows."""
+"""Words of dates other than the date of a row."""
 _DIGITS_OF_DATE = 8
 _LAST_OF_DAY = {23: 2, 2359: 4, 235959: 6}
 """The last hour, minute and second of a day as one number, and its digits."""
@@ -607,7 +607,7 @@ _FIGURES = frozenset(
 )
 """Meanings of columns of other tables than books."""
 _GREEKS = frozenset("delta gamma vega theta".split())
-"""Names of columns next to which ``bid_vol`` is a volatility, and not a size."""
+"""Column names next to which ``bid_vol`` is a volatility, not a size."""
 
 
 def _have_other_figures(names: Collection[str], of_book: Collection[str]) -> bool:
