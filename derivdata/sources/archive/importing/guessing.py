@@ -760,9 +760,9 @@ def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Giv
         return given._replace(set={**given.set, "interval_hours": f"{between[0]:g}"})
     if between:
         raise ArchiveError(
-            f"{source}: rates in {given.unit} are per the venue's own interval, and next payments are "
-            f"{' or '.join(f'{hours:g}' for hours in between)} hours apart: write a column "
-            "interval_hours, or a file for each interval"
+            f"{source}: rates in {given.unit} are per the venue's own interval, but consecutive payments "
+            f"are {' or '.join(f'{hours:g}' for hours in between)} hours apart: add a column "
+            "interval_hours, or write one file for each interval"
         )
     raise Unclear(
         f"{source}: rates in {given.unit} are per the venue's own interval, which the file does not state: "
