@@ -126,7 +126,7 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
         (["fundng"], "1h", "names must be among funding, oi, .* got 'fundng'; did you mean 'funding'"),
         (["iv"], "1h", "names must be among .* got 'iv'"),
         (["iv0"], "1h", "names must be among .* got 'iv0'"),
-        (["oi", "oi"], "1h", "names must be at least one name, without duplicates"),
+        (["oi", "oi"], "1h", "names must have at least one name and no duplicates"),
         (["oi"], "raw", "resolution must have a step, such as '1h', got 'raw'"),
     ],
 )

@@ -196,7 +196,7 @@ TABLES_OF = {("volume", "oi_ratio"): "volume_oi_ratio"}
 
 def fetched(family: str, name: str, *args: Any, cassette: str = "", **kwargs: Any) -> Any:
     with playing(cassette or f"{family}_{name}"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*dropped: it is half-open", DataNotice)
+        warnings.filterwarnings("ignore", ".*dropped, because the window is half-open", DataNotice)
         return getattr(getattr(dd, family), name)(*args, **kwargs)
 
 
@@ -280,11 +280,11 @@ def test_pair_outside_the_options_matrix_warns_and_is_requested() -> None:
             lambda: dd.funding.history("BTC", "2026-01-02", "2026-01-01"),
             "must be before end, got start 2026-01-02T00:00:00Z and end 2026-01-01T00:00:00Z",
         ),
-        (lambda: dd.funding.history([], *DAY), "symbols must be at least one name"),
-        (lambda: dd.funding.history(["BTC", "BTCUSDT"], *DAY), "without duplicates"),
+        (lambda: dd.funding.history([], *DAY), "symbols must have at least one name"),
+        (lambda: dd.funding.history(["BTC", "BTCUSDT"], *DAY), "no duplicates"),
         (
             lambda: dd.oi.history("BTC,ETH", *DAY),
-            r"symbols='BTC,ETH' has several names .* \['BTC', 'ETH'\]",
+            r"symbols='BTC,ETH' is one string with several names.* \['BTC', 'ETH'\]",
         ),
         (lambda: dd.markets.price_movers(limit=0), "limit must be at least 1"),
         (lambda: dd.liquidations.aggregates("25h"), "range must be one of 1h, 4h, 12h, 24h, got '25h'"),

@@ -65,7 +65,7 @@ def test_open_table_rule() -> None:
     assert frame["mixed"].tolist() == ["1", "x"]
     assert frame["time"].iloc[0] == "soon"
     assert frame["n"].iloc[1] == 1000.0
-    with pytest.raises(SchemaError, match="expected an object for each row, got 3"):
+    with pytest.raises(SchemaError, match="expected one object per row, got 3"):
         OPEN_TABLES["hip3_by_dex"].build([3])  # type: ignore[list-item]
     rows = [{"part": "a", "outcome_id": 7, "oid": "12"}, {"part": "a", "outcome_id": 108, "oid": None}]
     frame = OPEN_TABLES["hip4_dashboard"].build(rows)

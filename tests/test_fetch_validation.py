@@ -128,7 +128,7 @@ def test_fields_without_a_symbol_are_not_rows() -> None:
     assert set(frame["resolution"]) == {"4h"}
     rows = [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}]
     body = {"resolution": "1m", "data": rows}
-    with few_rows(), pytest.warns(DataNotice, match="'raw', the response has '1m'"):
+    with few_rows(), pytest.warns(DataNotice, match="'raw', but the response has '1m'"):
         frame = answered(body, lambda: dd.liquidations.history(None, *DAY, resolution="raw"))
     assert frame["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
@@ -226,7 +226,7 @@ def test_duplicate_instruments_are_treated_alike_in_snapshot_and_history() -> No
     ]
     with (
         pytest.warns(DataNotice, match="1 instruments share"),
-        pytest.warns(DataNotice, match="1 options have expiry, strike and side of another one"),
+        pytest.warns(DataNotice, match="1 options have the same expiry, strike and side as another option"),
     ):
         surface = snapshot(points, "surface")
     with few_rows(), pytest.warns(DataNotice, match="1 instruments share"):
@@ -262,7 +262,7 @@ def test_mismatched_instrument_name_is_found_after_opaque_names() -> None:
         snapshot([option(0.4, 1.0, 101.0, name) for name in names])
 
 
-@pytest.mark.filterwarnings("ignore:.*the other side is missing:derivdata.errors.DataNotice")
+@pytest.mark.filterwarnings("ignore:.*options of the other side are missing:derivdata.errors.DataNotice")
 def test_field_present_only_in_later_rows_is_nan_before() -> None:
     points = [option(0.4, 1.0, 101.0, f"BTC-3JUL26-{n}-C") | {"strike": float(n)} for n in range(600)]
     for point in points[550:]:
@@ -326,6 +326,6 @@ def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
 def test_shorter_range_needs_a_notice_about_it(said: str, notice: str, accepted: bool) -> None:
     body = {"group_by": "exchange", "range": said, "groups": [], "notices": [notice] if notice else []}
-    message = f"requested range '24h', the response is about range '{said}'"
+    message = f"requested range '24h', but the response is about range '{said}'"
     with answering(always(body)), nullcontext() if accepted else pytest.raises(SchemaError, match=message):
         dd.liquidations.aggregates("24h", group_by="exchange")

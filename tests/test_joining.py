@@ -55,7 +55,8 @@ def test_duplicate_rows_and_other_tables_raise() -> None:
     with pytest.raises(SchemaError, match="1 rows repeat a key"):
         dd.concat([one, one])
     with pytest.raises(
-        ValueError, match=r"frames\[1\] must have the columns of frames\[0\], the difference is resolution"
+        ValueError,
+        match=r"frames\[1\] must have the columns of frames\[0\], but only one of them has resolution",
     ):
         dd.concat([one, one.drop(columns="resolution")])
     for none in ([], np.empty(0)):

@@ -56,7 +56,7 @@ def _no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Paradex has no contract of one coin, and some venues are younger than the window.
-@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
+@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window .1 of 6 requested venues")
 @pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
 @each_notebook
 @pytest.mark.usefixtures("_no_sockets")
@@ -101,7 +101,7 @@ def test_verdict_follows_from_shown_numbers_and_assertions(
 
 
 @each_bundled
-@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
+@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window .1 of 6 requested venues")
 @pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
 @pytest.mark.usefixtures("_no_sockets")
 def test_the_card_of_a_notebook_is_run_again_from_its_bundle(notebook: Path, recorder: ModuleType) -> None:

@@ -195,7 +195,7 @@ def test_report_states_one_hash_of_all_responses(tmp_path: Path) -> None:
     assert whole in text
 
 
-@pytest.mark.filterwarnings("ignore:.*deribit. no rows in the window of 3 requested venues")
+@pytest.mark.filterwarnings("ignore:.*deribit. no rows in the window .1 of 3 requested venues")
 def test_report_uses_only_the_chosen_venues_and_expiries(tmp_path: Path) -> None:
     dd.connect("sample")
     held = ["binance", "okx", "deribit"]

@@ -62,7 +62,7 @@ def test_empty_tables_have_every_column_and_conform() -> None:
         ({"timestamp": ["soon", "later"]}, "funding_history.time is not time"),
         ({"timestamp": [1, 2]}, "funding_history.time is not time"),
         ({"symbol": [1, 2]}, "funding_history.symbol is not text"),
-        ({"symbol": ["BTC", None]}, "symbol is part of the key and missing in 1 rows"),
+        ({"symbol": ["BTC", None]}, "symbol is part of the key but missing in 1 rows"),
         ({"symbol": ["BT\x1bC"] * 2}, r"1 rows repeat a key, the first at symbol=BT\\x1bC, exchange=okx"),
         ({"y": [1.0]}, "columns of unequal length"),
         *(

@@ -96,7 +96,7 @@ def test_a_stream_is_one_snapshot_of_the_newest_rows() -> None:
     place = draw.permutation(np.concatenate([near, every]))
     stamps = NOON + pd.to_timedelta(np.arange(600), unit="s")
     rows = chain().iloc[place].assign(time=stamps, iv=0.4 + 1e-4 * np.arange(600))
-    with pytest.warns(DataNotice, match="560 of 600 option rows were dropped: 1 snapshots"):
+    with pytest.warns(DataNotice, match="560 of 600 option rows were dropped, because 1 snapshots"):
         snapshot = dd.tables.snapshots(rows)
     newest = rows.groupby("instrument_name")["iv"].last()
     assert snapshot.set_index("instrument_name")["iv"].sort_index().to_dict() == newest.to_dict()
@@ -107,7 +107,7 @@ def test_newest_row_of_each_instrument_is_used_and_older_ones_counted() -> None:
     """15 of 40 instruments are quoted again within the chain, at another volatility: that row stays."""
     rows = spread(chain(), 60.0)
     again = rows[:15].assign(time=NOON + pd.Timedelta(61, "s"), iv=0.7)
-    with pytest.warns(DataNotice, match="15 of 55 option rows were dropped: 1 snapshots"):
+    with pytest.warns(DataNotice, match="15 of 55 option rows were dropped, because 1 snapshots"):
         snapshot = dd.tables.snapshots(pd.concat([rows, again], ignore_index=True))
     assert snapshot["instrument_name"].is_unique
     assert sorted(snapshot["iv"].tolist()) == [0.5] * 25 + [0.7] * 15

@@ -207,7 +207,7 @@ def futures(*, shift: int = 0, is_copied: bool = False) -> Body:
         (futures(), ""),
         (
             futures(shift=1),
-            "one row apart: one of the two may be shifted",
+            "one row apart: one of them may be shifted",
         ),
         (futures(is_copied=True), "price_usd and index_price_usd of BTC binance are equal"),
     ],
@@ -252,7 +252,7 @@ def test_only_volumes_of_large_venues_do_not_multiply(venue: str, count: int) ->
     ]
     body = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": rows}
     said = notices(body, lambda: dd.volume.history("BTC", *WINDOW, resolution="1h", venues=[venue]))
-    assert len([text for text in said if "times the other rows" in text]) == count
+    assert len([text for text in said if "as in the other rows" in text]) == count
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.1])

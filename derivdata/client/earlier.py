@@ -249,8 +249,9 @@ def _changed_history(
         if is_other.any():
             first = int(np.argmax(is_other))
             yield (
-                f"{name} of {_where(both.iloc[first], keys)} is {now[first]:g} and was {before[first]:g} in "
-                f"an earlier response; {int(is_other.sum())} of {len(both)} past rows differ"
+                f"{name} of {_where(both.iloc[first], keys)} is {now[first]:g}, but was "
+                f"{before[first]:g} in an earlier response; {int(is_other.sum())} of {len(both)} past "
+                "rows differ"
             )
 
 
@@ -269,7 +270,7 @@ def _missing_rows(e: CheckedResponse, rows: pd.DataFrame, keys: Sequence[str]) -
     if is_missing.any():
         first = rows.iloc[int(np.argmax(is_missing))]
         yield (
-            f"{int(is_missing.sum())} past rows of an earlier response are missing, first "
+            f"{int(is_missing.sum())} past rows from an earlier response are missing, first "
             f"{_where(first, keys)}"
         )
 
@@ -291,8 +292,9 @@ def _changed_snapshot(
         if is_other.any():
             first = int(np.argmax(is_other))
             yield (
-                f"{name} of {_where(both.iloc[first], keys)} is {now[first]:g} and was {before[first]:g} "
-                f"{minutes}; {int(is_other.sum())} of {len(both)} rows differ as much"
+                f"{name} of {_where(both.iloc[first], keys)} is {now[first]:g}, but was "
+                f"{before[first]:g} {minutes}; {int(is_other.sum())} of {len(both)} rows differ by as "
+                "much"
             )
     gone = pairs[pairs["_merge"] == "left_only"]
     most_gone = 0 if is_minute else _SHARE_OF_HOUR * len(pairs)
@@ -301,7 +303,7 @@ def _changed_snapshot(
     is_rolling = not _ROLLING.isdisjoint(keys) or (limit is not None and e.size >= int(limit))
     if is_whole and not is_rolling and len(gone) > most_gone and earlier.requested == e.requested:
         yield (
-            f"{len(gone)} of {len(pairs)} rows of a response {minutes} are missing, first "
+            f"{len(gone)} of {len(pairs)} rows from a response {minutes} are missing, first "
             f"{_where(gone.iloc[0], keys)}"
         )
 

@@ -154,7 +154,7 @@ def _high_prices(name: str, symbols: Array, values: Array) -> Iterator[str]:
         is_above = (symbols == symbol) & (values > most)
         if is_above.any():
             row = int(np.argmax(is_above))
-            yield f"{name} of {symbol} is {values[row]:.4g}: no market has had such a price"
+            yield f"{name} of {symbol} is {values[row]:.4g}: no market has ever had such a price"
 
 
 def _sizes_of_large(e: CheckedResponse) -> Iterator[str]:
@@ -215,7 +215,7 @@ def _small(values: Array, limit: float, *, is_level: bool, step_us: int) -> str:
     if middle >= limit:
         return ""
     return (
-        f"{middle:.4g}, by the median of {values.size} rows: it was above {limit:.3g} since 2021, so the "
+        f"{middle:.4g} (median of {values.size} rows): it has been above {limit:.3g} since 2021, so the "
         "unit may be coins or thousands"
     )
 
@@ -238,7 +238,7 @@ def _totals_of_large(e: CheckedResponse) -> Iterator[str]:
             own = values[(venues == venue) & _is_recent(e) & np.isfinite(values)]
             if own.size and float(np.median(own)) < limit:
                 yield (
-                    f"{name} of {venue} is {np.median(own):.4g}, by the median of {own.size} rows: it was "
+                    f"{name} of {venue} is {np.median(own):.4g} (median of {own.size} rows): it has been "
                     f"above {limit:.3g} since 2021, so the unit may be coins or thousands"
                 )
                 return
@@ -260,8 +260,8 @@ def _books(e: CheckedResponse) -> Iterator[str]:
     if (values > _MAX_OF_LEVEL_USD).any():
         row = int(np.nanargmax(values))
         yield (
-            f"a level of the book is worth {values[row]:.3g} USD, {sizes[row]:g} at {prices[row]:g}: the "
-            "size may be in USD"
+            f"a level of the book is worth {values[row]:.3g} USD (size {sizes[row]:g} at price "
+            f"{prices[row]:g}): the size may be in USD"
         )
     for side in ("bid", "ask"):
         empty = int(((sizes == 0.0) & (sides == side)).sum())
@@ -269,7 +269,7 @@ def _books(e: CheckedResponse) -> Iterator[str]:
             yield f"{empty} {side}s of the book have the size 0"
     rising = [np.diff(sizes[sides == side]) for side in ("bid", "ask")]
     if all(steps.size >= _CUMULATED_LEVELS and (steps > 0.0).all() for steps in rising):
-        yield f"sizes of the book rise from level to level in all {e.size} levels: they may be cumulated"
+        yield f"sizes of the book rise at each of its {e.size} levels: they may be cumulative"
 
 
 def _depths(e: CheckedResponse) -> Iterator[str]:
@@ -295,8 +295,9 @@ def _depths(e: CheckedResponse) -> Iterator[str]:
         if long.size:
             row = order[starts[long[0]]]
             yield (
-                f"{word} at {e.columns['depth_bps'][row]:g} bps are over {_MAX_OF_DEPTH:g} times as deep as "
-                f"the other side in {lengths[long[0]]} rows in a row: one side may be in another unit"
+                f"{word} at {e.columns['depth_bps'][row]:g} bps are over {_MAX_OF_DEPTH:g} times as deep "
+                f"as the other side in {lengths[long[0]]} consecutive rows: one side may be in another "
+                "unit"
             )
             return
 
@@ -307,14 +308,15 @@ def _chains(e: CheckedResponse) -> Iterator[str]:
         return
     sides = e.words.get("side", [])
     if e.size >= _MIN_ONE_SIDED and len({*np.asarray(e.columns["side"])}) == 1:
-        yield f"all {e.size} options of the chain are {sides[0]}s: the other side is missing"
+        yield f"all {e.size} options of the chain are {sides[0]}s: options of the other side are missing"
     interest = e.numbers("open_interest")
     symbol = str(e.requested.get("symbol", ""))
     if interest is not None and symbol in _SUPPLY and e.time_us is not None:
         total = float(np.nansum(interest)) / max(np.unique(e.time_us).size, 1)
         if total > _SUPPLY[symbol]:
             yield (
-                f"open_interest of the chain sums to {total:.4g}, more {symbol} than exist: it may be in USD"
+                f"open_interest of the chain adds up to {total:.4g}, which is more {symbol} than exist: "
+                "it may be in USD"
             )
 
 
@@ -334,7 +336,7 @@ def _changes(e: CheckedResponse) -> Iterator[str]:
         yield from _sparklines(e)
     index = _quantile(e, "index_pct", 0.5)
     if index is not None and index < _MIN_INDEX_PCT:
-        yield f"index_pct is {index:.3g} at the median row: expected percent per year"
+        yield f"the median of index_pct is {index:.3g}: expected percent per year"
 
 
 def _changes_of_venues(e: CheckedResponse) -> Iterator[str]:
@@ -346,7 +348,7 @@ def _changes_of_venues(e: CheckedResponse) -> Iterator[str]:
         yield f"change_24h is at most {largest:.3g} % in {e.size} rows: it may be a fraction"
     middle = _quantile(e, "change_24h", 0.5)
     if middle is not None and middle > _MAX_OI_CHANGE_PCT:
-        yield f"change_24h is {middle:.3g} % at the median venue: the changes may be in another unit"
+        yield f"the median change_24h of the venues is {middle:.3g} %: the changes may be in another unit"
 
 
 def _sparklines(e: CheckedResponse) -> Iterator[str]:
@@ -438,8 +440,8 @@ def _flows_and_stocks(e: CheckedResponse) -> Iterator[str]:
         of_flow = _usual_step(e, "volume_usd")
         if of_stock > _STEPS_OF_STOCK * of_flow > 0.0:
             yield (
-                f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} %: "
-                "the two may be exchanged"
+                f"oi_usd changes by {100 * of_stock:.2g} % per row and volume_usd by {100 * of_flow:.2g} "
+                "%: the two columns may be swapped"
             )
     interest = e.numbers("oi_usd")
     volume = e.numbers("volume_24h_usd")
@@ -447,8 +449,8 @@ def _flows_and_stocks(e: CheckedResponse) -> Iterator[str]:
         total = float(np.nansum(interest))
         if total < 1.0:
             yield (
-                f"oi_usd sums to {total:.3g} USD and volume_24h_usd to {np.nansum(volume):.3g} USD: "
-                "one of the two may be in another unit"
+                f"oi_usd adds up to {total:.3g} USD and volume_24h_usd to {np.nansum(volume):.3g} USD: "
+                "one of them may be in another unit"
             )
     if name == "volume_taker" and e.step_us >= HOUR_US:
         yield from _buys_and_sells(e)
@@ -475,8 +477,8 @@ def _rolling_zeros(e: CheckedResponse) -> Iterator[str]:
         row = order[zeros[int(np.argmax(is_again))]]
         keys = [str(e.columns[name][row]) for name in ("exchange", "instrument_name") if name in e.columns]
         yield (
-            f"volume_24h_usd of {' '.join(keys)} is 0 twice within a day and not between, as in "
-            f"{int(is_again.sum()) - 1} more places: values may be missing"
+            f"volume_24h_usd of {' '.join(keys)} is 0 twice within a day but not in between, and again "
+            f"in {int(is_again.sum()) - 1} more places: values may be missing"
         )
 
 
@@ -509,8 +511,9 @@ def _buys_and_sells(e: CheckedResponse) -> Iterator[str]:
                 str(e.columns[name][row]) for name in ("symbol", "exchange") if name in e.columns
             )
             yield (
-                f"buy_usd of {names} sums to {bought:.4g} and sell_usd to {sold:.4g} in {int(own.sum())} "
-                "rows: one of them may be the sum of both, or of another venue or unit"
+                f"buy_usd of {names} adds up to {bought:.4g} and sell_usd to {sold:.4g} in "
+                f"{int(own.sum())} rows: one of them may be the sum of both sides, or have another venue "
+                "or unit"
             )
             return
 
@@ -524,7 +527,7 @@ def _liquidations(e: CheckedResponse) -> Iterator[str]:
         for side in ("long_usd", "short_usd"):
             values = e.numbers(side)
             if values is not None and (values > _MAX_LIQUIDATED_USD).any():
-                yield f"{side} is {np.nanmax(values):.3g}: no venue had as many liquidations"
+                yield f"{side} is {np.nanmax(values):.3g}: no venue has ever had as many liquidations"
     if name == "liquidations_aggregates":
         yield from _mean_liquidation(e)
     liquidated = e.numbers("liquidation_24h_usd")
@@ -548,7 +551,10 @@ def _mean_liquidation(e: CheckedResponse) -> Iterator[str]:
         return
     mean = float(np.sum(totals)) / float(np.sum(counts))
     if mean < _MIN_ORDER_USD:
-        yield f"the mean liquidation is {mean:.3g} USD in {counts.sum():g} orders: another unit"
+        yield (
+            f"the mean liquidation is {mean:.3g} USD in {counts.sum():g} orders: values may be in "
+            "another unit"
+        )
 
 
 def _usual_step(e: CheckedResponse, name: str) -> float:

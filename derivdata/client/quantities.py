@@ -308,7 +308,7 @@ def _field_rows(name: str, value: Any) -> Iterator[dict[str, Any]]:
 def _object(name: str, item: Any) -> Mapping[str, Any]:
     if not isinstance(item, Mapping):
         raise SchemaError(
-            f"{name}: expected a list of objects, got {item!r:.60} among them; see the response with "
+            f"{name}: expected a list of objects, but one item is {item!r:.60}; see the response with "
             "dd.raw(path, ...)"
         )
     return item

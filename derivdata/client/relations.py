@@ -274,7 +274,7 @@ def names_against_options(e: CheckedResponse) -> Iterator[str]:
     name = names[named.places[first]]
     is_other_symbol, is_other_side, is_other_strike, _ = (differs[first] for differs in differing)
     if is_other_symbol:
-        yield f"requested symbol {symbol!r}, the response has the instrument {name!r}"
+        yield f"requested symbol {symbol!r}, but the response has the instrument {name!r}"
     elif is_other_side:
         yield f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}"
     elif is_other_strike:
@@ -301,7 +301,7 @@ def unread_names(e: CheckedResponse) -> Iterator[str]:
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
     if unread and e.requested.get("exchange") in endpoints.OPTIONS_MATRIX.get("BTC", ()):
-        yield f"{len(unread)} of {len(names)} names of options cannot be read, first {names[unread[0]]!r}"
+        yield f"{len(unread)} of {len(names)} option names cannot be read, first {names[unread[0]]!r}"
 
 
 def options_twice(e: CheckedResponse) -> Iterator[str]:
@@ -310,4 +310,4 @@ def options_twice(e: CheckedResponse) -> Iterator[str]:
         return
     distinct = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
     if duplicates := e.size - distinct.shape[1]:
-        yield f"{duplicates} options have expiry, strike and side of another one"
+        yield f"{duplicates} options have the same expiry, strike and side as another option"

@@ -75,9 +75,9 @@ def names(value: str | Sequence[str], argument: str) -> list[str]:
         raise TypeError(f"{argument} must be a name or a list of names, got {value!r}")
     if "," in "".join(listed):
         separate = [name.strip() for name in ",".join(listed).split(",")]
-        raise ValueError(f"{argument}={value!r} has several names in one text: pass a list, {separate!r}")
+        raise ValueError(f"{argument}={value!r} is one string with several names: pass a list, {separate!r}")
     if not listed or len(set(listed)) < len(listed):
-        raise ValueError(f"{argument} must be at least one name, without duplicates, got {listed!r}")
+        raise ValueError(f"{argument} must have at least one name and no duplicates, got {listed!r}")
     return listed
 
 
@@ -400,7 +400,9 @@ def _absent_venues(response: DecodedResponse[Any], columns_read: Sequence[Mappin
     absent = sorted({*requested} - present)
     if not present or not absent:
         return []
-    return [f"{', '.join(absent)}: no rows in the window of {len(requested)} requested venues"]
+    return [
+        f"{', '.join(absent)}: no rows in the window ({len(absent)} of {len(requested)} requested venues)"
+    ]
 
 
 def _notify_empty(seen: list[DecodedResponse[Any]], columns_read: Sequence[Mapping[str, Any]]) -> None:
@@ -418,7 +420,7 @@ def _notify_empty(seen: list[DecodedResponse[Any]], columns_read: Sequence[Mappi
     for query, size in sizes.items():
         if not size:
             response = seen[last[query]]
-            notice = "the response has no rows, and no notice gives a reason"
+            notice = "the response has no rows and no notice that explains it"
             seen[last[query]] = replace(response, notices=(*response.notices, notice))
             transport.notify(response.request, notice)
 

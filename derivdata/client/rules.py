@@ -206,16 +206,18 @@ def _other_subject(e: CheckedResponse) -> Iterator[str]:
         requested = e.requested[name]
         for echo in map(e.stated.get, fields):
             if isinstance(echo, list | tuple) and set(map(str, echo)) != set(requested.split(",")):
-                yield f"requested {name} {requested!r}, the response is about {','.join(map(str, echo))!r}"
+                yield (
+                    f"requested {name} {requested!r}, but the response is about {','.join(map(str, echo))!r}"
+                )
             elif isinstance(echo, str | int) and name not in lists and str(echo) != requested:
-                yield f"requested {name} {requested!r}, the response is about {echo!r}"
+                yield f"requested {name} {requested!r}, but the response is about {echo!r}"
         in_rows = {word for field in fields for word in e.words.get(field, ())}
         if others := sorted(in_rows - e.requested_names.get(name, in_rows)):
-            yield f"requested {name} {requested!r}, the response has rows of {', '.join(others[:5])}"
+            yield f"requested {name} {requested!r}, but the response has rows of {', '.join(others[:5])}"
     excluded = e.requested_names.get("exclude_symbol", frozenset())
     if present := sorted(excluded & {*e.words.get("symbol", ())}):
         yield (
-            f"requested exclude_symbol {e.requested['exclude_symbol']!r}, the response has rows of "
+            f"requested exclude_symbol {e.requested['exclude_symbol']!r}, but the response has rows of "
             f"{', '.join(present)}"
         )
 
@@ -229,7 +231,7 @@ def _other_exchange(e: CheckedResponse) -> Iterator[str]:
             others.add(str(names[0]))
     if requested and others:
         listed = ", ".join(sorted(others)[:5])
-        yield f"requested exchange {e.requested['exchange']!r}, the response has rows of {listed}"
+        yield f"requested exchange {e.requested['exchange']!r}, but the response has rows of {listed}"
 
 
 _SUMS = frozenset("all total sum overall aggregate".split())
@@ -246,13 +248,13 @@ def _spelled_twice(e: CheckedResponse) -> Iterator[str]:
         if other != venue:
             yield f"one venue has two names, {other!r} and {venue!r}"
         if slug in _SUMS:
-            yield f"{venue!r} is listed as a venue: its rows would count twice"
+            yield f"{venue!r} is listed as a venue, so its rows would be counted twice"
 
 
 def _odd_venue(e: CheckedResponse) -> Iterator[str]:
     """Find names that are not slugs of venues."""
     if odd := sorted(name for name in e.words.get("exchange", ()) if not _SLUG.fullmatch(name)):
-        yield f"the venue {odd[0]!a} is not a slug: expected lowercase letters and digits"
+        yield f"the venue {odd[0]!a} is not a valid slug: expected lowercase letters and digits"
 
 
 _CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|floor|adjust", re.IGNORECASE)
@@ -279,7 +281,7 @@ def _other_range(e: CheckedResponse) -> Iterator[str]:
             is_shorter = used_length < requested_length
         explained = any(used in notice or _CLAMP.search(notice) for notice in e.response.notices)
         if not (is_shorter and explained):
-            yield f"requested range {requested!r}, the response is about range {used!r}"
+            yield f"requested range {requested!r}, but the response is about range {used!r}"
 
 
 def _length(text: str) -> pd.Timedelta | None:
@@ -304,7 +306,7 @@ def _other_unit(e: CheckedResponse, *, is_understood: bool) -> Iterator[str]:
     expected = e.endpoint.unit
     if unit.lower() == expected or (unit.lower() in _UNITS) is not is_understood:
         return
-    contradiction = f"the document states the unit {expected!r}, the response has {unit!r}"
+    contradiction = f"the API document states the unit {expected!r}, but the response has {unit!r}"
     if is_understood:
         yield contradiction
     else:
@@ -315,11 +317,12 @@ def _other_resolution(e: CheckedResponse, *, coarser: bool) -> Iterator[str]:
     """Compare the resolution of the response with the request: a `coarser` one, or a finer or missing one."""
     if e.coarseness and (e.coarseness > 0) is coarser:
         yield (
-            f"requested resolution {e.requested['resolution']!r}, the response has {e.stated['resolution']!r}"
+            f"requested resolution {e.requested['resolution']!r}, but the response has "
+            f"{e.stated['resolution']!r}"
         )
     unstated = e.stated.get("resolution") in (None, "unstated", "")
     if unstated and not coarser and e.endpoint and e.endpoint.states_resolution:
-        yield "the response must state its resolution by the API document, but it is missing"
+        yield "the resolution is missing, although the API document requires it in the response"
 
 
 def _raw_rates(e: CheckedResponse) -> Iterator[str]:
@@ -373,8 +376,8 @@ def _other_window(e: CheckedResponse) -> Iterator[str]:
     none_inside = ((stamps < start) | (stamps >= end)).all() and not (stamps == end).all()
     if far.any() or none_inside:
         yield (
-            f"requested {_iso(start)} to {_iso(end)}, the response has rows from {_iso(np.min(stamps))} to "
-            f"{_iso(np.max(stamps))}"
+            f"requested {_iso(start)} to {_iso(end)}, but the response has rows from "
+            f"{_iso(np.min(stamps))} to {_iso(np.max(stamps))}"
         )
 
 
@@ -390,7 +393,10 @@ def _edge(e: CheckedResponse) -> Iterator[str]:
     inside = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
     if not inside.all():
         e.keep(inside)
-        yield f"{int((~inside).sum())} rows at the edges of the window were dropped: it is half-open"
+        yield (
+            f"{int((~inside).sum())} rows at the edges of the window were dropped, because the window "
+            "is half-open"
+        )
 
 
 _DATE_LETTERS = len("2026-07-03")
@@ -422,14 +428,16 @@ def _beyond_limit(e: CheckedResponse) -> Iterator[str]:
     for column, words in (("level", "levels"), ("rank", "entries")):
         places = e.numbers(column)
         if places is not None and places.size and np.nanmax(places) > limit:
-            yield f"requested {limit} {words}, the response has {np.nanmax(places):g}; the rest was dropped"
+            yield (
+                f"requested {limit} {words}, but the response has {np.nanmax(places):g}; the rest was dropped"
+            )
             e.keep(~(places > limit))
     symbols = e.stated.get("symbols")
     if isinstance(symbols, list) and len(symbols) > limit:
-        yield f"requested {limit} symbols, the response has {len(symbols)}; the rest was dropped"
+        yield f"requested {limit} symbols, but the response has {len(symbols)}; the rest was dropped"
         e.keep(np.asarray(pd.Series(e.columns["symbol"]).isin(symbols[:limit])))
     if "order_id" in e.columns and e.size > limit:
-        yield f"requested at most {limit} orders, the response has {e.size}; all are returned"
+        yield f"requested at most {limit} orders, but the response has {e.size}; all are returned"
 
 
 def _contradicted_interval(e: CheckedResponse) -> Iterator[str]:
@@ -510,9 +518,9 @@ def _unlike_peers(e: CheckedResponse) -> Iterator[str]:
             first = rows.order[change.row]
             others = _others(changes, "series differ")
             yield (
-                f"{name} of {described(e, first)} is {change.factor:.3g} times as large, by other venues, "
-                f"from about {shown_time(rows.times[change.row])} on ({change.rows} rows): probably another "
-                f"unit{others}"
+                f"{name} of {described(e, first)} is {change.factor:.3g} times as large relative to "
+                f"other venues from about {shown_time(rows.times[change.row])} on ({change.rows} rows): "
+                f"probably another unit{others}"
             )
         # 2. Two venues whose rows are exchanged from some time on.
         exchanges = exchanged_levels(*sorted_rows) if name in _EXCHANGED else []
@@ -526,8 +534,8 @@ def _unlike_peers(e: CheckedResponse) -> Iterator[str]:
             first = rows.order[run.row]
             others = _others(runs, "runs")
             yield (
-                f"{name} of {described(e, first)} is {rows.values[run.row]:g} from "
-                f"{shown_time(rows.times[run.row])} on in {run.rows} rows, while it moves otherwise: "
+                f"{name} of {described(e, first)} is constant at {rows.values[run.row]:g} from "
+                f"{shown_time(rows.times[run.row])} on in {run.rows} rows, but changes in other rows: "
                 f"rows may be stale{others}"
             )
 
@@ -557,14 +565,15 @@ def _odd_series(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str
         for fault in faults[:1]:
             others = _others(faults, "series differ")
             yield (
-                f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of the "
-                f"other venues, by the median of {fault.rows} rows: another unit{others}"
+                f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of "
+                f"the other venues (median of {fault.rows} rows): probably another unit{others}"
             )
     if name in _VOLUMES:
         for fault in lone_spikes(rows.series, rows.values)[:1]:
             yield (
                 f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times the rows "
-                f"before and after it on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
+                f"before and after it on {shown_time(rows.times[fault.row])}; "
+                f"{fault.rows - 1} other rows are similar"
             )
     yield from _odd_movements(e, name, rows)
     yield from _still_markets(e, name, rows)
@@ -576,25 +585,26 @@ def _odd_movements(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[
     if name in _PRICES:
         for fault in apart_from_peers(rows.series, rows.market, rows.times, rows.values)[:1]:
             yield (
-                f"{name} of {described(e, rows.order[fault.row])} moves apart from the other venues by "
-                f"{100 * fault.factor:.2g} % at the median row: rows may be late, in another order or drift"
+                f"{name} of {described(e, rows.order[fault.row])} deviates from its usual distance to "
+                f"the other venues by {100 * fault.factor:.2g} % (median): rows may be late, out of order "
+                "or drifting"
             )
     if name in (*_PRICES, *_EXCHANGED):
         for fault in scattered_levels(rows.series, rows.values)[:1]:
             yield (
                 f"{name} of {described(e, rows.order[fault.row])} jumps from row to row in {fault.rows} "
-                "rows: they may be in another order"
+                "rows: the rows may be out of order"
             )
     if name == "rate_bps_8h":
         for fault in lone_rates(rows.series, rows.values, rows.by_size)[:1]:
             yield (
                 f"{name} of {described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} between "
-                f"small rates on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
+                f"small rates on {shown_time(rows.times[fault.row])}; {fault.rows - 1} other rows are similar"
             )
         for fault in mirrored_rates(rows.series, rows.values)[:1]:
             yield (
-                f"{name} of {described(e, rows.order[fault.row])} repeats -1 bps: the interest of the "
-                "venues' formula is +1, so the sign may be mirrored"
+                f"{name} of {described(e, rows.order[fault.row])} repeats -1 bps, but the interest in "
+                "the venues' formula is +1 bps: the sign may be inverted"
             )
 
 
@@ -620,7 +630,7 @@ def _beyond_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator
         place = int(np.nanargmax(rows.values))
         yield (
             f"{name} of {described(e, rows.order[place])} is {rows.values[place]:.4g} on "
-            f"{shown_time(rows.times[place])}: no venue has had as much"
+            f"{shown_time(rows.times[place])}: no venue has ever had as much"
         )
     if name in _PRICES and "symbol" in e.columns:
         symbols = np.asarray(e.columns["symbol"])[rows.order]
@@ -630,7 +640,7 @@ def _beyond_markets(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator
                 place = int(np.argmax(is_above))
                 yield (
                     f"{name} of {described(e, rows.order[place])} is {rows.values[place]:.4g} on "
-                    f"{shown_time(rows.times[place])}: no market has had such a price"
+                    f"{shown_time(rows.times[place])}: no market has ever had such a price"
                 )
     if name == "rate_bps_8h" and e.table is not None and e.table.name == PAYMENTS:
         yield from _two_units(e, rows)
@@ -674,8 +684,9 @@ def _off_hour(e: CheckedResponse) -> Iterator[str]:
         wrong = np.flatnonzero((hours == 8.0) & is_wrong_hour)
         if wrong.size >= _MIN_PAYMENTS:
             yield (
-                f"payments of {described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "
-                f"({wrong.size} of {e.size} rows): expected 00:00, 08:00 and 16:00 UTC, or 4 h later"
+                f"payments of {described(e, wrong[0])} every 8 h are at "
+                f"{shown_time(e.time_us[wrong[0]])} ({wrong.size} of {e.size} rows): expected 00:00, "
+                "08:00 and 16:00 UTC, or 4 h later"
             )
     past_hour = e.time_us % HOUR_US
     rows = np.flatnonzero((past_hour > _OFF_HOUR_US) & (past_hour < HOUR_US - _OFF_HOUR_US))
@@ -722,16 +733,22 @@ def _old(e: CheckedResponse) -> Iterator[str]:
         late = now_us - int(times.micros([stated])[0])
     if abs(late) > _LATE_US:
         side = "before" if late > 0 else "after"
-        yield f"the response's timestamp is {stated}, {abs(late) / HOUR_US:.1f} hours {side} its Date"
+        yield (
+            f"the timestamp of the response is {stated}, {abs(late) / HOUR_US:.1f} hours {side} its "
+            "Date header"
+        )
     elif stamps is not None and (stamps > now_us + e.step_us + _LATE_US).any():
-        yield f"{int((stamps > now_us).sum())} rows are later than the response's Date"
+        yield f"{int((stamps > now_us).sum())} rows are later than the Date header of the response"
     fresh_seconds = _LATE_US / 1e6
     if e.endpoint is not None:
         fresh_seconds += e.endpoint.fresh_seconds
     is_past = e.window_us is not None and e.window_us[1] < now_us - e.response.age * 1e6
     if e.response.age > fresh_seconds and not is_past:
         hours = e.response.age / 3600
-        yield f"a cache between the source and this machine has stored the response for {hours:.1f} hours"
+        yield (
+            f"the response is {hours:.1f} hours old and comes from a cache between the source and this "
+            "machine"
+        )
 
 
 def _unsorted_rows(e: CheckedResponse) -> Iterator[str]:
@@ -745,7 +762,7 @@ def _unsorted_rows(e: CheckedResponse) -> Iterator[str]:
     names_in_rows = {*rows.columns, *rows.get("key", ()), *rows.get("symbol", ())}
     present = {*listed} & names_in_rows
     if len(listed) > len(present):
-        yield f"the response has {len(present)} of the {len(listed)} symbols that it lists"
+        yield f"the response has rows for only {len(present)} of the {len(listed)} symbols that it lists"
     keys = [rows[name].astype(str) for name in ("part", "key", *_SERIES) if name in rows]
     for name in ("timestamp", "t", "date", "day"):
         if name not in rows:

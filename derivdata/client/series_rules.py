@@ -158,7 +158,7 @@ def _repeated_orders(e: CheckedResponse) -> Iterator[str]:
     orders = pd.DataFrame({name: np.asarray(e.columns[name]) for name in names})
     again = int(orders.duplicated().sum())
     if again >= max(_MIN_AGAIN, _SHARE_AGAIN * len(orders)):
-        yield f"{again} of {len(orders)} orders are the same as another one, except for their id"
+        yield f"{again} of {len(orders)} orders differ from another order only in their id"
     if not {"fill_price_usd", "order_price_usd", "symbol", "exchange"} <= {*orders}:
         return
     # Cheap coins have few distinct prices, and in a crash one large order fills many others.
@@ -196,8 +196,8 @@ def _candles(e: CheckedResponse) -> Iterator[str]:
     for change in level_changes(alone, close[order])[:1]:
         first = e.time_us[order[change.row]]
         yield (
-            f"close is {change.factor:.3g} times as large from {shown_time(first)} on ({change.rows} rows): "
-            "probably another unit"
+            f"the close is {change.factor:.3g} times as large from {shown_time(first)} on ({change.rows} "
+            "rows): probably another unit"
         )
 
 
@@ -210,8 +210,8 @@ def _reverse_candles(e: CheckedResponse, close: Array, order: Array) -> Iterator
         reverse = float(np.median(np.abs(closed[1:] - opened[:-1])))
         if reverse < _REVERSE * usual:
             yield (
-                f"open differs from the close before by {usual:.3g} at the median row, and close from the "
-                f"open before by {reverse:.3g}: the two may be exchanged"
+                f"the median difference of open and previous close is {usual:.3g}, and that of close and "
+                f"previous open {reverse:.3g}: the two columns may be swapped"
             )
 
 
@@ -223,7 +223,7 @@ def _exchanged_symbols(e: CheckedResponse) -> Iterator[str]:
     venue = e.series("time", "symbol")[rows.order]
     for first, second in exchanged_levels(rows.series, venue, rows.times, rows.values)[:1]:
         names = " and ".join(described(e, rows.order[row]) for row in (first, second))
-        yield f"oi_usd of {names} change places at {shown_time(rows.times[first])}"
+        yield f"oi_usd values of {names} are swapped from {shown_time(rows.times[first])} on"
     yield from _unranked_symbols(e, rows)
     for pair in copied_series(rows.series, venue, rows.times, rows.values)[:1]:
         names = " and ".join(described(e, rows.order[row]) for row in pair)
@@ -243,8 +243,8 @@ def _unranked_symbols(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
         largest, minimum = float(np.nanmax(own)), float(np.nanmin(following))
         if largest * _RANKED < minimum:
             yield (
-                f"oi_usd of {ranked[place]} is at most {largest:.3g} USD, and that of the next symbol of "
-                f"the ranked list at least {minimum:.3g} USD: one of the two may be in another unit"
+                f"oi_usd of {ranked[place]} is at most {largest:.3g} USD, but that of the next symbol in "
+                f"the ranked list is at least {minimum:.3g} USD: one of them may be in another unit"
             )
             return
 
@@ -278,8 +278,8 @@ def _smooth(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
     usual = float(np.median(steps)) if steps.size >= _MIN_SMOOTH else np.inf
     if 0.0 < usual < _SMOOTH:
         yield (
-            f"{name} changes by {100 * usual:.2g} % from row to row, by the median of {steps.size}: the rows "
-            f"may be sums of a day, and not of {e.step_us / HOUR_US:g} h"
+            f"{name} changes by {100 * usual:.2g} % from row to row (median of {steps.size} changes): "
+            f"the rows may be daily sums instead of sums over {e.step_us / HOUR_US:g} h"
         )
 
 
@@ -307,9 +307,9 @@ def _within_series(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[
         )
     for alternate in alternating_rows(rows.series, rows.times, rows.values)[:1]:
         yield (
-            f"{name} of {described(e, rows.order[alternate.row])} is {alternate.factor:.3g} times as large "
-            f"in {alternate.rows} rows at equal distances, first {shown_time(rows.times[alternate.row])}: "
-            "rows are in two units"
+            f"{name} of {described(e, rows.order[alternate.row])} is {alternate.factor:.3g} times as "
+            f"large in {alternate.rows} equally spaced rows, first "
+            f"{shown_time(rows.times[alternate.row])}: the rows are in two units"
         )
     for split in split_levels(rows.series, rows.values)[:1]:
         yield (
@@ -349,14 +349,14 @@ def _against_others(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator
     for late in shifted[:1]:
         side = "late" if late.factor > 0 else "early"
         yield (
-            f"{name} of {described(e, rows.order[late.row])} is {abs(late.factor):g} rows {side}, by the "
-            "other venues: its timestamps may be shifted"
+            f"{name} of {described(e, rows.order[late.row])} is {abs(late.factor):g} rows {side} "
+            "compared with the other venues: its timestamps may be shifted"
         )
     unrelated = [] if shifted else unrelated_series(*sorted_rows)
     for alone in unrelated[:1]:
         yield (
             f"{name} of {described(e, rows.order[alone.row])} does not move with the other venues "
-            f"(correlation {alone.factor:.2f}): rows may be of another market or in another order"
+            f"(correlation {alone.factor:.2f}): rows may belong to another market or be out of order"
         )
 
 
@@ -489,8 +489,9 @@ def _sections(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
         if not is_large or rows.series[fault.row] in split:
             continue
         yield (
-            f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times the other rows in "
-            f"{fault.rows} rows from {shown_time(rows.times[fault.row])}: values may be in another unit"
+            f"{name} of {described(e, rows.order[fault.row])} is {fault.factor:.3g} times as large in "
+            f"{fault.rows} rows from {shown_time(rows.times[fault.row])} on as in the other rows: values "
+            "may be in another unit"
         )
         return
 
@@ -511,8 +512,8 @@ def _rows_again(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str
     whole = np.flatnonzero((again == present) & (again >= _MIN_SERIES))
     if whole.size:
         yield (
-            f"{name} of all {again[whole[0]]} venues at {shown_time(times[whole[0]])} repeats the previous "
-            f"row (so at {whole.size} times): rows may be stale"
+            f"{name} of all {again[whole[0]]} venues at {shown_time(times[whole[0]])} repeats the "
+            f"previous row (at {whole.size} timestamps in all): rows may be stale"
         )
 
 
@@ -537,8 +538,8 @@ def _marks_and_index(e: CheckedResponse) -> Iterator[str]:
         shifted = max(_correlation(moves[1:], others[:-1]), _correlation(moves[:-1], others[1:]))
         if at_once < _AT_ONCE and shifted > _SHIFTED:
             yield (
-                f"price_usd and index_price_usd of {where} have a correlation of {at_once:.2f} in the same "
-                f"row, and of {shifted:.2f} one row apart: one of the two may be shifted"
+                f"price_usd and index_price_usd of {where} have a correlation of {at_once:.2f} in the "
+                f"same row but of {shifted:.2f} one row apart: one of them may be shifted"
             )
             return
 

@@ -128,7 +128,7 @@ def unlikely_columns(e: CheckedResponse) -> Iterator[str]:
     yield from _weekdays(e)
     ranks = e.numbers("rank") if e.table is not None and e.table.name == "markets_symbols" else None
     if ranks is not None and ranks.size and not e.requested and np.nanmin(ranks) > 1.0:
-        yield f"the first rank is {np.nanmin(ranks):g}: expected 1, so rows may be missing"
+        yield f"expected the first rank to be 1, got {np.nanmin(ranks):g}: rows may be missing"
     if e.table is None and "part" in e.columns:
         yield from _summaries(e)
         yield from _lists(e)
@@ -153,7 +153,9 @@ def _weekdays(e: CheckedResponse) -> Iterator[str]:
     # 1970-01-01 was a Thursday
     if days.size >= _MIN_EXPIRIES and not (days % 7 == 1).any():
         shown = np.datetime64(int(days[0]), "D")
-        yield f"none of {days.size} expiries after a week is a Friday, first {shown}: days may be shifted"
+        yield (
+            f"none of {days.size} expiries beyond one week is on a Friday, first {shown}: days may be shifted"
+        )
 
 
 def _columns_by_kind(e: CheckedResponse) -> dict[str, tuple[str, Array]]:
@@ -243,15 +245,15 @@ def _lists(e: CheckedResponse) -> Iterator[str]:
             # Values of one response may differ by minutes, within which a market may have its first trade.
             if without.sum() >= max(_MIN_FAR, 0.5 * (volumes > 0.0).sum()):
                 row = int(np.argmax(without))
-                yield f"{column} is 0 and {name} {volumes[row]:g} in {int(without.sum())} rows"
+                yield f"{column} is 0 although {name} is {volumes[row]:g} in {int(without.sum())} rows"
         for column in ("fees_usd", "builder_fees_usd", "total_fees"):
             fees = e.numbers(column) if column in e.columns else None
             is_far = np.zeros(0) if fees is None else fees > _MAX_OF_FEES * volumes
             if fees is not None and is_far.sum() >= _MIN_FAR:
                 row = int(np.argmax(is_far))
                 yield (
-                    f"{column} is {fees[row]:g} and {name} {volumes[row]:g} in {int(is_far.sum())} rows: "
-                    "no venue has fees of a tenth of the volume"
+                    f"{column} is {fees[row]:g} although {name} is {volumes[row]:g} in "
+                    f"{int(is_far.sum())} rows: no venue has fees of a tenth of the volume"
                 )
 
 
@@ -272,8 +274,8 @@ def _summaries(e: CheckedResponse) -> Iterator[str]:
             is_short = part == "timeseries" and total < stated / _OTHER_SUM
             if is_short or total > stated * _OTHER_SUM:
                 yield (
-                    f"{name} of the summary is {stated:g}, and {column} of {part} sums to {total:g} in "
-                    f"{values.size} rows"
+                    f"{name} of the summary is {stated:g}, but {column} of {part} adds up to {total:g} "
+                    f"in {values.size} rows"
                 )
                 return
 
@@ -340,8 +342,8 @@ def _rates_of_groups(e: CheckedResponse, name: str, rates: Array, codes: Array, 
             return
         if mirrored_rates(np.zeros(own.size, dtype=np.int64), own):
             yield (
-                f"{name} of {where} repeats -1 bps: the interest of the venues' formula is +1, so the sign "
-                "may be mirrored"
+                f"{name} of {where} repeats -1 bps, but the interest in the venues' formula is +1 bps: the "
+                "sign may be inverted"
             )
             return
     if group:
@@ -387,8 +389,9 @@ def _shifted_symbols(e: CheckedResponse, name: str, rates: Array, codes: Array) 
         if max(shifts) > _SHIFTED and rank_correlation(values, others) < _NOT_SHIFTED * max(shifts):
             first = np.flatnonzero(codes == code)[0]
             yield (
-                f"{name} of {e.columns['exchange'][first]} has the rates of the next symbols of the list, by "
-                f"the other venues (correlation {max(shifts):.2f}): rows may be shifted"
+                f"{name} of {e.columns['exchange'][first]} has the rates of the next symbols in the "
+                f"list, compared with the other venues (correlation {max(shifts):.2f}): rows may be "
+                "shifted"
             )
             return
 
@@ -404,8 +407,8 @@ def _known_intervals(e: CheckedResponse) -> Iterator[str]:
         own = own[np.isfinite(own)]
         if own.size and float(np.median(own)) != 1.0:
             yield (
-                f"interval_hours of {venue} is {np.median(own):g} for the median of {own.size} symbols, and "
-                "the venue pays each hour: rows may be of another venue"
+                f"the median interval_hours of {venue} is {np.median(own):g} for {own.size} symbols, but "
+                "the venue pays every hour: rows may belong to another venue"
             )
             return
 
@@ -430,8 +433,8 @@ def tiny_text(name: str, size: float, count: int) -> str:
 def interest_text(name: str, where: str, factor: float) -> str:
     """Return the sentence about a repeated rate that is the interest in another unit."""
     return (
-        f"{name} of {where} repeats {factor:g} bps: the interest of the venues' formula is 1 bps per 8 "
-        "hours, so the rates may be in another unit"
+        f"{name} of {where} repeats {factor:g} bps, but the interest in the venues' formula is 1 bps per "
+        "8 hours: the rates may be in another unit"
     )
 
 
@@ -489,8 +492,8 @@ def _wrong_trades(error: Array) -> Iterator[str]:
     wrong = int((np.abs(error) > _IV_APART).sum())
     if wrong >= max(_MIN_TRADES, _WRONG_TRADES * error.size):
         yield (
-            f"iv of {wrong} of {error.size} trades near the money differs from that of their prices "
-            "(Black 1976): one of the two is in another unit"
+            f"iv of {wrong} of {error.size} trades near the money differs from the volatility of their "
+            "prices (Black 1976): one of them is in another unit"
         )
 
 
@@ -524,7 +527,7 @@ def _other_greeks(
         is_far = (factors > _OTHER_GREEK) | (factors * _OTHER_GREEK < 1.0)
         if is_far.mean() > _WRONG_GREEKS:
             yield (
-                f"{name} is {np.median(factors[is_far]):.3g} times that of the volatility in "
+                f"{name} is {np.median(factors[is_far]):.3g} times the value from the volatility in "
                 f"{int(is_far.sum())} of {is_far.size} options near the money (Black 1976): it may be in "
                 "another unit"
             )
@@ -573,9 +576,9 @@ def _wrong_expiries(
     if worst > limit:
         shown = np.datetime64(stamp, "us").astype("datetime64[D]")
         yield (
-            f"{name} of the options of {shown} differs from {other} by {100 * worst:.3g} % at the median of "
-            f"{number} options near the money (Black 1976): one of the two is in another unit or of other "
-            "options"
+            f"{name} of the options of {shown} differs from {other} by {100 * worst:.3g} % (median of "
+            f"{number} options near the money, Black 1976): one of them is in another unit or belongs to "
+            "other options"
         )
 
 
@@ -669,8 +672,8 @@ def _missing_strikes(expiry: Array, strike: Array, forward: Array) -> Iterator[s
         if len(own) >= _MIN_OF_EXPIRY and (middle < lowest or middle > highest):
             shown = np.datetime64(int(day), "us").astype("datetime64[D]")
             yield (
-                f"strikes of {shown} are from {lowest:g} to {highest:g} and the underlying is at {middle:g}: "
-                "rows may be missing or belong to another coin"
+                f"strikes of {shown} are from {lowest:g} to {highest:g}, but the underlying price is "
+                f"{middle:g}: rows may be missing or belong to another coin"
             )
             return
 

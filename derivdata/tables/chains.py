@@ -326,8 +326,8 @@ def _newest(
     if dropped := int((~keep).sum()):
         chains = len(np.unique(snapshot[~keep]))
         notice = (
-            f"{dropped:,} of {len(rows):,} option rows were dropped: {chains:,} snapshots have a newer row "
-            "of the same instrument"
+            f"{dropped:,} of {len(rows):,} option rows were dropped, because {chains:,} snapshots have a "
+            "newer row of the same instrument"
         )
     result = rows.assign(time=time.astype(own.dtype), quoted_at=quoted_at)[keep]
     result.attrs = dict(rows.attrs)
@@ -443,8 +443,8 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
     ordered = rows.sort_values("own", ascending=False, na_position="last", kind="stable")
     unique = ordered.drop_duplicates(list(dims)).sort_values(list(dims)).drop(columns="own")
     warn_caller(
-        f"{len(rows) - len(unique)} instruments share expiry, strike and side with another one; the quotes "
-        "with the larger open interest are used, and open interest is the sum"
+        f"{len(rows) - len(unique)} instruments share expiry, strike and side with another one: their "
+        "open interest is summed, and the quotes with the larger open interest are used"
     )
     return unique
 

@@ -82,7 +82,9 @@ def require_timestamps(frame: pd.DataFrame, argument: str, names: Sequence[str])
     for name in names:
         _require_kind(frame, argument, name, is_time=True, is_name=False)
         if frame[name].isna().any():
-            raise ValueError(f"{argument} must have {name!r} in each row: fill or remove the rows without it")
+            raise ValueError(
+                f"{argument} must have {name!r} in each row: fill the missing values or remove these rows"
+            )
 
 
 def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
@@ -140,11 +142,10 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     columns = list(frames[0].columns)
     for place, frame in enumerate(frames):
         if list(frame.columns) != columns:
-            other = sorted(set(columns) ^ set(frame.columns)) or ["their order"]
-            raise ValueError(
-                f"frames[{place}] must have the columns of frames[0], the difference is "
-                f"{', '.join(map(str, other))}"
-            )
+            difference = "their order differs"
+            if other := sorted(set(columns) ^ set(frame.columns)):
+                difference = f"only one of them has {', '.join(map(str, other))}"
+            raise ValueError(f"frames[{place}] must have the columns of frames[0], but {difference}")
     joined = pd.concat(_plain(frames), ignore_index=True)
     table = next((table for table in TABLES.values() if list(table.columns) == columns), None)
     if table is not None:
@@ -373,8 +374,8 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     same = twice & (result[_KEY] == row[_KEY]).all(axis=1)
     names = " and ".join(map(str, table.loc[same, "symbol"]))
     raise ValueError(
-        f"{row['exchange']} must have one rate or price of a coin at {row['time']}, got {names}: omit one of "
-        "them"
+        f"{row['exchange']} must have one rate or price of a coin at {row['time']}, got {names}: "
+        "omit all but one"
     )
 
 

@@ -596,7 +596,7 @@ def conflict_text(name: str, first_us: int, first: float, second_us: int, second
         f"{np.datetime_as_string(np.datetime64(int(stamp), 'us'), unit='ms')}Z with rate {rate:.10g}"
         for stamp, rate in ((first_us, first), (second_us, second))
     ]
-    return f"the payment of {name} has two rates: {shown[0]} and {shown[1]}; find out which is right"
+    return f"the payment of {name} has two rates: {shown[0]} and {shown[1]}; check which is right"
 
 
 def rates_of(native: _Floats, hours: _Floats) -> _Floats:

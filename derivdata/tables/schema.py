@@ -295,7 +295,7 @@ def _number(values: Any) -> Array:
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     array = np.asarray(values)
     if array.ndim != 1:
-        raise TypeError(f"expected a number a row, got {values!r:.60}")
+        raise TypeError(f"expected one number per row, got {values!r:.60}")
     if array.dtype.kind == "O" and _all_numbers(array):
         array = array.astype(np.float64)  # None becomes NaN
     if array.dtype.kind not in "iuf" and array.size:
@@ -554,9 +554,9 @@ class Table:
             missing = pd.isna(bare(ordered[name]))
             if missing.any():
                 raise SchemaError(
-                    f"{self.name}.{name} is part of the key and missing in {int(missing.sum())} rows; "
-                    f"if they are read from CSV, use dd.tables.TABLES[{self.name!r}].read_csv(path), "
-                    "which reads 'NA' and 'NULL' as text"
+                    f"{self.name}.{name} is part of the key but missing in {int(missing.sum())} rows; to "
+                    f"read rows from CSV, use dd.tables.TABLES[{self.name!r}].read_csv(path), which "
+                    "reads 'NA' and 'NULL' as text"
                 )
         by = [*self.order, *(k for k in self.key if k not in self.order)]
         rank, tied = arrangement([ordered[name] for name in by])
@@ -726,7 +726,7 @@ class OpenTable:
         for row in rows:
             if not isinstance(row, Mapping):
                 raise SchemaError(
-                    f"{self.name}: expected an object for each row, got {row!r:.60}; see dd.raw(path, ...)"
+                    f"{self.name}: expected one object per row, got {row!r:.60}; see dd.raw(path, ...)"
                 )
             names |= dict.fromkeys(row)
         return pd.DataFrame({name: _typed(name, [row.get(name) for row in rows]) for name in names})

@@ -323,8 +323,8 @@ class MaintenanceTiers:
         if not self._beyond:
             return ""
         return (
-            "maintenance: positions are larger than the last tier of the table, whose rate is used, and the "
-            f"venue may require more or reject the size: {', '.join(self.beyond)}"
+            "maintenance: positions exceed the last tier of the table, so its rate is used; the venue "
+            f"may require more margin or reject the size: {', '.join(self.beyond)}"
         )
 
     def highest(self) -> float:

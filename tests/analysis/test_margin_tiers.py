@@ -68,7 +68,7 @@ def test_the_newest_tiers_of_a_table_count() -> None:
     assert MaintenanceTiers(table, ["BTC"], ["alpha"]).rates(0, 0, 1.0, 1.0).item() == 0.004
 
 
-@pytest.mark.filterwarnings("ignore:maintenance. positions are larger:derivdata.errors.DataNotice")
+@pytest.mark.filterwarnings("ignore:maintenance. positions exceed the last tier:derivdata.errors.DataNotice")
 def test_a_larger_position_is_liquidated_by_its_tier() -> None:
     """Both legs have 3 times leverage; alpha's mark falls by 15 % and leaves 18 % of the notional."""
     prices = np.array([[[100.0, 100.0, 85.0, 85.0, 85.0], [100.0, 100.0, 85.0, 85.0, 85.0]]])

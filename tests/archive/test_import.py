@@ -379,7 +379,7 @@ def test_invalid_options_raise_before_a_file_is_opened(
         ("in.csv", b"Symbol,Symbol\nA,B\n", "two columns have the name 'Symbol'"),
         ("in.csv", b"Symbol,Date,Rate\nB\xe9,2020-01-01,1\n", "cannot be read: .*UTF-?8"),
         ("in.json", b'[{"a": 1}', "cannot be read"),
-        ("in.json", b"[" * 100_000, "cannot be read: its JSON is nested too deeply"),
+        ("in.json", b"[" * 100_000, "cannot be read: the JSON is nested too deeply"),
         ("in.json", b'[{"Symbol": "A", "Symbol": "B"}]', "cannot be read: .* same key twice"),
         ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99, mtime=0)[:-20], "cannot be read"),
         ("in.csv.gz", b"\x1f\x8bno gzip", "cannot be read"),

@@ -599,7 +599,7 @@ LIES: dict[str, Lie] = {
     "no resolution": Lie(
         partial(resolution, None),
         "another resolution",
-        "its resolution by the API document, but it is missing",
+        "the resolution is missing, although the API document requires it",
     ),
     "a finer step": Lie(partial(resolution, "1m"), "another resolution", "the response has '1m'"),
     "a coarser step": Lie(coarser, "coarser resolution", "the response has '1d'"),
@@ -664,13 +664,13 @@ LIES: dict[str, Lie] = {
     "another window": Lie(other_window, "another window", "the response has rows from 202"),
     "another window of surfaces": Lie(old_snapshots, "another window", "the response has rows from 2020"),
     "orders of years ago": Lie(old_orders, "another window", "the response has rows from 20"),
-    "a row at the end": Lie(edge, "edge of the window", "dropped: it is half-open"),
+    "a row at the end": Lie(edge, "edge of the window", "dropped, because the window is half-open"),
     "a date for an expiry": Lie(date_only, "date as expiry", "08:00 UTC is used"),
     "a time of a year ago": Lie(old_time, "old snapshot", "hours before its Date"),
     "a rate of 20 percent": Lie(
         high_rate, "high rate", "high rate: rate_bps_8h|high rate: funding_current_bps_8h"
     ),
-    "no rows": Lie(nothing, "", "has no rows, and no notice"),
+    "no rows": Lie(nothing, "", "has no rows and no notice"),
     "only the first third of the window": Lie(
         partial(kept_where, lambda place, row: place < 0.34),
         "missing rows",
@@ -720,7 +720,7 @@ LIES: dict[str, Lie] = {
     "a venue with a blank of no width": Lie(
         partial(second_name, "okx\u200b"), "one venue twice", "one venue has two names"
     ),
-    "a venue in Cyrillic": Lie(partial(second_name, "\u043ekx"), "odd venue", "is not a slug"),
+    "a venue in Cyrillic": Lie(partial(second_name, "\u043ekx"), "odd venue", "is not a valid slug"),
     "a total among venues": Lie(partial(second_name, "Total"), "one venue twice", "is listed as a venue"),
     "half of the orders": Lie(partial(half_of, "events"), "stated count", r"\$count \d+, # \d+"),
     "half of the venues": Lie(partial(half_of, "exchanges"), "stated count", r"\$total \d+, # \d+"),
@@ -794,7 +794,7 @@ LIES: dict[str, Lie] = {
     "names of no pattern": Lie(
         partial(options, lambda r: {"instrument_name": "option " + r["instrument_name"]}, 50),
         "unread name",
-        "names of options cannot be read",
+        "option names cannot be read",
     ),
     "expiries before midnight": Lie(
         partial(options, lambda r: {"expiry": r["expiry"].replace("08:00:00", "23:59:59")}, 1),
@@ -805,7 +805,7 @@ LIES: dict[str, Lie] = {
     "payments without an interval": Lie(
         partial(each, "intervalMinutes", lambda v: None), "payment without an interval", "interval_hours nan"
     ),
-    "orders of the future": Lie(late_orders, "old snapshot", "later than the response's Date"),
+    "orders of the future": Lie(late_orders, "old snapshot", "later than the Date header of the response"),
     "sessions that end first": Lie(
         partial(exchanged, "start", "end"), "interval that ends first", "start .*, end"
     ),
@@ -824,16 +824,18 @@ LIES: dict[str, Lie] = {
             lambda body: "exchanges" in body and body.get("symbol") == "BTC", partial(each, "oi_usd", coins)
         ),
         "beyond all markets",
-        "oi_usd of BTC at binance is .*: it was above 2e.07 since 2021",
+        "oi_usd of BTC at binance is .*: it has been above 2e.07 since 2021",
     ),
-    "a chain of calls": Lie(calls_only, "beyond all markets", "of the chain are calls: the other side is"),
+    "a chain of calls": Lie(
+        calls_only, "beyond all markets", "of the chain are calls: options of the other side are"
+    ),
     "sizes of a book in USD": Lie(
-        sizes_in_usd, "beyond all markets", "a level of the book is worth .* USD, .*: the size may be in USD"
+        sizes_in_usd, "beyond all markets", "a level of the book is worth .* USD .*: the size may be in USD"
     ),
     "volatilities of a day": Lie(
         only(lambda body: "instruments" in body, partial(each, "iv", lambda v: v / 19.1)),
         "unlike Black 1976",
-        r"delta of the options of 2026-.* differs from the volatility by .* \(Black 1976\)",
+        r"delta of the options of 2026-.* differs from the volatility by .* options .*, Black 1976\)",
     ),
     "one rate for all symbols": Lie(
         constant_venue, "unlikely snapshot", r"rate_bps_8h of gateio is 1 bps for all \d+ symbols"
@@ -844,7 +846,7 @@ LIES: dict[str, Lie] = {
         r"(volume_24h_usd and oi_usd|oi_usd and volume_24h_usd) are equal in \d+ of \d+ rows",
     ),
     "orders again under other ids": Lie(
-        orders_again, "other size", r"\d+ of \d+ orders are the same as another one, except for their id"
+        orders_again, "other size", r"\d+ of \d+ orders differ from another order only in their id"
     ),
     "an option without its counterpart": Lie(
         one_side_missing, "unlikely chain", r"1 of \d+ strikes have only a call or only a put"

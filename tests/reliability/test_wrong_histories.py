@@ -342,7 +342,7 @@ LATER_CHANGES: dict[str, tuple[str, Change, str]] = {
             row.update(open_interest_usd=before["open_interest_usd"])
             for before, row in reversed([*pairwise(sorted(venue(0, body), key=stamp_of))])
         ],
-        r"oi_usd of BTC binance 2026-06-\d\d \d\d:00 is .* and was .* in an earlier response; \d+ of 1440",
+        r"oi_usd of BTC binance 2026-06-\d\d \d\d:00 is .*, but was .* in an earlier response; \d+ of 1440",
     ),
     "one venue drifts": (
         "volume.history",
@@ -352,12 +352,12 @@ LATER_CHANGES: dict[str, tuple[str, Change, str]] = {
     "rows are gone": (
         "liquidations",
         lambda body, query: body["data"].pop(3),
-        "16 past rows of an earlier response are missing, first BTC aster 2026-06-04 00:00",
+        "16 past rows from an earlier response are missing, first BTC aster 2026-06-04 00:00",
     ),
     "one figure of a snapshot": (
         "markets",
         lambda body, query: body["exchanges"][5].update(volume_24h_usd=5e6),
-        r"volume_24h_usd of okx is 5e\+06 and was .* 0 minutes before; 1 of 43 rows differ as much",
+        r"volume_24h_usd of okx is 5e\+06, but was .* 0 minutes before; 1 of 43 rows differ by as much",
     ),
 }
 """Changes of a second response that only the first one contradicts: call, change and notice."""
@@ -417,7 +417,7 @@ def test_earlier_responses_are_limited_in_rows(liar: Liar, monkeypatch: pytest.M
             liar.change = lambda body, _query: body["exchanges"][5].update(volume_24h_usd=5e6)
             dd.markets.exchanges()
         liar.change = None
-        with pytest.warns(DataNotice, match="rows differ as much"):
+        with pytest.warns(DataNotice, match="rows differ by as much"):
             dd.markets.exchanges()
     finally:
         liar.change = None
@@ -660,9 +660,9 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         r"liquidation_24h_usd is 0 in all \d+ rows",
     ),
     "theta of a year": (
-        CHAIN, only_of("theta", lambda value: 365 * value), "theta is 365 times that of the volatility in"
+        CHAIN, only_of("theta", lambda value: 365 * value), "theta is 365 times the value from the volatility"
     ),
-    "expiries on Saturdays": (METRICS, shifted_expiries, r"none of \d+ expiries after a week is a Friday"),
+    "expiries on Saturdays": (METRICS, shifted_expiries, r"none of \d+ expiries beyond one week is on a"),
     "premiums of eight options": (
         TRADES, only_of("price_coin", lambda value: 8 * value, every=2), "trades near the money differs from"
     ),
@@ -672,12 +672,12 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     "totals of venues in coins": (
         CALLS["oi.exchange_totals"],
         only_of("total_open_interest_usd", lambda value: value / 1e5),
-        "total_oi_usd of binance is .*: it was above 2e.08 since 2021",
+        "total_oi_usd of binance is .*: it has been above 2e.08 since 2021",
     ),
     "sells of another venue": (
         CALLS["volume.taker"],
         only_of("sell_usd", lambda value: value / 2),
-        "buy_usd of BTC binance sums to .* and sell_usd to",
+        "buy_usd of BTC binance adds up to .* and sell_usd to",
     ),
     "a symbol under another name": (
         TOP, another_symbol, "oi_usd of .* is the same in all rows: one of them may be copied"
@@ -693,30 +693,30 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     "a summary of another window": (
         DASHBOARD,
         partial(of_summary, "volume", 7.0),
-        "volume of the summary is .*, and volume_usd of timeseries sums to",
+        "volume of the summary is .*, but volume_usd of timeseries adds up to",
     ),
     "fees as volume": (
         DASHBOARD,
         partial(
             changed_rows, lambda row: {"fees_usd": row["volume_usd"]} if "fees_usd" in row else {}, every=9
         ),
-        "fees_usd is .* and volume_usd .* in .* rows: no venue has fees of a tenth of the volume",
+        "fees_usd is .* although volume_usd is .* in .* rows: no venue has fees of a tenth of the volume",
     ),
     "the first symbols are missing": (
         SYMBOLS,
         lambda body, query: body["symbols"].__delitem__(slice(40)),
-        "the first rank is 41: expected 1",
+        "expected the first rank to be 1, got 41",
     ),
     "volumes of some hours are missing": (
         VOLUMES, only_of("volume_usd", lambda value: 0.0, every=9), "volume_usd of BTC at binance is 0 in"
     ),
     "volume without trades": (
-        DASHBOARD, only_of("trades", lambda value: 0), r"trades is 0 and volume_usd .* in \d+ rows"
+        DASHBOARD, only_of("trades", lambda value: 0), r"trades is 0 although volume_usd is .* in \d+ rows"
     ),
     "volumes of 24 hours that are missing": (
         FUTURES,
         only_of("volume_24h_usd", lambda value: 0.0, every=2),
-        "volume_24h_usd of .* is 0 twice within a day and not between",
+        "volume_24h_usd of .* is 0 twice within a day but not in between",
     ),
     "prices of each fourth hour": (
         CALLS["prices.history"],
@@ -728,22 +728,22 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         lambda body, query: [
             row.update(y=100 * row["y"]) for rows in body["series"].values() for row in rows[::2]
         ],
-        "rate_bps_8h of BTC .* is .* times as large in 2.. rows at equal distances",
+        "rate_bps_8h of BTC .* is .* times as large in 2.. equally spaced rows",
     ),
     "an underlying of another coin": (
         METRICS,
         only_of("underlying_price", lambda value: 30 * value),
-        "underlying_price of BTC is 3.29e.06: no market has had such a price",
+        "underlying_price of BTC is 3.29e.06: no market has ever had such a price",
     ),
     "opens and closes exchanged": (
         CANDLES,
         partial(changed_rows, lambda row: {"open": row["close"], "close": row["open"]}),
-        "open differs from the close before by .*: the two may be exchanged",
+        "the median difference of open and previous close is .*: the two columns may be swapped",
     ),
     "a symbol in coins": (
         TOP,
         lambda body, query: [row.update(BTC=row["BTC"] / 1e5) for row in body["timeseries"]],
-        "oi_usd of BTC is at most .*, and that of the next symbol of the ranked list at least",
+        "oi_usd of BTC is at most .*, but that of the next symbol in the ranked list is at least",
     ),
     "sells in another order": (
         CALLS["volume.taker"],
@@ -755,14 +755,14 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         lambda body, query: [
             row.update(ask_depth_10bps_usd=row["ask_depth_10bps_usd"] / 30) for row in body["data"][50:90]
         ],
-        "bids at 10 bps are over 10 times as deep as the other side in 40 rows in a row",
+        "bids at 10 bps are over 10 times as deep as the other side in 40 consecutive rows",
     ),
     "liquidations of a million times": (
         LIQUIDATIONS,
         lambda body, query: [
             next(iter(row["exchanges"].values())).update(long_usd=1e11) for row in body["data"][3:9]
         ],
-        "long_usd is 1e.11: no venue had as many liquidations",
+        "long_usd is 1e.11: no venue has ever had as many liquidations",
     ),
     "volumes of futures in coins": (
         FUTURES, only_of("volume_24h_usd", lambda value: value / 1e5), "sum volume_24h_usd .*, sum oi_usd"
@@ -793,7 +793,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     "prices three hours late": (
         CALLS["prices.history"],
         replaced(partial(later, 3), "y", 0),
-        "price_usd of BTC binance mark is 3 rows late, by the other venues",
+        "price_usd of BTC binance mark is 3 rows late compared with the other venues",
     ),
     "prices in reverse order": (
         CALLS["prices.history"],
@@ -813,17 +813,17 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     "payments of hours for those of eight": (
         CALLS["funding.settlements"],
         replaced(lambda values: [value / 8 for value in values], "y", 0),
-        "rate_bps_8h of BTC binance repeats 0.125 bps: the interest of the venues' formula is 1 bps",
+        "rate_bps_8h of BTC binance repeats 0.125 bps, but the interest in the venues' formula is 1 bps",
     ),
     "volumes of a day every four hours": (
         VOLUMES,
         all_venues(of_day, "volume_usd"),
-        "volume_usd changes by .* % from row to row, .*: the rows may be sums of a day, and not of 4 h",
+        "volume_usd changes by .* % from row to row .*: the rows may be daily sums instead of sums over 4 h",
     ),
     "open interest in coins": (
         CALLS["oi.history"],
         all_venues(lambda values: [value / 1e5 for value in values], "open_interest_usd"),
-        "oi_usd of BTC at binance is .*: it was above 2e.07 since 2021",
+        "oi_usd of BTC at binance is .*: it has been above 2e.07 since 2021",
     ),
     "prices of Ethereum": (
         CALLS["prices.history"],
@@ -831,7 +831,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         "price_usd of BTC is .* in 1440 rows: expected at least 7500, as always since 2021",
     ),
     "buys with sells": (
-        CALLS["volume.taker"], buys_of_both, "BTC binance sums to .*: one of them may be the sum of both"
+        CALLS["volume.taker"], buys_of_both, "BTC binance adds up to .*: one of them may be the sum of both"
     ),
     "liquidations in thousandths": (
         LIQUIDATIONS, thousands, "liquidations of all venues are .* times as large from about 2026-06-11"
@@ -840,7 +840,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
         DEPTHS, coins_of_depth, "_depth_usd of BTC okx is .*e-06 times as large from 2026-06-11 00:00 on"
     ),
     "symbols change places": (
-        TOP, symbols_change_places, "oi_usd of .* and .* change places at 2026-06-11 00:00"
+        TOP, symbols_change_places, "oi_usd values of .* and .* are swapped from 2026-06-11 00:00"
     ),
     "candles in cents": (CANDLES, cents, "close is 101 times as large from 2026-06-1"),
     "one rate for all symbols": (
@@ -860,7 +860,7 @@ PATTERNS: dict[str, tuple[Call, Change, str]] = {
     ),
     "rates of the next symbols": (SNAPSHOT, next_symbols, "rate_bps_8h of binance has the rates of the next"),
     "two venues exchanged": (
-        SNAPSHOT, exchanged_venues, "interval_hours of hyperliquid is 4 for the median of"
+        SNAPSHOT, exchanged_venues, "the median interval_hours of hyperliquid is 4 for"
     ),
     "all rates as fractions": (SNAPSHOT, fractions_of_all, "rate_bps_8h is at most .* bps in 95 % of"),
     "open interest of a venue in another unit than its sparkline": (

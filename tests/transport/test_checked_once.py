@@ -83,7 +83,7 @@ def test_notices_of_the_checks_are_given_again(ran: list[str]) -> None:
         first, notices = read(server)
         ran.clear()
         again, repeated = read(server)
-    assert any("is not a slug" in notice for notice in notices)
+    assert any("is not a valid slug" in notice for notice in notices)
     assert any("9 of 24 rows of the 1 h grid are missing" in notice for notice in notices)
     assert repeated == notices
     assert ran == ["odd venue"]

@@ -125,7 +125,7 @@ def test_not_modified_response_without_a_date_is_rejected(opened: Open, tmp_path
         connection = opened(server.url)
         connection._serve(HISTORY, FUNDING)
         expire(tmp_path)
-        with pytest.raises(errors.SchemaError, match="no readable Date"):
+        with pytest.raises(errors.SchemaError, match="does not have a valid Date"):
             connection._serve(HISTORY, FUNDING)
 
 
@@ -414,7 +414,7 @@ def test_cache_modes_apply_to_a_users_cache(tmp_path: Path) -> None:
         with pytest.raises(errors.NotCached, match="/y: not in the cache"):
             dd.raw("/y")
         assert len(server.asked) == 4
-        with pytest.raises(ValueError, match="set them on the session"):
+        with pytest.raises(ValueError, match="set them on the CachedSession"):
             fetch(cache={"expire_after": 5})
 
 

@@ -213,7 +213,7 @@ def _cache_settings(cache: Any, session: Any) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"cache must be one of {modes} or a dict of requests-cache settings, got {cache!r}")
     if hasattr(session, "cache"):
         raise ValueError(
-            "cache= has settings, but session= is a CachedSession with its own; set them on the session"
+            "cache= and session= both have cache settings; omit cache= and set them on the CachedSession"
         )
     for name, value in cache.items():
         kinds = _RULES.get(name)

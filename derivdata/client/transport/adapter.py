@@ -492,8 +492,8 @@ def _checked(
             check_json(body, response.headers)
         if http_date(response.headers.get("Date")) is None:
             return SchemaError(
-                f"{request.path_url}: the response has no readable Date header, so its time is unknown; "
-                "check whether a proxy changes the response"
+                f"{request.path_url}: the response does not have a valid Date header, so its time is "
+                "unknown; check whether a proxy changes the response"
             )
     headers = CaseInsensitiveDict(
         {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}

@@ -262,9 +262,9 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
     except DuplicateKey as error:
         raise NotJson(str(error), cut=False) from None
     except RecursionError:
-        raise NotJson("its JSON is nested too deeply", cut=False) from None
+        raise NotJson("the JSON is nested too deeply", cut=False) from None
     except UnicodeDecodeError:
-        raise NotJson("its text is not UTF-8", cut=False) from None
+        raise NotJson("the text is not UTF-8", cut=False) from None
     except msgspec.DecodeError as error:
         if body.lstrip()[:1] == b"<":
             raise NotJson("it is HTML (a proxy's or a login page?)", cut=False) from None

@@ -222,8 +222,8 @@ class Connection:
         if newest is None:
             raise NotCached(
                 "/",
-                "offline, and the cache has no response of this source to read the time from; fetch once "
-                "without offline=True",
+                "offline=True, but the cache has no response of this source to read the time from; fetch "
+                "once without offline=True",
             )
         return newest
 
