@@ -213,7 +213,7 @@ def test_rows_that_name_another_venue_are_not_a_response(tmp_path: Path) -> None
         }
         for stamp, rate in zip(_STAMPS, _RATES, strict=True)
     ]  # fmt: skip
-    with pytest.raises(Unclear, match="states bybit"):
+    with pytest.raises(Unclear, match="has bybit"):
         _import(tmp_path, "rows.json", json.dumps(rows))
 
 
