@@ -434,7 +434,7 @@ def test_candles_have_the_quantity_of_the_table(
     tmp_path: Path, name: str, row: str, table: str, column: str, value: float
 ) -> None:
     content = _lines("time,open,high,low,close", f"{{s}},{row}")
-    with pytest.raises(Unclear, match=f"pass --table {table}, which takes open, or --table prices_history"):
+    with pytest.raises(Unclear, match=f"pass --table {table} to import column open, or --table prices_history"):
         _import(tmp_path, name, content)
     _import(tmp_path, name, content, table=table)
     assert _rows(tmp_path, table)[column].tolist() == pytest.approx([value] * 12)
@@ -831,12 +831,12 @@ def test_volumes_of_a_dated_contract_are_not_those_of_the_perpetual(tmp_path: Pa
     """Binance's takerBuySellVol of COIN-M has a type of contract for each pair (API, 2026)."""
     row = {"pair": "BTCUSD", "contractType": "CURRENT_QUARTER", "takerBuyVol": "234", "takerSellVol": "121",
            "takerBuyVolValue": "0.35", "takerSellVolValue": "0.18", "timestamp": _START * 1000}  # fmt: skip
-    with pytest.raises(ArchiveError, match="contractType says CURRENT_QUARTER"):
+    with pytest.raises(ArchiveError, match="contractType has CURRENT_QUARTER"):
         _import(tmp_path, "takerBuySellVol.json", json.dumps([row]))
     tick = [{"volume": "10", "amount_type": 1, "value": "660749.5", "ts": _START * 1000}]
     body = {"status": "ok", "data": {"symbol": "BTC", "contract_code": "BTC-USDT-211210",
                                      "contract_type": "this_week", "tick": tick}}  # fmt: skip
-    with pytest.raises(ArchiveError, match="contract_type says THIS_WEEK"):
+    with pytest.raises(ArchiveError, match="contract_type has THIS_WEEK"):
         _import(tmp_path, "htx_his_open_interest.json", json.dumps(body), unit="usd")
 
 
