@@ -434,7 +434,9 @@ def test_candles_have_the_quantity_of_the_table(
     tmp_path: Path, name: str, row: str, table: str, column: str, value: float
 ) -> None:
     content = _lines("time,open,high,low,close", f"{{s}},{row}")
-    with pytest.raises(Unclear, match=f"pass --table {table} to import column open, or --table prices_history"):
+    with pytest.raises(
+        Unclear, match=f"pass --table {table} to import column open, or --table prices_history"
+    ):
         _import(tmp_path, name, content)
     _import(tmp_path, name, content, table=table)
     assert _rows(tmp_path, table)[column].tolist() == pytest.approx([value] * 12)
