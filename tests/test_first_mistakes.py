@@ -36,7 +36,7 @@ def test_payments_off_their_schedule_suggest_a_time_zone(
     command = ["import", "funding_settlements", str(tmp_path / "rates.csv"), "--set", "exchange=binance"]
     assert main([*command, "--to", str(tmp_path / "a"), "--tz", "UTC"]) == 1
     message = capsys.readouterr().err
-    assert "binance BTC every 8 hours count from 00:00 UTC, and these are 3 hours later" in message
+    assert "binance BTC pays every 8 hours from 00:00 UTC, but these payments are 3 hours later" in message
     assert "--tz UTC+3" in message
     main([*command, "--to", str(tmp_path / "b"), "--tz", "UTC+3"])
     stored = dd.open_archive(tmp_path / "b").read("funding_settlements")
@@ -57,7 +57,7 @@ def test_archive_of_payments_suggests_settlements_if_rates_are_requested(
     dd.connect(str(tmp_path / "mine"))
     with pytest.raises(dd.errors.NotFound, match=r"it has funding_settlements: use dd\.funding\.settlements"):
         dd.funding.history("BTC", "2d")
-    with pytest.raises(dd.errors.NotFound, match="does not have oi_history, which this response needs"):
+    with pytest.raises(dd.errors.NotFound, match="does not have oi_history, which this response requires"):
         dd.oi.history("BTC", "2d")
 
 

@@ -127,7 +127,7 @@ def test_impossible_panels_raise_with_the_reason(tmp_path: Path) -> None:
             {},
             "column must be a numeric column of funding_history, got 'resolution'",
         ),
-        ("options_snapshot", "iv", {}, "not keyed by symbol, exchange and time"),
+        ("options_snapshot", "iv", {}, "its key is not symbol, exchange and time"),
         ("prices_history", "price_usd", {}, "kind=None: .* takes 'mark' or 'index' or 'last'"),
         ("funding_history", "rate_bps_8h", {"kind": "mark"}, "kind='mark': .* takes None"),
         ("funding_history", "rate_bps_8h", {"step": "0s"}, "step must be a length of time, got '0s'"),

@@ -181,7 +181,8 @@ def test_past_prices_equal_the_truth_and_candles_need_unconfirmed(
     done = fill("prices_history", venue, **window)
     if not is_confirmed:
         assert done.notices == [
-            f"{venue} has no confirmed request for the past of prices_history: only polled rows are there"
+            f"no confirmed request of {venue} returns the history of prices_history: only polled "
+            "rows are stored"
         ]
         assert archive.requests().empty
         done = fill("prices_history", venue, **window, unconfirmed=True)

@@ -161,7 +161,7 @@ def test_connect_without_a_network_raises_with_the_reason(fakes: Fakes, tmp_path
 
 def test_window_before_the_first_poll_names_functions_with_history(fakes: Fakes) -> None:
     dd.connect("venues", venues=["bybit"])
-    first = "begin with the first poll, 2026-01-20 10:30, .*settlements has earlier payments"
+    first = "begin with the first poll at 2026-01-20 10:30, .*settlements returns earlier payments"
     with few_rows(), pytest.warns(DataNotice, match=first):
         rows = dd.funding.history("BTC", "30d")
     assert rows["time"].nunique() == 1
@@ -286,7 +286,7 @@ def test_missing_home_directory_raises_with_advice_to_name_a_folder(monkeypatch:
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     for name in ("HOME", "XDG_DATA_HOME", "DERIVDATA_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ArchiveError, match=r'name a folder, dd\.connect\("venues", archive=\.\.\.\)'):
+    with pytest.raises(ArchiveError, match=r'pass a folder, dd\.connect\("venues", archive=\.\.\.\)'):
         read_through.open_venues()
     assert session.checked_on() == {}
     with pytest.raises(ArchiveError, match="set DERIVDATA_DATA_DIR"):
@@ -301,7 +301,10 @@ def test_notice_names_venues_without_polled_open_interest_once(fakes: Fakes) -> 
         before = [str(one.message) for one in caught]
         held = dd.oi.exchanges()
         dd.oi.exchanges()
-    said = "aster: funding is polled, open interest is not: its totals and shares lack this venue"
+    said = (
+        "aster: funding is polled but open interest is not: totals and shares of open interest lack "
+        "this venue"
+    )
     told = [str(one.message) for one in caught if "open interest is not" in str(one.message)]
     assert set(held["exchange"]) == {"binance", "bybit"}
     assert said not in before
@@ -315,7 +318,7 @@ def test_prices_combine_polls_and_histories(fakes: Fakes) -> None:
         warnings.simplefilter("always", DataNotice)
         rows = dd.prices.history("BTC", "2026-01-19", "2026-01-20", resolution="1h")
     notices = [str(one.message) for one in caught]
-    lacking = "bybit has no confirmed request for the past of prices_history"
+    lacking = "no confirmed request of bybit returns the history of prices_history"
     assert sum(text.startswith(lacking) for text in notices) == 1
     assert rows["exchange"].tolist() == ["gateio"] * 24
     now = dd.asof() + pd.Timedelta(5, "min")

@@ -190,7 +190,7 @@ def test_row_without_a_mark_of_the_minute_is_omitted(collected, fakes, clock) ->
     collector.once()
     end = clock.utc() + MINUTE
     assert collector.archive.read("oi_history", end - pd.Timedelta(1, "h"), end).empty
-    assert "without a mark price of the same minute" in collector.failed["binance oi_history"]
+    assert "its mark price of the same minute is missing" in collector.failed["binance oi_history"]
 
 
 def test_notice_states_the_share_of_polled_open_interest_until_complete(tmp_path, fakes, clock) -> None:
@@ -200,7 +200,7 @@ def test_notice_states_the_share_of_polled_open_interest_until_complete(tmp_path
     store.refresh()
     store.newest(Query("oi_history", clock.utc() - 60 * MINUTE, clock.utc()))
     (said,) = [text for text in store.take_notices() if "open interest" in text]
-    assert said.startswith("binance: open interest of 5 of 23 contracts yet, the largest first")
+    assert said.startswith("binance: open interest of 5 of 23 contracts so far, the largest first")
     for _ in range(4):
         clock.wait(61)
         store.refresh()

@@ -238,8 +238,8 @@ def test_file_of_another_month_or_contract_is_rejected(run: Any, bucket: Bucket)
     bucket.put_zip(day_file("2022-01-05"), metrics("ETHUSDT", "2022-01-05"))
     done = run("2022-01-01", "2022-02-01", names=["funding_settlements", "oi_history"])
     assert done.written == {}
-    assert ["outside its period" in failure for failure in done.failed] == [True, False]
-    assert "it has rows of ETHUSDT" in done.failed[1]
+    assert ["outside the period" in failure for failure in done.failed] == [True, False]
+    assert "it contains rows of ETHUSDT" in done.failed[1]
 
 
 def test_days_replace_missing_rows_of_a_month_and_unfinished_months(
@@ -334,8 +334,8 @@ def test_busy_host_is_requested_again_and_a_refusal_is_not_an_empty_month(run, b
 
 def test_what_is_in_no_file_is_said(run: Any) -> None:
     done = run("2024-01-01", "2024-02-01", venues=["bybit", "hyperliquid"])
-    assert "bybit: its files have trades only" in done.notices[0]
-    assert "paid for by the reader" in done.notices[1]
+    assert "bybit: its files have only trades" in done.notices[0]
+    assert "charged to the user's account" in done.notices[1]
     with pytest.raises(ValueError, match=r"tables must be among .*, got 'liquidations_fills'"):
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
 

@@ -50,7 +50,7 @@ def test_gap_is_confirmed_by_a_second_response(
     without(fakes, *(f"{time:%Y-%m-%dT%H:%M}" for time in times))
     window = (times[0], times[-1] + pd.Timedelta(8, "h"))
     done = fill(PAYMENTS, "binance")
-    text = f"{missing} rows missing after 2026-01-20T00:00:00Z at a step of 8 h"
+    text = f"{missing} rows missing after 2026-01-20T00:00:00Z (step 8 h)"
     assert done.failed == [f"binance {PAYMENTS} BTC: incomplete: {text}"]
     assert gaps(archive, answered=False) == [window]
     fakes.log.clear()

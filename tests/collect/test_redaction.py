@@ -75,9 +75,9 @@ def test_redaction_preserves_numbers_contracts_and_times() -> None:
 def test_long_lists_and_pages_are_shortened_and_reported() -> None:
     found, removed = redacted(json.dumps([{"n": number} for number in range(30)]).encode())
     assert found == [{"n": number} for number in range(20)]
-    assert removed == ["a list of 30 rows was cut to 20"]
+    assert removed == ["a list of 30 rows was truncated to 20"]
     found, removed = redacted(b"<html>" + b"a b " * 1000)
     assert len(found) == 2000
-    assert removed == ["a text of 4006 characters was cut"]
+    assert removed == ["a text of 4006 characters was truncated"]
     twice = json.dumps({"a": "1.2.3.4 and 5.6.7.8"}).encode()
     assert redacted(twice)[1] == ["an address, a key or an account in a text was removed (2 times)"]

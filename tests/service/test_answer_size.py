@@ -55,7 +55,7 @@ def test_too_long_window_is_refused_and_the_suggested_window_fits(
     ask, store = asked
     start = pd.Timestamp(END) - pd.Timedelta(days, "D")
     error = ask.error(path, 400, **params, start=start.isoformat(), end=END)["error"]
-    assert "exceed the limit of 1 MiB" in error
+    assert "above the limit of 1 MiB" in error
     assert store.days < 12, "at most three days were looked at, each with its surroundings"
     number, unit = re.findall(r"at most (\d+) (days|minutes) at once", error)[0]
     longest = pd.Timedelta(int(number), unit)
@@ -76,9 +76,7 @@ def test_large_response_is_refused_when_the_estimate_missed_it(
     monkeypatch.setattr(encoding, "_may_be_large", lambda *_: False)
     params = {"symbol": "BTC", "resolution": "raw", "start": "2026-06-10", "end": END}
     error = ask.error("/funding/historical", 400, **params)["error"]
-    assert re.search(
-        r"the response would have \d+ MiB and exceed .* request at most \d+ (days|minutes)", error
-    )
+    assert re.search(r"the response would have \d+ MiB, above .* request at most \d+ (days|minutes)", error)
 
 
 @pytest.mark.parametrize("days", [0.2, 3.9])

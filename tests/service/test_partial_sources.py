@@ -45,7 +45,7 @@ def test_missing_table_returns_404_with_the_table_to_use_instead() -> None:
     ):
         with serving(**{f"funding_{stored}": tables[stored]}) as ask:
             assert ask.error(path, 404, symbol="BTC")["error"] == (
-                f"memory does not have funding_{missing}, which this response needs; "
+                f"memory does not have funding_{missing}, which this response requires; "
                 f"it has funding_{stored}: use dd.funding.{stored}"
             )
 

@@ -143,7 +143,7 @@ def test_indistinguishable_bodies_name_existing_endpoints() -> None:
         (
             "kraken", "/derivatives/api/v3/tickers",
             {"tickers": [{"symbol": "PF_XBTUSD", "limitPrice": 1.0}]},
-            "expected rows with some of fundingRate, .* got none: the body is of another request",
+            "expected rows with some of fundingRate, .* got none: the response belongs to another request",
         ),
         (
             "bybit", "/v5/market/tickers?category=linear",

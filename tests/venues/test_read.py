@@ -388,7 +388,9 @@ def test_figures_in_another_unit_are_refused() -> None:
         for i in range(6)
     ]
     body = {"success": True, "data": [{**row, "fairPrice": 2000.0, "holdVol": 1.0} for row in rows]}
-    with pytest.raises(SchemaError, match=r"mark 2000 and index_price 2 .*6 of 6 rows are impossible"):
+    with pytest.raises(
+        SchemaError, match=r"mark 2000 and index_price 2 .*6 of 6 rows have impossible values"
+    ):
         dd.venues.read("mexc", "/api/v1/contract/ticker", json.dumps(body), context={"interval_hours": 8})
     body = {"topic": "public.*.liquidation_orders", "data": [
         {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000, "volume": 3,

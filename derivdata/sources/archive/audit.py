@@ -227,8 +227,9 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
     if len(wrong):
         symbol = wrong.index[0]
         raise Question(
-            f"{table.name}.price_usd: the prices of {symbol} are {10 ** wrong.iloc[0]:.3g} times the stored "
-            f"ones of these days (median {new_medians[symbol]:.6g} against {stored_medians[symbol]:.6g})",
+            f"{table.name}.price_usd: the prices of {symbol} are {10 ** wrong.iloc[0]:.3g} times the "
+            f"stored prices of these days (median {new_medians[symbol]:.6g} against "
+            f"{stored_medians[symbol]:.6g})",
             (
                 "divide them by the power of ten, or name the contract as the venue does (1000PEPE); or pass "
                 "--accept unit (accept=['unit']) if they are right"
@@ -410,7 +411,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
         spacing = float(gaps[place])
         whose = f"{first['exchange']} {first['symbol']}"
         raise Question(
-            f"interval_hours: {whose} states {stated[place]:g}, and its rows are {spacing:g} hours apart "
+            f"interval_hours: {whose} states {stated[place]:g}, but the rows are {spacing:g} hours apart "
             f"from {times.iso(first['time'])} on ({int(wrong.sum()):,} of {len(rows):,} rows)",
             (
                 "map the column of intervals, omit interval_hours to derive it from the spacing, pass --set "
@@ -533,7 +534,7 @@ def _refuse_schedules(heads: pd.DataFrame) -> None:
         offsets = grouped.get_group((symbol, exchange))["offset"]
         if np.mean(offsets == apart) > 0.9:
             raise Question(
-                f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
+                f"time: {exchange} {symbol} pays every {step:g} hours from 00:00 UTC, but these payments "
                 f"are {apart:g} hours later",
                 (
                     f"pass the zone of the file with --tz (--tz UTC+{apart:g} if its clock is ahead), or "

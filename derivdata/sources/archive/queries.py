@@ -68,7 +68,7 @@ def checked_bytes(
         return data[start - at : end - at]
     pieces = storage.read_pieces(file.path, (at, start, end, until))
     if sum(map(len, pieces)) != until - at:
-        raise OSError("it was cut off")
+        raise OSError("it is truncated")
     _require_checksums(file, first, pieces)
     if checked is not None:
         whole = b"".join(pieces)

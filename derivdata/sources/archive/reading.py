@@ -214,7 +214,8 @@ class ArchiveContents:
                     break
         else:
             raise ArchiveError(
-                f"{self._storage}: a writer replaced files during all {_TRIES} attempts to read: read again"
+                f"{self._storage}: a writer replaced files during each of {_TRIES} attempts to read: "
+                "read again"
             )
         if isinstance(fault, ArchiveError):
             raise fault
@@ -285,7 +286,7 @@ def lazy_panel(
 
     if set(table.key) - {"kind"} != set(_DIMS):  # `where` chooses one kind
         raise ValueError(
-            f"table={table.name!r} cannot become a panel: it is not keyed by symbol, exchange and time"
+            f"table={table.name!r} cannot be a panel, because its key is not symbol, exchange and time"
         )
     if column not in table.columns or table.columns[column].kind is not Kind.NUMBER:
         raise ValueError(f"column must be a numeric column of {table.name}, got {column!r}")

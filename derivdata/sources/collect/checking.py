@@ -86,7 +86,7 @@ def redacted(body: bytes) -> tuple[Any, list[str]]:
     except ValueError:
         text = body.decode(errors="replace")
         if len(text) > _MAX_TEXT_LENGTH:
-            count(f"a text of {len(text)} characters was cut")
+            count(f"a text of {len(text)} characters was truncated")
         cleaned: Any = _redacted_text(text[:_MAX_TEXT_LENGTH], count)
     else:
         cleaned = _redacted_value(parsed, "", count)
@@ -106,7 +106,7 @@ def _redacted_value(value: Any, name: str, count: Callable[[str], None]) -> Any:
         return cleaned
     if isinstance(value, list):
         if len(value) > _MAX_LIST_ROWS:
-            count(f"a list of {len(value)} rows was cut to {_MAX_LIST_ROWS}")
+            count(f"a list of {len(value)} rows was truncated to {_MAX_LIST_ROWS}")
         return [_redacted_value(inner, name, count) for inner in value[:_MAX_LIST_ROWS]]
     is_text = isinstance(value, str)
     is_identifier = isinstance(value, int) and not isinstance(value, bool) and value > _LARGEST_FIGURE

@@ -134,7 +134,7 @@ def _request_lists(
             shared.list_errors.pop(endpoint.label, None)
             if held:
                 shared.list_errors[endpoint.label] = (
-                    f"{len(held)} changes of the list are not used yet, the first: {held[0]}"
+                    f"{len(held)} changes of the contract list are not used yet, the first: {held[0]}"
                 )
             shared.add_list_news(endpoint.label, news)
         except Stopped:
@@ -399,7 +399,9 @@ class ContractStates:
         if usd is None and state.oi_coins is not None and polled is not None and polled.mark is not None:
             usd = state.oi_coins * polled.mark
         if usd is None:
-            why = f"open interest of {item.name} is in coins, without a mark price of the same minute"
+            why = (
+                f"open interest of {item.name} is in coins, and its mark price of the same minute is missing"
+            )
             raise DerivdataError(f"{endpoint.where}: {why}")
         now = self._session.clock.utc()
         own = State(item, None, volume_usd=state.volume_usd, change_pct=state.change_pct)

@@ -136,16 +136,16 @@ class Mismatch(NetworkError):
 TERMS = {
     "binance": "Binance Vision Dataset Terms of 2026-08-26: CC BY-NC-SA 4.0, name the source, share alike; "
     "commercial use needs a licence of the venue",
-    **dict.fromkeys(("okx", "gateio", "kucoin"), "terms of the files were not read: for the user's own use"),
+    **dict.fromkeys(("okx", "gateio", "kucoin"), "terms of the files were not checked: personal use only"),
 }
 NOT_IN_FILES = {
-    "bybit": "its files have trades only: payments and open interest reach back to the listing by request",
-    "hyperliquid": "its files are paid for by the reader, with an account of the store: fetch them with its "
-    "tools, then derivdata import --from hyperliquid",
-    "deribit": "it does not publish files: its requests reach back to the listing",
+    "bybit": "its files have only trades: requests return payments and open interest since the listing",
+    "hyperliquid": "downloads of its files are charged to the user's account at the store: download them "
+    "with its tools, then run derivdata import --from hyperliquid",
+    "deribit": "it does not publish files: requests return rows since the listing",
     "kraken": "it does not publish files of futures: one request returns all payments of a contract",
-    "dydx": "it does not publish files: its requests reach back to a market's start",
-    "bitget": "its files have trades and candles only: payments are available by request",
+    "dydx": "it does not publish files: requests return rows since the start of a market",
+    "bitget": "its files have only trades and candles: payments are available by request",
 }
 
 
@@ -321,7 +321,7 @@ class FileHost:
         if checksum is not None and has_size:
             expected = f"the checksum {checksum}"
         raise Mismatch(
-            file.path, f"the file differs from the listed one: expected {expected}; it was not read"
+            file.path, f"the file differs from the list of files: expected {expected}; it was not read"
         )
 
     def _stated_checksum(self, kind: FileKind, file: ListedFile) -> str | None:
@@ -483,7 +483,7 @@ def backfill_files(
     if venues is not None:
         exchanges = dict.fromkeys(venues)
     for name in [name for name in exchanges if name not in with_files]:
-        reason = NOT_IN_FILES.get(name, "files with these tables are not known")
+        reason = NOT_IN_FILES.get(name, "no files with these tables are known")
         done.notices.append(f"{name}: {reason}")
     rows = []
     for exchange in exchanges:
@@ -568,7 +568,7 @@ class _Job:
         """
         kinds = [kind for kind in FILES if kind.exchange == self.exchange and _tables_to_read(kind, names)]
         if not kinds:
-            self.done.notices.append(f"{self.exchange}: has no files with {', '.join(names)}")
+            self.done.notices.append(f"{self.exchange}: the venue has no files with {', '.join(names)}")
         for symbol in symbols:
             found_labels: set[str] = set()
             for kind in kinds:
@@ -685,7 +685,7 @@ class _Job:
             is_near = frame["time"].between(window.start - _PERIOD_MARGIN, window.end + _PERIOD_MARGIN)
             if not is_near.all():
                 first = times.iso(frame.loc[~is_near, "time"].iloc[0])
-                raise _UnusableFile(f"{name}: it has a row of {first}, outside its period")
+                raise _UnusableFile(f"{name}: a row at {first} is outside the period of the file")
             days = (window.end - window.start) / pd.Timedelta(1, "D")
             expected = round(days * kind.tables[table])
             if len(frame) < expected and kind.days:
@@ -735,7 +735,7 @@ class _Job:
         frame, reason = rows_of_file(path, table, kind.source, kind.fixed)
         others = sorted(set(frame["contract_name"]) - {item.name})
         if others:
-            raise ArchiveError(f"it has rows of {others[0]}")
+            raise ArchiveError(f"it contains rows of {others[0]}")
         return frame, reason
 
     def _add_to_batch(self, series: _Series, read: _ReadFile, batch: _Batch) -> None:
@@ -762,7 +762,9 @@ class _Job:
             counts = self.archive.merge(table, rows, requests=batch.entries[table], contracts=contracts)
             self.done.count(self.exchange, table, counts.written)
             if counts.differing:
-                text = f"{counts.differing} rows of {table} already exist with other values, from requests"
+                text = (
+                    f"{counts.differing} rows of {table} are already stored with other values, from requests"
+                )
                 self._note(series, f"{text}; the stored values are kept")
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 

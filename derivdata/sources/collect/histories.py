@@ -244,8 +244,8 @@ class _Job:
             if endpoints:
                 requests[table] = endpoints
             else:
-                text = f"{self.exchange} has no confirmed request for the past of {table}"
-                self.done.notices.append(f"{text}: only polled rows are there")
+                text = f"no confirmed request of {self.exchange} returns the history of {table}"
+                self.done.notices.append(f"{text}: only polled rows are stored")
             unconfirmed = [e.note for e in endpoints if e.note and not e.confirmed]
             notices += [f"{self.exchange} {table}: unconfirmed: {note}" for note in unconfirmed]
         self.done.notices += dict.fromkeys(notices)  # several requests may have the same note
@@ -279,8 +279,8 @@ class _Job:
         if len(self._late_starts) > _NAMED:
             shown = f"{shown}; and {len(self._late_starts) - _NAMED} more"
         self.done.notices.append(
-            f"{self.exchange} {table}: rows begin late and the venue states no listing: {shown}; "
-            "they may be listed later, or rows may be missing"
+            f"{self.exchange} {table}: rows begin late, and the venue does not state the listing time: "
+            f"{shown}; they may be listed later, or rows may be missing"
         )
         self._late_starts = []
 

@@ -130,7 +130,7 @@ def pages(
             return
         except SchemaError as problem:
             raise SchemaError(f"{endpoint.where}: {problem}") from None
-    raise SchemaError(f"{endpoint.where}: {_MAX_PAGES:,} pages do not reach the end of the window")
+    raise SchemaError(f"{endpoint.where}: the end of the window was not reached after {_MAX_PAGES:,} pages")
 
 
 def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: int) -> None:
@@ -376,7 +376,8 @@ def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) 
     if newest > times.us(now + _MAX_CLOCK_LEAD):
         stamp = times.iso(pd.Timestamp(newest, unit="us", tz="UTC"))
         raise SchemaError(
-            f"{endpoint.where}: expected rows until now, {times.iso(now)}, got a row of {stamp} in the future"
+            f"{endpoint.where}: expected rows until the current time {times.iso(now)}, got a row at "
+            f"{stamp}, which is in the future"
         )
 
 
@@ -429,7 +430,7 @@ def _table_rows(
     elif table == "volume_taker":
         lacks_usd = bool(rows["buy_usd"].isna().any())
     if lacks_usd:
-        why = f"{table} of {item.name} is in coins, without prices of the same minutes"
+        why = f"{table} of {item.name} is in coins, and prices of the same minutes are missing"
         raise SchemaError(f"{endpoint.where}: {why}")
     return tables.TABLES[table].conform(rows)
 
@@ -612,8 +613,8 @@ class Surroundings:
             absent = int((first - due) // first_step)
             if absent >= 1 + _FIRST_STEPS:  # the first step may be partial
                 text = (
-                    f"{absent} rows missing before {times.iso(_timestamp(first))} "
-                    f"at a step of {_step_in_words(first_step)}"
+                    f"{absent} rows missing before {times.iso(_timestamp(first))} (step "
+                    f"{_step_in_words(first_step)})"
                 )
                 yield PartialPage(times.Window(_timestamp(due), _timestamp(first)), text, absent)
         # 4. The gaps that are in the window.
@@ -623,8 +624,8 @@ class Surroundings:
             end = min(int(gap_ends[number]), window_end)
             if start < end:
                 text = (
-                    f"{int(counts[number])} rows missing after {times.iso(_timestamp(before))} "
-                    f"at a step of {_step_in_words(float(gap_steps[number]))}"
+                    f"{int(counts[number])} rows missing after {times.iso(_timestamp(before))} (step "
+                    f"{_step_in_words(float(gap_steps[number]))})"
                 )
                 section = times.Window(_timestamp(start), _timestamp(end))
                 is_open = number == len(stamps) - 1 and window.end > now - _PUBLISHED_WITHIN

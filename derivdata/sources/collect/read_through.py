@@ -317,14 +317,17 @@ class ReadThrough:
         """Add a notice, once, for each venue whose open interest is not polled, or incomplete."""
         if table != "oi_history" or self._inherited:
             return
-        unpolled = "funding is polled, open interest is not: its totals and shares lack this venue"
+        unpolled = (
+            "funding is polled but open interest is not: totals and shares of open interest lack this venue"
+        )
         texts = [f"{name}: {unpolled}" for name in self._collector.venues_without("oi_history")]
         for name, (collected, wanted) in self._collector.shares_of_open_interest().items():
             if collected < wanted and name not in self._partial:
                 self._partial.add(name)
                 texts.append(
-                    f"{name}: open interest of {collected} of {wanted} contracts yet, the largest first: it "
-                    "takes a request for each, and totals and shares lack the others until later polls"
+                    f"{name}: open interest of {collected} of {wanted} contracts so far, the largest "
+                    "first. Each takes one request, and totals and shares lack the others until later "
+                    "polls"
                 )
         self._warn(texts)
 
@@ -335,8 +338,8 @@ class ReadThrough:
         first = rows["time"].min()
         if first - query.start > _SOON:
             text = (
-                f"sampled rates begin with the first poll, {first:%Y-%m-%d %H:%M}, after the start of the "
-                "window; dd.funding.settlements has earlier payments"
+                f"sampled rates begin with the first poll at {first:%Y-%m-%d %H:%M}, after the start of "
+                "the window; dd.funding.settlements returns earlier payments"
             )
             self._warn([text])
 

@@ -58,7 +58,7 @@ def data_folder() -> Path:
         return user_data_path("derivdata").expanduser()
     except RuntimeError:
         raise ArchiveError(
-            "this user has no home folder to keep the venues' responses in: name a folder, "
+            "this user has no home folder in which to store responses of the venues: pass a folder, "
             'dd.connect("venues", archive=...), or set DERIVDATA_DATA_DIR'
         ) from None
 

@@ -208,7 +208,7 @@ def _keep_running(
                 failures = 0
             if failures >= _MAX_FAILURES:
                 code = worker.exitcode
-                raise OSError(f"{failures} workers of the service ended at their start (exit code {code})")
+                raise OSError(f"{failures} workers of the service stopped while starting (exit code {code})")
 
 
 @contextmanager

@@ -404,7 +404,7 @@ def klines(reading: Reading) -> Records:
         turnover = reading.required(row[7])
         bought = reading.required(row[10])
         if bought > turnover:
-            reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
+            reading.fail(f"takers bought {bought:g}, which is more than the turnover of {turnover:g}")
         if reading.has_ended(start, resolution):
             records.taker_volumes.append(TakerVolume(item, start, bought, turnover - bought, resolution))
     return records

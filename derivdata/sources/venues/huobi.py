@@ -198,7 +198,7 @@ def open_interest_history(reading: Reading) -> Records:
             if item.inverse and not is_coins:
                 value = item.usd(volume, None)
             if value is None:
-                reading.fail(f"open interest of {item.name} has no value in USD")
+                reading.fail(f"open interest of {item.name} lacks its value in USD")
             coins: float | None = volume
             if not is_coins:
                 coins = item.coins(volume, None)
@@ -242,7 +242,10 @@ def liquidations(reading: Reading) -> Records:
             item = reading.instrument(row.contract_code, _named)
             side = reading.word(row.position_side, {"long": "long", "short": "short"})
             if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
-                reading.fail(f"a {row.position_side} position closed by an order to {row.side}")
+                reading.fail(
+                    f"a {row.position_side} position is closed by an order to {row.side}, which is "
+                    "the wrong side"
+                )
             price = reading.required(row.bankrupt_price)
             contracts = reading.required(row.volume)
             turnover = reading.required(row.trade_turnover)

@@ -304,7 +304,10 @@ def liquidations(reading: Reading) -> Records:
                         row.posSide, {"long": "long", "short": "short", "net": "", "": ""}
                     )
                     if position not in ("", order):
-                        reading.fail(f"a {row.posSide} position closed by an order to {row.side}")
+                        reading.fail(
+                            f"a {row.posSide} position is closed by an order to {row.side}, which is the "
+                            "wrong side"
+                        )
                     time = reading.ms(row.ts)
                     price = reading.required(row.bkPx)
                     amount = reading.required(row.sz)

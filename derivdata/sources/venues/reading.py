@@ -331,7 +331,7 @@ class Reading(wire.Body):
             if has_value or f'"{venue_name}"'.encode() in self.body:
                 return
         names = ", ".join(venue_name for _, venue_name, _ in fields)
-        self.fail(f"expected rows with some of {names}, got none: the body is of another request")
+        self.fail(f"expected rows with some of {names}, got none: the response belongs to another request")
 
     def _decode_each(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
         """Decode the rows at a path one by one; raise `problem` if none has the shape."""
@@ -447,8 +447,8 @@ class Reading(wire.Body):
             texts.append(f"{self.where}: impossible values: {value_text(rows[place], names)}")
         if 2 * len(faults) > len(rows):
             raise SchemaError(
-                f"{texts[0]}; {len(faults)} of {len(rows)} rows are impossible: "
-                "the venue may use another unit"
+                f"{texts[0]}; {len(faults)} of {len(rows)} rows have impossible values: the venue may "
+                "use another unit"
             )
         if not faults:
             return
@@ -467,7 +467,7 @@ class Reading(wire.Body):
     def require_snapshot(self, kind: str) -> None:
         """Raise for an incomplete frame, because a delta contains only changed fields."""
         if kind != "snapshot":
-            self.fail(f"expected a snapshot, got {kind!r}: such frames have only changes")
+            self.fail(f"expected a snapshot, got {kind!r}: such frames contain only changes")
 
     def requested(self, *names: str) -> str:
         """Return the first of these parameters in the request, otherwise the context's instrument.
@@ -700,7 +700,7 @@ class Reading(wire.Body):
         hours = number / per_hour
         if number and hours not in VALID_HOURS:
             valid = ", ".join(f"{valid:g}" for valid in VALID_HOURS)
-            self.fail(f"a payment states an interval of {stated}: expected one of {valid} hours")
+            self.fail(f"the interval of a payment is {stated}: expected one of {valid} hours")
         return hours or None
 
     def prices(

@@ -192,7 +192,9 @@ def deliveries(rows: list[Delivery]) -> dict[str, Any]:
         earlier = first.setdefault((row.symbol, row.contract, row.time), row)
         if earlier.price != row.price:
             what = f"{row.symbol} {row.contract}"
-            raise SchemaError(f"{what} has two delivery prices at one time: {earlier.price} and {row.price}")
+            raise SchemaError(
+                f"{what} has two delivery prices at the same time: {earlier.price} and {row.price}"
+            )
     prices = list(first.values())
     return {
         **_same_fields(prices, "symbol contract"),
@@ -412,8 +414,8 @@ def _check_marks(states: list[State]) -> None:
             ratios.append(state.mark / other)
     if len(ratios) >= _MIN_MARKS and not 1 / _MAX_MARK_RATIO < np.median(ratios) < _MAX_MARK_RATIO:
         raise SchemaError(
-            f"the mark is {np.median(ratios):.4g} times the index or last price, of the median "
-            f"of {len(ratios)} contracts: the venue may use another unit"
+            f"the mark is {np.median(ratios):.4g} times the index or last price (median of {len(ratios)} "
+            "contracts): the venue may use another unit"
         )
 
 
@@ -427,7 +429,7 @@ def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
         )
     largest = np.abs(rates).max(initial=0.0)
     if largest > _MAX_RATE:
-        raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above 100 %: not a fraction")
+        raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above 100 %: expected a fraction")
 
 
 def _check_payments(symbol: str, times: Any) -> None:
@@ -446,8 +448,8 @@ def _check_payments(symbol: str, times: Any) -> None:
     if places.size:
         time = np.datetime64(int(times[places[0]]), "us")
         raise SchemaError(
-            f"the payment of {symbol} on {time} is {before[places[0] - 1]:g} h after the one before and "
-            f"{after[places[0] - 1]:g} h before the next, where payments are {usual:g} h apart"
+            f"the payment of {symbol} on {time} is {before[places[0] - 1]:g} h after the previous one "
+            f"and {after[places[0] - 1]:g} h before the next, but payments are {usual:g} h apart"
         )
 
 

@@ -219,7 +219,7 @@ class Body:
         # A difference of exactly one step may be slightly larger as a float.
         allowed = max(tolerance * max(abs(first), abs(second)), step * (1 + 1e-6))
         if abs(first - second) > allowed:
-            self.fail(f"{what} differ: {first!r} and {second!r}: one of them may be in another unit")
+            self.fail(f"{what} differ ({first!r} and {second!r}): one of them may be in another unit")
 
 
 def if_stated(convert: Callable[[Any], T], value: Any) -> T | None:
@@ -306,7 +306,7 @@ def expiry_of(text: str, where: str) -> int:
     try:
         return times.us(expiry(text))
     except ValueError:
-        raise SchemaError(f"{where}: {text!r} is not a date of expiry") from None
+        raise SchemaError(f"{where}: {text!r} is not an expiry date") from None
 
 
 def expiry_in(name: str) -> int | None:

@@ -232,6 +232,6 @@ def _refusal(window: ResponseWindow, per_day: float) -> Refusal:
     if fits < _DAY:
         longest = f"{fits // pd.Timedelta(1, 'min')} minutes"
     return bad_request(
-        f"the response would have {size:.0f} MiB and exceed the limit of {LARGEST >> 20} MiB; "
-        f"request at most {longest} at once or a coarser resolution"
+        f"the response would have {size:.0f} MiB, above the limit of {LARGEST >> 20} MiB; request at "
+        f"most {longest} at once, or a coarser resolution"
     )

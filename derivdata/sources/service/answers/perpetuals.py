@@ -345,7 +345,7 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     if days > _MAX_DAYS:
         raise bad_request(f"window_days must be from 1 to {_MAX_DAYS}, got {days}")
     if context.tier == "dev" and days > _DEV_DAYS:
-        error = f"on the Dev tier window_days must be at most {_DEV_DAYS}, got {days}"
+        error = f"window_days must be at most {_DEV_DAYS} on the Dev tier, got {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
     window = context.window()
     venues = context.params["exchanges"]

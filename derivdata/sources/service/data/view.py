@@ -156,7 +156,7 @@ class View:
         if not self.has(*names):
             raise not_found(
                 f"{self.store.label} does not have {' or '.join(names)}, which this response "
-                f"needs{self._instead(names)}"
+                f"requires{self._instead(names)}"
             )
 
     def _instead(self, names: Sequence[str]) -> str:

@@ -385,7 +385,7 @@ class _Service:
             body = encoded.compressed()
             extra["Content-Encoding"] = "gzip"
         if status == 200 and not self._unsent.has_room(body):
-            message = "too many responses are waiting for slow clients: retry in a few seconds"
+            message = "too many responses are waiting for slow clients: try again in a few seconds"
             raise Refusal(503, message, headers={"Retry-After": "5"})
         stated = {"Content-Type": "application/json", **self._headers, **extra}
         return StreamedResponse(body, status, stated, self._unsent)

@@ -226,7 +226,7 @@ class WorkQueue:
         queue = self._waiting.get(caller, OrderedDict())
         if not job.started and request not in queue:
             if len(queue) >= self._most_waiting:
-                message = f"{len(queue)} requests of this key are waiting already"
+                message = f"{len(queue)} requests with this key are already waiting"
                 headers = {"Retry-After": "1"}
                 raise Refusal(
                     429, "too many requests at once", headers=headers, message=message, retry_after=1
