@@ -63,7 +63,7 @@ def test_times_must_be_datetimes_and_one_row_has_no_step():
     with pytest.raises(TypeError, match="datetime64"):
         panels.hours(panel)
     since = panels.hours(series([1.0], hours=[0.0]))
-    with pytest.raises(ValueError, match="pass step"):
+    with pytest.raises(ValueError, match="panel must have at least two rows"):
         panels.usual_step(since)
     assert panels.usual_step(np.array([0.0, 1.0, 2.0, 9.0])) == 1.0
     assert panels.hours_at(times([-1.5]), times([0.0])[0]).tolist() == [-1.5]

@@ -31,9 +31,12 @@ def option(**changes: Any) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (option(open_interest=3e7), "open_interest of BTC is 3e.07: more coins than exist"),
+        (option(open_interest=3e7), "open_interest of BTC is 3e.07, which is more coins than exist"),
         (option(mark_usd=90_000.0), "mark_usd of a put of BTC is 90000, above its strike 60000"),
-        (option(underlying_price=454_000.0), "underlying_price of BTC is 454000 and index_price_usd 64900"),
+        (
+            option(underlying_price=454_000.0),
+            "underlying_price of BTC is 454000, but index_price_usd is 64900",
+        ),
         (pd.DataFrame({"symbol": ["BTC"], "value_usd": [5e9]}), "value_usd of BTC is 5e.09: no liquidation"),
     ],
 )

@@ -82,6 +82,8 @@ def prepare(
             (rates, interval), hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan
         )
     panel = panel.drop_vars("interval_hours", errors="ignore")
+    if step is None and since.size < 2:
+        raise ValueError("the step of a panel with one row is unknown: pass step=")
     held = usual_step(since) if step is None else hours_of(step, "step")
     limit = 2.0 * held if max_gap is None else hours_of(max_gap, "max_gap")
     return PreparedPanel((panel,), since, panel["time"].to_numpy()[0], False, held, limit)
