@@ -280,7 +280,7 @@ def test_advice_to_omit_source_imports_all_rows(tmp_path: Path) -> None:
         for place in range(3):
             stamp = pd.Timestamp(_STAMP + place * _HOUR, unit="ms", tz="UTC").isoformat()
             file.write(f"{stamp},BTC,kucoin,{1000 + place},2000\n")
-    with pytest.raises(ValueError, match=r"no file of kucoin is read as volume_taker.*omit --from"):
+    with pytest.raises(ValueError, match=r"files of kucoin cannot be read as volume_taker.*omit --from"):
         import_files("volume_taker", path, tmp_path / "to", source="kucoin")
     assert import_files("volume_taker", path, tmp_path / "to").written == 3
     rows = open_archive(tmp_path / "to").read("volume_taker", *EVER)
