@@ -950,7 +950,7 @@ def test_charts_of_coinglass_are_open_interest_by_their_name_only(tmp_path: Path
 
 
 def test_volumes_of_takers_without_a_venue_are_not_those_of_okx(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="its columns are not recognised"):
+    with pytest.raises(ArchiveError, match="the columns are not recognised"):
         _import(tmp_path, "taker_volume_BTC.csv", f"{_START * 1000},100,200\n" * 2, unit="usd")
 
 
