@@ -129,7 +129,7 @@ def test_prices_are_compared_with_stored_ones_by_powers_of_ten(tmp_path: Path) -
     known = _write(tmp_path, "known.csv", f"{head}ETH,binance,2026-01-01T00:00Z,mark,1900\n")
     import_files("prices_history", known, tmp_path / "to")
     scaled = _write(tmp_path, "scaled.csv", rows[1_900_000])
-    with pytest.raises(ArchiveError, match="the prices of ETH are 1e\\+03 times the stored ones"):
+    with pytest.raises(ArchiveError, match="the prices of ETH are 1e\\+03 times the stored prices"):
         import_files("prices_history", scaled, tmp_path / "to")
     assert import_files("prices_history", scaled, tmp_path / "to", accept=["unit"]).written == 1
     other = _write(tmp_path, "other.csv", rows[5_700].replace("okx", "bybit"))

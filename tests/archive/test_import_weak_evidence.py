@@ -343,7 +343,7 @@ def test_the_first_payment_after_a_change_of_the_interval_is_no_contradiction(tm
 def test_intervals_that_alternate_contradict_the_time_between_rows(tmp_path: Path) -> None:
     rows = [f"{_START + 4 * 3600 * number},GIGA_USDT,0.0001,{4 + 4 * (number % 2)}" for number in range(12)]
     content = "\n".join(["ts,symbol,funding_rate,collect_cycle", *rows]) + "\n"
-    with pytest.raises(ArchiveError, match="its rows are 4 hours apart"):
+    with pytest.raises(ArchiveError, match="the rows are 4 hours apart"):
         _import(tmp_path, "mexc.csv", content, table="funding_settlements")
 
 
