@@ -98,8 +98,8 @@ def funding_history(
     -------
     Axes, or a plotly Figure
         A lane per venue, all at one scale, labelled with the mean of the window; the dotted line is the
-        median of all venues. A step without a rate is a gap. Arrowheads mark outliers outside a lane. Plotly
-        draws lines over a band between the 10th and the 90th percentile.
+        median of all venues. A step without a rate is a gap. Arrowheads mark lines that are cut at the scale.
+        Plotly draws lines over a band between the 10th and the 90th percentile.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def funding_history(
         strip = frames.Strip(_history_traces(cells, means, drawn_venues), _RATE, axis={"range": limits})
         return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
     ax = style.axes(ax, size=(8.0, lane_height(len(drawn_venues))))
-    key = [f"means over {_written(hours)}"]
+    key = ["orange: longs pay, purple: shorts pay", f"means over {_written(hours)}"]
     usual = None
     if has_others:
         usual = cells.median(axis=1)
@@ -138,7 +138,7 @@ def funding_history(
     outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
     style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
     if outside:
-        key.append("▲▼: outliers")
+        key.append("▲▼: cut at the scale; number: the peak")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
@@ -426,7 +426,12 @@ def _ends(means: pd.Series) -> str:
     if f"({means.iloc[0]:+.2f})" == bottom:
         return f"longs on all {len(means)} venues paid the same {top}"
     if means.iloc[0] < 0.0:
-        return f"longs on {means.index[0]} were paid least {top}, on {means.index[-1]} most {bottom}"
+        least = f"{means.index[0]} (mean {-means.iloc[0]:.2f} {unit})"
+        return f"longs received least on {least}, most on {means.index[-1]} ({-means.iloc[-1]:.2f})"
+    if means.iloc[-1] < 0.0:
+        return (
+            f"longs on {means.index[0]} paid most {top}, on {means.index[-1]} received {-means.iloc[-1]:.2f}"
+        )
     return f"longs on {means.index[0]} paid most {top}, on {means.index[-1]} least {bottom}"
 
 

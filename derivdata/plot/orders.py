@@ -28,10 +28,10 @@ MANY = 500
 _DOTS = 24
 """Approximate number of such steps in the window."""
 _DOT_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720)
-_DECADES = 4.0
-"""Maximum length of the colour scale of values [powers of ten]."""
-_FAINTEST = 1.2
-"""Distance of the smallest value from the end of the colour scale, so that its cell is visible [same]."""
+_ROW = 14.0
+"""Height of the row of a venue [points]."""
+_DATES = 46.0
+"""Height for the labels of the time axis and of the venues' panel [points]."""
 _MAX_DISTANCES = 5
 _MIN_LEAN = 0.1
 """Minimum range of the axis of the difference of bids and asks, as a fraction of both."""
@@ -58,19 +58,19 @@ def liquidations(
     price: Rates | None = None,
     start: times.TimeLike | None = None,
     end: times.TimeLike | None = None,
-    top: int = 12,
+    top: int = 8,
     source: Source | None = None,
     ax: Axes | None = None,
     figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw liquidations by venue and time, their value per hour, the price, and the feed's coverage.
+    """Draw the value of liquidations over time, the price, the feed's coverage, and the value by venue.
 
     Parameters
     ----------
     events
-        Table ``liquidations_events``, or ``liquidations_history``, whose sums by venue, side and step are
-        drawn as one dot each.
+        Table ``liquidations_events``, or ``liquidations_history`` with sums by venue, side and
+        step.
     coverage
         Observed spans, columns ``start`` and ``end`` (UTC). None uses the spans in a frame of
         ``dd.liquidations.poll``; without them the title states that the coverage is unknown.
@@ -87,14 +87,13 @@ def liquidations(
     Returns
     -------
     Axes, or a plotly Figure
-        The axes of the venues. A cell is the sum of a venue and a step, in the colour of the side with the
-        larger value; it is darker for larger sums, on a logarithmic scale. Plotly draws a dot for each order
-        instead and, from 500 orders on, for each step, with areas in proportion to the value.
-
-        The axes below show the value of shorts (up) and longs (down) per step, the price, and the coverage if
-        it is partial (blank for unobserved times). The step is 1 minute in windows under an hour, 5 minutes
-        under three hours, and else an hour or more, so that there are at most 72 bars; from 500 orders on it
-        is about a 24th of the window. A bar over three times as high as the next has its value next to it.
+        The axes of the values over time: shorts (up) and longs (down) per step. The step is 1 minute in
+        windows under an hour, 5 minutes under three hours, and else an hour or more, so that there are at
+        most 72 bars. A bar over three times as high as the next has its value next to it. Below are the
+        price, the coverage if it is partial (blank for unobserved times), and the values of each venue with
+        its share of the total. Plotly draws a dot for each order instead of the venues' values; from 500
+        orders on it draws a dot for each step of about a 24th of the window. Areas are in proportion to the
+        value.
 
         Some venues throttle their feeds, so levels cannot be compared across venues.
 
@@ -105,69 +104,91 @@ def liquidations(
     """
     events = _orders(events)
     first, last = _span(events, start, end)
-    names, dots, dot_step = _dots(events, top, last - first)
-    sums = _sums(events, (last - first) / pd.Timedelta(1, "h"), dot_step)
+    sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
     margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
     limits = first - margin, last + margin
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
     title = _liquidations_title(events) + "; coverage not stated" * (coverage is None)
-    height = 6.0
-    heights: tuple[float, ...] = (3.6, 2.4, 0.3)
-    lines = []
+    level = None
     if price is not None:
-        height = 7.2
-        heights = (3.2, 2.0, 1.3, 0.3)
-        lines.append(_around(style.median_price(price), first, last))
+        level = _around(style.median_price(price), first, last)
     price_label = _price_label(price)
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
-        hover = f"{frames.AT_TIME}<br>%{{y:,.2f}} USD"
-        drawn = []
-        for line in lines:
-            trace = frames.plotly_line(line["time"], line, "price", hover, 4, showlegend=False)
-            drawn.append(frames.Strip([trace], price_label))
-        drawn = [_raster_of(names, dots, dot_step), _sums_of(*sums), *drawn, _coverage_of(coverage, limits)]
-        strips = [strip._replace(height=share) for strip, share in zip(drawn, heights, strict=True)]
-        size: Any = {"height": 1.2 * height, "range": limits}
+        names, dots, dot_step = _dots(events, top, last - first)
+        strips = [_sums_of(*sums)._replace(height=0.6)]
+        if level is not None:
+            hover = f"{frames.AT_TIME}<br>%{{y:,.2f}} USD"
+            trace = frames.plotly_line(level["time"], level, "price", hover, 4, showlegend=False)
+            strips.append(frames.Strip([trace], price_label, 0.4))
+        strips += [_raster_of(names, dots, dot_step), _coverage_of(coverage, limits)._replace(height=0.1)]
+        size: Any = {"height": 7.2 + 1.4 * (level is not None), "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
-    is_partial = coverage is not None and not _covers(coverage, first, last)
-    if not is_partial:
-        heights = heights[:-1]  # the title has the coverage
-    axes = style.strips(ax, *heights, size=(8.0, height), gap=0.12 if _is_low(ax) else 0.08)
-    raster, bars = axes[:2]
-    if price is not None:
-        axes[2].plot(lines[0]["time"], lines[0], color=style.ink(), lw=1.3)
-        style.dress(axes[2], y=price_label, form="number")
-        axes[2].locator_params(axis="y", nbins=4)
-    raster.set_xlim(limits)
-    _venues_and_sums(raster, bars, names, dots, dot_step, sums, title)
-    if coverage is not None and is_partial:
-        _coverage(axes[-1], coverage)
-    style.utc_axis(axes[-1])
-    return finish(raster, table, events, price, source=source, lowest=axes[-1])
+    if coverage is not None and _covers(coverage, first, last):
+        coverage = None  # a bar over the whole window shows nothing
+    bars, *others, venues = _time_and_venues(ax, _by_venue(events, top), level, coverage)
+    bars.set_xlim(limits)
+    _label_sides(bars, list(sums[0]))
+    _bars(bars, *sums, title)
+    style.legend(bars, "above", handletextpad=0.2)
+    if level is not None:
+        style.dress(others[0], y=price_label, form="number")
+    style.utc_axis([bars, *others][-1])
+    return finish(bars, table, events, price, source=source, lowest=venues)
 
 
-def _venues_and_sums(
-    raster: Axes,
-    bars: Axes,
-    names: list[str],
-    dots: pd.DataFrame,
-    step: str,
-    sums: tuple[dict[str, pd.Series], np.timedelta64, str],
-    title: str,
-) -> None:
-    """Draw the sums of venues per step as cells, and the sums of all venues as bars."""
-    length = pd.Timedelta(sums[1])
-    words = step or _hours(length)
-    _label_sides(raster, list(sums[0]))
-    style.dress(raster, title=title, grid="")
-    _cells(raster, dots, len(names), length, words)
-    raster.set_yticks(range(len(names)), names)
-    raster.set_ylim(len(names) - 0.5, -0.5)
-    raster.tick_params(axis="y", length=0)
-    _bars(bars, *sums)
-    style.legend(raster, "above", handletextpad=0.2)
+def _time_and_venues(
+    ax: Axes | None, by_venue: pd.DataFrame, level: Any, coverage: pd.DataFrame | None
+) -> list[Axes]:
+    """Return axes for the values over time, with the price and the coverage if given, and of the venues."""
+    heights = [2.4]
+    if level is not None:
+        heights.append(1.3)
+    if coverage is not None:
+        heights.append(0.3)
+    rows = _ROW * (len(by_venue) + 1)
+    host = style.axes(ax, size=(8.0, 1.2 * sum(heights) + (rows + _DATES) / 72.0 + 1.0))
+    host.set_axis_off()
+    below = min(rows / style.height_of(host), 0.45)
+    gap = min(_DATES / style.height_of(host), 0.2)
+    strips = style.strips(host.inset_axes((0.0, below + gap, 1.0, 1.0 - below - gap)), *heights, gap=0.1)
+    if level is not None:
+        strips[1].plot(level["time"], level, color=style.ink(), lw=1.3)
+        strips[1].locator_params(axis="y", nbins=4)
+    if coverage is not None:
+        _coverage(strips[-1], coverage)
+    venues = host.inset_axes((0.0, 0.0, 1.0, below))
+    _draw_venues(venues, by_venue)
+    return [*strips, venues]
+
+
+def _by_venue(events: pd.DataFrame, top: int) -> pd.DataFrame:
+    """Return the values of longs and shorts [million USD] of the `top` venues and of all others together."""
+    sums = events.groupby([events["exchange"].astype(str), events["side"].astype(str)])["value_usd"].sum()
+    sides = sums.unstack(fill_value=0.0).reindex(columns=["long", "short"], fill_value=0.0) / 1e6
+    sides = sides.loc[sides.sum(axis=1).sort_values(ascending=False, kind="stable").index]
+    if len(sides) > top:
+        rest = sides.iloc[top:]
+        sides = pd.concat([sides.iloc[:top], rest.sum().to_frame(f"{len(rest)} others").T])
+    return sides
+
+
+def _draw_venues(ax: Axes, sides: pd.DataFrame) -> None:
+    """Draw the value of longs (left) and shorts (right) of each venue, with its share of the total."""
+    ax, place = style.rows(ax, list(sides.index), 0.24)
+    for (side, color), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
+        style.bars(ax, place, sign * sides[side].to_numpy(), 0.66, horizontal=True, color=color)
+    total = float(sides.to_numpy().sum())
+    look: dict[str, Any] = {"fontsize": 8, "va": "center", "textcoords": "offset points"}
+    for row, (value, of_venue) in enumerate(zip(sides["short"], sides.sum(axis=1), strict=True)):
+        if total > 0.0:
+            ax.annotate(style.share(of_venue / total), (value, row), (4, 0), **look)
+    ax.axvline(0.0, color=GREY, lw=0.8)
+    style.dress(ax, x="longs (left), shorts (right) [million USD]; numbers: share of the total", grid="x")
+    style.write(ax.xaxis, "size")
+    ax.tick_params(axis="y", length=0)
+    ax.margins(x=0.08)
 
 
 def _covers(coverage: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> bool:
@@ -296,79 +317,15 @@ def _largest(dots: pd.DataFrame) -> float:
     return float(dots["value_usd"].max()) if len(dots) else 1.0
 
 
-def _cells(ax: Axes, dots: pd.DataFrame, rows: int, step: pd.Timedelta, words: str) -> None:
-    """Draw the value of each row and step as a cell in the colour of the larger side, and a colour scale.
-
-    `words` is the step in words.
-    """
-    if not len(dots):
-        return
-    places = dots["time"].dt.floor(step)
-    steps = pd.date_range(places.min(), places.max(), freq=step)
-    by_side = []
-    for side, _ in _SIDES:
-        of_side = dots[dots["side"] == side]
-        wide = of_side.pivot_table(
-            index="row", columns=places[of_side.index], values="value_usd", aggfunc="sum"
-        )
-        by_side.append(wide.reindex(index=range(rows), columns=steps).fillna(0.0).to_numpy())
-    longs, shorts = by_side
-    total = longs + shorts
-    if not total.max() > 0.0:
-        return
-    # 1. Logarithms of the sums, as distances from the middle of the colour scale: 1 is the largest. A sum of
-    # 0 is at the middle, which is transparent.
-    logs = np.log10(np.where(total > 0.0, total, np.nan))
-    high = float(np.nanmax(logs))
-    low = max(float(np.nanmin(logs)), high - _DECADES)
-    reach = high - low + _FAINTEST
-    levels = (np.maximum(logs, low) - low + _FAINTEST) / reach
-    signed = np.where(longs > shorts, -levels, levels)
-    edges = steps.append(steps[-1:] + step)
-    colours = style.page_colours(LONG, SHORT)
-    look: dict[str, Any] = {"cmap": colours, "vmin": -1.0, "vmax": 1.0, "rasterized": True}
-    drawn = ax.pcolormesh(edges.to_numpy(), np.arange(rows + 1) - 0.5, np.nan_to_num(signed), **look)
-    # 2. Powers of ten on the scale, longs below and shorts above its middle.
-    scale = style.colorbar(ax, drawn, f"USD in {words} [log]")
-    ends = np.arange(np.ceil(low), np.floor(high) + 1.0)
-    if not ends.size:
-        ends = np.array([high])
-    ticks = (ends - low + _FAINTEST) / reach
-    names = [_dollars(10.0**end) for end in ends]
-    scale.set_yticks([*-ticks, *ticks], [*names, *names])
-
-
-def _dollars(value: float) -> str:
-    """Format dollars with two digits: ``12 k``, ``150 k``, ``2.1 M``."""
-    rounded = float(f"{value:.2g}")
-    if rounded < 1e3:
-        return f"{rounded:g}"
-    if rounded >= 1e6:
-        return f"{rounded / 1e6:g} M"
-    return f"{rounded / 1e3:g} k"
-
-
-def _hours(step: pd.Timedelta) -> str:
-    minutes = int(step / pd.Timedelta(1, "min"))
-    if minutes < 60:
-        return f"{minutes} min"
-    return f"{minutes // 60} h"
-
-
 def _label_sides(ax: Axes, labels: list[str]) -> None:
     """Add squares for the sides to the legend."""
     for (_, color), label in zip(_SIDES, labels, strict=True):
         ax.scatter([], [], s=40.0, marker="s", color=color, lw=0, label=label)
 
 
-def _sums(
-    events: pd.DataFrame, hours: float, cell_step: str
-) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
+def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
     """Sum the value per step of the window: sums by label, longs below 0; the step; the axis label."""
     minutes, per = next((minutes, words) for longest, minutes, words in _STEPS if hours <= longest)
-    if cell_step:  # the step of the cells above the bars
-        minutes = int(pd.Timedelta(cell_step) / pd.Timedelta(1, "min"))
-        per = cell_step
     step = np.timedelta64(minutes, "m")
     place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
     sums = {}
@@ -379,20 +336,12 @@ def _sums(
     return sums, step, f"per {per}\n[million USD]"
 
 
-def _is_low(ax: Axes | None) -> bool:
-    """Return whether the figure of given axes is under 5 inches high."""
-    if ax is None:
-        return False
-    figure = ax.get_figure(root=True)
-    return figure is not None and figure.get_figheight() < 5.0
-
-
-def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> None:
+def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str, title: str) -> None:
     """Draw the value of longs and shorts per step."""
     for (_, color), value in zip(_SIDES, sums.values(), strict=True):
         style.bars(ax, value.index, value, step, centred=False, color=color)
     ax.axhline(0, color=GREY, lw=0.8)
-    style.dress(ax, y=label, form="size")
+    style.dress(ax, title=title, y=label, form="size")
     values = pd.concat(list(sums.values()))
     order = values.abs().to_numpy().argsort()[::-1]
     if len(order) > 1 and abs(values.iloc[order[0]]) >= _TALL * abs(values.iloc[order[1]]):
@@ -483,8 +432,9 @@ def orderbook_depth(
     -------
     Axes
         For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: the
-        mean depth of both sides over time, for the five largest distances on a logarithmic axis. Below is the
-        difference of bids and asks within the largest distance, as a fraction of both.
+        mean depth of both sides over time within the largest distance; below it within up to four others, on
+        a logarithmic axis; and the difference of bids and asks within the largest distance, as a fraction of
+        both.
 
     Raises
     ------
@@ -568,29 +518,47 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
         raise ValueError("data has missing values in depth_bps: drop these rows")
     from matplotlib.ticker import LogLocator, NullLocator
 
-    distances = sorted(data["depth_bps"].unique(), reverse=True)
-    upper, lower = style.strips(ax, 2.2, 1.0, size=(8.0, 5.0), gap=0.08)
-    # 1. Mean of both sides on a logarithmic axis, as depths of several distances differ by factors.
-    ends = []
-    for place, distance in enumerate(distances[:_MAX_DISTANCES]):
+    distances = sorted(data["depth_bps"].unique(), reverse=True)[:_MAX_DISTANCES]
+    heights = (1.6, 1.6, 1.0) if len(distances) > 1 else (2.2, 1.0)
+    strips = style.strips(ax, *heights, size=(8.0, 5.6), gap=0.08)
+    # 1. Mean of both sides: the largest distance, and the others on a logarithmic axis.
+    ends: list[list[tuple[float, str, str]]] = [[], []]
+    for place, distance in enumerate(distances):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         depth = _mean_depth(rows)
         if not np.isfinite(depth).any():
             raise ValueError(f"data has only missing depths within {distance:g} bps: drop these rows")
-        color = PALETTE[place]
-        upper.plot(
-            _times(rows), depth.where(depth > 0.0) / 1e6, color=color, lw=1.6, label=f"{distance:g} bps"
-        )
+        color = PALETTE[place + 2]  # the first two colours are those of bids and asks
+        strip = min(place, 1)
+        drawn = depth.where(depth > 0.0) / 1e6
+        strips[strip].plot(_times(rows), drawn, color=color, lw=1.6, label=f"{distance:g} bps")
         last = float(depth.iloc[-1]) / 1e6
         if last > 0.0:
-            ends.append((np.log10(last), f"{distance:g} bps: {last:,.3g}", color))
-    upper.set_yscale("log")
-    # Labels at 1, 2 and 5: other labels of a logarithmic axis would be formulas.
-    upper.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    upper.yaxis.set_minor_locator(NullLocator())
-    style.dress(upper, y="depth of a side\n[million USD], log", form="number")
-    # 2. Which side is deeper, at the widest distance.
+            ends[strip].append((last, f"{distance:g} bps: {last:,.3g}", color))
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
+    style.dress(strips[0], y="depth of a side\n[million USD]", form="number")
+    _mark_ends_of_range(strips[0], wide)
+    if len(distances) > 1:
+        strips[1].set_yscale("log")
+        # Labels at 1, 2 and 5: other labels of a logarithmic axis would be formulas.
+        strips[1].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        strips[1].yaxis.set_minor_locator(NullLocator())
+        style.dress(strips[1], y="[million USD],\nlog scale", form="number")
+        low, high = strips[1].get_ylim()
+        strips[1].set_ylim(low / 1.2, high * 1.2)
+        logs = [(np.log10(last), words, color) for last, words, color in ends[1]]
+        style.label_ends(strips[1], logs, limits=tuple(np.log10(strips[1].get_ylim())))
+    # 2. Which side is deeper, at the widest distance.
+    _draw_difference(strips[-1], wide, distances[0])
+    style.dress(strips[0], title=f"{name}: {_range_of_depth(wide, distances[0])}")
+    style.note(strips[0], "mean of bids and asks within a distance; below: difference as % of both")
+    style.label_ends(strips[0], ends[0])
+    style.utc_axis(strips[-1], has_labels=True)
+    return strips, data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+
+
+def _draw_difference(lower: Axes, wide: pd.DataFrame, distance: float) -> None:
+    """Draw bids minus asks within a distance as a fraction of both."""
     both = wide["bid_depth_usd"] + wide["ask_depth_usd"]
     lean = (wide["bid_depth_usd"] - wide["ask_depth_usd"]) / both.where(both > 0.0)
     for color, is_side in ((LONG, lean >= 0.0), (SHORT, lean <= 0.0)):
@@ -599,15 +567,23 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
     lower.axhline(0.0, color=GREY, lw=0.8)
     most = max(_MIN_LEAN, float(lean.abs().max()))  # without a value the first
     lower.set_ylim(-1.15 * most, 1.15 * most)
-    style.dress(lower, y=f"bids − asks,\n{distances[0]:g} bps [%]", form="percent")
+    style.dress(lower, y=f"bids − asks,\n{distance:g} bps [%]", form="percent")
     lower.locator_params(axis="y", nbins=4)
-    style.dress(upper, title=f"{name}: {_range_of_depth(wide, distances[0])}")
-    style.note(upper, "above: mean of bids and asks within a distance; below: difference as % of both")
-    low, high = upper.get_ylim()
-    upper.set_ylim(low / 1.2, high * 1.2)
-    style.label_ends(upper, ends, limits=tuple(np.log10(upper.get_ylim())))
-    style.utc_axis(lower, has_labels=True)
-    return [upper, lower], data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+
+
+def _mark_ends_of_range(ax: Axes, rows: pd.DataFrame) -> None:
+    """Write the lowest and the highest mean depth of both sides [million USD] at their points."""
+    mean = ((rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2e6).to_numpy()
+    if np.isfinite(mean).sum() < 2 or np.nanmin(mean) == np.nanmax(mean):
+        return
+    low, high = np.nanmin(mean), np.nanmax(mean)
+    ax.set_ylim(low - 0.35 * (high - low), high + 0.35 * (high - low))
+    ax.locator_params(axis="y", nbins=4)
+    times_of_rows = _times(rows)
+    for place, shift, side in ((np.nanargmin(mean), -5, "top"), (np.nanargmax(mean), 5, "bottom")):
+        at = times_of_rows[place], mean[place]
+        look: dict[str, Any] = {"fontsize": 8, "ha": "center", "va": side, "textcoords": "offset points"}
+        style.lift(ax.annotate(f"{mean[place]:,.1f}", at, (0, shift), color=style.ink(), **look))
 
 
 def _mean_depth(rows: pd.DataFrame) -> pd.Series:

@@ -10,7 +10,6 @@ import xarray as xr
 
 from derivdata.analysis import oi as analysis
 from derivdata.analysis import taker
-from derivdata.analysis.align import percentile
 from derivdata.analysis.panels import require_times, require_unit_if_stated
 from derivdata.plot import style
 from derivdata.plot.frames import (
@@ -40,8 +39,6 @@ _MIN_POINTS = 24
 _BILLION = 1e9
 _MAX_VENUES = 8
 _MILLION = 1e6
-_LINE = 12.0
-"""Height of a line of a lane's label [points]."""
 _TOP = {"share": 7, "trend": 15}
 """Number of venues drawn unless `top` is given."""
 _SMALLEST_CHANGE = 0.05
@@ -436,8 +433,7 @@ def positioning(
     -------
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
-        rate. Labels have the newest ratio and, if the lanes are high enough, its percentile among earlier
-        ratios. A note has the rank correlation of the median ratio and the funding rate.
+        rate. Labels have the newest ratio.
 
     Raises
     ------
@@ -456,31 +452,22 @@ def positioning(
     ratio: pd.DataFrame = ratios.transpose("time", "exchange").to_pandas()
     moved = ratio / ratio.reindex(ratio.index - length).to_numpy() - 1.0
     rate = None if funding is None else _rates_of(funding, symbol)
-    places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
     count = len(venues)
     size = (8.0, lane_height(count) + (1.0 if rate is not None else 0.0))
     heights = [0.7 * max(count, 2), 1.0] if rate is not None else [1.0]
     upper, *others = (
         style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
     )
-    lines = int(style.height_of(upper) / count / _LINE)  # that fit into a lane
-    labels = []
-    for venue in venues:
-        history = ratios.sel(exchange=venue).dropna("time")
-        rank = float(places.sel(exchange=venue, time=history["time"][-1]))
-        words = [f"{venue} {float(history[-1]):.2f}"]
-        if not np.isnan(rank):
-            words.append(f"above {100 * rank:.0f} % of past")
-        labels.append("\n".join(words[: 1 + (lines > 1)]))
+    newest = ratio.ffill().iloc[-1]
+    labels = [f"{venue} {newest[venue]:.2f}" for venue in venues]
     logs, averaged = _thinned(np.log(ratio), upper)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
-    newest = ratio.ffill().iloc[-1]
     title = f"{symbol}: {_balance(newest, _is_of_positions(data))}"
-    key = ["labels: newest ratio"]
+    key = "labels: newest ratio"
     if averaged:
-        key.append(averaged)
+        key += f"; {averaged}"
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
@@ -490,15 +477,11 @@ def positioning(
         drawn, _ = _thinned(median.to_series().rename("rate").to_frame(), upper)
         strip[1].plot(drawn.index, drawn["rate"], color=style.ink(), lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
-        both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
-        if (both.nunique() > 1).all():
-            joint = both.corr(method="spearman").iloc[0, 1]
-            key.append(f"rank correlation of median ratio and funding: {joint:+.2f}")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
         strip[1].locator_params(axis="y", nbins=4)
         table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
-    style.note(upper, "; ".join(key))
+    style.note(upper, key)
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
 

@@ -115,7 +115,7 @@ def page_colours(below: str = _PURPLE, above: str = _ORANGE) -> Colormap:
     colours = np.empty((len(at), 4))
     colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(below), to_rgb(above))
     colours[:, 3] = np.abs(at)
-    return ListedColormap(colours).with_extremes(bad=NO_DATA)
+    return ListedColormap(colours).with_extremes(bad=GREY)
 
 
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:

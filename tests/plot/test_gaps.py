@@ -12,7 +12,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
 
 import derivdata as dd
-from derivdata.plot.style import NO_DATA
+from derivdata.plot.style import GREY
 
 
 @pytest.mark.parametrize("transparent", [False, True])
@@ -26,20 +26,20 @@ def test_missing_funding_is_grey_not_the_colour_of_zero(transparent: bool) -> No
     frames = [whole, gappy.drop(index=range(120, 168))]
     ax = dd.plot.funding_heatmap(pd.concat(frames))
     mesh = next(c for c in ax.collections if isinstance(c, QuadMesh))
-    assert tuple(mesh.cmap.get_bad()) == to_rgba(NO_DATA)
+    assert tuple(mesh.cmap.get_bad()) == to_rgba(GREY)
     values = np.ma.masked_invalid(mesh.get_array())
     colours = mesh.to_rgba(values).reshape(-1, 4)
     missing = np.ma.getmaskarray(values).reshape(-1)
     zero = (values.filled(99.0) == 0.0).reshape(-1)
     assert missing.sum() >= 1
     assert zero.sum() >= 1
-    assert np.allclose(colours[missing], to_rgba(NO_DATA))
-    assert not np.allclose(colours[zero][0], to_rgba(NO_DATA))
+    assert np.allclose(colours[missing], to_rgba(GREY))
+    assert not np.allclose(colours[zero][0], to_rgba(GREY))
     image = io.BytesIO()
     ax.figure.savefig(image, format="png", transparent=transparent, dpi=60)
     image.seek(0)
     pixels = plt.imread(image)
-    near = np.abs(pixels[..., :3] - np.array(to_rgba(NO_DATA))[:3]).max(axis=-1) < 0.02
+    near = np.abs(pixels[..., :3] - np.array(to_rgba(GREY))[:3]).max(axis=-1) < 0.02
     assert (near & (pixels[..., 3] > 0.99)).sum() > 100, "the missing cell is drawn, not left out"
     plt.close("all")
 

@@ -10,17 +10,16 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
-from derivdata.plot import backtests, positions, style
+from derivdata.plot import backtests, orders, positions, style
 from derivdata.plot.positions import share_change
 from derivdata.plot.style import LONG, SHORT
-from derivdata.support.arrays import Floats
 from tests.plot import made
 from tests.plot.bars import bars_of
 
@@ -82,23 +81,27 @@ def test_a_short_window_has_bars_of_minutes(minutes: int, label: str, heights: l
     step = 1.0 if minutes < 60 else 0.5
     events = events.assign(time=[made.START + pd.Timedelta(i * step, "min") for i in range(8)])
     ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(minutes, "min"))
-    sums = ax.get_figure(root=True).axes[0].child_axes[1]
-    assert sums.get_ylabel().startswith(f"per {label}\n")
-    assert [bar.height for bar in bars_of(sums)] == pytest.approx(heights)
+    assert ax.get_ylabel().startswith(f"per {label}\n")
+    assert [bar.height for bar in bars_of(ax)] == pytest.approx(heights)
 
 
-def test_price_is_below_the_orders_and_small_venues_share_a_row() -> None:
+def panels_of(ax: Axes) -> tuple[list[Axes], Axes]:
+    """Return the axes over time, and the axes of the venues."""
+    over_time, venues = ax.get_figure(root=True).axes[0].child_axes
+    return over_time.child_axes, venues
+
+
+def test_price_is_below_the_values_and_small_venues_share_a_row() -> None:
     ax = plot.liquidations(made.liquidated(), price=made.price())
-    raster, _, lowest = ax.get_figure(root=True).axes[0].child_axes
-    assert raster is ax
+    (values, lowest), _ = panels_of(ax)
+    assert values is ax
     assert lowest.get_ylabel() == "price\n[USD]"
     drawn = lowest.lines[0].get_ydata()
     assert drawn == pytest.approx([1e6, 1e6 * (1 + 1 / 39)]), "until the first price after the eleven hours"
     with pytest.raises(ValueError, match="price has several symbols"):
         plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
-    ax = plot.liquidations(made.liquidated(), top=1)
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "1 others"]
-    assert (cells_of(ax)[1] != 0.0).sum() == 8, "an order an hour"
+    _, venues = panels_of(plot.liquidations(made.liquidated(), top=1))
+    assert [t.get_text() for t in venues.get_yticklabels()] == ["beta", "1 others"]
     none = made.liquidated().iloc[:0]
     with pytest.raises(ValueError, match="events is empty: pass start and end"):
         plot.liquidations(none)
@@ -106,31 +109,18 @@ def test_price_is_below_the_orders_and_small_venues_share_a_row() -> None:
     assert ax.get_title(loc="left") == "no order: no liquidation; coverage not stated"
 
 
-def cells_of(ax: Axes) -> Floats:
-    """Return the levels of the cells by venue and step: below 0 for longs, 0 for no order."""
-    [cells] = [c for c in ax.collections if isinstance(c, QuadMesh)]
-    return np.ma.filled(cells.get_array(), np.nan)
-
-
-def test_cells_are_below_zero_for_longs_and_logarithmic_in_the_value() -> None:
-    """Alpha: eight longs of 250,000; beta: two longs of 500,000, then two shorts of 750,000 USD.
-
-    The scale has a distance of 1.2 powers of ten below the smallest value.
-    """
+def test_values_of_venues_are_longs_at_the_left_and_shorts_at_the_right() -> None:
+    """Alpha: eight longs of 250,000; beta: two longs of 500,000 and two shorts of 750,000 USD."""
     ax = plot.liquidations(made.liquidated())
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "alpha"]
-    span = np.log10(3.0) + 1.2
-    beta, alpha = cells_of(ax)
-    assert alpha == pytest.approx([-1.2 / span] * 8 + [0.0] * 4)
-    assert beta == pytest.approx([0.0] * 8 + [-(np.log10(2.0) + 1.2) / span] * 2 + [1.0] * 2)
-    [scale] = ax.child_axes
-    assert scale.get_ylabel() == "USD in 1 h [log]"
+    _, venues = panels_of(ax)
+    assert [t.get_text() for t in venues.get_yticklabels()] == ["beta", "alpha"]
+    widths = [[path.vertices[2, 0] for path in bars.get_paths()] for bars in venues.collections]
+    assert widths == [[-1.0, -2.0], [1.5, 0.0]]
+    assert [t.get_text() for t in venues.texts[:2]] == ["56 %", "44 %"]
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["longs: 3.0 M USD", "shorts: 1.5 M USD"]
-    bars = ax.get_figure(root=True).axes[0].child_axes[1]
-    heights = [bar.height for bar in bars_of(bars)]
+    heights = [bar.height for bar in bars_of(ax)]
     assert min(heights) < 0.0 < max(heights)
-    assert bars.get_legend() is None
 
 
 def test_title_of_depth_describes_the_widest_band() -> None:
@@ -190,7 +180,7 @@ def test_the_note_explains_only_bars_that_are_drawn(low: float, note: str) -> No
 
 def test_unobserved_time_is_blank() -> None:
     spans = pd.DataFrame({"start": [made.START], "end": [made.START + pd.Timedelta(3, "h")]})
-    seen = plot.liquidations(made.liquidated(), coverage=spans).get_figure(root=True).axes[0].child_axes[2]
+    (_, seen), _ = panels_of(plot.liquidations(made.liquidated(), coverage=spans))
     [patch] = seen.patches
     hours = matplotlib.dates.num2date(patch.get_x() + patch.get_width()) - matplotlib.dates.num2date(
         patch.get_x()
@@ -198,15 +188,15 @@ def test_unobserved_time_is_blank() -> None:
     assert hours == pd.Timedelta(3, "h")
     ax = plot.liquidations(made.liquidated())
     assert ax.get_title(loc="left").endswith("; coverage not stated")
-    assert len(ax.get_figure(root=True).axes[0].child_axes) == 2
+    assert len(panels_of(ax)[0]) == 1
     whole = spans.assign(end=made.START + pd.Timedelta(2, "D"))
     ax = plot.liquidations(made.liquidated(), coverage=whole)
     assert "coverage" not in ax.get_title(loc="left")
-    assert len(ax.get_figure(root=True).axes[0].child_axes) == 2
+    assert len(panels_of(ax)[0]) == 1
     events = made.liquidated()
     watched = [["2026-01-05T00:00:00Z", "2026-01-05T06:00:00Z"]]
     events.attrs["provenance"] = made.SAID | {"coverage": {"observed": watched, "missed": []}}
-    seen = plot.liquidations(events).get_figure(root=True).axes[0].child_axes[2]
+    (_, seen), _ = panels_of(plot.liquidations(events))
     [patch] = seen.patches
     assert patch.get_width() == pytest.approx(0.25)
 
@@ -304,10 +294,9 @@ def test_one_very_large_bar_has_its_value_next_to_it() -> None:
     events = made.liquidated()
     huge = events.iloc[[-1]].assign(value_usd=1e8, time=events["time"].max() + pd.Timedelta(1, "h"))
     ax = plot.liquidations(pd.concat([events, huge], ignore_index=True), source=events)
-    bars = ax.figure.axes[0].child_axes[1]
-    assert bars.get_yscale() == "linear"
-    assert [t.get_text() for t in bars.texts if "USD" in t.get_text()] == ["100.0 M USD"]
-    plain = plot.liquidations(events, source=events).figure.axes[0].child_axes[1]
+    assert ax.get_yscale() == "linear"
+    assert [t.get_text() for t in ax.texts if "USD" in t.get_text()] == ["100.0 M USD"]
+    plain = plot.liquidations(events, source=events)
     assert not [t.get_text() for t in plain.texts if "M USD" in t.get_text()]
 
 
@@ -340,27 +329,18 @@ def test_takers_that_buy_as_much_as_they_sell_have_no_main_venue() -> None:
     assert " of it on " not in title
 
 
-def test_many_orders_are_summed_by_time_step() -> None:
+def test_many_orders_are_one_dot_per_time_step() -> None:
     """An order of 10,000 USD a minute over ten hours on one venue, all longs: 15 minutes hold 150,000 USD."""
     order = made.liquidated().iloc[[0] * 600].reset_index(drop=True)
     minutes = pd.to_timedelta(np.arange(600), unit="min")
     events = order.assign(time=made.START + minutes, value_usd=10_000.0)
-    ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(10, "h"), source="hand")
-    [cells] = [c for c in ax.collections if isinstance(c, QuadMesh)]
-    assert cells.get_array().shape == (1, 40), "steps of 15 minutes, as 30 are too long"
-    assert np.unique(cells.get_array()).tolist() == [-1.0], "all are longs of one value"
-    first = mdates.num2date(cells.get_coordinates()[0, 0, 0])
-    assert first == made.START, "where its step begins"
-    assert len(plot.data(ax)) == 600, "the data is of orders"
-    few = plot.liquidations(events.iloc[:499], source="hand")
-    assert cells_of(few).shape == (1, 9), "hours, as of 499 orders"
-
-
-def test_lane_labels_have_as_many_lines_as_fit() -> None:
-    """Half of a figure 1.2 inches high has space for two lines, of 0.7 for one."""
-    for height, lines in ((4.0, 2), (1.2, 2), (0.7, 1)):
-        ax = plot.positioning(made.positioned(), figsize=(5.0, height))
-        assert [len(t.get_text().split("\n")) for t in ax.get_yticklabels()] == [lines, lines]
+    _, dots, step = orders._dots(events, 8, pd.Timedelta(10, "h"))
+    assert step == "15 min", "as 30 minutes are too long"
+    assert dots["value_usd"].tolist() == [150_000.0] * 40
+    middle = made.START.tz_localize(None) + pd.Timedelta("7.5min")
+    assert dots["time"].min() == middle
+    _, dots, step = orders._dots(events.iloc[:499], 8, pd.Timedelta(10, "h"))
+    assert (len(dots), step) == (499, ""), "a dot per order"
 
 
 def test_turnover_shows_costs_and_names_the_largest_trades() -> None:

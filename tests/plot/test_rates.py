@@ -37,7 +37,8 @@ def test_rate_outside_its_lane_is_an_arrowhead() -> None:
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
-    assert "means over 2 h; ▲▼: outliers" in words
+    key = "orange: longs pay, purple: shorts pay; means over 2 h; ▲▼: cut at the scale; number: the peak"
+    assert key in words
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     first = lanes(ax)[0]
     assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
