@@ -164,7 +164,10 @@ def test_repeated_numbers_have_the_same_name_and_value(written: str, page: Page)
     assert f"BTC: 30-day ATM {atm:.1f} %" in text
     assert text.count(f"30-day ATM {atm:.1f} %") == 2, "also in the legend of the figure"
     joined = " ".join(text.split())
-    assert re.findall(r"BTC on deribit: 30-day strip index (\d+\.\d) %", joined) == [f"{index:.1f}"]
+    in_title = re.findall(
+        r"BTC on deribit: 30-day strip index (?:rose|fell) [\d.]+ points to (\d+\.\d) %", joined
+    )
+    assert in_title == [f"{index:.1f}"]
     pairs = page.table("long", "short", "costs paid after")
     [(long, short, days)] = re.findall(
         r"Long BTC (\S+), short (\S+): the mean forecast pays the costs of \S+ bps \w+ ([\d.]+ days)", joined

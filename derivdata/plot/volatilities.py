@@ -272,7 +272,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
         raise ValueError("data has only missing values; its variable 'status' has the reason")
     upper, lower = style.strips(ax, 2.2, 1.3, size=(8.0, 5.0), gap=0.06)
     shown = tenors[len(tenors) // 2]  # of all, the lines would cover one another
-    index = f"{history.attrs.get('index_days', 30.0):g}-day volatility index"
+    index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
     # 1. Levels.
     upper.plot(table["time"], 100 * table["strip_index"], color=style.ink(), lw=1.8, label=index)
     upper.plot(table["time"], 100 * table[f"atm_{shown:g}d"], color=PALETTE[0], lw=1.5)
