@@ -59,7 +59,9 @@ def test_snapshots_of_39_venues_round_trip_as_history() -> None:
         warnings.simplefilter("always", DataNotice)
         week = dd.funding.history("BTC", "2026-08-09", "2026-08-16")
     said = [str(notice.message) for notice in caught]
-    assert "txflow is 0.383472 from 2026-08-10 17:00 on in 92 rows" in said[0], "one venue stood still"
+    assert "txflow is constant at 0.383472 from 2026-08-10 17:00 on in 92 rows" in said[0], (
+        "one venue stood still"
+    )
     words = "all 39 series: rows begin at 2026-08-09 21:00; 21 of 168 rows of the 1 h grid are missing"
     assert words in said[1]
     assert week["exchange"].nunique() == 39
