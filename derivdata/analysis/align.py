@@ -133,7 +133,10 @@ def asof_join(
     left, right
         Frames with a UTC ``time`` column and the columns `by`.
     tolerance
-        Maximum age of a row, inclusive. delay How long after its stamp a row of `right` becomes available.
+        Maximum age of a row, inclusive.
+    delay
+        Time from the stamp of a row of `right` until the row is available, such as the length of a bucket
+        that is labelled by its start.
 
     Returns
     -------
