@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.analysis import surface
 from derivdata.cli import main
 from derivdata.client.transport import progress
 from derivdata.sources.venues import registry
@@ -205,3 +206,11 @@ def test_a_wrong_name_of_an_argument_of_connect_gets_the_right_one() -> None:
 def test_an_argument_given_twice_is_named_with_the_order_of_arguments() -> None:
     with pytest.raises(TypeError, match=r"history got symbols twice.*symbols, start, end"):
         dd.liquidations.history("7d", symbols="BTC")  # type: ignore[call-arg,misc]
+
+
+def test_table_of_options_in_place_of_a_fit_names_from_chain() -> None:
+    dd.connect("sample")
+    with pytest.raises(
+        TypeError, match=r"convert a table with dd\.panel, or an option chain with surface\.from_chain"
+    ):
+        surface.constant_maturity(dd.options.snapshot("BTC", "deribit"))

@@ -169,7 +169,10 @@ def _gamma(
     gamma = both.fillna(0.0).transpose("strike", "side").to_pandas() / 1e6
     size = gamma.abs().sum(axis=1)
     if not 0.0 < size.sum() < np.inf:
-        raise ValueError("chain: no option has gamma and open interest, or it is infinite")
+        raise ValueError(
+            "chain: expected options with a finite gamma and open interest, got none: "
+            "compute gamma with chain.greeks"
+        )
     bins, binned = strike_bins(size)
     bars = gamma.groupby(gamma.index.map(bins)).sum()
     calls = bars["call"]

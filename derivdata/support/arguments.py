@@ -282,7 +282,7 @@ def _refuse(rule: _Rule, name: str, value: Any) -> NoReturn:
     problem = f"{name} must be {rule.words}, got {_kind(value)}"
     takes_panel = "xarray" in rule.words and "DataFrame" not in rule.words
     if takes_panel and _name(type(value)) == "pandas.DataFrame":
-        problem += "; dd.panel makes a panel of a table"
+        problem += "; convert a table with dd.panel, or an option chain with surface.from_chain"
     raise TypeError(problem)
 
 
