@@ -432,9 +432,8 @@ def orderbook_depth(
     -------
     Axes
         For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: the
-        mean depth of both sides over time within the largest distance; below it within up to four others, on
-        a logarithmic axis; and the difference of bids and asks within the largest distance, as a fraction of
-        both.
+        mean depth of both sides over time within up to five distances, on a logarithmic axis; below it the
+        difference of bids and asks within the largest distance, as a fraction of both.
 
     Raises
     ------
@@ -519,42 +518,37 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
     from matplotlib.ticker import LogLocator, NullLocator
 
     distances = sorted(data["depth_bps"].unique(), reverse=True)[:_MAX_DISTANCES]
-    heights = (1.6, 1.6, 1.0) if len(distances) > 1 else (2.2, 1.0)
-    strips = style.strips(ax, *heights, size=(8.0, 5.6), gap=0.08)
-    # 1. Mean of both sides: the largest distance, and the others on a logarithmic axis.
-    ends: list[list[tuple[float, str, str]]] = [[], []]
+    upper, lower = style.strips(ax, 3.0, 1.0, size=(8.0, 5.6), gap=0.08)
+    # 1. Mean of both sides. Equal heights are equal ratios, so that lines of all distances are comparable.
+    upper.set_yscale("log")
+    ends = []
     for place, distance in enumerate(distances):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         depth = _mean_depth(rows)
         if not np.isfinite(depth).any():
             raise ValueError(f"data has only missing depths within {distance:g} bps: drop these rows")
         color = PALETTE[place + 2]  # the first two colours are those of bids and asks
-        strip = min(place, 1)
         drawn = depth.where(depth > 0.0) / 1e6
-        strips[strip].plot(_times(rows), drawn, color=color, lw=1.6, label=f"{distance:g} bps")
+        upper.plot(_times(rows), drawn, color=color, lw=1.6, label=f"{distance:g} bps")
         last = float(depth.iloc[-1]) / 1e6
         if last > 0.0:
-            ends[strip].append((last, f"{distance:g} bps: {last:,.3g}", color))
+            ends.append((np.log10(last), f"{distance:g} bps: {last:,.3g}", color))
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
-    style.dress(strips[0], y="depth of a side\n[million USD]", form="number")
-    _mark_ends_of_range(strips[0], wide)
-    if len(distances) > 1:
-        strips[1].set_yscale("log")
-        # Labels at 1, 2 and 5: other labels of a logarithmic axis would be formulas.
-        strips[1].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        strips[1].yaxis.set_minor_locator(NullLocator())
-        style.dress(strips[1], y="[million USD],\nlog scale", form="number")
-        low, high = strips[1].get_ylim()
-        strips[1].set_ylim(low / 1.2, high * 1.2)
-        logs = [(np.log10(last), words, color) for last, words, color in ends[1]]
-        style.label_ends(strips[1], logs, limits=tuple(np.log10(strips[1].get_ylim())))
+    # Labels at 1, 2 and 5: other labels of a logarithmic axis would be formulas.
+    upper.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    upper.yaxis.set_minor_locator(NullLocator())
+    style.dress(upper, y="depth of a side\n[million USD, log scale]", form="number")
+    bottom, top = upper.get_ylim()
+    upper.set_ylim(bottom / 1.2, top * 1.4)
+    _mark_ends_of_range(upper, wide)
     # 2. Which side is deeper, at the widest distance.
-    _draw_difference(strips[-1], wide, distances[0])
-    style.dress(strips[0], title=f"{name}: {_range_of_depth(wide, distances[0])}")
-    style.note(strips[0], "mean of bids and asks within a distance; below: difference as % of both")
-    style.label_ends(strips[0], ends[0])
-    style.utc_axis(strips[-1], has_labels=True)
-    return strips, data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
+    _draw_difference(lower, wide, distances[0])
+    style.dress(upper, title=f"{name}: {_range_of_depth(wide, distances[0])}")
+    style.note(upper, "mean of bids and asks within a distance; below: difference as % of both")
+    low, high = np.log10(upper.get_ylim())
+    style.label_ends(upper, ends, limits=(low, high))
+    style.utc_axis(lower, has_labels=True)
+    return [upper, lower], data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]
 
 
 def _draw_difference(lower: Axes, wide: pd.DataFrame, distance: float) -> None:
@@ -576,9 +570,6 @@ def _mark_ends_of_range(ax: Axes, rows: pd.DataFrame) -> None:
     mean = ((rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2e6).to_numpy()
     if np.isfinite(mean).sum() < 2 or np.nanmin(mean) == np.nanmax(mean):
         return
-    low, high = np.nanmin(mean), np.nanmax(mean)
-    ax.set_ylim(low - 0.35 * (high - low), high + 0.35 * (high - low))
-    ax.locator_params(axis="y", nbins=4)
     times_of_rows = _times(rows)
     for place, shift, side in ((np.nanargmin(mean), -5, "top"), (np.nanargmax(mean), 5, "bottom")):
         at = times_of_rows[place], mean[place]
