@@ -65,7 +65,7 @@ def strikes(
     -------
     Axes
         By strike, the strikes with 98 % of the total are shown, in bins if there are more than 45; the axis
-        states their width.
+        states their width. By expiry, the sum of calls and puts is above the bars.
 
     Raises
     ------
@@ -110,7 +110,8 @@ def _sides(
         table = _both_sides(ax, rows.assign(place=place), 0.8, symbol)
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
         ax.set_xticks(range(len(expiries)), _date_labels(expiries))
-        label = "expiry [UTC]"
+        unit = _write_totals(ax, rows.assign(place=place), symbol)
+        label = f"expiry [UTC]; numbers: calls + puts [{unit}]"
         most = f"on {_date(totals.idxmax())}"
     else:
         bins, binned = strike_bins(totals)
@@ -134,6 +135,26 @@ def _sides(
     ax.axhline(0, color=GREY, lw=0.8)
     style.legend(ax, "above")
     return ax, table
+
+
+def _write_totals(ax: Axes, rows: pd.DataFrame, symbol: str) -> str:
+    """Write the sum of calls and puts above the bars of each expiry, and return its unit."""
+    totals = rows.groupby("place")["open_interest"].sum()
+    calls = rows[rows["side"] == "call"].groupby("place")["open_interest"].sum()
+    unit = symbol
+    divisor = 1.0
+    if totals.max() >= 1000.0:
+        unit = f"thousand {symbol}"
+        divisor = 1000.0
+    look: dict[str, Any] = {"fontsize": 8, "ha": "center", "textcoords": "offset points"}
+    for place, total in totals.items():
+        value = total / divisor
+        words = f"{value:,.0f}"
+        if value < 10.0:
+            words = f"{value:.2g}"
+        ax.annotate(words, (place, calls.get(place, 0.0)), (0, 3), color=style.ink(), **look)
+    ax.margins(y=0.08)  # space for the highest number
+    return unit
 
 
 def _date_labels(expiries: pd.DatetimeIndex) -> list[str]:
