@@ -147,7 +147,11 @@ def _share_lines(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> 
 
 def _share_words(last: pd.Series, change: pd.Series) -> str:
     """Describe the largest share and the largest gain and loss [percentage points] of the drawn venues."""
-    words = f"{last.index[0]} has the largest share of open interest, {100 * last.iloc[0]:.1f} %"
+    largest = f"{100 * last.iloc[0]:.1f} %"
+    level = [str(venue) for venue, value in last.items() if f"{100 * value:.1f} %" == largest]
+    words = f"{level[0]} has the largest share of open interest, {largest}"
+    if len(level) > 1:  # equal as written: the labels show no difference
+        words = f"{', '.join(level[:-1])} and {level[-1]} have the largest shares of open interest, {largest}"
     moves = []
     if change.max() >= _SMALLEST_CHANGE:
         moves.append(f"{change.idxmax()} gained {change.max():.1f} points")

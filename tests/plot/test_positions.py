@@ -39,6 +39,27 @@ def test_smaller_venues_are_not_drawn_but_stated() -> None:
     assert title == words + "alpha gained 39.0 points, beta lost 39.0"
 
 
+def test_title_names_all_venues_whose_share_is_the_largest_as_written() -> None:
+    """Shares of 40.02, 39.98 and 20 %: the first two are written as 40.0 %, without a change."""
+    held = made.holdings()
+    value = held["exchange"].map({"alpha": 4.002e5, "beta": 3.998e5, "gamma": 2e5}).astype(float)
+    ax = plot.open_interest(held.assign(oi_usd=value), "share")
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title == "BTC: alpha and beta have the largest shares of open interest, 40.0 %"
+
+
+def test_bars_by_expiry_have_the_sum_of_calls_and_puts() -> None:
+    """Calls of 130 and puts of 65 coins at each of four expiries; 13 strikes with calls of 10, puts of 5."""
+    ax = plot.strikes(made.chain(), by="expiry")
+    sums = [text for text in ax.texts if text.get_text() == "195"]
+    assert [text.xy for text in sums] == [(place, 130.0) for place in range(4)]
+    assert " ".join(ax.get_xlabel().split()) == "expiry [UTC]; numbers: calls + puts [BTC]"
+    many = made.chain().assign(open_interest=lambda table: 100.0 * table["open_interest"])
+    ax = plot.strikes(many, by="expiry")
+    assert [text.get_text() for text in ax.texts].count("20") == 4
+    assert " ".join(ax.get_xlabel().split()) == "expiry [UTC]; numbers: calls + puts [thousand BTC]"
+
+
 def test_trends_have_one_point_per_day() -> None:
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
     again = plot.open_interest(oi.share_trend(share), "trend", top=1)
@@ -125,8 +146,11 @@ def test_values_of_venues_are_longs_at_the_left_and_shorts_at_the_right() -> Non
 
 def test_title_of_depth_describes_the_widest_band() -> None:
     """Bids of 3 and asks of 6 million times 2 + sin(i / 6), which is 2.9999 at the end."""
-    title = " ".join(plot.orderbook_depth(made.depths()).get_title(loc="left").split())
+    ax = plot.orderbook_depth(made.depths())
+    title = " ".join(ax.get_title(loc="left").split())
     assert title == "BTC on alpha: depth within 50 bps was between 4.5 and 13.5 million USD a side"
+    assert ax.get_yscale() == "log", "equal heights are equal ratios at all distances"
+    assert {"4.5", "13.5"} <= {text.get_text() for text in ax.texts}
 
 
 @pytest.mark.parametrize(
