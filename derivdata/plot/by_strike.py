@@ -144,7 +144,7 @@ def _write_totals(ax: Axes, rows: pd.DataFrame, symbol: str) -> str:
     unit = symbol
     divisor = 1.0
     if totals.max() >= 1000.0:
-        unit = f"thousand {symbol}"
+        unit = f"thousand\u00a0{symbol}"  # no line break within the unit
         divisor = 1000.0
     look: dict[str, Any] = {"fontsize": 8, "ha": "center", "textcoords": "offset points"}
     for place, total in totals.items():
