@@ -174,12 +174,12 @@ def test_liquidations_without_a_value_are_reported_and_not_drawn() -> None:
     assert section.numbers == []
 
 
-def test_liquidations_by_venue_state_the_share_of_longs() -> None:
+def test_liquidations_by_venue_state_the_share_of_shorts() -> None:
     figure, ax = plt.subplots()
     positions._draw_venues(positions._by_side(orders()), orders(), ax=ax, source="hand")
     assert " ".join(ax.get_title(loc="left").split()) == (
         "alpha liquidated 5 M USD of BTC positions, 71 % of the total; 80 % were shorts"
     )
     assert [label.get_text() for label in ax.get_yticklabels()] == ["alpha", "beta"]
-    assert [text.get_text() for text in ax.texts[:3]] == ["20 %", "100 %", "longs"]
+    assert [text.get_text() for text in ax.texts[:3]] == ["80 %", "0 %", "shorts"]
     plt.close(figure)

@@ -314,7 +314,7 @@ def change_words(now: Array, past: Array) -> str:
 
 def _few_ticks(ax: Axes, length: float) -> None:
     """Put three equally spaced days on the x axis, and at most five round values on the y axis."""
-    from matplotlib.dates import DateFormatter
+    from matplotlib.dates import DateFormatter, num2date
     from matplotlib.ticker import MultipleLocator
 
     step = next(step for step in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0) if length <= 5.0 * step)
@@ -323,6 +323,8 @@ def _few_ticks(ax: Axes, length: float) -> None:
     days_apart = max(int((high - np.ceil(low)) // 2), 1)
     ax.set_xticks([day for day in np.ceil(low) + days_apart * np.arange(3) if day <= high])
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
+    years = sorted({str(num2date(day).year) for day in (low, high)})
+    ax.set_xlabel(f"time [UTC], {' to '.join(years)}", fontsize=8.5)
 
 
 def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
@@ -343,7 +345,11 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
                 line["time"].values, 100.0 * line.values, color=color, lw=1.4, label=f"{name} {last:.1f} %"
             )
         gap = last_values[0] - last_values[1]
-        gaps.append(f"{abs(gap):.1f} points {'above' if gap > 0 else 'below'} realised for {level.symbol}")
+        side = "above" if gap > 0 else "below"
+        realised = f" {level.days:.3g}-day realised"
+        if gaps and level.days == levels[0].days:
+            realised = ""
+        gaps.append(f"{abs(gap):.1f} points {side}{realised} for {level.symbol}")
         low, high = cell.get_ylim()
         spans.append((low, high))
     # All y axes have the same length, so that equal changes look equal.

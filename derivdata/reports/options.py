@@ -27,7 +27,7 @@ _REALISED_DAYS = 7
 _MIN_RETURNS = 24
 _LONGEST = np.timedelta64(200, "D")
 """Maximum time to expiry of the options from which the history is computed."""
-_LEVELS = (WIDE, 2.5)
+_LEVELS = (WIDE, 2.75)
 """Size of the figure of ATM and realised volatility, which has a legend in each column."""
 FIRST_SCREEN = 3
 """Symbols in the figure of the first screen."""

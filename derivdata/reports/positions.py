@@ -38,8 +38,8 @@ _WITH_PRICES = (
 )
 _SIDES = (
     "A short is liquidated by a rising price, a long by a falling one: shorts are drawn upwards and to the "
-    "right. A tall bar may be a cascade, in which each liquidation moves the price towards the next; "
-    "cascades are listed below."
+    "right. Percentages are the share of shorts in the value of a venue. In a cascade, each liquidation "
+    "moves the price towards the next; cascades are listed below."
 )
 _ROWS = 8
 """Maximum number of venues with a separate bar; the rest are summed."""
@@ -442,19 +442,17 @@ def _draw_venues(by_side: pd.DataFrame, events: pd.DataFrame, *, ax: Axes, sourc
     totals = shown.sum(axis=1)
     look: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
     look |= {"va": "center", "fontsize": 8, "annotation_clip": False}
-    shares = shown["longs [M USD]"] / totals
+    shares = shown["shorts [M USD]"] / totals
     for row, share in enumerate(shares):
         ax.annotate(pct(float(share), 0), (1.0, row), (4, 0), **look)
-    ax.annotate("longs", (1.0, -0.85), (4, 0), **look)
+    ax.annotate("shorts", (1.0, -0.85), (4, 0), **look)
     ax.axvline(0, color=style.GREY, lw=0.8)
     first = by_side.iloc[0]
     value = first["longs [M USD]"] + first["shorts [M USD]"]
-    side = "longs" if shares.iloc[0] > 0.5 else "shorts"
-    most = max(float(shares.iloc[0]), 1.0 - float(shares.iloc[0]))
     of_all = pct(float(value / sides.to_numpy().sum()), 0)
     title = (
         f"{first['venue']} liquidated {usd(1e6 * value)} of {_assets(events)} positions, {of_all} of the "
-        f"total; {pct(most, 0)} were {side}"
+        f"total; {pct(float(shares.iloc[0]), 0)} were shorts"
     )
     style.dress(ax, title=title, x="longs (left), shorts (right) [million USD]", grid="x")
     style.write(ax.xaxis, "size")
