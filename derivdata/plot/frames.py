@@ -187,6 +187,10 @@ _BELOW_ON_DARK = "#a98bd8"
 _GAP = 0.18
 _GAP_WITH_MARKS = 0.34
 """Space between two lanes as a fraction of their height, and where values outside are written into it."""
+_LABEL_SPACE = 14.0
+"""Height of a label between two lanes [points]."""
+_LANES_PART = 0.85
+"""Approximate part of the height that is left below the title."""
 _FAR = 1.5
 """Lanes show all values if their range is at most this multiple of the range of 98 % of them."""
 
@@ -200,52 +204,89 @@ def draw_lanes(
     ax: Axes,
     lines: pd.DataFrame,
     names: Sequence[str],
-    limits: tuple[float, float],
+    limits: Sequence[tuple[float, float]],
     *,
     base: float,
     marks: dict[float, str],
-    usual: pd.Series | None = None,
     signed: bool = True,
+    with_peaks: bool = False,
 ) -> int:
     """Draw a lane for each column, the first at the top; return the number of values outside `limits`.
 
-    Each lane is filled from `base` to its line, in the colours of rates if `signed`, else in light blue
-    and the colour of shorts. `marks` are the values labelled at the right of a lane; `usual` is a series
-    drawn in all lanes for comparison. An arrowhead at the edge of a lane marks a value outside the limits.
+    All lanes have one scale; `limits` has the lowest and highest value of each. A lane is filled from `base`
+    to its line, in the colours of rates if `signed`, else in light blue and the colour of shorts. `marks` are
+    the values labelled at the right of every lane. An arrowhead at the edge of a lane marks a value outside
+    its limits. `with_peaks` writes the value of each lane that is furthest from `base`, the marks at the
+    tallest lane only, and the names at the base lines.
     """
-    low, high = limits
-    count = lines.shape[1]
+    low, high = np.array(limits, dtype=np.float64).T
+    sizes = high - low
     x = lines.index
     values = lines.to_numpy(dtype=np.float64)
-    gap = _GAP
-    if (values > high).any() or (values < low).any():
-        gap = _GAP_WITH_MARKS
-    step = (high - low) * (1.0 + gap)
-    bottoms = step * np.arange(count)[::-1]
+    # Titles are not yet in the height.
+    height = style.height_of(ax)
+    gap = _GAP * float(np.mean(sizes))
+    if with_peaks:
+        gap = _gap_of_labels(sizes, height)
+    elif (values > high).any() or (values < low).any():
+        gap = _GAP_WITH_MARKS * float(np.mean(sizes))
+    steps = sizes + gap
+    bottoms = np.sum(steps) - np.cumsum(steps)
     shown = np.clip(values, low, high)
     outside = 0
-    above, below = _lane_colours(signed=signed)
     for lane, bottom in enumerate(bottoms):
-        line = bottom + shown[:, lane] - low
-        zero = bottom + base - low
-        for color, where in ((above, shown[:, lane] >= base), (below, shown[:, lane] <= base)):
-            if where.any():
-                area: dict[str, Any] = {"color": color, "alpha": 0.5, "lw": 0, "interpolate": True}
-                ax.fill_between(x, line, zero, where=where, **area)
-        outside += _mark_outside(ax, x, values[:, lane], (bottom, bottom + high - low), limits)
+        line = bottom + shown[:, lane] - low[lane]
+        _fill_lane(ax, x, line, bottom + base - low[lane], _lane_colours(signed=signed))
+        cut = _mark_outside(ax, x, values[:, lane], (bottom, bottom + sizes[lane]), limits[lane])
+        if with_peaks and not cut:
+            _write_peak(ax, x, values[:, lane], line, base)
+        outside += cut
     ax.hlines(bottoms + base - low, 0.0, 1.0, transform=ax.get_yaxis_transform(), color=GREY, lw=0.7)
-    if usual is not None:
-        level = np.clip(usual.to_numpy(dtype=np.float64), low, high)[:, None] + (bottoms - low)[None, :]
-        ax.plot(x, level, color=style.muted(), lw=1.3, ls=":", label="_usual")
     ax.plot(x, shown + (bottoms - low)[None, :], color=style.ink(), lw=1.0, label="_lanes")
-    below_lanes = gap * (high - low)
-    if (values < low).any():  # space for a label above the axis; titles are not yet in the height
-        below_lanes = max(below_lanes, 2.5 * _LABEL_SHIFT / style.height_of(ax) * step * count)
-    ax.set_ylim(-below_lanes, step * count)
-    ax.set_yticks(bottoms + (high - low) / 2.0, names)
+    below_lanes = gap
+    if (values < low).any():  # space for a label above the axis
+        below_lanes = max(below_lanes, 2.5 * _LABEL_SHIFT / height * float(np.sum(steps)))
+    ax.set_ylim(-below_lanes, np.sum(steps))
     ax.tick_params(axis="y", length=0)
-    _write_marks(ax, marks, bottoms - low, base)
+    if with_peaks:
+        ax.set_yticks(bottoms + base - low, names)
+        tallest = int(np.argmax(sizes))
+        _write_marks(ax, marks, (bottoms - low)[[tallest]], base)
+    else:
+        ax.set_yticks(bottoms + sizes / 2.0, names)
+        _write_marks(ax, marks, bottoms - low, base)
     return outside
+
+
+def _fill_lane(ax: Axes, x: Array, line: Floats, zero: float, colours: tuple[str, str]) -> None:
+    """Fill a lane from its base at `zero` to its line, in the colours above and below it."""
+    for color, where in zip(colours, (line >= zero, line <= zero), strict=True):
+        if where.any():
+            area: dict[str, Any] = {"color": color, "alpha": 0.5, "lw": 0, "interpolate": True}
+            ax.fill_between(x, line, zero, where=where, **area)
+
+
+def _gap_of_labels(sizes: Floats, height: float) -> float:
+    """Return the space between lanes that fits a label, in the unit of the lanes; `height` in points."""
+    lanes = _LANES_PART * height
+    gap = min(_LABEL_SPACE, 0.5 * lanes / (len(sizes) + 1))
+    return gap * float(np.sum(sizes)) / (lanes - gap * (len(sizes) + 1))
+
+
+def _write_peak(ax: Axes, x: Array, values: Floats, line: Floats, base: float) -> None:
+    """Write the value furthest from `base` next to its place on the drawn line."""
+    peak = int(np.nanargmax(np.abs(values - base)))
+    side: Literal["left", "center", "right"] = "center"
+    if peak < 0.05 * len(values):
+        side = "left"
+    elif peak > 0.95 * len(values):
+        side = "right"
+    away = float(np.copysign(_LABEL_SHIFT, values[peak] - base))
+    look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center", "ha": side}
+    label = f"{values[peak]:+.2f}"
+    if abs(values[peak]) >= 10.0:
+        label = f"{values[peak]:+.1f}"
+    style.lift(ax.annotate(label, (x[peak], line[peak]), (0.0, away), **look))
 
 
 def _write_marks(ax: Axes, marks: dict[float, str], offsets: Floats, base: float) -> None:
@@ -330,7 +371,7 @@ def lane_marks(limits: tuple[float, float], base: float) -> dict[float, str]:
     end = max(high, low, key=lambda limit: abs(limit - base))
     size = abs(end - base)
     power = 10.0 ** np.floor(np.log10(size))
-    nice = max(step * power for step in (1.0, 2.0, 3.0, 5.0) if step * power <= 0.98 * size)
+    nice = max(step * power for step in (1.0, 2.0, 3.0, 5.0) if step * power <= 1.001 * size)
     value = base + np.copysign(nice, end - base)
     marks = {base: style.number(base), value: f"{value:+.3g}"}
     # The same distance at the other side, if it is inside the lanes.

@@ -23,7 +23,6 @@ from derivdata.plot.frames import (
     figure_function,
     finish,
     lane_height,
-    lane_limits,
     lane_marks,
     long_table,
 )
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 """Lengths of steps [hours] by name."""
 _RATE = "funding rate [bps per 8 h]"
+_MAX_ROWS = 12
+"""Maximum number of venues in a heat map, which fit on a phone."""
 _POINTS = 120
 _COLUMNS = 400
 USUAL_BPS = 1.0
@@ -48,6 +49,10 @@ USUAL_BPS = 1.0
 _LINE = 8.0
 _SMALL_LINE = 6.2
 """Height of the name of a row [points], and in letters of 6 points."""
+_FAR = 3.0
+"""Lanes show all rates if they are together at most this many times as tall as with 98 % of the rates."""
+_MIN_RANGE = 0.1
+"""Minimum range of a lane [bps/8h]."""
 _NEAR = 0.05
 _NEARLY_ALWAYS = 0.8
 """Minimum fraction of cells with usual rates for which a heat map omits a venue."""
@@ -97,8 +102,9 @@ def funding_history(
     Returns
     -------
     Axes, or a plotly Figure
-        A lane per venue, all at one scale, labelled with the mean of the window; the dotted line is the
-        median of all venues. A step without a rate is a gap. Arrowheads mark lines that are cut at the scale.
+        A lane per venue, all at one scale, which is at the right of the tallest; names have the mean of the
+        window, and numbers at the lines are the rates furthest from 0. A step without a rate is a gap. If
+        few rates are very far from the others, lanes are cut, which arrowheads mark.
         Plotly draws lines over a band between the 10th and the 90th percentile.
 
     Raises
@@ -111,35 +117,30 @@ def funding_history(
     cells, hours = _averaged(rates, step, _POINTS)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
     drawn_venues = _drawn_venues(means, venues, highlight)
-    has_others = len(means) > len(drawn_venues)
     lines = cells[drawn_venues]
-    if limits is None:
-        limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
-    elif not limits[0] <= 0.0 <= limits[1] or limits[0] == limits[1]:
-        raise ValueError(f"limits must be rates below and above 0 [bps/8h], got {limits}")
+    lanes = _lane_limits(lines.to_numpy(dtype=np.float64))
+    if limits is not None:
+        if not limits[0] <= 0.0 <= limits[1] or limits[0] == limits[1]:
+            raise ValueError(f"limits must be rates below and above 0 [bps/8h], got {limits}")
+        lanes = [limits] * len(drawn_venues)
     title = f"{symbol} funding: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
     if engine == "plotly":
-        strip = frames.Strip(_history_traces(cells, means, drawn_venues), _RATE, axis={"range": limits})
+        extent = (min(low for low, _ in lanes), max(high for _, high in lanes))
+        strip = frames.Strip(_history_traces(cells, means, drawn_venues), _RATE, axis={"range": extent})
         return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
     ax = style.axes(ax, size=(8.0, lane_height(len(drawn_venues))))
-    key = ["orange: longs pay, purple: shorts pay", f"means over {_written(hours)}"]
-    usual = None
-    if has_others:
-        usual = cells.median(axis=1)
-        key.append(f"dotted: median of {len(means)} venues")
-    label = "{}\n{:+.2f}"
-    if style.is_narrow(ax):
-        label = "{} {:+.2f}"  # lanes of narrow figures are one line high
-    labels = [label.format(venue, means[venue]) for venue in drawn_venues]
-    marks = lane_marks(limits, 0.0)
-    outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
+    labels = [f"{venue} {means[venue]:+.2f}" for venue in drawn_venues]
+    tallest = max(lanes, key=lambda lane: lane[1] - lane[0])
+    marks = lane_marks(tallest, 0.0)
+    outside = draw_lanes(ax, lines, labels, lanes, base=0.0, marks=marks, with_peaks=True)
     style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
+    key = f"orange: longs pay, purple: shorts pay; means over {_written(hours)}"
     if outside:
-        key.append("▲▼: cut at the scale; number: the peak")
-    style.note(ax, "; ".join(key))
+        key += "; ▲▼: cut"
+    style.note(ax, key)
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 
@@ -161,17 +162,21 @@ def _history_traces(cells: pd.DataFrame, means: pd.Series, drawn_venues: list[st
     return traces
 
 
-def history_limits(panels: Sequence[xr.DataArray], highlight: int) -> tuple[float, float]:
-    """Return limits of lanes [bps/8h] for figures of several symbols at one scale."""
-    values = []
-    for rates in panels:
-        cells, _ = _averaged(rates, None, _POINTS)
-        means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
-        values.append(cells[_drawn_venues(means, None, highlight)].to_numpy(dtype=np.float64).ravel())
-    # Narrower than the limits of one figure, so that single peaks do not flatten all lanes.
-    low, high = np.nanpercentile(np.concatenate(values), [2.0, 98.0])
-    margin = max(0.08 * (max(high, 0.0) - min(low, 0.0)), 0.05)
-    return float(min(low, 0.0) - margin), float(max(high, 0.0) + margin)
+def _lane_limits(rates: Floats) -> list[tuple[float, float]]:
+    """Return limits of the lanes of venues [bps/8h]: 0 and all rates, unless a few flatten the rest.
+
+    Lanes are cut at the limits of 98 % of the rates if they would else be several times as tall.
+    """
+    lows = np.nanmin(rates, axis=0, initial=0.0)
+    highs = np.nanmax(rates, axis=0, initial=0.0)
+    usual_low, usual_high = np.nanpercentile(rates, [1.0, 99.0])
+    cut_lows = np.maximum(lows, min(usual_low, 0.0))
+    cut_highs = np.minimum(highs, max(usual_high, 0.0))
+    if np.sum(highs - lows) > _FAR * max(float(np.sum(cut_highs - cut_lows)), _MIN_RANGE):
+        lows = cut_lows
+        highs = cut_highs
+    highs = np.maximum(highs, lows + _MIN_RANGE)
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
 
 
 @figure_function
@@ -213,8 +218,9 @@ def funding_heatmap(
     Returns
     -------
     Axes, or a plotly Figure
-        Venues in order of their mean rate, the highest at the top. A column without a rate is grey; arrows
-        of the colour scale mark rates beyond it.
+        Venues in order of their mean rate, the highest at the top, with the mean in the name; of more than
+        12, the six highest and the six lowest. A column without a rate is hatched; arrows of the colour scale
+        mark rates beyond it. Plotly draws missing rates in grey.
 
     Raises
     ------
@@ -233,17 +239,24 @@ def funding_heatmap(
     level = _usual(finite) if centre is None else 0.0
     usual = _usual_venues(cells[list(means.index)], level)
     drawn_venues = [venue for venue in means.index if venue not in usual] or list(means.index)
+    if len(drawn_venues) > _MAX_ROWS:
+        drawn_venues = drawn_venues[: _MAX_ROWS // 2] + drawn_venues[-_MAX_ROWS // 2 :]
     rows = _rows(drawn_venues, by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
     centre = centre or 0.0
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
     title = f"{symbol} funding: {_heat_finding(finite, means, len(usual), centre, level)}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
+    is_venue = np.isin(rows, means.index)
+    names = [f"{venue} {means[venue]:+.2f}" for venue in np.array(rows)[is_venue]]
+    label = "venue, mean [bps per 8 h]"
+    if len(drawn_venues) < len(means):
+        label = f"{len(drawn_venues)} of {len(means)} venues, mean [bps per 8 h]"
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
         hover = f"%{{y}}<br>{frames.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h"
         # Plotly leaves missing cells blank: a second heat map below draws them in grey.
-        bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
+        bare = np.where(np.isnan(shown) & is_venue[:, None], 0.0, np.nan)
         where: Any = {"x": cells.index, "y": list(map(frames.plotly_text, rows))}
         where |= {"xperiod": 3.6e6 * hours, "xperiod0": cells.index[0], "xperiodalignment": "middle"}
         colours: Any = {"colorscale": _colour_scale(centre, reach, level)}
@@ -253,37 +266,35 @@ def funding_heatmap(
             frames.plotly_trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
             frames.plotly_heat_map(shown, _RATE, hover, **where, **colours),
         ]
-        strip = frames.Strip(traces, "venue", axis={"dtick": 1})
+        row_names = np.array(rows, dtype=object)
+        row_names[is_venue] = names
+        ticks: Any = {"tickvals": where["y"], "ticktext": list(map(frames.plotly_text, row_names))}
+        strip = frames.Strip(traces, label, axis=ticks)
         return frames.plotly_figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
     colours = {"cmap": style.page_colours(), "norm": _norm(centre, reach, level)}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
-    is_venue = np.isin(rows, means.index)
     _write_headings(ax, rows, is_venue, edges[0])
-    ax.set_yticks(np.flatnonzero(is_venue) + 0.5, np.array(rows)[is_venue])
-    style.dress(ax, title=title, y="venue", grid="")
+    ax.set_yticks(np.flatnonzero(is_venue) + 0.5, names)
+    style.dress(ax, title=title, y=label, grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
-    has_gaps = finite.size < cells[list(means.index)].size
-    omitted = ""
-    if len(drawn_venues) < len(means):
-        count = len(means) - len(drawn_venues)
-        omitted = f"not drawn: {count} venues at 0 to {level:g} bp in 80 % of cells or more\n"
-    key = _colour_key(centre, level, has_gaps=has_gaps)
-    style.note(ax, f"{omitted}cell: {_written(hours)}; {key}")
+    is_missing = np.isnan(shown) & is_venue[:, None]
+    _hatch(ax, is_missing, edges)
+    style.note(ax, _colour_key(centre, level, has_gaps=bool(is_missing.any())))
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.min(finite) < centre - reach) + 2 * bool(np.max(finite) > centre + reach)]
-    scale = style.colorbar(ax, drawn, _RATE, extend=beyond)
+    scale = style.colorbar(ax, drawn, f"{_written(hours)} mean rate [bps per 8 h]", extend=beyond)
     from matplotlib.ticker import MaxNLocator
 
-    ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(centre - reach, centre + reach)
+    rate_ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(centre - reach, centre + reach)
     # Rates from 0 to the usual one are at one place of the scale.
-    shown_ticks = [tick for tick in ticks if abs(tick - centre) <= reach and not 0.0 < tick <= level]
-    names = [style.number(tick) for tick in shown_ticks]
+    shown_ticks = [tick for tick in rate_ticks if abs(tick - centre) <= reach and not 0.0 < tick <= level]
+    tick_names = [style.number(tick) for tick in shown_ticks]
     if level:
-        names[shown_ticks.index(0.0)] = f"0 to {level:g}"
-    scale.set_yticks(shown_ticks, names)
+        tick_names[shown_ticks.index(0.0)] = f"0 to {level:g}"
+    scale.set_yticks(shown_ticks, tick_names)
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 
@@ -371,12 +382,25 @@ def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timesta
 
 def _colour_key(centre: float, level: float, *, has_gaps: bool) -> str:
     """Describe the colours of the heat map."""
-    key = "orange: longs pay; purple: shorts pay"
+    key = "orange: longs pay, purple: shorts pay"
     if level:
-        key = f"orange: longs pay more than {level:g} bp; purple: shorts pay"
+        key = f"orange: longs pay > {level:g} bp, purple: shorts"
     if centre:
         key = f"orange: above {centre:+g} bps; purple: below it"
-    return key + "; grey: no rate" * has_gaps
+    return key + "; hatch: gap" * has_gaps
+
+
+def _hatch(ax: Axes, is_missing: Bools, edges: pd.DatetimeIndex) -> None:
+    """Draw a hatched box with a frame, which a single narrow cell shows too, over runs of missing cells."""
+    for row, missing in enumerate(is_missing):
+        changes = np.flatnonzero(np.diff(np.r_[False, missing, False].astype(int)))
+        boxes = edges[changes].to_numpy()
+        if not len(boxes):
+            continue
+        starts = boxes[::2]
+        runs = list(zip(starts, boxes[1::2] - starts, strict=True))
+        look: dict[str, Any] = {"facecolor": style.paper(), "edgecolor": style.ink(), "hatch": "////"}
+        ax.broken_barh(runs, (row + 0.06, 0.88), lw=0.8, **look)
 
 
 def _thin_names(ax: Axes) -> None:

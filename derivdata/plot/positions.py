@@ -467,7 +467,7 @@ def positioning(
     logs, averaged = _thinned(np.log(ratio), upper)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_marks(limits)}
-    draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
+    draw_lanes(upper, logs, labels, [limits] * count, base=0.0, marks=marks, signed=False)
     title = f"{symbol}: {_balance(newest, _is_of_positions(data))}"
     key = "labels: newest ratio"
     if averaged:

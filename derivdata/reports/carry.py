@@ -15,7 +15,7 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.status import FundingStatus
 from derivdata.plot import style
-from derivdata.plot.funding import breakeven_days, history_limits
+from derivdata.plot.funding import breakeven_days
 from derivdata.reports.data import FEE_BPS, OTHERS, Data, Rates, ReportOptions
 from derivdata.reports.page import WIDE, Panel, Section, count, pct, rate, venue_words
 from derivdata.support.times import naive_utc
@@ -502,8 +502,8 @@ def funding_section(data: Data) -> Section:
     by_symbol = {symbol: rates.sel(symbol=symbol).dropna("exchange", how="all") for symbol in symbols}
     section.figure(
         _history_panels(section, history, by_symbol),
-        "A lane for each of the venues with the highest and the lowest mean rate, all at one scale. Orange: "
-        "longs pay; purple: shorts pay; the dotted line is the median of all venues. A pair that is long on "
+        "A lane for each of the venues with the highest and the lowest mean rate; a symbol has one scale. "
+        "Orange: longs pay; purple: shorts pay; a number is the rate furthest from 0. A pair that is long on "
         "a low lane and short on a high lane earns the difference.",
         f"{venue_words(rates['exchange'].values)}, {data.report_options.period}",
     )
@@ -527,12 +527,11 @@ def funding_section(data: Data) -> Section:
 
 
 def _history_panels(section: Section, history: Rates, by_symbol: dict[str, xr.DataArray]) -> list[Panel]:
-    """Return a panel of rates over time for each symbol, all at one scale."""
-    limits = history_limits(list(by_symbol.values()), _HIGHLIGHT)
+    """Return a panel of rates over time for each symbol."""
     panels = []
     for symbol, rates in by_symbol.items():
-        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.3)}
-        look |= {"highlight": _HIGHLIGHT, "limits": limits, "source": history.table}
+        look: dict[str, Any] = {"title": f"{symbol} funding rate by venue over time", "size": (WIDE, 3.6)}
+        look |= {"highlight": _HIGHLIGHT, "source": history.table}
         panels.append(section.panel(plot.funding_history, rates, **look))
     return panels
 

@@ -81,6 +81,8 @@ def test_heat_map_cells_equal_the_table() -> None:
     assert np.isnan(np.array(bare.z)[is_heading]).all()
     assert (np.isnan(np.array(bare.z)) != np.isnan(np.array(cells.z)))[~is_heading].all()
     assert (cells.xperiod, cells.zmin) == (8 * 3.6e6, -cells.zmax)
+    assert figure.layout.yaxis.ticktext[0] == "gamma -1.00"
+    assert figure.layout.yaxis.ticktext[-2:] == ("binance +2.00", "CEX")
     assert {trace.xperiod0 for trace in figure.data} == {expected.index.get_level_values("time").min()}
 
 

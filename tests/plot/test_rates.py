@@ -15,7 +15,6 @@ from matplotlib.text import Annotation
 import derivdata as dd
 from derivdata import plot
 from derivdata.plot.frames import draw_lanes
-from derivdata.plot.funding import history_limits
 from tests.plot import made
 
 
@@ -31,18 +30,30 @@ def test_missing_rates_are_gaps_and_steps_are_means() -> None:
     assert len(lanes(plot.funding_history(made.funding(), step="1D"))[0].get_xdata()) == 10
 
 
-def test_rate_outside_its_lane_is_an_arrowhead() -> None:
-    """One step of 25 among 360 is far above the others: the mean of 2 and 48 bps."""
+@pytest.mark.parametrize(("spike", "is_cut"), [(10.0, False), (100.0, True)])
+def test_a_lane_is_cut_only_at_a_rate_that_would_flatten_the_others(spike: float, *, is_cut: bool) -> None:
+    """A step with 10 bps makes its lane taller; a step with 100 bps would leave no height for the others."""
     table = made.funding()
-    table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
+    table["rate_bps_8h"] = table["rate_bps_8h"].where(~table.index.isin([4, 5]), spike)
+    ax = plot.funding_history(table)
+    first, second = lanes(ax)[:2]
+    assert (np.nanmax(first.get_ydata()) - ax.get_yticks()[0] > 0.9 * spike) != is_cut
+    assert any(line.get_marker() == "^" for line in ax.lines) == is_cut
+    assert np.nanmax(second.get_ydata()) < ax.get_yticks()[0], "lanes do not overlap"
+
+
+def test_rate_outside_its_lane_is_an_arrowhead() -> None:
+    """One step among 360 is far above the others: the mean of 2 and 200 bps."""
+    table = made.funding()
+    table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 200.0)
     ax = plot.funding_history(table)
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
-    key = "orange: longs pay, purple: shorts pay; means over 2 h; ▲▼: cut at the scale; number: the peak"
+    key = "orange: longs pay, purple: shorts pay; means over 2 h; ▲▼: cut"
     assert key in words
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     first = lanes(ax)[0]
     assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
-    assert any(word.startswith("+2") and float(word) > 20.0 for word in words if word.startswith("+"))
+    assert "+101" in words
 
 
 @pytest.mark.parametrize(("last", "side"), [(50, "left"), (95, "right")])
@@ -52,7 +63,7 @@ def test_value_of_an_arrowhead_is_drawn_outside_the_lane(last: int, side: str) -
     rates = np.zeros(100)
     rates[[last - 1, last]] = [-20.0, -30.0]
     lines = pd.DataFrame({"alpha": rates}, index=pd.date_range("2026-01-01", periods=100, freq="h"))
-    assert draw_lanes(ax, lines, ["alpha"], (-5.0, 5.0), base=0.0, marks={}) == 2
+    assert draw_lanes(ax, lines, ["alpha"], [(-5.0, 5.0)], base=0.0, marks={}) == 2
     [label] = [text for text in ax.texts if text.get_text() == "-30"]
     assert label.xy == (lines.index[last - 1], 0.0), "the lower edge, where the run begins"
     assert label.get_position()[1] < 0.0
@@ -70,16 +81,14 @@ def test_lanes_share_one_scale() -> None:
         line.get_ydata() - means[name].to_numpy()
         for line, name in zip((alpha, beta, gamma), means, strict=True)
     ]
-    for base in bases:
-        assert np.ptp(base[np.isfinite(base)]) < 1e-9
-    assert bases[0][0] - bases[1][0] == pytest.approx(bases[1][0] - bases[2][0])
+    for base, place in zip(bases, ax.get_yticks(), strict=True):
+        assert base[np.isfinite(base)] == pytest.approx(place), "names are at the base"
 
 
 def test_only_named_venues_are_drawn_and_a_panel_draws_like_its_table() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta\n+0.99"]
-    assert any("dotted: median of 3 venues" in t.get_text() for t in ax.texts)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta +0.99"]
     assert len(plot.data(ax)) == len(made.funding()), "the data is of all venues, and not averaged"
     with pytest.raises(ValueError, match="data has no rate of 'delta'; it has alpha, beta, gamma"):
         plot.funding_history(made.funding(), venues=["delta"])
@@ -100,7 +109,7 @@ def test_rate_column_and_one_symbol_are_required(draw: Callable[..., Any]) -> No
 
 
 def test_the_heat_map_averages_wider_columns() -> None:
-    [mesh] = plot.funding_heatmap(made.funding(), centre=0.0).collections
+    mesh = plot.funding_heatmap(made.funding(), centre=0.0).collections[0]
     cells = np.ma.filled(mesh.get_array(), np.nan)
     assert mesh.get_clim()[1] == pytest.approx(np.nanpercentile(np.abs(cells), 98))
     assert mesh.get_clim()[0] == -mesh.get_clim()[1]
@@ -114,7 +123,7 @@ def test_the_heat_map_averages_wider_columns() -> None:
     ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0, centre=0.0)
     title = " ".join(ax.get_title(loc="left").split())
     assert title == "BTC funding: longs paid in 67 % of cells, shorts paid in 33 %"
-    [mesh] = ax.collections
+    mesh = ax.collections[0]
     cells = np.ma.filled(mesh.get_array(), np.nan)
     assert cells.shape == (3, 10)
     assert cells[2] == pytest.approx(np.full(10, 2.0))
@@ -129,7 +138,11 @@ def test_venue_kinds_have_headings_and_colours_use_centre_and_reach() -> None:
     renamed = table.assign(exchange=table["exchange"].astype(str).map(names).astype("category"))
     renamed.attrs = table.attrs
     ax = plot.funding_heatmap(renamed, by_kind=True, centre=1.0, reach=2.0)
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["hyperliquid", "okx", "binance"], "from below"
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "hyperliquid +0.99",
+        "okx -1.00",
+        "binance +2.00",
+    ], "from below"
     headings = {t.get_text(): t.get_position()[1] for t in ax.texts if "venues (" in t.get_text()}
     assert headings == pytest.approx({"Decentralised venues (1)": 1.42, "Centralised venues (2)": 4.42})
     [mesh] = [c for c in ax.collections if c.get_array() is not None]
@@ -177,19 +190,33 @@ def test_funding_that_is_missing_is_not_summed() -> None:
 
 
 def test_lanes_use_the_given_limits() -> None:
-    """The step between lanes is the range of the limits and a gap of 18 %."""
-    ax = plot.funding_history(made.funding(), highlight=1, limits=(-4.0, 6.0))
-    highest, lowest = ax.get_yticks()
-    assert highest - lowest == pytest.approx(11.8)
+    """The step between lanes is the range of the limits and a gap for a label."""
+    ax = plot.funding_history(made.funding(), limits=(-4.0, 6.0))
+    steps = -np.diff(ax.get_yticks())
+    assert steps[0] == pytest.approx(steps[1])
+    assert 11.0 < steps[0] < 16.0
     with pytest.raises(ValueError, match=r"limits must be rates below and above 0 \[bps/8h\], got"):
         plot.funding_history(made.funding(), limits=(1.0, 2.0))
 
 
-def test_common_limits_contain_the_rates_of_all_symbols() -> None:
-    both = [dd.panel(made.constant(rate, 3)).sel(symbol="BTC") for rate in (-3.0, 5.0)]
-    low, high = history_limits(both, 2)
-    assert low < -3.0
-    assert high > 5.0
+def test_a_heat_map_of_many_venues_has_the_highest_and_the_lowest() -> None:
+    """Venue v00 has a rate of 3 bps per 8 h, each next one 0.1 more; v19 has no rate at hour 5."""
+    hours = pd.date_range("2026-06-01", periods=50, freq="h")
+    rates = np.repeat(3.0 + 0.1 * np.arange(20), 50).reshape(20, 50)
+    rates[19, 5] = np.nan
+    labels = {"exchange": [f"v{place:02}" for place in range(20)], "time": hours}
+    panel = xr.DataArray(rates, labels, ("exchange", "time"), attrs={"units": "bps/8h", "kind": "sampled"})
+    ax = plot.funding_heatmap(panel, step="1h", source="by hand")
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names[0] == "v00 +3.00"
+    assert names[5:7] == ["v05 +3.50", "v14 +4.40"]
+    assert len(names) == 12
+    assert names[11] == "v19 +4.90"
+    assert ax.get_ylabel() == "12 of 20 venues, mean [bps per 8 h]"
+    assert plot.data(ax)["exchange"].nunique() == 20
+    [boxes] = [drawn for drawn in ax.collections if drawn.get_hatch()]
+    left, right = boxes.get_paths()[0].get_extents().intervalx
+    assert right - left == pytest.approx(1.0 / 24.0)
 
 
 def test_venues_at_the_usual_rate_are_omitted_from_a_heat_map() -> None:
@@ -199,12 +226,13 @@ def test_venues_at_the_usual_rate_are_omitted_from_a_heat_map() -> None:
     labels = {"exchange": ["alpha", "beta", "gamma"], "time": hours}
     usual = xr.DataArray(rates, labels, ("exchange", "time"), attrs={"units": "bps/8h", "kind": "sampled"})
     ax = plot.funding_heatmap(usual, step="1h", source="by hand")
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["gamma"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["gamma +1.60"]
     title = " ".join(ax.get_title(loc="left").split())
     assert title == "funding: longs on gamma paid most, 1.6 bps per 8 h on average"
     assert set(plot.data(ax)["exchange"]) == {"alpha", "beta", "gamma"}
     notes = [" ".join(t.get_text().split()) for t in ax.texts]
-    assert any(note.startswith("not drawn: 2 venues at 0 to 1 bp in 80 %") for note in notes)
+    assert "orange: longs pay > 1 bp, purple: shorts" in notes
+    assert ax.get_ylabel() == "1 of 3 venues, mean [bps per 8 h]"
 
 
 @pytest.mark.parametrize("days_before", [0, 5])
