@@ -74,6 +74,8 @@ def _sides(buy: Panel, sell: Panel, *dims: str) -> tuple[xr.DataArray, xr.DataAr
     """Check both panels, and align them on the labels of either."""
     bought = require(buy, *dims, units="USD", name="buy")
     sold = require(sell, *dims, units="USD", name="sell")
+    if set(bought.dims) != set(sold.dims):
+        raise ValueError(f"buy and sell must have the same dims, got {bought.dims} and {sold.dims}")
     for name, side in (("buy", bought), ("sell", sold)):
         for dim, index in side.indexes.items():
             if not index.is_unique:

@@ -101,6 +101,10 @@ def test_taker_imbalance_equals_hand_calculation_with_a_gap() -> None:
         taker.cumulative_delta(buy[::-1], sell[::-1])
     with pytest.raises(ValueError, match="sell must be in 'USD', got 'coin'"):
         taker.imbalance(buy, sell.assign_attrs(units="coin"))
+    with pytest.raises(
+        ValueError, match=r"buy and sell must have the same dims, got \('time',\) and \('day',\)"
+    ):
+        taker.imbalance(buy, sell.rename(time="day"))
 
 
 def test_spot_leg_earns_funding_and_short_spot_pays_the_borrow_rate() -> None:

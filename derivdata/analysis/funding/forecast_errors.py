@@ -103,7 +103,7 @@ def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     return Walk(
         components,
         outcomes,
-        decision_count=np.min([component.decision_count for component in components], axis=0),
+        decision_count=np.min(np.stack([component.decision_count for component in components]), axis=0),
         pooled_deviation=outcome_deviation(outcomes, plan),
         own_deviation=_own_deviation(outcomes, long, short, columns, plan),
         columns=columns,
@@ -488,10 +488,10 @@ def _known_range(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Fl
     They are infinite before the first known error. NaN in `logs` is ignored.
     """
     known_end = np.searchsorted(columns, columns - plan.hold, side="right")
-    # Row i has the range of the first i columns; fmin and fmax ignore NaN.
-    low = np.fmin.reduce(logs, axis=1, initial=np.inf)
+    # Row i has the range of the first i columns.
+    low = np.nanmin(logs, axis=1, initial=np.inf)
     low = np.pad(np.minimum.accumulate(low, axis=1), ((0, 0), (1, 0)), constant_values=np.inf)
-    high = np.fmax.reduce(logs, axis=1, initial=-np.inf)
+    high = np.nanmax(logs, axis=1, initial=-np.inf)
     high = np.pad(np.maximum.accumulate(high, axis=1), ((0, 0), (1, 0)), constant_values=-np.inf)
     low = low[:, known_end].T
     high = high[:, known_end].T
