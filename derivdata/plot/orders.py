@@ -165,7 +165,8 @@ def _time_and_venues(
 
 def _by_venue(events: pd.DataFrame, top: int) -> pd.DataFrame:
     """Return the values of longs and shorts [million USD] of the `top` venues and of all others together."""
-    sums = events.groupby([events["exchange"].astype(str), events["side"].astype(str)])["value_usd"].sum()
+    keys = [events["exchange"].astype(str), events["side"].astype(str)]
+    sums = events["value_usd"].astype(float).groupby(keys).sum()
     sides = sums.unstack(fill_value=0.0).reindex(columns=["long", "short"], fill_value=0.0) / 1e6
     sides = sides.loc[sides.sum(axis=1).sort_values(ascending=False, kind="stable").index]
     if len(sides) > top:
