@@ -216,6 +216,35 @@ def test_series_is_compared_with_its_peers() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("factor", "first", "expected"),
+    [
+        (100.0, 0, {"peer_scale": 100.022 / 1.122}),
+        (0.01, 0, {"peer_scale": 0.032 / 1.122}),
+        (-1.0, 0, {"peer_sign": -1.0}),
+        (100.0, 50, {"scale_change": 100.022 / 1.022}),
+        (0.01, 50, {"scale_change": 0.032 / 1.022}),
+        (1.0, 0, {}),
+    ],
+)
+def test_only_the_odd_one_of_three_venues_is_flagged(
+    factor: float, first: int, expected: dict[str, float]
+) -> None:
+    """Two healthy venues pay 1.0 and 1.2 bps: their mean is 1.1, and 2 % of it, 0.022, is added to sizes."""
+    hours = list(range(0, 800, 8))
+    rates = {"a": [1.0] * 100, "b": [1.2] * 100, "wrong": [1.0] * first + [factor] * (100 - first)}
+    parts = [series(hours, values).assign(exchange=venue) for venue, values in rates.items()]
+    report = quality(pd.concat(parts)).set_index("exchange")
+    neutral = {"scale_change": 1.0, "sign_change": False, "peer_scale": 1.0, "peer_sign": 1.0}
+    for venue in ("a", "b"):
+        assert report.loc[venue, list(neutral)].to_dict() == neutral
+        assert pd.isna(report.loc[venue, "scale_change_at"])
+    findings = report.loc["wrong", list(neutral)].to_dict()
+    assert findings == pytest.approx(neutral | expected)
+    if "scale_change" in expected:  # row 50, 400 hours after January 1
+        assert report.loc["wrong", "scale_change_at"] == pd.Timestamp("2026-01-17T16:00", tz="UTC")
+
+
 def test_series_without_a_value_are_examined_together() -> None:
     empty = [series([*range(48)], [np.nan] * 48).assign(exchange=name) for name in "abc"]
     report = quality(pd.concat(empty, ignore_index=True))

@@ -13,6 +13,7 @@ from derivdata.analysis.quality.peers import (
     lag_to_twin,
     median_of_others,
     octaves_to_others,
+    reset_unconfirmed,
     rows_of_other_symbols,
 )
 from derivdata.analysis.quality.points import (
@@ -121,6 +122,10 @@ def quality(
         their interest rate, else 1; for rates only, ``peer_sign``, −1 if its sign differs from its peers
         throughout, else 1; ``peer_lag``, the steps by which it follows the venue with the most similar moves,
         if detectable, else 0 (of two similar venues both have one).
+
+        If a symbol has three venues, a scale or a sign is flagged only for a venue that differs from both
+        others by more than they differ from each other. If all three differ, none may be flagged. If a symbol
+        has two venues, these columns are NaN (``sign_change`` False), except ``peer_scale`` of prices.
 
         Against the other symbols of its venue: ``other_symbol``, rows in runs of at least six that equal
         those of another symbol at the same times (both have them; peers may show which is wrong).
@@ -373,6 +378,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         )
         days = values.shape[1] * bucket[rows] / 86_400e6
         comparison = compare(values, others, octaves, kind=kind, days=days)
+        reset_unconfirmed(comparison, [series[2] for series in markets])
         figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
         figures["scale_change"][rows] = comparison.scale_change
         figures["sign_change"][rows] = comparison.sign_change

@@ -129,6 +129,56 @@ def compare(
     )
 
 
+def reset_unconfirmed(comparison: Comparison, markets: list[Floats]) -> None:
+    """Reset, in place, findings of scale and sign of three venues that pairs of them do not confirm.
+
+    `comparison` has the rows of all `markets` (series, steps), one market after the other. Only markets
+    of three venues are changed: the median of two peers is their mean, which follows a wrong peer. A finding
+    remains if the series differs from each peer in the same direction, and by more than the peers differ from
+    each other.
+    """
+    stop = 0
+    for values in markets:
+        first = stop
+        stop += len(values)
+        if len(values) == _PEERS + 1:
+            views = [figure[first:stop] for figure in comparison]
+            _reset_unconfirmed_of_three(Comparison(*views), values)
+
+
+def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
+    """Reset, in place, the unconfirmed findings of one market of three venues (series, steps)."""
+    has_size = np.nan_to_num(findings.peer_scale, nan=1.0) != 1.0
+    has_other_sign = findings.sign_change | (findings.peer_sign == -1.0)
+    if not (has_size | has_other_sign | (findings.at != -1)).any():
+        return
+    is_complete = np.isfinite(values).all(axis=0)
+    values = values[:, is_complete]
+    sizes = np.log(np.abs(values) + 0.02 * np.median(np.abs(values)) + 1e-300)
+    signs = np.sign(values)
+    for row in range(3):
+        first = [row, row, (row + 1) % 3]
+        second = [(row + 1) % 3, (row + 2) % 3, (row + 2) % 3]  # the last pair is that of both peers
+        ratios = sizes[first] - sizes[second]
+        if has_size[row] and not _exceeds(row_quantile(ratios, 0.5), np.log(findings.peer_scale[row])):
+            findings.peer_scale[row] = 1.0
+        if findings.at[row] != -1:
+            at = np.full(3, is_complete[: findings.at[row]].sum())
+            if not _exceeds(_median_step(ratios, at), np.log(findings.scale_change[row])):
+                findings.scale_change[row] = 1.0
+                findings.at[row] = -1
+        agreement = (signs[first] * signs[second]).mean(axis=1)
+        if has_other_sign[row] and agreement[:2].max() >= agreement[2]:
+            findings.sign_change[row] = False
+            findings.peer_sign[row] = 1.0
+
+
+def _exceeds(ratios: Floats, finding: float) -> bool:
+    """Return whether log ratios to two peers follow a finding and exceed the log ratio of the peers."""
+    follows = ratios[:2] * finding >= _FOLLOWS * finding**2
+    return bool(follows.all() and np.abs(ratios[:2]).min() > np.abs(ratios[2]))
+
+
 def lag_to_twin(values: Floats) -> Floats:
     """Return the number of steps by which each series follows the most similar one, 0 without one.
 
