@@ -142,14 +142,14 @@ def reset_unconfirmed(comparison: Comparison, markets: list[Floats]) -> None:
         first = stop
         stop += len(values)
         if len(values) == _PEERS + 1:
-            views = [figure[first:stop] for figure in comparison]
+            views: list[Any] = [figure[first:stop] for figure in comparison]
             _reset_unconfirmed_of_three(Comparison(*views), values)
 
 
 def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
     """Reset, in place, the unconfirmed findings of one market of three venues (series, steps)."""
     has_size = np.nan_to_num(findings.peer_scale, nan=1.0) != 1.0
-    has_other_sign = findings.sign_change | (findings.peer_sign == -1.0)
+    has_other_sign: Bools = np.asarray(findings.sign_change | (findings.peer_sign == -1.0))
     if not (has_size | has_other_sign | (findings.at != -1)).any():
         return
     is_complete = np.isfinite(values).all(axis=0)
