@@ -142,17 +142,17 @@ def reset_unconfirmed(comparison: Comparison, markets: list[Floats]) -> None:
         first = stop
         stop += len(values)
         if len(values) == _PEERS + 1:
-            views: list[Any] = [figure[first:stop] for figure in comparison]
-            _reset_unconfirmed_of_three(Comparison(*views), values)
+            rows = Comparison._make(figure[first:stop] for figure in comparison)
+            _reset_unconfirmed_of_three(rows, values)
 
 
 def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
     """Reset, in place, the unconfirmed findings of one market of three venues (series, steps)."""
     has_size = np.nan_to_num(findings.peer_scale, nan=1.0) != 1.0
-    has_other_sign: Bools = np.asarray(findings.sign_change | (findings.peer_sign == -1.0))
+    has_other_sign = findings.sign_change | (findings.peer_sign == -1.0)
     if not (has_size | has_other_sign | (findings.at != -1)).any():
         return
-    is_complete = np.isfinite(values).all(axis=0)
+    is_complete = np.asarray(np.isfinite(values).all(axis=0))
     values = values[:, is_complete]
     sizes = np.log(np.abs(values) + 0.02 * np.median(np.abs(values)) + 1e-300)
     signs = np.sign(values)
