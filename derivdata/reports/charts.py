@@ -330,7 +330,7 @@ def _few_ticks(ax: Axes, length: float) -> None:
 def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     """Draw ATM and realised volatility of each symbol, in columns with scales of one length."""
     cells = style.columns(ax, len(levels), gap=0.16, share_y=False)
-    gaps = []
+    gaps: list[str] = []
     spans = []
     for cell, level in zip(cells, levels, strict=True):
         last_values = []
