@@ -98,7 +98,7 @@ def _sides(
         rows = rows[rows["expiry"] == listed_expiry(rows["expiry"].unique(), expiry)]
     if not 0.0 < rows["open_interest"].sum() < np.inf:
         which = f" at expiry {expiry}" * (expiry is not None)
-        raise ValueError(f"chain: no option has {what}{which}, or it is infinite")
+        raise ValueError(f"chain: no option has {what}{which}, or the sum is infinite")
     symbol = _symbol(sums)
     expiries = pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
     price = _price(chain, expiries[0])

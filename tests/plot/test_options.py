@@ -297,7 +297,7 @@ def test_open_interest_bars_are_coins_by_strike() -> None:
     table["open_interest"] = np.nan
     with pytest.raises(ValueError, match="no option has open interest"):
         plot.strikes(table)
-    with pytest.raises(ValueError, match="chain: expected options with a finite gamma and open interest"):
+    with pytest.raises(ValueError, match="chain: no option has open interest, or the sum is infinite"):
         plot.strikes(made.chain().assign(open_interest=np.inf))
     with pytest.raises(ValueError, match="chain must not have the dim 'exchange'"):
         plot.strikes(made.chains())
