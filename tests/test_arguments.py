@@ -126,7 +126,9 @@ def test_wrong_positional_argument_is_named_without_its_value() -> None:
 
 
 def test_table_instead_of_a_panel_names_dd_panel() -> None:
-    message = r"data must be an xarray\.Dataset, got pandas\.DataFrame of float64; dd\.panel makes a panel"
+    message = (
+        r"data must be an xarray\.Dataset, got pandas\.DataFrame of float64; convert a table with dd\.panel"
+    )
     with pytest.raises(TypeError, match=message):
         dd.analysis.volatility.realised(pd.DataFrame({"price_usd": [1.0]}))  # type: ignore[arg-type]
 
