@@ -168,7 +168,7 @@ def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
                 findings.scale_change[row] = 1.0
                 findings.at[row] = -1
         agreement = (signs[first] * signs[second]).mean(axis=1)
-        if has_other_sign[row] and agreement[:2].max() >= agreement[2]:
+        if has_other_sign[row] and max(agreement[0], agreement[1]) >= agreement[2]:
             findings.sign_change[row] = False
             findings.peer_sign[row] = 1.0
 
