@@ -471,7 +471,7 @@ def calibration(
     Raises
     ------
     ValueError
-        There is no probability.
+        `probability` has no finite value.
     """
     from scipy.stats import binom  # slow to import, and needed only here
 

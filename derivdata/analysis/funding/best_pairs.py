@@ -419,13 +419,13 @@ def _best_forecast(*figures: Any, names: Any) -> tuple[Any, ...]:
     long = np.where(has_pair, names[0][best], "")
     short = np.where(has_pair, names[1][best], "")
 
-    # 2. Take its figures.
+    # 2. Select its values.
     selected = []
     for figure in (net, low, high, realised, cost):
         of_best = np.take_along_axis(np.broadcast_to(figure, net.shape), best[..., None], axis=-1)[..., 0]
         selected.append(np.where(has_pair, of_best, np.nan))
 
-    # 3. Set the status if there is no pair or no outcome.
+    # 3. Set the status where a pair or its outcome is missing.
     has_few = (status & FundingStatus.TOO_FEW).all(axis=-1)
     without_pair = np.where(has_few, FundingStatus.TOO_FEW, FundingStatus.GAP)
     without_outcome = np.where(has_ended, FundingStatus.GAP, FundingStatus.OPEN)

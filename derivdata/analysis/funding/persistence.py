@@ -58,7 +58,7 @@ simulations are too similar to the data if that is high by chance. With full tai
 _NEGATIVE_ERRORS = 3.0  # standard errors below zero from which a first autocorrelation counts as negative
 _MAX_THETA = 0.999
 _TINY = 1e-300  # in place of a variance of 0 in a divisor
-_NORMAL_NODES = 4000  # quantiles of the normal distribution that stand for it
+_NORMAL_NODES = 4000  # quantiles that approximate the normal distribution
 _HERMITE_DEGREES = 30
 _BATCH_VALUES = 4_000_000  # simulated values per batch
 

@@ -191,7 +191,8 @@ def _close_month(storage: Storage, table: Table, month: str, timeout: float) -> 
 def month_cuts(month: str, rows: int) -> list[int]:
     """Return the times [µs] that divide a month of `rows` rows into periods, each sorted by itself.
 
-    Above 4 million rows these are days 8, 15 and 22; above 1 million day 15; otherwise there are none.
+    Months above 4 million rows are divided at days 8, 15 and 22, months above 1 million rows at day 15.
+    Smaller months are not divided.
     """
     weeks: tuple[int, ...] = ()
     if rows > 4 * SLICE_ROWS:

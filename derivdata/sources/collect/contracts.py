@@ -82,8 +82,8 @@ def list_contracts(
 
     Lists are requested once an hour, and `again` requests the lists of contracts at once. `intervals` also
     requests the lists of intervals, which can change with each payment, and `dexes` the contracts of other
-    dexes. If a list fails, the older one is used, and the list is requested the next time. Raises the error
-    if there is no list at all, or if the venue blocks this address.
+    dexes. If a request fails, the older list is used until the next request. Without an older list, or if the
+    venue blocks this address, the error is raised.
     """
     shared = session.shared
     now = session.clock.utc()

@@ -597,7 +597,7 @@ def hip4_oi(first: int, last: int, *_: object) -> dict[str, Any]:
 def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
     """Return the columns of ``builders_history`` with ``first <= time < last`` [µs].
 
-    A builder's fee is 2 to 7 bps. A drawn trade stands for 40 trades of its users.
+    A builder's fee is 2 to 7 bps. One drawn trade represents 40 trades of its users.
     """
     scale = 400_000.0 * (0.3 + noise.uniform(noise.keys("builder coin", _BUILDER_MARKETS.names), 0))
     activity = _trades(BUILDERS, _BUILDER_MARKETS.names, scale, first, last, chance=(0.6, 0.4))

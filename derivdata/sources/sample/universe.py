@@ -288,7 +288,7 @@ def _lifetimes(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) ->
 def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints, Ints]:
     """Return each pair's interval [h], its later interval [h], and the day of the change.
 
-    The interval is the venue's, but for 55 % of small symbols on venues with 8 h it is 1 or 4 h. A change is
+    Intervals are those of the venue. On venues with 8 h, 55 % of the small symbols have 1 or 4 h. A change is
     from 8 to 4, 4 to 1 or 1 to 4 h. `u` are uniform numbers of the pairs.
     """
     venues = exchange_names()

@@ -60,7 +60,7 @@ _FIRST_MS = 1_388_534_400_000
 """1 January 2014, the first plausible time."""
 _NEVER_MS = 4_102_444_800_000
 _NEVER_YEAR = "2100"
-"""Times from 1 January 2100 on stand for never."""
+"""Times from 1 January 2100 on mean never."""
 _STEP_TEXT = re.compile(r"(\d*)([A-Za-z]*)")
 _UNITS_US = {
     "s": 1_000_000,
@@ -824,7 +824,7 @@ class Reading(wire.Body):
         return item
 
     def day(self, value: Any, unit: str = "ms") -> int | None:
-        """Return a time of a list [µs], or None for 0, -1, and the distant future, which stands for never.
+        """Return a time of a list [µs], or None for never: 0, -1, and times from 1 January 2100 on.
 
         Text may be ISO 8601, with or without the zone UTC, or a day such as 20201021.
         """
