@@ -1003,3 +1003,30 @@ def test_a_ticker_of_tradingview_without_a_suffix_is_a_spot_market(tmp_path: Pat
     rows = _rows(tmp_path, "oi_history")
     assert rows["oi_usd"].tolist() == [5_000_000_000.0]
     assert rows["symbol"].tolist() == ["BTC"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["BTC-260202", "BTC-260203", "BTC-260204"],  # identifiers with the day of the row
+        ["BTCUSDT_260327", "checked", "BTC-27MAR26"],  # remarks about other contracts
+        ["BTCH26", "a1", "b2"],
+    ],
+)
+@pytest.mark.parametrize("column", ["row_id", "note"])
+def test_texts_that_end_in_a_date_by_chance_do_not_reject_rows(
+    tmp_path: Path, column: str, texts: list[str]
+) -> None:
+    lines = [f"time,symbol,exchange,funding_rate,mark_price,interval_hours,{column}"]
+    for hour, text in zip((0, 8, 16), texts, strict=True):
+        lines.append(f"2026-02-02T{hour:02}:00:00Z,BTC,binance,0.0001,77000,8,{text}")
+    _import(tmp_path, "rates.csv", "\n".join(lines) + "\n", table="funding_settlements")
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_remarks_about_dated_contracts_do_not_make_prices_futures(tmp_path: Path) -> None:
+    lines = ["time,symbol,exchange,mark_price,note"]
+    lines.append("2026-02-02T00:00:00Z,BTC,binance,77000,BTCUSDT_260327")
+    lines.append("2026-02-02T01:00:00Z,BTC,binance,77100,ok")
+    _import(tmp_path, "marks.csv", "\n".join(lines) + "\n")
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [77_000.0, 77_100.0]

@@ -33,6 +33,7 @@ from derivdata.sources.archive.importing.guessed_tables import (
 from derivdata.sources.archive.importing.guessed_units import unit_of_volatility
 from derivdata.sources.archive.importing.market_names import (
     CURRENCIES,
+    FRIDAY,
     market_of,
     names_in_path,
     pair_of_coins,
@@ -462,7 +463,6 @@ def _base_of(name: str, other: str) -> str:
 _DATED_NAME = re.compile(
     r"(?<![A-Z0-9])[A-Z0-9]{2,}?(?:USD[TC]?)?[-_](?:\d{6}|\d{1,2}[A-Z]{3}\d{2})(?![A-Z0-9])"
 )
-_FRIDAY = 4
 
 
 def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
@@ -479,7 +479,7 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
         if market.expiry is None or pd.isna(last):
             continue
         expiry = pd.Timestamp(market.expiry, unit="us", tz="UTC")
-        if expiry > last and expiry.weekday() == _FRIDAY:
+        if expiry > last and expiry.weekday() == FRIDAY:
             raise Unclear(
                 f"{source}: the file name may belong to a dated future, {name}, but the table is for "
                 f"perpetual contracts: omit the file, or pass --set symbol={market.symbol} if it is a "

@@ -85,6 +85,7 @@ from derivdata.sources.archive.importing.guessed_units import (
 )
 from derivdata.sources.archive.importing.market_names import (
     ALWAYS_HOURLY,
+    is_of_markets,
     known_intervals,
     market_of,
     may_name_dated_contracts,
@@ -147,11 +148,17 @@ def guessed_plans(
 
 
 def _take_dated_contracts(head: Chunk, by_meaning: dict[str, str]) -> None:
-    """Use the column that names dated futures, whatever its name, as the instrument of the rows."""
+    """Use the column that names dated futures as the instrument of the rows.
+
+    A column without the name of one for markets, such as ``id``, must name dated futures in all rows.
+    """
     if "future" in kinds_of_markets(head, by_meaning.get("instrument_name")):
         return
     for column, values in head.columns.items():
-        if may_name_dated_contracts(column, values) and "future" in kinds_of_markets(head, column):
+        if not may_name_dated_contracts(column, values):
+            continue
+        kinds = kinds_of_markets(head, column)
+        if kinds == {"future"} or ("future" in kinds and is_of_markets(column)):
             by_meaning["instrument_name"] = column
             return
 

@@ -20,11 +20,13 @@ from derivdata.sources.archive.importing.cells import Rejections, Words, distinc
 from derivdata.sources.archive.importing.market_names import (
     Market,
     cme_expiry,
+    is_of_markets,
     known_interval,
     made_name,
     market_of,
     may_name_dated_contracts,
     plain_name,
+    symbol_of_contract,
     symbol_of_dated,
 )
 from derivdata.sources.archive.importing.plan import (
@@ -206,8 +208,9 @@ def reject_dated_contracts(
 ) -> None:
     """Reject rows of a coin or a pair if another column names a dated contract of it.
 
-    The column may have any name, as HTX has ``contract_code`` next to ``symbol`` and Binance has
-    ``contractType`` next to ``pair``. Index prices are those of the coin in such rows too.
+    HTX has ``contract_code`` next to ``symbol``, and Binance has ``contractType`` next to ``pair``. A
+    column without the name of one for markets counts only if all its texts are names of contracts of the
+    row's coin, because an identifier may end in a date. Index prices belong to the coin in all rows.
     """
     if "symbol" not in columns or not _is_of_perpetuals(plan.table):
         return
@@ -219,24 +222,37 @@ def reject_dated_contracts(
     for name, values in chunk.columns.items():
         if name == own:
             continue
-        is_type = plain_name(name) == "contracttype"
-        if not is_type and not may_name_dated_contracts(name, values):
-            continue
-        words = encoded(values)
-        if is_type:
+        if plain_name(name) == "contracttype":
+            words = encoded(values)
             is_dated = words.is_in([text for text in words.texts if text.upper() in DATED_TYPES])
+        elif may_name_dated_contracts(name, values):
+            words = encoded(values)
+            is_dated = _are_dated(name, words, symbols)
         else:
-            # The date in a name of another coin, or in an identifier, says nothing about the row.
-            is_dated = words.replaced(symbol_of_dated).strings() == symbols.strings()
-            is_dated &= ~words.is_missing
+            continue
         texts = words.strings()
         rejections.reject(
             is_dated & ~is_index,
             lambda row, name=name, texts=texts: (  # type: ignore[misc]
-                f"{name}={texts[row]!r} is a dated future, and {plan.table.name} is of perpetual contracts: "
-                "omit it, or import it as futures_history"
+                f"{name}={texts[row]!r} is a dated future, but {plan.table.name} is for perpetual contracts: "
+                f"omit it, or import it as futures_history (or drop column {name} if it does not name "
+                "contracts)"
             ),
         )
+
+
+def _are_dated(name: str, words: Words, symbols: Words) -> Array:
+    """Return a mask of rows with a dated contract of their coin in a column of contract names.
+
+    The date in a name of another coin, or in an identifier, says nothing about the row.
+    """
+    coins = symbols.strings()
+    has_both = ~words.is_missing & ~symbols.is_missing
+    if not is_of_markets(name):
+        is_contract = words.replaced(symbol_of_contract).strings() == coins
+        if not is_contract[has_both].all():
+            return np.zeros(len(coins), dtype=bool)
+    return has_both & (words.replaced(symbol_of_dated).strings() == coins)
 
 
 def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:

@@ -354,18 +354,57 @@ def _dated(text: str) -> Market | None:
 _HAS_DATE = r"[A-Za-z].*(\d{6}|\d{1,2}[A-Za-z]{3}\d{2,4}|[FGHJKMNQUVXZ]\d{2})(-FUTURES?)?$"
 _OF_FILES = re.compile(r"file|path|folder|url|batch|run|job", re.IGNORECASE)
 """Names of columns whose texts have the date of a file or a run."""
-_DATED_WITHOUT_MARK = re.compile(r"(?P<base>[A-Z]+?)(?:USD[TC]?)?(?:\d{6}|[FGHJKMNQUVXZ]\d{2})")
+_DATED_WITHOUT_MARK = re.compile(r"(?P<base>[A-Z]+?)(?:USD[TC]?)?(?:(?P<date>\d{6})|[FGHJKMNQUVXZ]\d{2})")
 """HTX's ``BTC211231``, Bybit's ``BTCUSDZ24`` and BitMEX's ``XBTZ24`` (2021 to 2024)."""
+_OF_MARKETS = ("symbol", "instrument_name")
+FRIDAY = 4
+"""Weekday on which dated futures of all venues in coins and USDT expire."""
 
 
 def may_name_dated_contracts(name: str, values: pa.ChunkedArray) -> bool:
-    """Return whether a column has texts that end in a date as the names of dated contracts do."""
+    """Return whether a column has texts that end in a date as the names of dated contracts do.
+
+    A column without the name of one for markets, such as ``id`` or ``note``, must start with names of
+    contracts only.
+    """
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     if not is_text or _OF_FILES.search(name):
         return False
+    if not is_of_markets(name):
+        for text in values.slice(0, _FIRST_TEXTS).unique().drop_null().to_pylist():
+            if text.strip() and symbol_of_contract(text.strip()) is None:
+                return False
     return bool(pc.any(pc.match_substring_regex(values, _HAS_DATE)).as_py())
+
+
+_FIRST_TEXTS = 1_000
+
+
+def is_of_markets(name: str) -> bool:
+    """Return whether a column has the name of one for markets, such as ``contract_code``."""
+    return meaning_of(name) in _OF_MARKETS
+
+
+@lru_cache(maxsize=65_536)
+def symbol_of_contract(text: str) -> str | None:
+    """Return the symbol of a perpetual, or of a future with a possible expiry; None for another text.
+
+    Dates other than Fridays belong to identifiers such as ``BTC-260202``.
+    """
+    market = market_of(text)
+    if market.kind in ("perpetual", "symbol") and symbol_of_dated(text) is None:
+        return market.symbol
+    expiry_us = market.expiry
+    match = _DATED_WITHOUT_MARK.fullmatch(text)
+    if match is not None and match["date"] is not None:
+        expiry_us = _expiry(match["date"])
+        if expiry_us is None:
+            return None
+    if expiry_us is not None and pd.Timestamp(expiry_us, unit="us").weekday() != FRIDAY:
+        return None
+    return symbol_of_dated(text)
 
 
 @lru_cache(maxsize=65_536)
