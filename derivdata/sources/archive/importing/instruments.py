@@ -252,7 +252,8 @@ def _are_dated(name: str, words: Words, symbols: Words) -> Array:
         is_contract = words.replaced(symbol_of_contract).strings() == coins
         if not is_contract[has_both].all():
             return np.zeros(len(coins), dtype=bool)
-    return has_both & (words.replaced(symbol_of_dated).strings() == coins)
+    is_dated: Array = has_both & (words.replaced(symbol_of_dated).strings() == coins)
+    return is_dated
 
 
 def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
