@@ -245,6 +245,18 @@ def test_only_the_odd_one_of_three_venues_is_flagged(
         assert report.loc["wrong", "scale_change_at"] == pd.Timestamp("2026-01-17T16:00", tz="UTC")
 
 
+@pytest.mark.parametrize(("length", "values"), [(100, [1.1] * 3), (100, [np.nan] * 100), (1_000, [1.1] * 45)])
+def test_nearly_empty_fourth_venue_does_not_flag_the_healthy_ones(length: int, values: list[float]) -> None:
+    """Most times have three values, so the mean of two peers, (1.2 + 100) / 2, follows the wrong one."""
+    rates = {"a": [1.0] * length, "b": [1.2] * length, "wrong": [100.0] * length, "new": values}
+    parts = [
+        series(list(range(0, 8 * len(paid), 8)), paid).assign(exchange=venue) for venue, paid in rates.items()
+    ]
+    sizes = quality(pd.concat(parts)).set_index("exchange")["peer_scale"]
+    assert sizes[["a", "b"]].tolist() == [1.0, 1.0]
+    assert sizes["wrong"] == pytest.approx(100.022 / 1.122)  # 2 % of the mean of the peers, 1.1, is added
+
+
 def test_series_without_a_value_are_examined_together() -> None:
     empty = [series([*range(48)], [np.nan] * 48).assign(exchange=name) for name in "abc"]
     report = quality(pd.concat(empty, ignore_index=True))

@@ -123,8 +123,9 @@ def quality(
         throughout, else 1; ``peer_lag``, the steps by which it follows the venue with the most similar moves,
         if detectable, else 0 (of two similar venues both have one).
 
-        If a symbol has three venues, a scale or a sign is flagged only for a venue that differs from both
-        others by more than they differ from each other. If all three differ, none may be flagged. If a symbol
+        If a symbol has three venues, or only three have values at half of the times or more, a scale or a
+        sign is flagged only for a venue that differs from both others by more than they differ from each
+        other. If all three differ, none may be flagged. If a symbol
         has two venues, these columns are NaN (``sign_change`` False), except ``peer_scale`` of prices.
 
         Against the other symbols of its venue: ``other_symbol``, rows in runs of at least six that equal

@@ -133,17 +133,26 @@ def reset_unconfirmed(comparison: Comparison, markets: list[Floats]) -> None:
     """Reset, in place, findings of scale and sign of three venues that pairs of them do not confirm.
 
     `comparison` has the rows of all `markets` (series, steps), one market after the other. Only markets
-    of three venues are changed: the median of two peers is their mean, which follows a wrong peer. A finding
-    remains if the series differs from each peer in the same direction, and by more than the peers differ from
-    each other.
+    are changed that have three values at half of the compared steps or more, and only the three series with
+    the most values: the median of two peers is their mean, which follows a wrong peer. A finding remains if
+    the series differs from each peer in the same direction, and by more than the peers differ from each
+    other.
     """
     stop = 0
     for values in markets:
         first = stop
         stop += len(values)
-        if len(values) == _PEERS + 1:
-            rows = Comparison._make(figure[first:stop] for figure in comparison)
-            _reset_unconfirmed_of_three(rows, values)
+        is_finite = np.isfinite(values)
+        counts = is_finite.sum(axis=0)
+        is_compared = counts > _PEERS
+        if 2 * (counts == _PEERS + 1).sum() < is_compared.sum():
+            continue
+        longest = np.argsort(-is_finite.sum(axis=1), kind="stable")[: _PEERS + 1]
+        if is_finite[longest].all(axis=0).sum() >= 2 * _MIN_SHARED_ROWS:
+            rows = Comparison._make(figure[first:stop][longest] for figure in comparison)
+            _reset_unconfirmed_of_three(rows, values[longest])
+            for figure, confirmed in zip(comparison, rows, strict=True):
+                figure[first + longest] = confirmed
 
 
 def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
