@@ -184,6 +184,9 @@ QUESTIONS = {
         "one symbol on 43 venues, 30 days", lambda: analysis.percentile(rates(1), "7d")
     ),
     "analysis.depth.by_band": Question("24 books of 50 levels a side", lambda: depth.by_band(_books())),
+    "analysis.depth.market_order_cost": Question(
+        "24 books of 50 levels a side", lambda: depth.market_order_cost(_books(), 1_000.0)
+    ),
     "analysis.sessions.calendar": Question("New York, a year", _calendar),
     "analysis.sessions.by_session": Question(
         _STOCKS, lambda: sessions.by_session(_spans(), funding=rates(10), oi=usd().isel(symbol=slice(10)))

@@ -223,7 +223,7 @@ KINDS = (
         "order book table",
         "DataFrame",
         ("side", "level", "price_usd", "size"),
-        ("analysis.depth.by_band", "plot.orderbook_depth"),
+        ("analysis.depth.by_band", "analysis.depth.market_order_cost", "plot.orderbook_depth"),
     ),
     Kind("taker table", "DataFrame", ("buy_usd", "sell_usd"), ("plot.taker_volume",)),
     Kind("depth", "DataFrame", ("depth_bps",), ("plot.orderbook_depth",)),

@@ -221,6 +221,7 @@ class _DataFrameDepth:
     """``.dd.depth``."""
 
     by_band = _Method(dd.analysis.depth.by_band)
+    market_order_cost = _Method(dd.analysis.depth.market_order_cost)
 
 
 class _DataFrameExposure:
@@ -339,6 +340,7 @@ class DataFrameMethods:
     forwards = _Method(dd.analysis.chain.forwards)
     from_chain = _Method(dd.analysis.surface.from_chain)
     gamma_exposure = _Method(dd.analysis.exposure.gamma_exposure)
+    market_order_cost = _Method(dd.analysis.depth.market_order_cost)
     max_pain = _Method(dd.analysis.exposure.max_pain)
     next_settlements = _Method(dd.analysis.funding.next_settlements)
     observed = _Method(dd.analysis.liquidations.observed)

@@ -1,4 +1,4 @@
-"""Spread and depth of order books over time, by distance from the mid price."""
+"""Spread and depth of order books over time, and the cost of market orders."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.panels import positive
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_columns, require_zone
 
-__all__ = ["by_band"]
+__all__ = ["by_band", "market_order_cost"]
 __dir__ = __all__.copy
 
 _BOOK = ["symbol", "exchange", "time"]
 _SIDES = ("bid", "ask")
 _ROUNDING = 1e-9  # bps
+_FILLED = 1.0 - 1e-12  # a size is filled from this share on, because sums of levels are rounded
 
 
 @typed
@@ -73,11 +75,7 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     price = rows["price_usd"].to_numpy(dtype=np.float64)
     size = rows["size"].to_numpy(dtype=np.float64)
     is_ask = (rows["side"] == "ask").to_numpy()
-    bid = np.full(book.max() + 1, np.nan)
-    ask = bid.copy()
-    np.fmax.at(bid, book[~is_ask], price[~is_ask])
-    np.fmin.at(ask, book[is_ask], price[is_ask])
-    _refuse_crossed(bid, ask, rows, book)
+    bid, ask = _best_prices(rows, book)
 
     # 2. Sum the value of the levels within each band, and test whether the side reaches the end of the band.
     mid = (bid + ask) / 2.0
@@ -105,6 +103,83 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     result = xr.Dataset(figures, labels | {"side": list(_SIDES), "depth_bps": edges})
     depth = result["visible_usd"].where(result["complete"]).assign_attrs(units="USD")
     return result.assign(depth_usd=depth)
+
+
+@typed
+def market_order_cost(books: pd.DataFrame, size_usd: float | Sequence[float]) -> pd.DataFrame:
+    """Compute the average price of market orders, and its distance from the mid price.
+
+    Parameters
+    ----------
+    books
+        Books as for `by_band`.
+    size_usd
+        Size of the order [USD], its amount times the average price. A number, or several.
+
+    Returns
+    -------
+    DataFrame, one row per ``symbol``, ``exchange``, ``time``, ``side`` and ``size_usd``
+        ``side`` is ``buy``, filled by asks, or ``sell``, filled by bids. ``average_price_usd`` [USD], NaN if
+        the levels of the book do not fill the size. ``cost_bps`` [bps of the mid], the distance of the
+        average price from the mid, above it for a buy and below it for a sale; also NaN without a bid or an
+        ask. ``filled_usd`` [USD], the part of the size that the levels fill.
+
+    Raises
+    ------
+    ValueError
+        A size is not a positive number, or books are invalid for `by_band`.
+
+    Notes
+    -----
+    Fees are not included. A book cut by a service at a number of levels may show too little for a size that
+    the venue would fill.
+
+    Examples
+    --------
+    >>> book = dd.orderbook.book("BTC", "binance")
+    >>> cost = dd.analysis.depth.market_order_cost(book, 1e6)
+    >>> cost["side"].tolist(), bool((cost["cost_bps"] > 0.0).all())
+    (['buy', 'sell'], True)
+    """
+    sizes = [positive(value, "size_usd") for value in np.atleast_1d(size_usd)]
+    if not sizes:
+        raise ValueError("size_usd is empty: pass at least one size")
+
+    # 1. Sort the levels of each side of each book from the best price.
+    rows = _checked(books)
+    rows["book"] = rows.groupby(_BOOK).ngroup()
+    rows["value"] = rows["price_usd"] * rows["size"]
+    rows["from_best"] = rows["price_usd"].where(rows["side"] == "ask", -rows["price_usd"])
+    rows = rows.sort_values(["book", "from_best"], ignore_index=True)
+    book = rows["book"].to_numpy()
+    bid, ask = _best_prices(rows, book)
+    mid = (bid + ask) / 2.0
+
+    # 2. Fill each size level by level, and add up the value and the amount.
+    price = rows["price_usd"].to_numpy(dtype=np.float64)
+    value = rows["value"].to_numpy(dtype=np.float64)
+    before = rows.groupby(["book", "side"])["value"].cumsum().to_numpy(dtype=np.float64) - value
+    labels = rows[_BOOK].drop_duplicates(ignore_index=True)
+    labels["time"] = labels["time"].dt.tz_localize("UTC")
+    tables = []
+    for order, side, sign in (("buy", "ask", 1.0), ("sell", "bid", -1.0)):
+        is_side = (rows["side"] == side).to_numpy()
+        for size in sizes:
+            taken = np.where(is_side, np.clip(size - before, 0.0, value), 0.0)
+            filled = np.bincount(book, taken, mid.size)
+            amount = np.bincount(book, taken / price, mid.size)
+            is_full = filled >= size * _FILLED
+            average = np.divide(filled, amount, out=np.full(mid.size, np.nan), where=is_full)
+            figures = {
+                "side": order,
+                "size_usd": size,
+                "average_price_usd": average,
+                "cost_bps": sign * 1e4 * (average / mid - 1.0),
+                "filled_usd": filled,
+            }
+            tables.append(labels.assign(**figures))
+    costs = pd.concat(tables, ignore_index=True)
+    return costs.sort_values([*_BOOK, "side", "size_usd"], ignore_index=True)
 
 
 def _labels(rows: Any) -> tuple[dict[str, Any], list[Any]]:
@@ -145,6 +220,18 @@ def _checked(books: pd.DataFrame) -> Any:
             row = rows[wrong].iloc[0]
             raise ValueError(f"books: {_named(row['symbol'], row['exchange'], row['time'])} has {fault}")
     return rows
+
+
+def _best_prices(rows: Any, book: Any) -> tuple[Floats, Floats]:
+    """Return the best bid and the best ask of each numbered book [USD], NaN without one."""
+    price = rows["price_usd"].to_numpy(dtype=np.float64)
+    is_ask = (rows["side"] == "ask").to_numpy()
+    bid = np.full(book.max() + 1, np.nan)
+    ask = bid.copy()
+    np.fmax.at(bid, book[~is_ask], price[~is_ask])
+    np.fmin.at(ask, book[is_ask], price[is_ask])
+    _refuse_crossed(bid, ask, rows, book)
+    return bid, ask
 
 
 def _refuse_crossed(bid: Floats, ask: Floats, rows: Any, book: Any) -> None:

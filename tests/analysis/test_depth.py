@@ -110,3 +110,68 @@ def test_impossible_books_are_rejected() -> None:
     for bands in ([], [10.0, 5.0], [0.0], [float("nan")]):
         with pytest.raises(ValueError, match="must ascend from above 0"):
             depth.by_band(rows, bands)
+
+
+def costs(rows: pd.DataFrame, size_usd: float) -> dict[str, list[float]]:
+    """Return average price, cost and filled value of a buy and of a sale."""
+    table = depth.market_order_cost(rows, size_usd).set_index("side")
+    return {
+        side: table.loc[side, ["average_price_usd", "cost_bps", "filled_usd"]].tolist()
+        for side in table.index
+    }
+
+
+def test_market_order_fills_the_best_levels_first() -> None:
+    rows = made()
+    rows = rows[rows["time"] == FIRST].sample(frac=1.0, random_state=2)
+    # A buy of 250.35 USD takes 1 coin at 100.05 and 1.5 at 100.20: 2.5 coins at 100.14, 14 bps above 100.
+    assert costs(rows, 250.35)["buy"] == pytest.approx([100.14, 14.0, 250.35])
+    # A sale of 249.85 USD takes 2 coins at 99.95 and 0.5 at 99.90: 2.5 coins at 99.94, 6 bps below 100.
+    assert costs(rows, 249.85)["sell"] == pytest.approx([99.94, 6.0, 249.85])
+    # Three coins empty the two best bids exactly.
+    assert costs(rows, 299.8)["sell"] == pytest.approx([299.8 / 3.0, 20.0 / 3.0, 299.8])
+
+
+def test_market_order_beyond_the_book_has_no_price() -> None:
+    rows = made()
+    rows = rows[rows["time"] == FIRST]
+    # Asks are worth 100.05 + 3 x 100.2 = 400.65 USD, bids 199.9 + 99.9 + 4 x 99.7 = 698.6 USD.
+    whole = costs(rows, 400.65)
+    assert whole["buy"] == pytest.approx([400.65 / 4.0, 16.25, 400.65])
+    more = costs(rows, 500.0)
+    assert more["buy"] == pytest.approx([np.nan, np.nan, 400.65], nan_ok=True)
+    # Two coins at 99.95, one at 99.9 and 200.2 USD at 99.7.
+    average = 500.0 / (3.0 + 200.2 / 99.7)
+    assert more["sell"] == pytest.approx([average, 100.0 * (100.0 - average), 500.0])
+
+
+def test_market_orders_of_several_books_are_in_one_table() -> None:
+    rows = pd.concat([side("bid", [(99.0, 1.0)], venue="bybit"), made()])
+    table = depth.market_order_cost(rows, [100.05, 40.0])
+    assert table.columns[:5].tolist() == ["symbol", "exchange", "time", "side", "size_usd"]
+    assert table["time"].dtype == rows["time"].dtype
+    bybit = table[table["exchange"] == "bybit"].set_index(["side", "size_usd"])
+    # The venue has one bid of 99 USD and no ask, so it has no mid price.
+    assert bybit["filled_usd"].to_dict() == {
+        ("buy", 40.0): 0.0,
+        ("buy", 100.05): 0.0,
+        ("sell", 40.0): 40.0,
+        ("sell", 100.05): 99.0,
+    }
+    assert bybit.loc[("sell", 40.0), "average_price_usd"] == 99.0
+    assert bybit["cost_bps"].isna().all()
+    # The best levels of okx are 5 bps from the mid and fill 100.05 USD, at both times.
+    okx = table[table["exchange"] == "okx"]
+    assert okx["time"].tolist() == [FIRST] * 4 + [SECOND] * 4
+    assert okx["side"].tolist() == ["buy", "buy", "sell", "sell"] * 2
+    assert okx["cost_bps"].tolist() == pytest.approx([5.0] * 8)
+
+
+def test_market_orders_without_a_valid_size_or_book_are_rejected() -> None:
+    for size in (0.0, -1.0, float("nan"), float("inf"), [1.0, 0.0]):
+        with pytest.raises(ValueError, match="size_usd must be a positive number"):
+            depth.market_order_cost(made(), size)
+    with pytest.raises(ValueError, match="size_usd is empty: pass at least one size"):
+        depth.market_order_cost(made(), [])
+    with pytest.raises(ValueError, match="is crossed"):
+        depth.market_order_cost(made().replace(100.05, 99.9), 1.0)

@@ -28,6 +28,7 @@ CALLS: Calls = {
         "rates": made.rates(), "prices": made.amounts("price_usd"), "held": futures.roll(made.dated()),
     },
     "analysis.depth.by_band": lambda: {"books": made.books(), "bands": [10.0, 50.0]},
+    "analysis.depth.market_order_cost": lambda: {"books": made.books(), "size_usd": [50.0, 150.0]},
     "analysis.sessions.calendar": lambda: {
         "market": "XNYS", "start": "2025-12-01", "end": "2026-03-01", "extended": ("04:00", "20:00"),
     },
