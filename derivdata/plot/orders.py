@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from derivdata.analysis.depth import market_order_cost
 from derivdata.analysis.liquidations import observed
 from derivdata.plot import frames, style
 from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish
@@ -439,7 +440,7 @@ def orderbook_depth(
     Raises
     ------
     ValueError
-        `data` is neither table, is empty, has several books, or a book with one side only.
+        `data` is neither table, is empty, has several books, or a book that is crossed or has one side only.
     """
     if data.empty:
         raise ValueError("data is empty: pass a table with rows")
@@ -486,8 +487,8 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     # The cost of an order of the largest power of ten that both sides fill.
     largest = table.groupby("side")["cumulative_usd"].max().min()
     size = 10.0 ** np.floor(np.log10(largest))
-    buy = _cost(table[table["side"] == "ask"], size)
-    sell = _cost(table[table["side"] == "bid"], size)
+    cost_bps = market_order_cost(data, size).set_index("side")["cost_bps"]
+    buy, sell = cost_bps["buy"], cost_bps["sell"]
     order = f"{style.number(size / 1e6)} million USD"
     ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
     for cost, distance, color in ((sell, -sell, LONG), (buy, buy, SHORT)):
@@ -499,13 +500,6 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     style.note(ax, f"dashed: {order}; diamonds: mean cost of that order; spread of the book {spread:.2g} bps")
     ax.set_ylim(0, 1.12 * table["cumulative_usd"].max() / 1e6)
     return table
-
-
-def _cost(side: pd.DataFrame, size: float) -> float:
-    """Return the mean distance from the mid price at which an order of a size [USD] is filled [bps]."""
-    total = side["cumulative_usd"].clip(upper=size)
-    filled = total.diff().fillna(total)  # the first level has no level before it
-    return float((filled * side["distance_bps"].abs()).sum() / size)
 
 
 def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes], pd.DataFrame]:
