@@ -65,7 +65,7 @@ def strikes(
     -------
     Axes
         By strike, the strikes with 98 % of the total are shown, in bins if there are more than 45; the axis
-        states their width. By expiry, the sum of calls and puts is above the bars.
+        states their width. By expiry, the sum of calls and puts is at the top.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _sides(
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
         ax.set_xticks(range(len(expiries)), _date_labels(expiries))
         unit = _write_totals(ax, rows.assign(place=place), symbol)
-        label = f"expiry [UTC]; numbers: calls + puts [{unit}]"
+        label = f"expiry [UTC]; top: calls + puts [{unit}]"
         most = f"on {_date(totals.idxmax())}"
     else:
         bins, binned = strike_bins(totals)
@@ -138,22 +138,23 @@ def _sides(
 
 
 def _write_totals(ax: Axes, rows: pd.DataFrame, symbol: str) -> str:
-    """Write the sum of calls and puts above the bars of each expiry, and return its unit."""
+    """Write the sum of calls and puts of each expiry into a row at the top, and return its unit."""
     totals = rows.groupby("place")["open_interest"].sum()
-    calls = rows[rows["side"] == "call"].groupby("place")["open_interest"].sum()
     unit = symbol
     divisor = 1.0
     if totals.max() >= 1000.0:
         unit = f"thousand\u00a0{symbol}"  # no line break within the unit
         divisor = 1000.0
-    look: dict[str, Any] = {"fontsize": 8, "ha": "center", "textcoords": "offset points"}
+    look: dict[str, Any] = {"fontsize": 8, "ha": "center", "va": "top"}
+    look["transform"] = ax.get_xaxis_transform()
     for place, total in totals.items():
         value = total / divisor
         words = f"{value:,.0f}"
         if value < 10.0:
             words = f"{value:.2g}"
-        ax.annotate(words, (place, calls.get(place, 0.0)), (0, 3), color=style.ink(), **look)
-    ax.margins(y=0.08)  # space for the highest number
+        ax.text(place, 0.99, words, color=style.ink(), **look)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.1 * (high - low))  # space for the numbers
     return unit
 
 
