@@ -245,7 +245,8 @@ def funding_heatmap(
     shown = cells.reindex(columns=rows).to_numpy().T
     centre = centre or 0.0
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
-    title = f"{symbol} funding: {_heat_finding(finite, means, len(usual), centre, level)}"
+    finding = _heat_finding(finite, means, drawn_venues if usual else [], centre, level)
+    title = f"{symbol} funding: {finding}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     is_venue = np.isin(rows, means.index)
     names = [f"{venue} {means[venue]:+.2f}" for venue in np.array(rows)[is_venue]]
@@ -284,7 +285,7 @@ def funding_heatmap(
     _hatch(ax, is_missing, edges)
     style.note(ax, _colour_key(centre, level, has_gaps=bool(is_missing.any())))
     ends = ("neither", "min", "max", "both")
-    beyond = ends[bool(np.min(finite) < centre - reach) + 2 * bool(np.max(finite) > centre + reach)]
+    beyond = ends[bool(np.nanmin(shown) < centre - reach) + 2 * bool(np.nanmax(shown) > centre + reach)]
     scale = style.colorbar(ax, drawn, f"{_written(hours)} mean rate [bps per 8 h]", extend=beyond)
     from matplotlib.ticker import MaxNLocator
 
@@ -299,13 +300,16 @@ def funding_heatmap(
     return finish(ax, table, data, source=source)
 
 
-def _heat_finding(rates: Floats, means: pd.Series, usual: int, centre: float, level: float) -> str:
-    """Return a sentence about the rates; `usual` is the number of venues with rates up to `level`."""
+def _heat_finding(rates: Floats, means: pd.Series, unusual: list[str], centre: float, level: float) -> str:
+    """Return a sentence about the rates; `unusual` are the drawn venues if the usual ones are omitted."""
     of = "of cells"
     if centre:
         return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} {of}"
-    if usual:
-        return f"longs on {means.index[-1]} paid most, {means.iloc[-1]:.2g} bps per 8 h on average"
+    if unusual:
+        drawn = means[unusual]
+        if drawn.max() <= level and drawn.min() < 0.0:
+            return f"shorts on {drawn.idxmin()} paid most, {-drawn.min():.2g} bps per 8 h on average"
+        return f"longs on {drawn.idxmax()} paid most, {drawn.max():.2g} bps per 8 h on average"
     paid = f"longs paid in {style.share(float(np.mean(rates > 0.0)))} {of}"
     if level:
         more = style.share(float(np.mean(rates > level + _NEAR)))
