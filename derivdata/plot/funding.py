@@ -116,6 +116,8 @@ def funding_history(
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     cells, hours = _averaged(rates, step, _POINTS)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
+    if highlight < 1:
+        raise ValueError(f"highlight must be at least 1 venue, got {highlight}")
     drawn_venues = _drawn_venues(means, venues, highlight)
     lines = cells[drawn_venues]
     lanes = _lane_limits(lines.to_numpy(dtype=np.float64))

@@ -109,6 +109,8 @@ def open_interest(
     only_for(kind, ("trend",), window=window)
     if top is None:
         top = _TOP.get(kind, 0)
+    elif top < 1:
+        raise ValueError(f"top must be at least 1 venue, got {top}")
     if kind == "trend":
         main, table = _trends(data, symbol, top, window, ax)
     elif isinstance(data, xr.Dataset):

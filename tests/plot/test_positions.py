@@ -180,6 +180,13 @@ def test_title_of_liquidations_states_the_largest_venue(venues: list[str], value
     assert words in title
 
 
+@pytest.mark.parametrize("kind", ["share", "trend"])
+@pytest.mark.parametrize("top", [0, -1])
+def test_no_venue_to_draw_is_refused(kind: str, top: int) -> None:
+    with pytest.raises(ValueError, match=f"top must be at least 1 venue, got {top}"):
+        plot.open_interest(made.holdings(), kind, top=top)
+
+
 def test_taker_volume_without_values_or_with_one_time_is_refused() -> None:
     with pytest.raises(ValueError, match="got only missing values"):
         plot.taker_volume(made.taken().assign(buy_usd=np.nan), window="2d")

@@ -247,6 +247,11 @@ def test_title_of_a_heat_map_names_a_drawn_venue() -> None:
     assert title == "funding: shorts on beta paid most, 1.4 bps per 8 h on average"
 
 
+def test_highlight_of_no_venue_is_refused() -> None:
+    with pytest.raises(ValueError, match="highlight must be at least 1 venue, got 0"):
+        plot.funding_history(made.funding(), highlight=0)
+
+
 @pytest.mark.parametrize("days_before", [0, 5])
 def test_payments_before_the_samples_are_not_compared_with_them(days_before: int) -> None:
     """Both pay 1 bp in 8 hours for ten days; the payments begin up to five days earlier.
