@@ -439,7 +439,7 @@ def positioning(
     -------
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
-        rate. Labels have the newest ratio.
+        rate. Labels and title have the latest ratio.
 
     Raises
     ------
@@ -464,14 +464,14 @@ def positioning(
     upper, *others = (
         style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
     )
-    newest = ratio.ffill().iloc[-1]
-    labels = [f"{venue} {newest[venue]:.2f}" for venue in venues]
+    latest = ratio.ffill().iloc[-1]
+    labels = [f"{venue} {latest[venue]:.2f}" for venue in venues]
     logs, averaged = _thinned(np.log(ratio), upper)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_marks(limits)}
     draw_lanes(upper, logs, labels, [limits] * count, base=0.0, marks=marks, signed=False)
-    title = f"{symbol}: {_balance(newest, _is_of_positions(data))}"
-    key = "labels: newest ratio"
+    title = f"{symbol}: {_balance(latest, _is_of_positions(data))} (latest)"
+    key = "labels: latest ratio"
     if averaged:
         key += f"; {averaged}"
     strip = [upper, *others]
@@ -484,6 +484,7 @@ def positioning(
         strip[1].plot(drawn.index, drawn["rate"], color=style.ink(), lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
+        key += "; funding: median of venues"
         strip[1].locator_params(axis="y", nbins=4)
         table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
@@ -510,16 +511,16 @@ def _is_of_positions(data: Rates) -> bool:
     return bool(data["kind"].astype(str).str.endswith("positions").any())
 
 
-def _balance(newest: pd.Series, of_positions: bool = False) -> str:
+def _balance(latest: pd.Series, of_positions: bool = False) -> str:
     """Describe on how many venues accounts, or positions, are net long, and the furthest from balance."""
-    count = len(newest)
-    longer = int((newest > 1.0).sum())
-    most = str(np.log(newest).abs().idxmax())
+    count = len(latest)
+    longer = int((latest > 1.0).sum())
+    most = str(np.log(latest).abs().idxmax())
     if count == 1:
         longs = "accounts are long"
         if of_positions:
             longs = "longs"
-        return f"{newest.iloc[0]:.2f} {longs} per short on {most}"
+        return f"{latest.iloc[0]:.2f} {longs} per short on {most}"
     where = f"{longer} of {count} venues"
     if longer == count:
         where = f"all {count} venues"
@@ -528,7 +529,7 @@ def _balance(newest: pd.Series, of_positions: bool = False) -> str:
     longs = "more accounts are long than short"
     if of_positions:
         longs = "long positions are larger than short ones"
-    return f"{longs} on {where}; {most} has {newest[most]:.2f} longs per short"
+    return f"{longs} on {where}; {most} has {latest[most]:.2f} longs per short"
 
 
 def _thinned(lines: pd.DataFrame, ax: Axes) -> tuple[pd.DataFrame, str]:
