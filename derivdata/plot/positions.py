@@ -636,16 +636,14 @@ def taker_volume(
         look = style.look(place)
         strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.1, label=str(venue), **look)
         last = float(delta[venue].ffill().iloc[-1]) / _MILLION
-        ends.append((last, f"{venue} {last:+.0f}", str(look["color"])))
+        ends.append((last, f"{venue} {_signed(last)}", str(look["color"])))
     net = float(delta.ffill().iloc[-1].sum())
     if delta.shape[1] > 1:
         total = delta.ffill().sum(axis=1)[shown.index] / _MILLION
         strip[0].plot(total.index, total, lw=2.4, color=style.ink(), label="all venues")
-        ends.append((net / _MILLION, f"all {net / _MILLION:+.0f}", style.ink()))
+        ends.append((net / _MILLION, f"all {_signed(net / _MILLION)}", style.ink()))
     strip[0].axhline(0.0, color=GREY, lw=0.8)
-    did, less = ("bought", "sold") if net >= 0 else ("sold", "bought")
-    title = f"{symbol}: takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less}"
-    title += f" in {style.span_words(style.days_between(delta.index))}{_main_venue(delta)}"
+    title = f"{symbol}: {_balance_of_takers(delta, net)}{_main_venue(delta)}"
     style.dress(strip[0], title=title, y="bought − sold,\ncumulative\n[million USD]", form="number")
     style.label_ends(strip[0], ends)
     for color, is_side in ((LONG, recent >= 0.0), (SHORT, recent <= 0.0)):
@@ -663,6 +661,21 @@ def taker_volume(
         strip[2].locator_params(axis="y", nbins=4)
     style.utc_axis(strip[-1], has_labels=True)
     return finish(strip[0], table, data, price, source=source, lowest=strip[-1])
+
+
+def _balance_of_takers(delta: pd.DataFrame, net: float) -> str:
+    """Describe the sum of all venues [USD] over the time of the cumulative volumes."""
+    span = f"in {style.span_words(style.days_between(delta.index))}"
+    if not net:
+        return f"takers bought as much as they sold {span}"
+    did, less = ("bought", "sold") if net > 0 else ("sold", "bought")
+    return f"takers {did} {style.number(abs(net) / _MILLION)} million USD more than they {less} {span}"
+
+
+def _signed(value: float) -> str:
+    if abs(value) < 10.0:
+        return f"{value:+.2g}"
+    return f"{value:+,.0f}"
 
 
 def _main_venue(delta: pd.DataFrame) -> str:

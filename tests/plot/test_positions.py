@@ -180,6 +180,18 @@ def test_title_of_liquidations_states_the_largest_venue(venues: list[str], value
     assert words in title
 
 
+def test_equal_volumes_of_takers_are_stated_as_equal() -> None:
+    hours = pd.date_range(made.START, periods=49, freq="h")
+    volume = pd.DataFrame(
+        {"time": hours, "symbol": "BTC", "exchange": "alpha", "buy_usd": 2e3, "sell_usd": 2e3}
+    )
+    ax = plot.taker_volume(volume, source="by hand")
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title == "BTC: takers bought as much as they sold in 2 days"
+    ax = plot.taker_volume(volume.assign(sell_usd=1e3), source="by hand")
+    assert "alpha +0.049" in [text.get_text() for text in ax.texts]
+
+
 @pytest.mark.parametrize("kind", ["share", "trend"])
 @pytest.mark.parametrize("top", [0, -1])
 def test_no_venue_to_draw_is_refused(kind: str, top: int) -> None:
