@@ -172,8 +172,12 @@ def _by_venue(events: pd.DataFrame, top: int) -> pd.DataFrame:
     sides = sides.loc[sides.sum(axis=1).sort_values(ascending=False, kind="stable").index]
     if len(sides) > top:
         rest = sides.iloc[top:]
-        sides = pd.concat([sides.iloc[:top], rest.sum().to_frame(f"{len(rest)} others").T])
+        sides = pd.concat([sides.iloc[:top], rest.sum().to_frame(_others(len(rest))).T])
     return sides
+
+
+def _others(count: int) -> str:
+    return f"{count} other{'s' * (count != 1)}"
 
 
 def _draw_venues(ax: Axes, sides: pd.DataFrame) -> None:
@@ -291,7 +295,7 @@ def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[st
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
     names = list(map(str, total.index[:top]))
     if len(total) > top:
-        names.append(f"{len(total) - top} others")
+        names.append(_others(len(total) - top))
     place = pd.Series(range(len(names)), index=names)
     # 1. A dot per order, or per step of a row and side, in the middle of the step.
     dots = events[["side", "value_usd"]].assign(time=_times(events), venue=events["exchange"].astype(str))

@@ -124,7 +124,7 @@ def test_price_is_below_the_values_and_small_venues_share_a_row() -> None:
     with pytest.raises(ValueError, match="price has several symbols"):
         plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
     _, venues = panels_of(plot.liquidations(made.liquidated(), top=1))
-    assert [t.get_text() for t in venues.get_yticklabels()] == ["beta", "1 others"]
+    assert [t.get_text() for t in venues.get_yticklabels()] == ["beta", "1 other"]
     none = made.liquidated().iloc[:0]
     with pytest.raises(ValueError, match="events is empty: pass start and end"):
         plot.liquidations(none)
