@@ -241,11 +241,11 @@ def _liquidations_title(events: pd.DataFrame) -> str:
     return words
 
 
-def _million(value: float) -> str:
+def _million(value: float, million: str = "million") -> str:
     """Format dollars in millions, small amounts in dollars: ``25.5 million USD``, ``2,000 USD``."""
     if abs(value) < 1e5:
         return f"{value:,.0f} USD"
-    return f"{value / 1e6:,.1f} million USD"
+    return f"{value / 1e6:,.1f} {million} USD"
 
 
 def _orders(events: pd.DataFrame) -> pd.DataFrame:
@@ -338,7 +338,7 @@ def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.
     for (side, _), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
         of_side = (events["side"] == side).to_numpy()
         value = events.loc[of_side, "value_usd"].groupby(place[of_side]).sum() / 1e6
-        sums[f"{side}s: {value.sum():,.1f} M USD"] = sign * value
+        sums[f"{side}s: {_million(value.sum() * 1e6, 'M')}"] = sign * value
     return sums, step, f"per {per}\n[million USD]"
 
 
@@ -358,7 +358,7 @@ def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str
         start = values.index[tallest].to_datetime64()
         end, shift, side = (start + step, 4, "left") if start < middle else (start, -4, "right")
         look: dict[str, Any] = {"fontsize": 8, "ha": side, "va": "top" if height > 0.0 else "bottom"}
-        written = f"{abs(height):,.1f} M USD"
+        written = _million(abs(height) * 1e6, "M")
         ax.annotate(written, (end, height), (shift, 0), textcoords="offset points", **look)
 
 

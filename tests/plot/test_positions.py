@@ -180,6 +180,23 @@ def test_title_of_liquidations_states_the_largest_venue(venues: list[str], value
     assert words in title
 
 
+def test_numbers_of_small_liquidations_are_in_dollars() -> None:
+    """An order of 3,000 USD, and one of 200 USD an hour later, which is less than a third."""
+    small = (
+        made.liquidated()
+        .iloc[:2]
+        .assign(
+            time=[made.START, made.START + pd.Timedelta(1, "h")],
+            side=["long", "short"],
+            value_usd=[3000.0, 200.0],
+        )
+    )
+    ax = plot.liquidations(small)
+    assert [text.get_text() for text in ax.texts] == ["3,000 USD"]
+    assert ax.get_legend_handles_labels()[1] == ["longs: 3,000 USD", "shorts: 200 USD"]
+    assert not plot.liquidations(small.assign(value_usd=0.0)).texts
+
+
 def test_equal_volumes_of_takers_are_stated_as_equal() -> None:
     hours = pd.date_range(made.START, periods=49, freq="h")
     volume = pd.DataFrame(
