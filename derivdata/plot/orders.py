@@ -350,7 +350,9 @@ def _bars(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64, label: str
     style.dress(ax, title=title, y=label, form="size")
     values = pd.concat(list(sums.values()))
     order = values.abs().to_numpy().argsort()[::-1]
-    if len(order) > 1 and abs(values.iloc[order[0]]) >= _TALL * abs(values.iloc[order[1]]):
+    if len(order) < 2 or not values.any():
+        return
+    if abs(values.iloc[order[0]]) >= _TALL * abs(values.iloc[order[1]]):
         tallest = int(order[0])
         height = float(values.iloc[tallest])
         # The label is on the side of the bar with more space.
@@ -494,16 +496,29 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     cost_bps = market_order_cost(data, size).set_index("side")["cost_bps"]
     buy, sell = cost_bps["buy"], cost_bps["sell"]
     order = f"{style.number(size / 1e6)} million USD"
+    if size < 1e5:
+        order = f"{size:,.0f} USD"
     ax.axhline(size / 1e6, color=GREY, lw=1.0, ls="--")
     for cost, distance, color in ((sell, -sell, LONG), (buy, buy, SHORT)):
         ax.plot(distance, size / 1e6, "D", color=color, ms=7, label="_cost")
         near = {"textcoords": "offset points", "fontsize": 8.5, "va": "bottom", "ha": "center"}
-        style.lift(ax.annotate(f"{cost:.2g} bps", (distance, size / 1e6), (0, 7), color=style.ink(), **near))
-    title = f"{name}: an order of {order} costs {buy:.2g} bps to buy and {sell:.2g} to sell"
+        style.lift(
+            ax.annotate(f"{_two_digits(cost)} bps", (distance, size / 1e6), (0, 7), color=style.ink(), **near)
+        )
+    costs = f"{_two_digits(buy)} bps to buy and {_two_digits(sell)} to sell"
+    title = f"{name}: an order of {order} costs {costs}"
     style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
-    style.note(ax, f"dashed: {order}; diamonds: mean cost of that order; spread of the book {spread:.2g} bps")
+    spread_words = f"spread of the book {_two_digits(spread)} bps"
+    style.note(ax, f"dashed: {order}; diamonds: mean cost of that order; {spread_words}")
     ax.set_ylim(0, 1.12 * table["cumulative_usd"].max() / 1e6)
     return table
+
+
+def _two_digits(value: float) -> str:
+    """Format a number with two digits or more, without an exponent: ``0.12``, ``250``."""
+    if abs(value) < 10.0:
+        return f"{value:.2g}"
+    return f"{value:,.0f}"
 
 
 def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes], pd.DataFrame]:
@@ -569,11 +584,16 @@ def _mark_ends_of_range(ax: Axes, rows: pd.DataFrame) -> None:
     mean = ((rows["bid_depth_usd"] + rows["ask_depth_usd"]) / 2e6).to_numpy()
     if np.isfinite(mean).sum() < 2 or np.nanmin(mean) == np.nanmax(mean):
         return
+    if not np.nanmin(mean) > 0.0:
+        return  # zero has no place on a logarithmic axis
     times_of_rows = _times(rows)
     for place, shift, side in ((np.nanargmin(mean), -5, "top"), (np.nanargmax(mean), 5, "bottom")):
         at = times_of_rows[place], mean[place]
         look: dict[str, Any] = {"fontsize": 8, "ha": "center", "va": side, "textcoords": "offset points"}
-        style.lift(ax.annotate(f"{mean[place]:,.1f}", at, (0, shift), color=style.ink(), **look))
+        words = f"{mean[place]:,.1f}"
+        if mean[place] < 0.1:
+            words = _two_digits(mean[place])
+        style.lift(ax.annotate(words, at, (0, shift), color=style.ink(), **look))
 
 
 def _mean_depth(rows: pd.DataFrame) -> pd.Series:
@@ -591,6 +611,6 @@ def _range_of_depth(rows: pd.DataFrame, distance: float) -> str:
     if mean.max() < 1e5:
         written = [f"{depth:,.0f}" for depth in (mean.min(), mean.max())]
         unit = "USD"
-    if len(mean) == 1:
+    if written[0] == written[1]:
         return f"depth within {distance:g} bps was {written[0]} {unit} a side"
     return f"depth within {distance:g} bps was between {written[0]} and {written[1]} {unit} a side"

@@ -158,7 +158,7 @@ def test_title_of_depth_describes_the_widest_band() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"bid_depth_usd": 300.0, "ask_depth_usd": 100.0}, "was between 200 and 200 USD a side"),
+        ({"bid_depth_usd": 300.0, "ask_depth_usd": 100.0}, "was 200 USD a side"),
         ({"bid_depth_usd": np.nan}, "of one side only"),
     ],
 )
@@ -195,6 +195,27 @@ def test_numbers_of_small_liquidations_are_in_dollars() -> None:
     assert [text.get_text() for text in ax.texts] == ["3,000 USD"]
     assert ax.get_legend_handles_labels()[1] == ["longs: 3,000 USD", "shorts: 200 USD"]
     assert not plot.liquidations(small.assign(value_usd=0.0)).texts
+
+
+def test_costs_of_an_order_have_no_exponent() -> None:
+    """Bids of 99 and asks of 101 USD are 100 bps from the mid price; a coin of each is an order of 10 USD."""
+    sides = {"side": ["bid", "ask"], "level": 0, "price_usd": [99.0, 101.0], "size": 1.0}
+    book = pd.DataFrame(sides).assign(symbol="BTC", exchange="alpha", time=made.START)
+    ax = plot.orderbook_depth(book, source="by hand")
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title == "BTC on alpha: an order of 10 USD costs 100 bps to buy and 100 to sell"
+
+
+def test_depth_of_zero_has_no_label_on_a_logarithmic_axis() -> None:
+    depths = made.depths()
+    first = depths["time"] == depths["time"].iloc[0]
+    empty = depths.assign(
+        bid_depth_usd=depths["bid_depth_usd"].where(~first, 0.0),
+        ask_depth_usd=depths["ask_depth_usd"].where(~first, 0.0),
+    )
+    assert "0.0" not in [text.get_text() for text in plot.orderbook_depth(empty).texts]
+    small = depths.assign(bid_depth_usd=1e-4 * depths["bid_depth_usd"], ask_depth_usd=0.0)
+    assert "0.0" not in [text.get_text() for text in plot.orderbook_depth(small).texts]
 
 
 def test_equal_volumes_of_takers_are_stated_as_equal() -> None:
