@@ -104,8 +104,8 @@ def colours_with_gaps(name: str) -> Colormap:
     return colormaps[name].with_extremes(bad=NO_DATA)
 
 
-def page_colours(below: str = _PURPLE, above: str = _ORANGE) -> Colormap:
-    """Return a colour map, by default from purple to orange, whose middle is transparent on any page.
+def page_colours() -> Colormap:
+    """Return a colour map from purple to orange whose middle is transparent on any page.
 
     Missing cells are grey.
     """
@@ -113,7 +113,7 @@ def page_colours(below: str = _PURPLE, above: str = _ORANGE) -> Colormap:
 
     at = np.linspace(-1.0, 1.0, 257)
     colours = np.empty((len(at), 4))
-    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(below), to_rgb(above))
+    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(_PURPLE), to_rgb(_ORANGE))
     colours[:, 3] = np.abs(at)
     return ListedColormap(colours).with_extremes(bad=GREY)
 
@@ -326,6 +326,7 @@ def dress(
     """Style axes: wrapped title at the left, labels, format of the y values, and a faint grid."""
     size = _title_size(cell_width(ax))
     fitting = int(text_width(ax) / (0.55 * size))  # a letter is about 0.55 of the font's size wide
+    title = title.removeprefix(": ")  # of a panel without a symbol
     lines = title_lines(title, min(_TITLE, max(fitting, 20)))
     set_title(ax, "\n".join(lines))
     if x:

@@ -237,6 +237,12 @@ def test_no_venue_to_draw_is_refused(kind: str, top: int) -> None:
         plot.open_interest(made.holdings(), kind, top=top)
 
 
+def test_title_of_a_panel_without_a_symbol_begins_with_the_finding() -> None:
+    held = dd.panel(made.holdings(), "oi_usd").isel(symbol=0, drop=True)
+    title = plot.open_interest(held, "share", source="by hand").get_title(loc="left")
+    assert title.startswith("alpha has the largest share")
+
+
 def test_taker_volume_without_values_or_with_one_time_is_refused() -> None:
     with pytest.raises(ValueError, match="got only missing values"):
         plot.taker_volume(made.taken().assign(buy_usd=np.nan), window="2d")
