@@ -284,7 +284,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     upper.set_ylim(low - missing / 2.0, high + missing / 2.0)
     ends = [
         _end(table["strip_index"], "index", style.ink()),
-        _end(table[f"atm_{shown:g}d"], "ATM", PALETTE[0]),
+        _end(table[f"atm_{shown:g}d"], f"{shown:g} d ATM", PALETTE[0]),
     ]
     style.label_ends(upper, ends)
     # 2. Skew and butterfly, with zero on the axis, from which their size is read.

@@ -187,7 +187,7 @@ def test_labels_at_line_ends_do_not_overlap() -> None:
     ax = plot.volatility(history, symbol="BTC")
     figure = ax.get_figure(root=True)
     labels = [t for t in ax.texts if t.get_text()]
-    assert [t.get_text() for t in labels] == ["ATM 58.0 %", "index 59.0 %"]
+    assert [t.get_text() for t in labels] == ["30 d ATM 58.0 %", "index 59.0 %"]
     places = np.array([t.xyann[1] for t in labels])
     height = 72.0 / figure.dpi * ax.get_window_extent().height
     assert (np.diff(places) * height).min() >= 8.0, "points"
