@@ -364,6 +364,6 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
         look |= {"handlelength": 1.2, "handletextpad": 0.5}
         cell.legend(title=level.symbol, title_fontsize=8, **look)
     cells[0].set_ylabel("volatility\n[% a year]", fontsize=8.5)
-    _write_head(ax, f"30-day ATM volatility is {', '.join(gaps)}", "", 33.0)
+    _write_head(ax, f"latest 30-day ATM volatility is {', '.join(gaps)}", "", 33.0)
     style.footer(ax, *(level.table for level in levels), source=source)
     return ax
