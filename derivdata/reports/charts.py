@@ -344,12 +344,8 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
             cell.plot(
                 line["time"].values, 100.0 * line.values, color=color, lw=1.4, label=f"{name} {last:.1f} %"
             )
-        gap = last_values[0] - last_values[1]
-        side = "above" if gap > 0 else "below"
-        realised = f" {level.days:.3g}-day realised"
-        if gaps and level.days == levels[0].days:
-            realised = ""
-        gaps.append(f"{abs(gap):.1f} points {side}{realised} for {level.symbol}")
+        mean = 100.0 * float((level.implied - level.realised).mean())
+        gaps.append(f"{level.symbol} {last_values[0] - last_values[1]:+.1f} points (mean {mean:+.1f})")
         low, high = cell.get_ylim()
         spans.append((low, high))
     # All y axes have the same length, so that equal changes look equal.
@@ -364,6 +360,10 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
         look |= {"handlelength": 1.2, "handletextpad": 0.5}
         cell.legend(title=level.symbol, title_fontsize=8, **look)
     cells[0].set_ylabel("volatility\n[% a year]", fontsize=8.5)
-    _write_head(ax, f"latest 30-day ATM volatility is {', '.join(gaps)}", "", 33.0)
+    days = ""
+    if len({level.days for level in levels}) == 1:
+        days = f"{levels[0].days:.3g}-day "
+    title = f"latest 30-day ATM minus {days}realised volatility: {', '.join(gaps)}"
+    _write_head(ax, title, "", 33.0)
     style.footer(ax, *(level.table for level in levels), source=source)
     return ax
