@@ -207,7 +207,8 @@ def funding_heatmap(
         Width of a column, over which rates are averaged. None selects the shortest step that is not shorter
         than the interval of any venue and gives at most 400 columns.
     reach
-        Distance from `centre` to both ends of the colour scale [bps/8h]; None uses the 98th percentile.
+        Distance from `centre` to both ends of the colour scale [bps/8h]. None uses the 98th percentile,
+        rounded up.
     centre
         Rate between the two colours [bps/8h]. None uses 0. If the median rate is within 0.05 of 1, which is
         the usual 0.01 % per 8 hours, rates from 0 to 1 have the colour of the page. Venues with such rates in
@@ -246,7 +247,9 @@ def funding_heatmap(
     rows = _rows(drawn_venues, by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
     centre = centre or 0.0
-    reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
+    if reach is None:
+        most = max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
+        reach = float(_distances(most)[-1])
     finding = _heat_finding(finite, means, drawn_venues if usual else [], centre, level)
     title = f"{symbol} funding: {finding}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
@@ -293,7 +296,8 @@ def funding_heatmap(
 
     rate_ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(centre - reach, centre + reach)
     # Rates from 0 to the usual one are at one place of the scale.
-    shown_ticks = [tick for tick in rate_ticks if abs(tick - centre) <= reach and not 0.0 < tick <= level]
+    distances = [float(distance) for distance in _distances(reach) if abs(distance) <= reach]
+    shown_ticks = [centre + distance for distance in distances if not 0.0 < distance <= level]
     tick_names = [style.number(tick) for tick in shown_ticks]
     if level:
         tick_names[shown_ticks.index(0.0)] = f"0 to {level:g}"
@@ -316,6 +320,13 @@ def _heat_finding(rates: Floats, means: pd.Series, unusual: list[str], centre: f
     if level:
         more = style.share(float(np.mean(rates > level + _NEAR)))
         paid = f"longs paid more than the usual {level:g} bp in {more} {of}"
+def _distances(reach: float) -> Floats:
+    """Return round distances from the middle of the colour scale, up to `reach` or the next one [bps/8h]."""
+    from matplotlib.ticker import MaxNLocator
+
+    return np.asarray(MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(-reach, reach))
+
+
     return f"{paid}, shorts paid in {style.share(float(np.mean(rates < 0.0)))}"
 
 
