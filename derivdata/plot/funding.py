@@ -222,8 +222,8 @@ def funding_heatmap(
     -------
     Axes, or a plotly Figure
         Venues in order of their mean rate, the highest at the top, with the mean in the name; of more than
-        12, the six highest and the six lowest. A column without a rate is hatched; arrows of the colour scale
-        mark rates beyond it. Plotly draws missing rates in grey.
+        12, the six highest and the six lowest. Missing rates are grey; arrows of the colour scale mark rates
+        beyond it.
 
     Raises
     ------
@@ -287,14 +287,11 @@ def funding_heatmap(
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
     is_missing = np.isnan(shown) & is_venue[:, None]
-    _hatch(ax, is_missing, edges)
+    _mark_gaps(ax, is_missing, edges)
     style.note(ax, _colour_key(centre, level, has_gaps=bool(is_missing.any())))
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.nanmin(shown) < centre - reach) + 2 * bool(np.nanmax(shown) > centre + reach)]
     scale = style.colorbar(ax, drawn, f"{_written(hours)} mean rate [bps per 8 h]", extend=beyond)
-    from matplotlib.ticker import MaxNLocator
-
-    rate_ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(centre - reach, centre + reach)
     # Rates from 0 to the usual one are at one place of the scale.
     distances = [float(distance) for distance in _distances(reach) if abs(distance) <= reach]
     shown_ticks = [centre + distance for distance in distances if not 0.0 < distance <= level]
@@ -320,14 +317,14 @@ def _heat_finding(rates: Floats, means: pd.Series, unusual: list[str], centre: f
     if level:
         more = style.share(float(np.mean(rates > level + _NEAR)))
         paid = f"longs paid more than the usual {level:g} bp in {more} {of}"
+    return f"{paid}, shorts paid in {style.share(float(np.mean(rates < 0.0)))}"
+
+
 def _distances(reach: float) -> Floats:
     """Return round distances from the middle of the colour scale, up to `reach` or the next one [bps/8h]."""
     from matplotlib.ticker import MaxNLocator
 
     return np.asarray(MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(-reach, reach))
-
-
-    return f"{paid}, shorts paid in {style.share(float(np.mean(rates < 0.0)))}"
 
 
 def _usual(rates: Floats) -> float:
@@ -404,11 +401,11 @@ def _colour_key(centre: float, level: float, *, has_gaps: bool) -> str:
         key = f"orange: longs pay > {level:g} bp, purple: shorts"
     if centre:
         key = f"orange: above {centre:+g} bps; purple: below it"
-    return key + "; hatch: gap" * has_gaps
+    return key + "; grey: no rate" * has_gaps
 
 
-def _hatch(ax: Axes, is_missing: Bools, edges: pd.DatetimeIndex) -> None:
-    """Draw a hatched box with a frame, which a single narrow cell shows too, over runs of missing cells."""
+def _mark_gaps(ax: Axes, is_missing: Bools, edges: pd.DatetimeIndex) -> None:
+    """Draw a grey box over each run of missing cells, with a frame that makes a narrow cell visible."""
     for row, missing in enumerate(is_missing):
         changes = np.flatnonzero(np.diff(np.r_[False, missing, False].astype(int)))
         boxes = edges[changes].to_numpy()
@@ -416,8 +413,7 @@ def _hatch(ax: Axes, is_missing: Bools, edges: pd.DatetimeIndex) -> None:
             continue
         starts = boxes[::2]
         runs = list(zip(starts, boxes[1::2] - starts, strict=True))
-        look: dict[str, Any] = {"facecolor": style.paper(), "edgecolor": style.ink(), "hatch": "////"}
-        ax.broken_barh(runs, (row + 0.06, 0.88), lw=0.8, **look)
+        ax.broken_barh(runs, (row + 0.04, 0.92), facecolor=GREY, edgecolor=GREY, lw=1.2)
 
 
 def _thin_names(ax: Axes) -> None:

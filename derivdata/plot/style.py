@@ -519,7 +519,7 @@ def _columns_that_fit(names: Sequence[str], width: float) -> int:
 
 def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axes:
     """Add a colour scale next to the axes, inside their cell of the figure."""
-    scale = ax.inset_axes((1.015, 0.0, 0.02, 1.0))
+    scale = ax.inset_axes((1.015, 0.0, 0.05 if is_narrow(ax) else 0.02, 1.0))
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.colorbar(drawn, cax=scale, **options)

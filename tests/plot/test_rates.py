@@ -214,7 +214,7 @@ def test_a_heat_map_of_many_venues_has_the_highest_and_the_lowest() -> None:
     assert names[11] == "v19 +4.90"
     assert ax.get_ylabel() == "12 of 20 venues, mean [bps per 8 h]"
     assert plot.data(ax)["exchange"].nunique() == 20
-    [boxes] = [drawn for drawn in ax.collections if drawn.get_hatch()]
+    _, boxes = ax.collections
     left, right = boxes.get_paths()[0].get_extents().intervalx
     assert right - left == pytest.approx(1.0 / 24.0)
 
