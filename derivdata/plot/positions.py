@@ -483,8 +483,9 @@ def positioning(
         drawn, _ = _thinned(median.to_series().rename("rate").to_frame(), upper)
         strip[1].plot(drawn.index, drawn["rate"], color=style.ink(), lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
-        style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
-        key += "; funding: median of venues"
+        style.dress(strip[1], y="median\nfunding\n[bps / 8 h]", form="number")
+        if "exchange" in rate.dims:
+            key += f"; funding: median of {rate.sizes['exchange']} venues"
         strip[1].locator_params(axis="y", nbins=4)
         table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.dress(upper, title=title, y="longs per short [log scale]", grid="x")
