@@ -147,12 +147,14 @@ def _write_totals(ax: Axes, rows: pd.DataFrame, symbol: str) -> str:
         divisor = 1000.0
     look: dict[str, Any] = {"fontsize": 8, "ha": "center", "va": "top"}
     look["transform"] = ax.get_xaxis_transform()
+    largest = totals.idxmax()
     for place, total in totals.items():
         value = total / divisor
         words = f"{value:,.0f}"
         if value < 10.0:
             words = f"{value:.2g}"
-        ax.text(place, 0.99, words, color=style.ink(), **look)
+        weight = "bold" if place == largest else "normal"
+        ax.text(place, 0.99, words, color=style.ink(), fontweight=weight, **look)
     low, high = ax.get_ylim()
     ax.set_ylim(low, high + 0.1 * (high - low))  # space for the numbers
     return unit
