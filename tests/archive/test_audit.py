@@ -134,10 +134,12 @@ def test_differences_between_venues_raise_no_question(archive: Archive, factor: 
 
 
 def test_impossible_values_are_rejected(archive: Archive) -> None:
-    with pytest.raises(ArchiveError, match=r"interval_hours: 40 rows are impossible, first 0 \(BTC, okx"):
+    with pytest.raises(
+        ArchiveError, match=r"interval_hours: 40 rows have impossible values, first 0 \(BTC, okx"
+    ):
         archive.append(SETTLED, settlements(hours=0.0))
     assert archive.append(OI, HELD.assign(oi_usd=8e9)) == 40
-    with pytest.raises(ArchiveError, match="oi_usd: 1 rows are impossible, first -1"):
+    with pytest.raises(ArchiveError, match="oi_usd: 1 rows have impossible values, first -1"):
         archive.append(OI, HELD[:2].assign(oi_usd=[5e8, -1.0]))
 
 
@@ -146,7 +148,7 @@ def test_impossible_values_are_rejected(archive: Archive) -> None:
     [
         ({"symbol": "BT\x1b[31mC"}, r"symbol: 'BT\\x1b\[31mC' has control or invisible characters"),
         ({"symbol": "B\0TC"}, r"symbol: 'B\\x00TC' has control or invisible characters"),
-        ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows are impossible, first 1626-"),
+        ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows have impossible values, first 1626-"),
     ],
 )
 def test_hidden_characters_and_other_centuries_are_rejected(
@@ -235,7 +237,7 @@ def test_second_contract_of_a_stored_series_is_rejected_with_both_names(tmp_path
     hours = rates(["BTCUSDC"], ["binance"], hours=48)
     archive.append("funding_history", hours[:24])
     with pytest.raises(
-        ArchiveError, match=r"BTCUSDT would continue the series of BTCUSDC \(binance BTC\): they are two"
+        ArchiveError, match=r"BTCUSDT would continue the series of BTCUSDC \(binance BTC\), but they are two"
     ):
         archive.append("funding_history", hours[24:].assign(symbol="BTCUSDT"))
     assert archive.append("funding_history", hours[24:].assign(symbol="BTC/USDC:USDC")) == 24
@@ -287,12 +289,12 @@ def test_undo_of_a_replacement_restores_the_contract_of_the_series(tmp_path: Pat
 @pytest.mark.parametrize(
     ("rate", "hours", "native", "message"),
     [
-        (np.nan, np.nan, 0.31, r"rate_native: 1 rows are impossible, first 0.31 .* above 0.3"),
-        (np.nan, np.nan, -0.31, r"rate_native: 1 rows are impossible, first -0.31 .* below -0.3"),
+        (np.nan, np.nan, 0.31, r"rate_native: 1 rows have impossible values, first 0.31 .* above 0.3"),
+        (np.nan, np.nan, -0.31, r"rate_native: 1 rows have impossible values, first -0.31 .* below -0.3"),
         # 3,100 bps in 8 hours are 31 % of notional; of one hour 24,000 bps in 8 hours are 30 %.
         (3100.0, 8.0, np.nan, r"1 rows pay more than 30% of notional, first 0.31 \(BTC, okx"),
         (2100.0, 12.0, np.nan, r"1 rows pay more than 30% of notional, first 0.315"),
-        (24_001.0, 1.0, np.nan, "rate_bps_8h: 1 rows are impossible, first 24001"),
+        (24_001.0, 1.0, np.nan, "rate_bps_8h: 1 rows have impossible values, first 24001"),
     ],
 )
 def test_a_payment_is_at_most_30_percent_of_notional(

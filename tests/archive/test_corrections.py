@@ -168,8 +168,8 @@ def test_control_characters_in_a_reason_are_escaped(archive: Archive) -> None:
     ("where", "told"),
     [
         (None, "select rows"),
-        ({"rate_bps_8h": "1"}, "where must select by key columns, got 'rate_bps_8h'"),
-        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the replaced selection, first"),
+        ({"rate_bps_8h": "1"}, "where must have key columns of funding_history, .*, got 'rate_bps_8h'"),
+        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the selection to replace, first"),
     ],
 )
 def test_invalid_filters_of_a_correction_raise(archive: Archive, where: Any, told: str) -> None:

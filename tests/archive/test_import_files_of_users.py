@@ -384,7 +384,7 @@ def test_percent_among_fractions_is_asked_about(tmp_path: Path, place: str) -> N
             lines.append(f"{time},{symbol},{rate * (100 if (symbol, row) in is_percent else 1):.8g}")
     path = tmp_path / "okx_funding.csv"
     path.write_text("\n".join(["time,symbol,fundingRate", *lines]) + "\n")
-    with pytest.raises(ArchiveError, match="are 100 times the usual floor: are they percent"):
+    with pytest.raises(ArchiveError, match="are 100 times the usual floor, so they may be percent"):
         import_files(None, path, tmp_path / "to", unit="native")
     assert import_files(None, path, tmp_path / "to", unit="native", accept=["unit"]).written == 72
 

@@ -128,9 +128,24 @@ def test_impossible_panels_raise_with_the_reason(tmp_path: Path) -> None:
             "column must be a numeric column of funding_history, got 'resolution'",
         ),
         ("options_snapshot", "iv", {}, "its key is not symbol, exchange and time"),
-        ("prices_history", "price_usd", {}, "kind=None: .* takes 'mark' or 'index' or 'last'"),
-        ("funding_history", "rate_bps_8h", {"kind": "mark"}, "kind='mark': .* takes None"),
-        ("funding_history", "rate_bps_8h", {"step": "0s"}, "step must be a length of time, got '0s'"),
+        (
+            "prices_history",
+            "price_usd",
+            {},
+            "kind must be 'mark' or 'index' or 'last' for a panel of prices_history, got None",
+        ),
+        (
+            "funding_history",
+            "rate_bps_8h",
+            {"kind": "mark"},
+            "kind must be None for a panel of funding_history, got 'mark'",
+        ),
+        (
+            "funding_history",
+            "rate_bps_8h",
+            {"step": "0s"},
+            "step must be a positive length of time, got '0s'",
+        ),
     ):
         with pytest.raises(ValueError, match=told):
             panel(archive, table, column, **more)

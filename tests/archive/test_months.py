@@ -132,9 +132,7 @@ def test_failed_merge_is_reported_and_its_rows_are_stored(
         raise ArchiveError("no space left")
 
     monkeypatch.setattr(writing, "_close_month", full)
-    with pytest.warns(
-        DataNotice, match="2026-01 remain in several files until a later append: no space left"
-    ):
+    with pytest.warns(DataNotice, match="files of 2026-01 stay unmerged until a later append: no space left"):
         assert close(archive) == 2
     assert len(archive.read(FUNDING, *EVER)) == 290
 

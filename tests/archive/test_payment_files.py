@@ -514,7 +514,7 @@ def test_two_rates_of_one_payment_are_named(venue: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("factor", "count", "text"),
-    [(1.0, (2, 0), "states 8 h; the stored row stays"), (2.0, (0, 2), "has two rates")],
+    [(1.0, (2, 0), "states 8 h: the stored row is kept"), (2.0, (0, 2), "has two rates")],
 )
 def test_payment_with_another_stated_interval_must_have_the_same_sum(
     factor: float, count: tuple[int, int], text: str, tmp_path: Path

@@ -123,7 +123,7 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
         "binance", FUNDING, "fundingRate", scaled(100.0, "fundingRate"), "half of the rates are over",
     ),
     "bps from okx": (
-        "okx", FUNDING, "funding-rate-history", scaled(1e4, "realizedRate"), "17 rows are impossible",
+        "okx", FUNDING, "funding-rate-history", scaled(1e4, "realizedRate"), "17 rows have impossible values",
     ),
     "a hundredth from bybit": (
         "bybit", FUNDING, "funding/history", scaled(0.01, "fundingRate"), "looks like a fraction",

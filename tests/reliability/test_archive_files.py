@@ -358,7 +358,7 @@ def test_incompatible_older_file_is_named_and_kept(archive: Archive, monkeypatch
     older = without(NOW, "total_oi_usd")
     version(monkeypatch, archive, older, totals("aevo").drop(columns="total_oi_usd"))
     before = contents(archive.path)
-    told = r"\.parquet: another version of derivdata wrote this file \(it lacks the column total_oi_usd"
+    told = r"\.parquet: another version of derivdata wrote this file \(columns are missing: total_oi_usd"
     for attempt in (lambda: read_totals(archive), lambda: archive.append(NOW.name, totals("aevo"))):
         with pytest.raises(ArchiveError, match=told):
             attempt()

@@ -127,7 +127,7 @@ def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping
         before = stored.get(series, word)
         if contract(before).quote != contract(word).quote:
             raise OtherContract(
-                f"{table.name}: {word} would continue the series of {before} ({series}): they are two "
+                f"{table.name}: {word} would continue the series of {before} ({series}), but they are two "
                 "contracts. Use one of them, or store the other in a separate archive"
             )
 
@@ -291,7 +291,9 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             shown = first[name]
             if column.kind is not Kind.TIME:
                 shown = f"{shown:g}"
-            message = f"{wrong.sum()} rows are impossible, first {shown} ({_key_text(table, first)}){limit}"
+            message = (
+                f"{wrong.sum()} rows have impossible values, first {shown} ({_key_text(table, first)}){limit}"
+            )
             raise Question(f"{table.name}.{name}: {message}", "correct or omit them")
     if {*_PAYMENT_COLUMNS} <= table.columns.keys():
         _refuse_large_payments(table, rows)
@@ -474,7 +476,8 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
                 first = rows.iloc[own[np.argmax(is_moved[own])]]
                 raise Question(
                     f"rate_bps_8h: {count:,} rows of {first['exchange']} {first['symbol']}, first at "
-                    f"{times.iso(first['time'])}, are {factor:g} times the usual floor: are they {unit}?",
+                    f"{times.iso(first['time'])}, are {factor:g} times the usual floor, so they may be "
+                    f"{unit}",
                     "write one file for each unit, or pass --accept unit (accept=['unit']) if they are right",
                 )
 
@@ -584,7 +587,7 @@ def _refuse_factors(heads: pd.DataFrame, read: Read) -> None:
                 raise Question(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
                     f"{', '.join(map(str, those[near][:5]))}",
-                    f"is their {what} right? correct it, or pass --accept venues (accept=['venues'])",
+                    f"correct their {what}, or pass --accept venues (accept=['venues']) if it is right",
                 )
 
 

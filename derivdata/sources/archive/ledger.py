@@ -264,7 +264,7 @@ def _load(storage: Storage, name: str) -> _Ledger:
     try:
         text = storage.read(name)
         if not _has_digest(name, _digest(text)):  # the manifest with the name is sealed
-            raise msgspec.DecodeError("it differs from the written one")
+            raise msgspec.DecodeError("the content does not match the digest in the file name")
         return _LEDGERS.decode(text)
     except (OSError, msgspec.DecodeError) as problem:
         raise ArchiveError(

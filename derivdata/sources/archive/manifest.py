@@ -217,7 +217,7 @@ def _unsealed(text: bytes) -> Manifest:
     unsealed = text[:-_SEAL_FIELD_BYTES]
     seal = _SEAL_FIELD.fullmatch(text[-_SEAL_FIELD_BYTES:])
     if seal is None or seal[1].decode() != _seal(unsealed):
-        raise msgspec.DecodeError("its seal does not match its text")
+        raise msgspec.DecodeError("the seal does not match the text")
     manifest: Manifest = _MANIFESTS.decode(unsealed + b"}")
     return manifest
 
@@ -297,8 +297,9 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
                 except ManifestChanged:
                     if time.monotonic() >= until:
                         raise Overtaken(
-                            f"{storage}: other writers committed first for over {timeout:g} s. Nothing was "
-                            "written; append again, in smaller pieces or with a longer lock_timeout"
+                            f"{storage}: other writers committed first at every attempt within {timeout:g} "
+                            "s. Nothing was written; append again, in smaller pieces or with a longer "
+                            "lock_timeout"
                         ) from None
                 time.sleep(random.uniform(0.0, _MAX_RETRY_SECONDS))
     finally:
@@ -421,18 +422,16 @@ def _commit_error(
     unchanged = ArchiveError(f"{storage}: nothing was appended, and the archive is unchanged: {why}")
     if submitted is None:
         return unchanged
-    advice = f"append again, rows that are stored are skipped: {why}"
+    doubt = f"it is unknown whether these rows were appended ({why}): append again, stored rows are skipped"
     try:
         current = load(storage) or Manifest()
     except ArchiveError:
-        return ArchiveError(f"{storage}: it is unknown whether these rows were appended: {advice}")
+        return ArchiveError(f"{storage}: {doubt}")
     if current.commits == before.commits:
         return unchanged
     if msgspec.json.encode(current) != msgspec.json.encode(submitted):
-        return ArchiveError(
-            f"{storage}: another writer has committed, and it is unknown whether these rows were appended: "
-            f"{advice}"
-        )
+        return ArchiveError(f"{storage}: another writer has committed, and {doubt}")
     return ArchiveError(
-        f"{storage}: the rows were written, but the disk did not confirm that they survive a power cut: {why}"
+        f"{storage}: the rows were written, but may be lost in a power failure, because the disk did not "
+        f"confirm the write: {why}"
     )

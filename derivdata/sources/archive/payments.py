@@ -564,7 +564,7 @@ def _compared(
             int(new.times[row]),
             float(new.value[row]),
         )
-        advice = "; import the files with payments of this halt in one command" * (before + count > 2)
+        advice = "; import all files with payments after this halt in one command" * (before + count > 2)
         conflicts.append(f"{text} (the first is stored){advice}")
     notices = []
     for place in np.flatnonzero(is_same & has_two_intervals).tolist():
@@ -582,7 +582,8 @@ def _interval_text(stored: _Columns, row: int, hours: float) -> str:
     time = np.datetime_as_string(np.datetime64(int(stored.times[row]), "us"), unit="m")
     return (
         f"the payment of {stored.names[row]} at {time}Z is stored with an interval of "
-        f"{stored.interval[row]:g} h; a new row with the same sum states {hours:g} h; the stored row stays"
+        f"{stored.interval[row]:g} h, but a new row with the same sum states {hours:g} h: the stored row "
+        "is kept"
     )
 
 

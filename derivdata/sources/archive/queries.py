@@ -68,7 +68,7 @@ def checked_bytes(
         return data[start - at : end - at]
     pieces = storage.read_pieces(file.path, (at, start, end, until))
     if sum(map(len, pieces)) != until - at:
-        raise OSError("it is truncated")
+        raise OSError("the file is truncated")
     _require_checksums(file, first, pieces)
     if checked is not None:
         whole = b"".join(pieces)
@@ -502,7 +502,7 @@ def correction_selection(
     chosen = {}
     for name, values in (where or {}).items():
         if name not in columns:
-            raise ValueError(f"where must select by key columns, got {name!r}; {table.name} has {columns}")
+            raise ValueError(f"where must have key columns of {table.name}, {columns}, got {name!r}")
         chosen[name] = _as_set(values)
     if not chosen and window == EVER:
         raise ValueError("where, start or end is missing: select rows by columns or by time")
@@ -706,7 +706,7 @@ def _by_columns(
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
             stored = file.path.partition("/")[0]
-            raise damaged(storage, file, ValueError(f"it contains {stored}, expected {table.name}"))
+            raise damaged(storage, file, ValueError(f"expected rows of {table.name}, got {stored}"))
         if file.schema == now:
             groups.setdefault(now, (names, []))[1].append(file)
             continue
@@ -715,7 +715,7 @@ def _by_columns(
         except (OSError, pa.ArrowException) as problem:
             raise damaged(storage, file, problem) from None
         if lacking := sorted(names - {*schema.names, *table.optional}):
-            why = f"it lacks the column {', '.join(lacking)}"
+            why = f"columns are missing: {', '.join(lacking)}"
             raise schemas.of_another_version(storage.place(file.path), why)
         groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
     return list(groups.values())

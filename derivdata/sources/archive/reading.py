@@ -292,7 +292,7 @@ def lazy_panel(
         raise ValueError(f"column must be a numeric column of {table.name}, got {column!r}")
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
-        raise ValueError(f"step must be a length of time, got {step!r}")
+        raise ValueError(f"step must be a positive length of time, got {step!r}")
     # 1. Attributes, and the columns of the panel.
     attrs = _attributes(table, column, entry)
     columns = [column]
@@ -469,9 +469,8 @@ class ArchiveReader(ArchiveContents):
         """Return the rows of a query; see `read`."""
         table, chosen = self._chosen(query)
         if query.columns is not None and not set(query.columns) <= set(table.columns):
-            raise ValueError(
-                f"columns={list(query.columns)}: table {table.name} has {', '.join(table.columns)}"
-            )
+            listed = ", ".join(table.columns)
+            raise ValueError(f"columns must be among {listed} for {table.name}, got {list(query.columns)}")
         names = query.columns
         frames = self._planned(queries.read, table, chosen, names)
         frame = schemas.frame_of(table, frames, names)
@@ -525,7 +524,10 @@ class ArchiveReader(ArchiveContents):
         """
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
-            raise ValueError(f"value={value!r}: table {table.name} does not have sums of it over symbols")
+            raise ValueError(
+                "value must be a column of a table with symbol, exchange, resolution and time, got "
+                f"{value!r} of {table.name}"
+            )
         frame = self._planned(queries.sums, table, chosen, value).to_pandas()
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
@@ -684,7 +686,8 @@ class ArchiveReader(ArchiveContents):
         if "kind" in keyed.key:
             kinds = keyed.columns["kind"].allowed
         if kind not in kinds:
-            raise ValueError(f"kind={kind!r}: a panel of {table} takes {' or '.join(map(repr, kinds))}")
+            listed = " or ".join(map(repr, kinds))
+            raise ValueError(f"kind must be {listed} for a panel of {table}, got {kind!r}")
         if kind is not None:
             where["kind"] = frozenset([kind])
         chosen = Selection(where, time_range(start, end))

@@ -459,7 +459,9 @@ class ObjectStore:
     @property
     def folder(self) -> Path:
         """Raise, because an object store has no folder."""
-        raise ArchiveError(f"{self}: this requires an archive in a local folder: copy it to one")
+        raise ArchiveError(
+            f"{self}: this operation requires an archive in a local folder: copy the archive to one"
+        )
 
     def place(self, path: str) -> str:
         """Return the address of an object."""
@@ -611,8 +613,8 @@ class ObjectStore:
                         continue
                     raise
                 raise ArchiveError(
-                    f"{self}: this store ignores {header} of a put, so writers could overwrite each other: "
-                    "use a store with conditional writes"
+                    f"{self}: this store ignores the header {header} of put requests, so writers could "
+                    "overwrite each other: use a store with conditional writes"
                 )
         finally:
             self.remove(probe)
@@ -629,7 +631,8 @@ class StoreWriting:
     def __enter__(self) -> bool:
         if not self._lock.acquire(timeout=self._timeout):
             raise ArchiveError(
-                f"{self._store}: another thread has been writing for over {self._timeout:g} s: append again"
+                f"{self._store}: another thread has been writing for over {self._timeout:g} s. Nothing was "
+                "written; append again"
             )
         self._store._published.clear()
         return False

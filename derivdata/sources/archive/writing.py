@@ -300,7 +300,7 @@ def add_rows(
         close_months(storage, table, months_to_close, timeout=timeout)
     except ArchiveError as problem:  # the rows are stored, only in more files than necessary
         months = ", ".join(months_to_close)
-        warn_caller(f"{table.name}: {months} remain in several files until a later append: {problem}")
+        warn_caller(f"{table.name}: files of {months} stay unmerged until a later append: {problem}")
     return counts
 
 
@@ -472,7 +472,9 @@ def replace_rows(
         outside = ~chosen.mask(frame)
         if outside.any():
             first = frame.loc[outside, list(table.key)].iloc[0].to_dict()
-            raise ValueError(f"frame: {outside.sum()} rows are outside the replaced selection, first {first}")
+            raise ValueError(
+                f"frame: {outside.sum()} rows are outside the selection to replace, first {first}"
+            )
 
     where = {name: sorted(chosen.where[name]) for name in table.key if name in chosen.where}
     action = "replace"
