@@ -208,8 +208,8 @@ def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
     """Set taker sells to the turnover minus taker buys. The layout reads the turnover as ``sell_usd``."""
     if frame["contract_name"].astype(str).str.contains("USD_").any():
         raise ArchiveError(
-            f"turnover of {frame['contract_name'].iloc[0]} is in coins, as for all coin-margined "
-            "contracts: multiply it by the price, and import the file without --from"
+            f"turnover of {frame['contract_name'].iloc[0]} is in coins, not in USD, as for all "
+            "coin-margined contracts: multiply it by the price, and import the file without --from"
         )
     turnover = frame["sell_usd"]
     sold = turnover - frame["buy_usd"]
@@ -419,7 +419,9 @@ def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
     apart = apart.where(apart > pd.Timedelta(0))
     apart = apart.groupby(stamps["contract_name"], observed=True).transform("min").reindex(frame.index)
     reasons = _no_reasons(frame)
-    reasons[apart.isna().to_numpy()] = "the interval is unknown: the file has only one row of the contract"
+    reasons[apart.isna().to_numpy()] = (
+        "the interval to the next payment is unknown: the file has only one row of the contract"
+    )
     return frame.assign(time=frame["time"] - apart.fillna(pd.Timedelta(0))).assign(reason=reasons)
 
 
@@ -617,7 +619,7 @@ def _depth_bands(frame: pd.DataFrame) -> pd.DataFrame:
     other = asks.reindex(pd.MultiIndex.from_frame(frame[keys])).to_numpy()
     reasons = _no_reasons(frame)
     reasons[np.isnan(other)] = "the asks at this distance are missing"
-    reasons[(side > 0).to_numpy()] = "its asks are in the row of the bids at this distance"
+    reasons[(side > 0).to_numpy()] = "its asks [USD] are in the row of the bids at this distance"
     return frame.assign(bid_depth_usd=frame["notional"], ask_depth_usd=other).assign(reason=reasons)
 
 

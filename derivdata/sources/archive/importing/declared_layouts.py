@@ -176,7 +176,9 @@ def is_headless(columns: Collection[str]) -> bool:
 def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
     """Return the import plan for a layout's file; `given` takes precedence over layout and path."""
     if given.unit is not None and "filled_quantity" in archive_table(reads.table).columns:
-        raise ValueError(f"unit={given.unit!r}: the layout {layout.label} already defines the unit: omit it")
+        raise ValueError(
+            f"unit={given.unit!r}: the layout {layout.label} already defines the unit of amounts: omit it"
+        )
     columns = {*archive_table(reads.table).columns, "interval_hours", *reads.extra}
     mapped = {**reads.map, **given.map}
     fixed: dict[str, str] = {}

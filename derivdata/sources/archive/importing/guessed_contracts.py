@@ -328,7 +328,7 @@ def _column_of_prices(source: Source, by_meaning: Mapping[str, str], kind: str |
     if is_close and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
         raise Unclear(
             f"{source}: column {column} is the close of a bar, which is known only when the bar ends: "
-            f"pass --map price_usd={column} if the times are bar ends, or shift the times first",
+            f"pass --map price_usd={column} if the times are bar ends, or shift them to the bar ends first",
             "--map",
             [f"price_usd={column}"],
         )

@@ -275,7 +275,8 @@ def _refuse_closes(source: Source, head: Chunk) -> None:
     if len(closes) == 1:
         raise Unclear(
             f"{source}: column {closes[0]} is the close of a bar, which is known only when the bar ends: "
-            f"pass --map index_pct={closes[0]} if the times are bar ends, or shift the times first",
+            f"pass --map index_pct={closes[0]} if the times are bar ends, or shift them to the bar ends "
+            "first",
             "--map",
             [f"index_pct={closes[0]}"],
         )
@@ -389,8 +390,8 @@ _OF_ACCOUNTS = frozenset("user users dir hash liquidateduser closedpnl startposi
 def _refuse_fills(source: Source) -> None:
     """Raise for fills of accounts: each trade has a row for its buyer and one for its seller."""
     raise ArchiveError(
-        f"{source}: the rows are fills of accounts, two for each trade, which no table stores: pass "
-        "--table prices_history --set kind=last to import their prices. To import liquidations, write "
+        f"{source}: the rows are fills of accounts, one for each side of a trade, which no table stores: "
+        "pass --table prices_history --set kind=last to import their prices. To import liquidations, write "
         "the rows of the liquidated accounts with the side of the closed position, long or short"
     )
 
@@ -442,8 +443,8 @@ def _refuse_no_sizes(source: Source, head: Chunk, by_meaning: Mapping[str, str])
     if is_of_levels and not {"quantity", "filled_quantity", "value_usd"} & by_meaning.keys():
         raise ArchiveError(
             f"{source}: the rows are order book levels (column {by_meaning['side']}), but no column is "
-            "recognised as the size: name the column of sizes in coins with --table orderbook_book --map "
-            f"size=COLUMN; the file has {', '.join(head.columns)[:300]}"
+            "recognised as the size, which orderbook_book requires: name the column of sizes in coins with "
+            f"--table orderbook_book --map size=COLUMN; the file has {', '.join(head.columns)[:300]}"
         )
 
 

@@ -321,7 +321,8 @@ def _refuse_close(source: Source, by_meaning: Mapping[str, str]) -> None:
     if plain_name(close) in CLOSES and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
         raise ArchiveError(
             f"{source}: column {close} is the close of a bar, which is known only when the bar ends: "
-            "rename the time column to close_time if the times are bar ends, otherwise shift them first"
+            "rename the time column to close_time if the times are bar ends, otherwise shift them to the bar "
+            "ends first"
         )
 
 

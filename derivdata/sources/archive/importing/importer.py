@@ -440,7 +440,7 @@ class ImportRun:
         if source is not None and self.read > self.rejected:
             self._notices[
                 f"rows of {self._plan.table.name} are stored and can be read with open_archive, but the "
-                f"local service serves totals that it computes from {source}"
+                f"local service serves totals that it computes from {source}, not these rows"
             ] = None
         lines: list[str] = []
         for place, line, reason in self._reasons:
