@@ -45,7 +45,7 @@ def test_status_page_states_the_age_of_each_venue(address: str, opened: Callable
     assert rows["zo"]["oi_history"] == "–"
     assert page.locator("td.late").first.text_content() == "3.0 h"
     assert "Data since 2026-01-01 00:00 UTC" in page.locator("body").text_content()
-    assert "Gaps are known only for an archive" in page.locator("body").text_content()
+    assert "Gaps are listed only for an archive" in page.locator("body").text_content()
 
 
 def test_venue_silent_for_two_days_is_late_not_removed(tmp_path: Path) -> None:

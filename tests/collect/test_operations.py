@@ -281,7 +281,7 @@ def test_removed_venue_is_not_late_but_a_stopped_collector_is(archive: Archive) 
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
-        ([], "Gaps are known only for an archive"),
+        ([], "Gaps are listed only for an archive"),
         ([("okx", None, 0, 60, "")], "None: 1 pairs of venue and table, all without gaps"),
         ([("okx", "BTC", 0, 60, ""), ("okx", "ETH", 0, 60, "")], "None: 1 pairs"),
         ([("okx", None, 0, 60, _FILE)], "None: 1 pairs"),

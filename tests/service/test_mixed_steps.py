@@ -16,7 +16,7 @@ from tests.service.conftest import Caller, serving
 from tests.service.market import at
 from tests.service.memory_store import MemoryStore
 
-LEFT_OUT = "rows of resolution 1d were omitted: they are longer than the buckets of 1h"
+LEFT_OUT = "rows of resolution 1d were omitted: their step is longer than the buckets of 1h"
 WINDOW = {"start": "2026-06-29T00:00Z", "end": "2026-06-30T06:00Z"}
 
 

@@ -21,7 +21,7 @@ def test_surface_history_at_hourly_steps(ask: Caller, days: int) -> None:
     assert body["hours"] == own == list(body["snapshots"])
     step = {2: "1h", 7: "4h", 90: "1d"}[days]
     assert body["resolution"] == step
-    thinned = f"for a range of {days}d the surface has a step of {step} instead of 1h"
+    thinned = f"for a range of {days}d the step of the surface is {step} instead of 1h"
     assert (thinned in body["notices"]) == (days != 2)
     assert [len(rows) for rows in body["snapshots"].values()] == [3, 2]
     assert body["snapshots"][own[1]][0] == {

@@ -94,7 +94,9 @@ def test_positioning_samples_whole_rows_and_sums_taker_volume_by_column(ask: Cal
     found = [(p["timestamp"][11:16], p["instrument_name"], p["price_usd"]) for p in dated["deribit"]]
     assert sorted(found) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
     assert dated["okx"][0]["index_price_usd"] is None
-    assert finer["notices"] == ["rows of resolution 1h were omitted: they are longer than the buckets of 30m"]
+    assert finer["notices"] == [
+        "rows of resolution 1h were omitted: their step is longer than the buckets of 30m"
+    ]
 
 
 def test_single_rows_are_served_unchanged_up_to_the_clock(ask: Caller) -> None:

@@ -116,7 +116,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     notices = list(window.notices)
     if step != "1h":
         notices.append(
-            f"for a range of {context.params['range']} the surface has a step of {step} instead of 1h"
+            f"for a range of {context.params['range']} the step of the surface is {step} instead of 1h"
         )
     return _echo(context) | {
         "hours": list(snapshots),

@@ -408,7 +408,7 @@ def without_long_rows(
     long = windows.longer(frame[windows.ends(frame) > window.start], step)
     if not long:
         return frame, []
-    why = f"they are longer than the buckets of {step}"
+    why = f"their step is longer than the buckets of {step}"
     notices = [f"rows of resolution {name} were omitted: {why}" for name in long]
     return frame[~frame["resolution"].isin(long)], notices
 

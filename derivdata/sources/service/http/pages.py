@@ -496,7 +496,7 @@ def _age(age: Any) -> str:
 def _gaps(ledger: pd.DataFrame | None) -> str:
     """Return the venues and tables with missing rows or failed requests."""
     if ledger is None or ledger.empty:
-        return "<p>Gaps are known only for an archive that a collector writes.</p>"
+        return "<p>Gaps are listed only for an archive that a collector writes.</p>"
     troubled = ledger[(ledger["holes"] > 0) | (ledger["failed"] > 0)]
     if troubled.empty:
         return f"<p>None: {len(ledger)} pairs of venue and table, all without gaps.</p>"
