@@ -156,10 +156,10 @@ def _funding(selection: Pairs) -> pd.DataFrame:
 
 def _per_symbol(selection: Pairs, **values: Any) -> pd.DataFrame:
     """Return the values of the pairs' symbols from values of all symbols, or one value for all."""
-    own = np.unique(selection.symbol)
-    columns = {"symbol": _symbol_names(own)}
+    symbol_codes = np.unique(selection.symbol)
+    columns = {"symbol": _symbol_names(symbol_codes)}
     for name, value in values.items():
-        columns[name] = value[own] if isinstance(value, np.ndarray) else value
+        columns[name] = value[symbol_codes] if isinstance(value, np.ndarray) else value
     return pd.DataFrame(columns)
 
 
@@ -369,19 +369,19 @@ def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.Da
     """Return the topic ``volatilities`` of one market and trading day."""
     listed = listing(symbol, exchange, trading_day)
     strike = listed.strike[listed.call]
-    place = listed.place[listed.call]
+    expiry_row = listed.expiry_row[listed.call]
     curve = forwards(symbol, exchange, listed.expiry, hours)
     years = curve.year_fraction
-    forward = curve.underlying_price[place]
+    forward = curve.underlying_price[expiry_row]
     k = np.log(strike[:, None] / forward)
-    w = option_model.total_variance(symbol, exchange, years, hours, k, place)
+    w = option_model.total_variance(symbol, exchange, years, hours, k, expiry_row)
     columns = {
         "time": hours,
-        "expiry": listed.expiry[place][:, None] * DAY_US + EXPIRY_US,
+        "expiry": listed.expiry[expiry_row][:, None] * DAY_US + EXPIRY_US,
         "strike": strike[:, None],
-        "year_fraction": years[place],
+        "year_fraction": years[expiry_row],
         "log_moneyness": k,
-        "iv": np.sqrt(w / years[place]),
+        "iv": np.sqrt(w / years[expiry_row]),
         "underlying_price": forward,
     }
     return _frame(symbol, exchange, columns)

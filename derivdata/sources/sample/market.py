@@ -97,8 +97,8 @@ def _levels(selection: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     """
     day = int(steps[0] // STEPS)
     step_of_day = steps - day * STEPS
-    own, place = np.unique(selection.symbol, return_inverse=True)
-    path = universe.price(own, day, 1)[:, step_of_day][place]
+    symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
+    path = universe.price(symbol_codes, day, 1)[:, step_of_day][row_of_pair]
     middle = path * universe.premium(selection)[:, None]
     distance = half_spread(selection)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
@@ -234,9 +234,9 @@ def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[
 
 def _price(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mark price [USD] at five-minute steps of a day, rounded, ``(pairs, steps)``."""
-    own, place = np.unique(selection.symbol, return_inverse=True)
-    path = universe.price(own, day, 1)[:, steps]
-    return np.round(path[place] * universe.premium(selection)[:, None], 6)
+    symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
+    path = universe.price(symbol_codes, day, 1)[:, steps]
+    return np.round(path[row_of_pair] * universe.premium(selection)[:, None], 6)
 
 
 def _volume(selection: Pairs, day: int, steps: Ints) -> Floats:
@@ -533,9 +533,9 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))
     if not days.size:
         return {}
-    own = np.array([symbols().name.index(symbol) for _, symbol in _HIP3_PAIRS])
+    symbol_codes = np.array([symbols().name.index(symbol) for _, symbol in _HIP3_PAIRS])
     premium = 1.0 + 4e-4 * (noise.uniform(noise.keys("coin premium", _HIP3_MARKETS.names), 0) - 0.5)
-    path = universe.price(own, int(days[0]), days.size + 1) * premium[:, None]
+    path = universe.price(symbol_codes, int(days[0]), days.size + 1) * premium[:, None]
     time = days[0] * DAY_US + np.arange(days.size * _SLOTS) * _SLOT_US
     inside = np.flatnonzero((time >= first) & (time < last))
     # 1. Open, high, low and close of every quarter of an hour. It closes at the first step of the next one.
@@ -547,7 +547,7 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     # 2. Open interest [contracts], with a half-life of 120 h.
     streams = noise.keys("coin", _HIP3_MARKETS.names) ^ _OI_STREAM
     x = noise.ou(streams, 120.0, int(days[0]), days.size, _SLOTS)
-    level = _DEX_SCALE * 400.0 / symbols().price[own]
+    level = _DEX_SCALE * 400.0 / symbols().price[symbol_codes]
     oi = level[:, None] * np.exp(0.3 * x.reshape(len(_HIP3_PAIRS), -1))
     # 3. One row for each market and quarter of an hour.
     market, place = np.indices((len(_HIP3_PAIRS), inside.size)).reshape(2, -1)

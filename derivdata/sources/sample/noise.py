@@ -127,10 +127,10 @@ _WALK_DAYS = 64
 _LN2 = 0.6931471805599453
 
 
-def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Floats:
-    """Return unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
+def midnights(streams: Keys, half_life_hours: Any, first_day: int, days: int) -> Floats:
+    """Return unit-variance OU values at `days` midnights from day `first_day`, shape ``(days, streams)``."""
     decay = np.exp(-_LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape))
-    stop = first - ANCHOR_DAY + days
+    stop = first_day - ANCHOR_DAY + days
     count = -(-stop // _WALK_DAYS) * _WALK_DAYS  # rounded up, so that later days use the cached paths
     paths = _midnight_paths(streams.tobytes(), decay.tobytes(), count)
     return paths[stop - days : stop]
@@ -149,20 +149,20 @@ def _midnight_paths(streams: bytes, decay: bytes, count: int) -> Floats:
 
 
 def ou(
-    streams: Keys, half_life_hours: Any, first: int, days: int, steps: int, ends: Floats | None = None
+    streams: Keys, half_life_hours: Any, first_day: int, days: int, steps: int, ends: Floats | None = None
 ) -> Floats:
     """Return unit-variance OU paths on `steps` equal steps a day from midnight, ``(streams, days, steps)``.
 
     `ends` are the values at the midnights of the days and of the day after, by default from `midnights`.
     """
     if ends is None:
-        ends = midnights(streams, half_life_hours, first, days + 1)
+        ends = midnights(streams, half_life_hours, first_day, days + 1)
     kappa = _LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape)
     decay = np.exp(-kappa / steps)
     spread = np.sqrt(1.0 - decay * decay)
     pull = np.sinh(kappa * (np.arange(steps + 1) / steps)[:, None]) / np.sinh(kappa)
     # 1. The free path from each first midnight; path[k] is the value after k + 1 steps.
-    index = (first + np.arange(days)) * steps + np.arange(steps)[:, None]
+    index = (first_day + np.arange(days)) * steps + np.arange(steps)[:, None]
     path = normal(streams ^ _WITHIN_DAY, index[..., None])
     path *= spread
     state = ends[:-1]

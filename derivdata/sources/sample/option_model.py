@@ -75,7 +75,7 @@ class Listing(NamedTuple):
 
     expiry: Ints  # days since 1970 of the expiries
     listed: Ints  # first days of the expiries
-    place: Ints  # index of each option's expiry in `expiry`
+    expiry_row: Ints  # index of each option's expiry in `expiry`
     # `strike`, `call`: strike [USD] and whether it is a call
     strike: Floats
     call: Bools
@@ -84,7 +84,7 @@ class Listing(NamedTuple):
     def take(self, options: Ints) -> Listing:
         """Return the options at some positions."""
         return self._replace(
-            place=self.place[options],
+            expiry_row=self.expiry_row[options],
             strike=self.strike[options],
             call=self.call[options],
             streams=self.streams[options],
@@ -135,24 +135,26 @@ def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
 @lru_cache(maxsize=64)
 def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
     """Return the options that a venue lists for a symbol during a trading day."""
-    own = symbols().name.index(symbol)
+    symbol_code = symbols().name.index(symbol)
     open_expiries = expiries(trading_day, _KINDS[exchange])
-    ladders = [_strikes_of_expiry(own, exchange, e, trading_day) for e in open_expiries]
-    place = np.repeat(np.arange(len(open_expiries)), [2 * len(ladder) for ladder in ladders])
+    ladders = [_strikes_of_expiry(symbol_code, exchange, e, trading_day) for e in open_expiries]
+    expiry_row = np.repeat(np.arange(len(open_expiries)), [2 * len(ladder) for ladder in ladders])
     strike = np.repeat(np.concatenate(ladders), 2)
     call = np.arange(len(strike)) % 2 == 0
     expiry = np.array([e.day for e in open_expiries], dtype=np.int64)
     listed = np.array([e.listed for e in open_expiries], dtype=np.int64)
     # The stream depends on the option alone, so that it is the same on each day of the listing.
-    of_expiry = noise.key("option", symbol, exchange) ^ (expiry[place].astype(np.uint64) << np.uint64(32))
+    of_expiry = noise.key("option", symbol, exchange) ^ (
+        expiry[expiry_row].astype(np.uint64) << np.uint64(32)
+    )
     strike_number = np.round(strike * 1e4).astype(np.uint64)
     streams = noise.bits(of_expiry, strike_number * 2 + call)
-    return Listing(expiry, listed, place, strike, call, streams)
+    return Listing(expiry, listed, expiry_row, strike, call, streams)
 
 
 def instrument_names(symbol: str, exchange: str, listed: Listing) -> NDArray[np.object_]:
     """Return the venue's name of each option that it lists for a symbol."""
-    ladders = np.split(listed.strike[::2], np.flatnonzero(np.diff(listed.place[::2])) + 1)
+    ladders = np.split(listed.strike[::2], np.flatnonzero(np.diff(listed.expiry_row[::2])) + 1)
     names = []
     for day, ladder in zip(listed.expiry.tolist(), ladders, strict=True):
         names.append(_names_of_expiry(symbol, exchange, day, ladder.tobytes()))
@@ -172,17 +174,17 @@ def _kind(day: int) -> str:
     return "monthly"
 
 
-def _strikes_of_expiry(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
+def _strikes_of_expiry(symbol_code: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
     """Return the strikes: multiples of a step around every midnight price since the listing."""
     first = max(expiry.listed, ANCHOR_DAY)
     stop = trading_day - ANCHOR_DAY + 1
     cached_days = -(-stop // _CACHED_DAYS) * _CACHED_DAYS  # rounded up, so that later days use the cache
-    prices = _midnight_prices(own, cached_days)[first - ANCHOR_DAY : stop]
+    prices = _midnight_prices(symbol_code, cached_days)[first - ANCHOR_DAY : stop]
     # Symbols that are more volatile than BTC have wider and fewer strikes.
     bitcoin = symbols().name.index("BTC")
-    relative_volatility = max(symbols().volatility[own] / symbols().volatility[bitcoin], 1.0)
+    relative_volatility = max(symbols().volatility[symbol_code] / symbols().volatility[bitcoin], 1.0)
     share = _STEP_SHARE[expiry.kind]
-    step = nice(symbols().price[own] * share * _STEP_FACTOR[exchange] * relative_volatility)
+    step = nice(symbols().price[symbol_code] * share * _STEP_FACTOR[exchange] * relative_volatility)
     factor = np.exp(_LOG_RANGE[expiry.kind] * np.sqrt(relative_volatility))
     lowest = max(float(np.floor(np.min(prices) / factor / step)), 1.0)  # [steps]
     highest = float(np.ceil(np.max(prices) * factor / step))
@@ -190,9 +192,9 @@ def _strikes_of_expiry(own: int, exchange: str, expiry: Expiry, trading_day: int
 
 
 @lru_cache(maxsize=64)
-def _midnight_prices(own: int, days: int) -> Floats:
+def _midnight_prices(symbol_code: int, days: int) -> Floats:
     """Return the prices at midnight of some days from the anchor day on."""
-    return np.asarray(universe.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
+    return np.asarray(universe.price(np.array([symbol_code]), ANCHOR_DAY, days, 1)[0])
 
 
 def nice(value: float) -> float:
@@ -265,8 +267,8 @@ def spot(symbol: str, time: Ints) -> Floats:
 @lru_cache(maxsize=128)
 def _block_prices(symbol: str, number: int) -> Floats:
     """Return the prices at all steps of a block of days; requests often repeat the same days."""
-    own = np.array([symbols().name.index(symbol)])
-    return np.asarray(universe.price(own, ANCHOR_DAY + number * _BLOCK_DAYS, _BLOCK_DAYS)[0])
+    symbol_codes = np.array([symbols().name.index(symbol)])
+    return np.asarray(universe.price(symbol_codes, ANCHOR_DAY + number * _BLOCK_DAYS, _BLOCK_DAYS)[0])
 
 
 Complex = NDArray[np.complex128]
@@ -327,11 +329,11 @@ def expected_variance(model: Bates, years: Floats) -> Floats:
     return np.asarray(diffusive_variance(model, years) + jumps)
 
 
-def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Floats:
+def out_of_the_money(model: Bates, years: Floats, k: Floats, expiry_row: Ints) -> Floats:
     """Return prices of options out of the money, in units of the forward: calls above it, puts below.
 
     `years` to expiry, and the parameters if they are arrays, have the shape ``(expiries, times)``. `k`, which
-    is ``ln(K/F)``, has the shape ``(options, times)``; `place` is the row of `years` of each option.
+    is ``ln(K/F)``, has the shape ``(options, times)``; `expiry_row` is the row of `years` of each option.
     """
     model = model._replace(
         variance=np.broadcast_to(model.variance, years.shape),
@@ -367,8 +369,8 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
             integrand *= np.expm1(expected_jumps * jump)
         integrand -= mass * np.exp(mean * z + 0.5 * variance * (z * z - z))
         integrand *= step / (np.pi * (0.25 + z.imag**2))
-        price += mass[place] * _black(k, mean[place], variance[place])
-        price -= np.exp(0.5 * k) * _fourier_sum(integrand, step, k, place)
+        price += mass[expiry_row] * _black(k, mean[expiry_row], variance[expiry_row])
+        price -= np.exp(0.5 * k) * _fourier_sum(integrand, step, k, expiry_row)
     return price
 
 
@@ -381,9 +383,11 @@ def parameters(symbol: str, exchange: str, years: Floats, time: Ints) -> dict[st
     return shared | {"expected_variance": expected_variance(model, years), "atm_iv": np.sqrt(w / years)}
 
 
-def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Floats, place: Ints) -> Floats:
+def total_variance(
+    symbol: str, exchange: str, years: Floats, time: Ints, k: Floats, expiry_row: Ints
+) -> Floats:
     """Return total implied variance at ``k = ln(K/F)``, shapes as in `out_of_the_money`, `time` in µs."""
-    price = out_of_the_money(_model_at(symbol, exchange, time), years, k, place)
+    price = out_of_the_money(_model_at(symbol, exchange, time), years, k, expiry_row)
     # `deviation` expects the price in units of √(F K).
     x = np.abs(k).ravel()
     value = np.maximum(price, MIN_PRICE).ravel() * np.exp(-0.5 * k.ravel())
@@ -452,15 +456,15 @@ def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:
     return np.asarray(intrinsic + np.exp(0.5 * (k + mean)) * time_value(x, s).reshape(shape))
 
 
-def _fourier_sum(terms: Complex, step: Floats, k: Floats, place: Ints) -> Floats:
+def _fourier_sum(terms: Complex, step: Floats, k: Floats, expiry_row: Ints) -> Floats:
     """Return ``Re Σ_j terms_j e^(−i (j + ½) step k)`` for each option.
 
     The sum is periodic in k, and the integral is not: beyond half a period it is 0.
     """
-    angle = step[place] * k
+    angle = step[expiry_row] * k
     z = np.exp(-1j * angle)
-    total = terms[-1][place]
+    total = terms[-1][expiry_row]
     for term in terms[-2::-1]:  # Horner's rule
         total *= z
-        total += term[place]
+        total += term[expiry_row]
     return np.where(np.abs(angle) < np.pi, (total * np.exp(-0.5j * angle)).real, 0.0)

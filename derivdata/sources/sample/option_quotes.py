@@ -101,8 +101,8 @@ def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[
 
 def usual_size(symbol: str, exchange: str) -> float:
     """Return the largest open interest of an option at the money [contracts]."""
-    own = symbols().name.index(symbol)
-    return float(0.004 * symbols().oi[own] / symbols().price[own] * _OI_OF_DERIBIT[exchange])
+    symbol_code = symbols().name.index(symbol)
+    return float(0.004 * symbols().oi[symbol_code] / symbols().price[symbol_code] * _OI_OF_DERIBIT[exchange])
 
 
 def option_turnover(symbol: str, exchange: str, hours: Ints) -> Floats:
@@ -118,10 +118,10 @@ def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> F
     opening = np.array([trading_day * DAY_US + EXPIRY_US])
     curve = forwards(symbol, exchange, listed.expiry, opening)
     variance = option_model.typical_variance(symbol, exchange, curve.year_fraction, opening)
-    width = 0.9 * np.sqrt(variance[listed.place]) + 0.08
-    k = np.log(listed.strike[:, None] / curve.underlying_price[listed.place])
+    width = 0.9 * np.sqrt(variance[listed.expiry_row]) + 0.08
+    k = np.log(listed.strike[:, None] / curve.underlying_price[listed.expiry_row])
     # 2. The age in months, a constant size of each option, and a line between random numbers of each day.
-    age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
+    age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.expiry_row][:, None]) / 30.0
     day = time // DAY_US
     drawn = noise.uniform(listed.streams[:, None], np.arange(day[0], day[-1] + 2))
     today = drawn[:, day - day[0]]
@@ -187,17 +187,17 @@ def chain(
 
     # 1. The listed options, with their forwards and volatilities.
     listed = listing(symbol, exchange, trading_day)
-    f = forwards(symbol, exchange, listed.expiry, time)
+    curve = forwards(symbol, exchange, listed.expiry, time)
     if near_money:
         # Take the strikes that are nearest to the forward at any time; strikes are sorted by expiry.
-        distance = np.abs(listed.strike[:, None] - f.underlying_price[listed.place])
-        opens = np.flatnonzero(np.diff(listed.place, prepend=-1))
-        smallest = np.minimum.reduceat(distance, opens, axis=0)[listed.place]
+        distance = np.abs(listed.strike[:, None] - curve.underlying_price[listed.expiry_row])
+        opens = np.flatnonzero(np.diff(listed.expiry_row, prepend=-1))
+        smallest = np.minimum.reduceat(distance, opens, axis=0)[listed.expiry_row]
         listed = listed.take(np.flatnonzero((distance <= smallest + 1e-5).any(axis=1)))
-    forward = f.underlying_price[listed.place]
+    forward = curve.underlying_price[listed.expiry_row]
     k = np.log(listed.strike[:, None] / forward)  # log-moneyness
-    w = option_model.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
-    iv = np.sqrt(w / f.year_fraction[listed.place])
+    w = option_model.total_variance(symbol, exchange, curve.year_fraction, time, k, listed.expiry_row)
+    iv = np.sqrt(w / curve.year_fraction[listed.expiry_row])
     # 2. The requested columns by option and time.
     columns: dict[str, Floats] = {
         "iv": np.asarray(np.round(iv, 4)),
@@ -206,9 +206,9 @@ def chain(
     if wanted("open_interest"):
         columns["open_interest"] = open_interest(symbol, exchange, trading_day, time)
     if wanted("delta", "gamma", "vega", "theta"):
-        columns |= _greeks(exchange, listed, f, k, w)
+        columns |= _greeks(exchange, listed, curve, k, w)
     if wanted(*_QUOTES):
-        columns |= _quote_columns(symbol, exchange, listed, f, time, k, w)
+        columns |= _quote_columns(symbol, exchange, listed, curve, time, k, w)
     # 3. One row for each time and option; + 0.0 removes −0.0.
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
     count = len(time)
@@ -216,7 +216,7 @@ def chain(
         "symbol": np.full(count * len(listed.strike), SYMBOLS.index(symbol), dtype=np.int8),
         "exchange": np.full(count * len(listed.strike), EXCHANGES.index(exchange), dtype=np.int8),
         "time": np.repeat(time, len(listed.strike)),
-        "expiry": np.tile(listed.expiry[listed.place] * DAY_US + EXPIRY_US, count),
+        "expiry": np.tile(listed.expiry[listed.expiry_row] * DAY_US + EXPIRY_US, count),
         "strike": np.tile(listed.strike, count),
         "side": np.tile((~listed.call).astype(np.int8), count),
     }
@@ -226,11 +226,11 @@ def chain(
 
 
 def _quote_columns(
-    symbol: str, exchange: str, listed: Listing, f: Forwards, time: Ints, k: Floats, w: Floats
+    symbol: str, exchange: str, listed: Listing, curve: Forwards, time: Ints, k: Floats, w: Floats
 ) -> dict[str, Floats]:
     """Return bid, ask and mark in the venue's currency, and the index price."""
     # Prices in units of the forward are prices in the coin.
-    unit = f.underlying_price[listed.place]
+    unit = curve.underlying_price[listed.expiry_row]
     if _is_inverse(symbol, exchange):
         unit = np.ones_like(unit)
     sign = np.where(listed.call, -1.0, 1.0)[:, None]
@@ -238,29 +238,30 @@ def _quote_columns(
     root = np.sqrt(w)
     time_value = black.time_value(np.abs(k).ravel(), root.ravel()).reshape(k.shape) * np.exp(0.5 * k)
     d1 = -k / root + 0.5 * root
-    vega = np.exp(-0.5 * d1 * d1) * np.sqrt(f.year_fraction[listed.place] / (2.0 * np.pi))
+    vega = np.exp(-0.5 * d1 * d1) * np.sqrt(curve.year_fraction[listed.expiry_row] / (2.0 * np.pi))
     hours = time // HOUR_US
     width = 0.7 + 0.6 * noise.uniform((listed.streams ^ _SPREADS_STREAM)[:, None], hours)
     prices = _quotes(symbol, exchange, unit * (intrinsic + time_value), unit * vega, unit * intrinsic, width)
-    return prices | {"index_price_usd": np.broadcast_to(np.round(f.spot, 6), k.shape)}
+    return prices | {"index_price_usd": np.broadcast_to(np.round(curve.spot, 6), k.shape)}
 
 
-def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -> dict[str, Floats]:
+def _greeks(exchange: str, listed: Listing, curve: Forwards, k: Floats, w: Floats) -> dict[str, Floats]:
     """Return the Black-76 greeks with r = 0 in the venue's units; NaN for a venue without greeks."""
     units = GREEKS[exchange]
     if units is None:
         return dict.fromkeys(("delta", "gamma", "vega", "theta"), np.full(k.shape, np.nan))
+    vega_unit, theta_unit = units
     root = np.sqrt(w)
-    years = f.year_fraction[listed.place]
-    forward = f.underlying_price[listed.place]
+    years = curve.year_fraction[listed.expiry_row]
+    forward = curve.underlying_price[listed.expiry_row]
     d1 = -k / root + 0.5 * root
     density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
     vega = forward * density * np.sqrt(years)
     return {
         "delta": np.round(ndtr(d1) - ~listed.call[:, None], 6),
         "gamma": np.round(density / (forward * root), 10),
-        "vega": np.round(units[0] * vega, 6),
-        "theta": np.round(-units[1] * vega * root / (2.0 * years * np.sqrt(years)), 6),
+        "vega": np.round(vega_unit * vega, 6),
+        "theta": np.round(-theta_unit * vega * root / (2.0 * years * np.sqrt(years)), 6),
     }
 
 
@@ -323,7 +324,7 @@ def _notional(symbol: str, exchange: str, hours: Ints) -> dict[str, Floats]:
     for day in np.unique(days).tolist():
         listed = listing(symbol, exchange, day)
         time = hours[days == day] * HOUR_US
-        forward = forwards(symbol, exchange, listed.expiry, time).underlying_price[listed.place]
+        forward = forwards(symbol, exchange, listed.expiry, time).underlying_price[listed.expiry_row]
         coins = open_interest(symbol, exchange, day, time) * contract_coins(symbol, exchange)
         by_day.append(np.round((coins * np.round(forward, 6)).sum(axis=0), 2))
     oi = np.concatenate(by_day)
@@ -443,7 +444,11 @@ def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str
 def indices(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the 30-day volatility index of each hour, by the value of a log contract."""
     time = noise.grid(first, last, HOUR_US)
-    markets = [market for market in option_markets(names, venues) if market[0] in INDICES.get(market[1], ())]
+    markets = [
+        (symbol, exchange)
+        for symbol, exchange in option_markets(names, venues)
+        if symbol in INDICES.get(exchange, ())
+    ]
     columns = _by_market(markets, time, lambda symbol, exchange: {"index_pct": index(symbol, exchange, time)})
     return columns and {**columns, "resolution": _constant("1h", len(columns["time"]))}
 

@@ -12,6 +12,8 @@ return of the hour in standard deviations.
 
 Clusters begin at random, and many begin at a few market-wide shocks. Every order has a Poisson number of
 children, each after an exponential delay. A child's number is a hash of its parent's number and its place.
+
+Days (`day`, `first_day`) are numbers of days since 1970, and `symbol_codes` are positions in `symbols()`.
 """
 
 from __future__ import annotations
@@ -52,48 +54,48 @@ _LONGEST_GAP = 24
 """Maximum length of a gap of a single pair [steps], 2 hours."""
 
 
-def formed(selection: Pairs, first: int, days: int) -> Floats:
+def formed(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return the rates [bps/8h], rounded, every five minutes, without gaps; ``(pairs, days × 288)``."""
     if len(selection) > _CACHED_PAIRS and days == 1:
-        return _market_rates(first)[selection.row]
-    return _compute_rates(selection, first, days)
+        return _market_rates(first_day)[selection.row]
+    return _compute_rates(selection, first_day, days)
 
 
-def premium(selection: Pairs, first: int, days: int) -> Floats:
+def premium(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return the premium of the rates [bps/8h], before clamp and rounding, shaped as `formed`."""
     scale = symbols().scale[selection.symbol]
-    p = noise.ou(selection.streams, venue_values("half_life")[selection.exchange], first, days, STEPS)
+    p = noise.ou(selection.streams, venue_values("half_life")[selection.exchange], first_day, days, STEPS)
     p *= (scale * venue_values("deviation")[selection.exchange])[:, None, None]
     p += (scale * venue_values("offset")[selection.exchange])[:, None, None]
-    own, place = np.unique(selection.symbol, return_inverse=True)
-    p += _base(own, first, days)[place]
+    symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
+    p += _base(symbol_codes, first_day, days)[row_of_pair]
     is_wild = np.array([MODELS[v].style == "wild" for v in exchange_names()])
     wild = np.flatnonzero(is_wild[selection.exchange])
     if wild.size:
-        p[wild] += _spikes(selection.streams[wild], 0.05, 12.0 * scale[wild], first, days)
+        p[wild] += _spikes(selection.streams[wild], 0.05, 12.0 * scale[wild], first_day, days)
     return np.ascontiguousarray(p.reshape(len(selection), days * STEPS))
 
 
-def recorded(selection: Pairs, first: int, days: int) -> Floats:
+def recorded(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return rates as recorded [bps/8h]; NaN where the pair did not trade or the sample is missing."""
-    rate = formed(selection, first, days)
+    rate = formed(selection, first_day, days)
     streams = noise.keys("outage", exchange_names())[selection.exchange]
     # All pairs of a venue share its outages; gaps are of single pairs.
     outage_chance = np.full(len(selection), _OUTAGE_CHANCE)
-    missing = _draw_gaps(streams, outage_chance, _LONGEST_OUTAGE, first, days)
+    missing = _draw_gaps(streams, outage_chance, _LONGEST_OUTAGE, first_day, days)
     gap_chance = venue_values("gaps")[selection.exchange]
-    missing |= _draw_gaps(selection.streams, gap_chance, _LONGEST_GAP, first, days)
-    is_present = selection.is_traded(first + np.arange(days))[..., None] & ~missing
+    missing |= _draw_gaps(selection.streams, gap_chance, _LONGEST_GAP, first_day, days)
+    is_present = selection.is_traded(first_day + np.arange(days))[..., None] & ~missing
     return np.where(is_present.reshape(len(selection), days * STEPS), rate, np.nan)
 
 
-def settled(selection: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
+def settled(selection: Pairs, first_day: int, days: int) -> tuple[Ints, Floats, Floats]:
     """Return the payments of days: ends of hours [µs], rates [bps/8h] and intervals [h].
 
     Rates and intervals have a column for each hour. A rate is NaN at hours without a payment.
     """
-    all_days = first + np.arange(days)
-    hourly = formed(selection, first, days).reshape(len(selection), days, 24, STEPS // 24).mean(axis=-1)
+    all_days = first_day + np.arange(days)
+    hourly = formed(selection, first_day, days).reshape(len(selection), days, 24, STEPS // 24).mean(axis=-1)
     interval = selection.interval_on(all_days)
     rate = np.full(hourly.shape, np.nan)
     for hours in np.unique(interval).tolist():
@@ -101,7 +103,7 @@ def settled(selection: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floa
         last_hours = rate[:, :, hours - 1 :: hours]  # a view of the last hour of each interval
         np.copyto(last_hours, mean, where=(interval == hours)[..., None])
     rate[~selection.is_traded(all_days)] = np.nan
-    ends = np.asarray(first * DAY_US + np.arange(1, days * 24 + 1) * HOUR_US)
+    ends = np.asarray(first_day * DAY_US + np.arange(1, days * 24 + 1) * HOUR_US)
     rounded = np.round(rate.reshape(len(selection), -1), 6) + 0.0
     return ends, np.asarray(rounded), np.repeat(interval, 24, axis=1).astype(np.float64)
 
@@ -117,22 +119,22 @@ def totals(selection: Pairs, day: int) -> tuple[Floats, Ints]:
 
 @lru_cache(maxsize=64)
 def _market_totals(day: int) -> tuple[Floats, Ints]:
-    """Return the totals of all pairs on one day, cached."""
+    """Return the totals of all pairs on a day, cached."""
     rate = recorded(pairs(), day, 1)
     return np.nansum(rate, axis=1), np.count_nonzero(~np.isnan(rate), axis=1)
 
 
 @lru_cache(maxsize=3)
-def _market_rates(first: int) -> Floats:
-    """Return the rates of all pairs on one day, cached."""
-    rate = _compute_rates(pairs(), first, 1)
+def _market_rates(day: int) -> Floats:
+    """Return the rates of all pairs on a day, cached."""
+    rate = _compute_rates(pairs(), day, 1)
     rate.flags.writeable = False
     return rate
 
 
-def _compute_rates(selection: Pairs, first: int, days: int) -> Floats:
+def _compute_rates(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return ``p + clamp(1 − p, ±band)`` of the premium p, rounded; the band of free venues is 0."""
-    rate = premium(selection, first, days)
+    rate = premium(selection, first_day, days)
     band = venue_values("band")[selection.exchange][:, None]
     rate += np.clip(1.0 - rate, -band, band)
     np.round(rate, 6, out=rate)
@@ -140,34 +142,34 @@ def _compute_rates(selection: Pairs, first: int, days: int) -> Floats:
     return rate
 
 
-def crowding(own: Ints, first: int, days: int) -> Floats:
+def crowding(symbol_codes: Ints, first_day: int, days: int) -> Floats:
     """Return the unit process of symbols' base rates every five minutes, ``(symbols, days, 288)``."""
     s = symbols()
-    return noise.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
+    return noise.ou(s.streams[symbol_codes], s.base_half_life[symbol_codes], first_day, days, STEPS)
 
 
-def _base(own: Ints, first: int, days: int) -> Floats:
-    """Return the base rates [bps/8h] of the symbols at positions `own`, shaped as `crowding`."""
+def _base(symbol_codes: Ints, first_day: int, days: int) -> Floats:
+    """Return the base rates [bps/8h] of the symbols at positions `symbol_codes`, shaped as `crowding`."""
     s = symbols()
-    x = crowding(own, first, days)
-    x += s.base_tail[own, None, None] * (x * x * x)
-    x *= s.base_deviation[own, None, None]
-    x += s.base[own, None, None]
-    squeezed = np.flatnonzero(s.squeezed[own])
+    x = crowding(symbol_codes, first_day, days)
+    x += s.base_tail[symbol_codes, None, None] * (x * x * x)
+    x *= s.base_deviation[symbol_codes, None, None]
+    x += s.base[symbol_codes, None, None]
+    squeezed = np.flatnonzero(s.squeezed[symbol_codes])
     if squeezed.size:
-        scale = 6.0 * s.scale[own[squeezed]]
-        x[squeezed] += _spikes(s.streams[own[squeezed]], 0.012, scale, first, days)
+        scale = 6.0 * s.scale[symbol_codes[squeezed]]
+        x[squeezed] += _spikes(s.streams[symbol_codes[squeezed]], 0.012, scale, first_day, days)
     return x
 
 
-def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days: int) -> Floats:
+def _spikes(streams: noise.Keys, chance: float, scale: Floats, first_day: int, days: int) -> Floats:
     """Draw jumps of rates [bps/8h], shape ``(streams, days, 288)``.
 
     A stream has at most one jump per day, 80 % downward, of a Pareto-distributed size. It fades within
     24 hours as ``(1 − age / 24 h)³``, so each day also has the end of the previous day's jump.
     """
     # 1. Draw whether, how far, when and in which direction, from 8 numbers reserved for each day.
-    day = first - 1 + np.arange(days + 1)
+    day = first_day - 1 + np.arange(days + 1)
     u = noise.uniform((streams ^ _SPIKES_STREAM)[:, None, None], day[:, None] * 8 + np.arange(4))
     size = np.minimum(scale[:, None] * (1.0 - u[..., 2]) ** -0.6, 2000.0)
     jump = np.where(u[..., 0] < chance, np.where(u[..., 3] < 0.8, -size, size), 0.0)
@@ -179,9 +181,9 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
     return np.asarray((jump[..., None] * today)[:, 1:] + (jump[..., None] * next_day)[:, :-1])
 
 
-def _draw_gaps(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:
+def _draw_gaps(streams: noise.Keys, chance: Floats, longest: int, first_day: int, days: int) -> Bools:
     """Draw at most one run of up to `longest` missing steps per day; ``(streams, days, 288)``."""
-    day = first + np.arange(days)
+    day = first_day + np.arange(days)
     u = noise.uniform((streams ^ _GAPS_STREAM)[:, None, None], day[:, None] * 8 + np.arange(3))
     has_gap = u[..., 0] < chance[:, None]
     start = np.where(has_gap, np.floor(u[..., 1] * STEPS), STEPS).astype(np.int16)
@@ -198,22 +200,22 @@ _OI_STREAM = noise.key("open interest")
 _VOLUME_STREAM = noise.key("volume")
 
 
-def hours(first: int, days: int) -> Ints:
+def hours(first_day: int, days: int) -> Ints:
     """Return the starts of the hours of whole days [µs]."""
-    return np.asarray(first * DAY_US + np.arange(days * 24) * HOUR_US)
+    return np.asarray(first_day * DAY_US + np.arange(days * 24) * HOUR_US)
 
 
-def oi(selection: Pairs, first: int, days: int) -> Floats:
+def oi(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return open interest [USD] at the hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
-    return _nan_unless_traded(np.round(_oi(selection, first, days), 6), selection, first, days)
+    return _nan_unless_traded(np.round(_oi(selection, first_day, days), 6), selection, first_day, days)
 
 
-def volume(selection: Pairs, first: int, days: int) -> Floats:
+def volume(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return the volume [USD] of each hour, rounded; NaN unless the pair trades; ``(pairs, hours)``.
 
     It is largest at 15:00 and smaller on weekends.
     """
-    time = hours(first, days)
+    time = hours(first_day, days)
     hour = (time // HOUR_US) % 24
     day = time // DAY_US
     busy = (
@@ -225,37 +227,37 @@ def volume(selection: Pairs, first: int, days: int) -> Floats:
     season = busy * np.where(is_weekend, 0.65, 1.1)
     turnover = venue_values("turnover")[selection.exchange][:, None] / 24.0
     shock = noise.normal((selection.streams ^ _VOLUME_STREAM)[:, None], time // HOUR_US)
-    traded = _oi(selection, first, days) * turnover * season * np.exp(VOLUME_DEVIATION * shock)
-    return _nan_unless_traded(np.round(traded, 6), selection, first, days)
+    traded = _oi(selection, first_day, days) * turnover * season * np.exp(VOLUME_DEVIATION * shock)
+    return _nan_unless_traded(np.round(traded, 6), selection, first_day, days)
 
 
-def _oi(selection: Pairs, first: int, days: int) -> Floats:
+def _oi(selection: Pairs, first_day: int, days: int) -> Floats:
     """Return open interest [USD] at the hour, unrounded: level × growth × random path × price path."""
     s = symbols()
-    own, place = np.unique(selection.symbol, return_inverse=True)
-    price = universe.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
+    symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
+    price = universe.price(symbol_codes, first_day, days)[:, :: STEPS // 24] / s.price[symbol_codes, None]
     # For most pairs, use the cached midnights of all pairs, because the traded pairs change from day to day.
     ends = None
     if 4 * len(selection) > len(pairs()):
-        ends = noise.midnights(pairs().streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first, days + 1)[
+        ends = noise.midnights(pairs().streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first_day, days + 1)[
             :, selection.row
         ]
-    path = noise.ou(selection.streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first, days, 24, ends)
+    path = noise.ou(selection.streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first_day, days, 24, ends)
     path = path.reshape(len(selection), -1)
     slope = s.trend[selection.symbol] + venue_values("growth")[selection.exchange]
     level = s.oi[selection.symbol] * selection.share
     path *= OI_DEVIATION
-    path += slope[:, None] * years(hours(first, days))
-    return np.asarray(level[:, None] * np.exp(path) * price[place])
+    path += slope[:, None] * years(hours(first_day, days))
+    return np.asarray(level[:, None] * np.exp(path) * price[row_of_pair])
 
 
-def trading(selection: Pairs, first: int, days: int) -> Bools:
+def trading(selection: Pairs, first_day: int, days: int) -> Bools:
     """Return whether each pair trades in each hour, ``(pairs, hours)``."""
-    return selection.is_traded(np.repeat(first + np.arange(days), 24))
+    return selection.is_traded(np.repeat(first_day + np.arange(days), 24))
 
 
-def _nan_unless_traded(values: Floats, selection: Pairs, first: int, days: int) -> Floats:
-    return np.where(trading(selection, first, days), values, np.nan)
+def _nan_unless_traded(values: Floats, selection: Pairs, first_day: int, days: int) -> Floats:
+    return np.where(trading(selection, first_day, days), values, np.nan)
 
 
 _Names = Sequence[str] | None
@@ -283,20 +285,24 @@ TAKER_DEVIATION = 0.06
 
 def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of ``positioning_history`` with ``first <= time < last`` [µs]."""
-    begin = first // DAY_US
-    stop = (last - 1) // DAY_US + 1
-    selection = select(names, venues).trading(begin, stop)
+    first_day = first // DAY_US
+    stop_day = (last - 1) // DAY_US + 1
+    selection = select(names, venues).trading(first_day, stop_day)
     if not len(selection):
         return {}
-    time = hours(begin, stop - begin)
+    time = hours(first_day, stop_day - first_day)
     inside = (time >= first) & (time < last)
-    row, hour = np.nonzero(trading(selection, begin, stop - begin) & inside)
-    own, symbol = np.unique(selection.symbol, return_inverse=True)
-    x = crowding(own, begin, stop - begin)[..., ::_STEPS_PER_HOUR].reshape(len(own), -1)[symbol]
+    row, hour = np.nonzero(trading(selection, first_day, stop_day - first_day) & inside)
+    symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
+    x = crowding(symbol_codes, first_day, stop_day - first_day)[..., ::_STEPS_PER_HOUR].reshape(
+        len(symbol_codes), -1
+    )[row_of_pair]
     by_kind = []
     for number, (kind, crowd) in enumerate(sorted(CROWDS.items())):
         streams = selection.streams ^ noise.key("positioning", kind)
-        z = noise.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(len(selection), -1)
+        z = noise.ou(streams, crowd.half_life_hours, first_day, stop_day - first_day, 24).reshape(
+            len(selection), -1
+        )
         log_ratio = crowd.mean + crowd.crowding * x + crowd.deviation * z
         long = np.round(1.0 / (1.0 + np.exp(-log_ratio[row, hour])), 4)
         by_kind.append(
@@ -313,16 +319,16 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     return with_words(by_kind, "kind", tuple(sorted(CROWDS)), "1h")
 
 
-def taken(selection: Pairs, first: int, days: int) -> dict[str, Floats]:
+def taken(selection: Pairs, first_day: int, days: int) -> dict[str, Floats]:
     """Return buys and sells of takers [USD] in each hour, rounded; NaN unless the pair trades."""
     s = symbols()
-    own, place = np.unique(selection.symbol, return_inverse=True)
-    price = universe.price(own, first, days + 1)[:, : (days * STEPS + 1) : _STEPS_PER_HOUR]
-    hourly_volatility = s.volatility[own, None] / np.sqrt(8760.0)
+    symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
+    price = universe.price(symbol_codes, first_day, days + 1)[:, : (days * STEPS + 1) : _STEPS_PER_HOUR]
+    hourly_volatility = s.volatility[symbol_codes, None] / np.sqrt(8760.0)
     r = np.diff(np.log(price), axis=1) / hourly_volatility
-    z = noise.normal((selection.streams ^ _TAKER_STREAM)[:, None], first * 24 + np.arange(days * 24))
-    imbalance = np.tanh(TAKER_IMPACT * r[place] + TAKER_DEVIATION * z)
-    total = volume(selection, first, days)
+    z = noise.normal((selection.streams ^ _TAKER_STREAM)[:, None], first_day * 24 + np.arange(days * 24))
+    imbalance = np.tanh(TAKER_IMPACT * r[row_of_pair] + TAKER_DEVIATION * z)
+    total = volume(selection, first_day, days)
     bought = np.round(total * (1.0 + imbalance) / 2.0, 6)
     return {"buy_usd": bought, "sell_usd": np.round(total - bought, 6)}
 

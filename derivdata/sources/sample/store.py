@@ -136,9 +136,9 @@ def future_rows(
 def future_oi(symbol: str, exchange: str, curve: Forwards) -> Floats:
     """Return open interest [USD], unrounded, by expiry and time."""
     s = all_symbols()
-    own = s.name.index(symbol)
-    level = s.oi[own] * OI_SHARE * _OI_OF_DERIBIT[exchange]
-    return np.asarray(level * np.exp(-OI_DECAY * curve.year_fraction) * curve.spot / s.price[own])
+    symbol_code = s.name.index(symbol)
+    level = s.oi[symbol_code] * OI_SHARE * _OI_OF_DERIBIT[exchange]
+    return np.asarray(level * np.exp(-OI_DECAY * curve.year_fraction) * curve.spot / s.price[symbol_code])
 
 
 def listed_contracts(
@@ -176,8 +176,10 @@ def _perpetuals(names: Sequence[str] | None, venues: Sequence[str] | None) -> It
     selection = select(names, venues)
     starts = np.maximum(selection.since, START_DAY).tolist()
     ends = selection.until.tolist()
-    for own, venue, since, until in zip(selection.symbol, selection.exchange, starts, ends, strict=True):
-        symbol = all_symbols().name[own]
+    for symbol_code, venue, since, until in zip(
+        selection.symbol, selection.exchange, starts, ends, strict=True
+    ):
+        symbol = all_symbols().name[symbol_code]
         if since < until:
             yield symbol, exchange_names()[venue], f"{symbol}USDT", since * DAY_US, until * DAY_US, True
 

@@ -309,17 +309,24 @@ PRICE_HALF_LIFE_HOURS = 24.0 * 120.0
 """Half-life of the path of log prices about their centre."""
 
 
-def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
-    """Return prices [USD] of the symbols at positions `own`, unrounded, shape ``(symbols, days × steps)``.
+def price(symbol_codes: Ints, first_day: int, days: int, steps: int = STEPS) -> Floats:
+    """Return the prices [USD] of symbols, unrounded, shape ``(symbols, days × steps)``.
+
+    `symbol_codes` are positions in `symbols`, and `first_day` is a number of days since 1970.
 
     Paths with different numbers of steps a day are equal at midnight.
     """
-    every = symbols()
+    all_symbols = symbols()
     # The stationary deviation of an OU process with volatility σ and reversion κ = ln 2 / half-life is
     # σ / √(2 κ).
-    deviation = every.volatility[own] / np.sqrt(2.0 * np.log(2.0) * 8760.0 / PRICE_HALF_LIFE_HOURS)
-    path = noise.ou(every.streams[own] ^ _PRICE, PRICE_HALF_LIFE_HOURS, first, days, steps)
-    return np.asarray(every.price[own, None] * np.exp(deviation[:, None] * path.reshape(len(own), -1)))
+    deviation = all_symbols.volatility[symbol_codes] / np.sqrt(
+        2.0 * np.log(2.0) * 8760.0 / PRICE_HALF_LIFE_HOURS
+    )
+    path = noise.ou(all_symbols.streams[symbol_codes] ^ _PRICE, PRICE_HALF_LIFE_HOURS, first_day, days, steps)
+    return np.asarray(
+        all_symbols.price[symbol_codes, None]
+        * np.exp(deviation[:, None] * path.reshape(len(symbol_codes), -1))
+    )
 
 
 def premium(selection: Pairs) -> Floats:
