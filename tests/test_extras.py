@@ -91,7 +91,7 @@ def test_extra_all_contains_every_extra() -> None:
         (
             "websockets.sync.client",
             lambda: VenueStream(VENUES["bybit"], VENUES["bybit"].stream, list, None),  # type: ignore[arg-type]
-            r"reading frames that bybit pushes needs websockets, .* 'derivdata\[stream\]'",
+            r"reading the WebSocket channels of bybit needs websockets, .* 'derivdata\[stream\]'",
         ),
     ],
 )

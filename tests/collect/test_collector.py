@@ -73,7 +73,9 @@ def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(made, archive,
     assert "okx" in held.index.get_level_values("exchange")
     why = "the median funding rate of 25 contracts is 1600 bps per 8 hours"
     assert set(collector.failed) == {"hyperliquid funding_history", "hyperliquid markets_symbol_exchanges"}
-    assert all(t.startswith(f"{name}: {why}") and "(kept as" in t for name, t in collector.failed.items())
+    assert all(
+        t.startswith(f"{name}: {why}") and "(body stored as" in t for name, t in collector.failed.items()
+    )
     asked = archive.requests()
     refused = asked[(asked["exchange"] == "hyperliquid") & (asked["table"] == "funding_history")]
     assert refused["error"].str.startswith(f"hyperliquid funding_history: {why}").all()
@@ -105,7 +107,9 @@ def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(made, archive,
         collector._minute(deadline=50)
         clock.wait(60)
     asked = archive.requests()
-    assert asked["error"].tolist() == [f"okx: the poll of {began:%Y-%m-%d %H:%M} has not ended"]
+    assert asked["error"].tolist() == [
+        f"okx: the poll that started at {began:%Y-%m-%d %H:%M} is still running"
+    ]
     assert asked["start"].tolist() == [began.floor("min") + pd.Timedelta(10, "min")]
     assert late(archive, clock.utc(), pd.Timedelta(10, "min")) == ["okx funding_history"]
 
@@ -281,7 +285,7 @@ def test_notice_names_the_request_without_a_response(archive, fakes, clock) -> N
     said = [text for text in store.take_notices() if "dapi" in text]
     store.close()
     assert len(said) == 1
-    assert said[0].startswith("binance: no response to /dapi/v1/premiumIndex: ")
+    assert said[0].startswith("binance: response to /dapi/v1/premiumIndex is missing: ")
 
 
 def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
@@ -309,7 +313,7 @@ def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
     failed = asked[~asked["answered"]]
     assert set(failed["symbol"]) == {"/v5/market/tickers?category=linear"}
     assert failed["error"].str.startswith("1 row omitted: ").all()
-    gone = "; no longer sends change_pct: these columns are empty"
+    gone = "; the response no longer has change_pct: these columns are empty"
     assert [why.endswith(gone) for why in said] == [True, False, False]
     rows = archive.read("markets_symbol_exchanges", clock.utc() - pd.Timedelta(1, "min"))
     assert rows["price_24h_change_pct"].isna().all()
@@ -345,7 +349,8 @@ def test_open_interest_that_jumps_by_a_unit_is_omitted_and_other_rows_are_writte
     clock.wait(3600)
     collector.once()
     assert (
-        "it is accepted, since the venue has sent it for an hour" in collector.failed["hyperliquid figures"]
+        "the values are accepted, because the venue has sent them for an hour"
+        in collector.failed["hyperliquid figures"]
     )
     assert (
         archive.read("oi_history", clock.utc() - pd.Timedelta(1, "min"))["oi_usd"].tolist() == [300_000.0] * 6

@@ -178,7 +178,7 @@ def test_collecting_ends_after_a_time_without_any_response(made: Any, fakes: Fak
         fakes.refusals = {"bybit": (503, {}, {})}
 
     collector = made("bybit", fail_after=pd.Timedelta(30, "min"), log=log)
-    with pytest.raises(NetworkError, match=r"nothing was collected since 2026-01-20 10:31: .*HTTP 503"):
+    with pytest.raises(NetworkError, match=r"no rows were collected since 2026-01-20 10:31: .*HTTP 503"):
         collector.run()
     assert minutes[0].rows["funding_history"] == 2
     waited = minutes[-1].time - minutes[0].time
@@ -243,7 +243,7 @@ def test_check_compares_binance_rates_with_hyperliquid_predictions(factor, fakes
     rows = _checked(fakes, clock, "binance", "hyperliquid", "gateio", "okx")
     binance = rows.loc[("binance", "/fapi/v1/premiumIndex")]
     assert binance["verdict"] == ("confirms" if factor == 1 else "contradicts")
-    wrong = f"the rate is {factor} times the prediction of hyperliquid"
+    wrong = f"the rate is {factor} times the rate that hyperliquid predicts"
     assert binance["error"] == ("" if factor == 1 else wrong)
     assert rows.loc[("hyperliquid", "/info metaAndAssetCtxs"), "verdict"] == "confirms"
     assert rows.loc[("gateio", "/futures/usdt/tickers"), "verdict"] == "confirms"
@@ -259,7 +259,7 @@ def test_check_detects_open_interest_that_counts_both_sides(fakes: Fakes, clock:
     ]
     found = _checked(fakes, clock, "gateio").loc["gateio", "/futures/usdt/tickers"]
     assert found["verdict"] == "contradicts"
-    assert found["error"] == "open interest is 2 times that of /futures/usdt/contracts"
+    assert found["error"] == "open interest is 2 times the value of /futures/usdt/contracts"
 
 
 def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(tmp_path, monkeypatch) -> None:
@@ -301,7 +301,7 @@ def test_collecting_once_names_failures_and_fails_without_any_row(
         assert "HTTP 503" in told.out
         assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
     assert code == (1 if len(lost) == 2 else 0)
-    assert ("nothing was collected" in told.err) == (len(lost) == 2)
+    assert ("no rows were collected" in told.err) == (len(lost) == 2)
     if len(lost) == 2:
         assert main(["collect", *to, "--tables", "funding_history", "--fail-after", "5m"]) == 1
         assert "no rows; failed: bybit funding_history, okx funding_history" in capsys.readouterr().out

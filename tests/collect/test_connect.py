@@ -148,7 +148,7 @@ def test_connect_without_a_network_raises_with_the_reason(fakes: Fakes, tmp_path
         dd.connect("venues", venues=["bybit", "okx", "kraken"])
     why = "127.0.0.1:9 does not accept connections"
     assert str(caught.value).startswith(
-        f"venues: none of 3 responded: bybit /v5/market/instruments-info: {why}; okx "
+        f"venues: none of 3 venues responded: bybit /v5/market/instruments-info: {why}; okx "
     )
     assert "and 1 more. Check the network and the proxy" in str(caught.value)
     assert f"dd.connect({str(tmp_path / 'market')!r})" in str(caught.value)

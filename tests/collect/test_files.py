@@ -112,8 +112,11 @@ def test_missing_days_and_rows_are_reported(run: Any, bucket: Bucket, archive: A
     done = run("2024-01-01T00:05", "2024-01-04T00:05")
     assert done.failed == []
     [missing, short, *_] = [notice for notice in done.notices if "metrics" in notice]
-    assert missing == "binance metrics BTCUSDT: no file of 2024-01-02"
-    assert "1 files lack rows: 2024-01-03 (188 of 288 rows of oi_history); 2024-01-03 (561 of 864" in short
+    assert missing == "binance metrics BTCUSDT: the venue lists no file for 2024-01-02"
+    assert (
+        "rows are missing in 1 files: 2024-01-03 (188 of 288 rows of oi_history); 2024-01-03 (561 of 864"
+        in short
+    )
     assert "line 2: long_short_ratio is missing" in short
     last = archive.read("positioning_history", *EVER).groupby("kind", observed=True).size()
     assert last.to_dict() == {"accounts": 475, "top_accounts": 475, "top_positions": 475}
@@ -164,7 +167,7 @@ def test_rewritten_file_corrects_only_its_own_rows(run, bucket, archive) -> None
     assert len(rows) == 281
     assert rows.loc[rows["resolution"] == "5m", "oi_usd"].iloc[[0, -1]].tolist() == [10e6, 23.95e6]
     assert rows.loc[rows["resolution"] == "raw", "oi_usd"].tolist() == [7.0]
-    assert "289 rows of oi_history became 281 (correction 1)" in done.notices[-2] + done.notices[-1]
+    assert "289 rows of oi_history were replaced by 281 (correction 1)" in done.notices[-2] + done.notices[-1]
     assert "BTCUSDT-metrics-2024-01-01.zip" in archive.corrections()["reason"].iloc[0]
     bucket.asked.clear()
     assert run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"]).written == {}
@@ -189,7 +192,7 @@ def test_payment_files_with_and_without_a_header_are_stored_at_the_hour(
     ]
     assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -2.0, 1.0, 1.0])
     assert rows["interval_hours"].tolist() == [8.0, 8.0, 8.0, 4.0]
-    missing = next(notice for notice in done.notices if "no file of" in notice)
+    missing = next(notice for notice in done.notices if "lists no file for" in notice)
     assert "2021-02, 2021-03, 2021-04, 2021-05, 2021-06 and 54 more" in missing
 
 
@@ -272,7 +275,7 @@ def test_a_delisted_symbol_and_a_coin_margined_contract_are_found(run, bucket, a
     window = ("2022-05-01T00:05", "2022-05-02T00:05")
     done = run(*window, symbols=["LUNA", "DOGE"], names=["oi_history"])
     assert done.plan["contract"].tolist() == ["LUNAUSDT"]
-    assert "no files of DOGE" in "".join(done.notices)
+    assert "no files for DOGE" in "".join(done.notices)
     assert archive.symbols("oi_history") == ("LUNA",)
     run(*window, symbols=["BTCUSD_PERP"], names=["oi_history"])
     rows = archive.read("oi_history", *EVER, symbols=["BTC"])
@@ -310,7 +313,7 @@ def test_files_of_okx_gate_and_kucoin_give_payments_at_whole_hours(
         "kucoin": [("01-02T00:00:00", 3e-4), ("01-02T08:00:00", 4e-4)],
     }
     assert rows["interval_hours"].isna().all(), "fewer than three gaps confirm no interval"
-    assert "okx fundingrates BTC-USDT-SWAP: the venue does not have the files of 2024-02" in "".join(
+    assert "okx fundingrates BTC-USDT-SWAP: the venue does not have the files for 2024-02" in "".join(
         done.notices
     )
     bucket.asked.clear()
@@ -353,8 +356,8 @@ def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(run, bucket
     assert rows[["buy_usd", "sell_usd"]].drop_duplicates().to_numpy().tolist() == [[600.0, 400.0]]
     assert rows["time"].iloc[0] == pd.Timestamp("2024-01-01", tz="UTC")
     said = " ".join(done.notices)
-    assert "744 rows of prices_history became 720" in said
-    assert "744 rows of volume_taker became 720" in said
+    assert "744 rows of prices_history were replaced by 720" in said
+    assert "744 rows of volume_taker were replaced by 720" in said
 
 
 def test_rewritten_file_does_not_replace_payments_from_requests(run, bucket, archive) -> None:
@@ -377,7 +380,7 @@ def test_rewritten_file_does_not_replace_payments_from_requests(run, bucket, arc
     rows = archive.read("funding_settlements", *EVER).set_index("time")["rate_bps_8h"]
     assert rows.index.strftime("%m-%dT%H").tolist() == ["01-01T00", "01-01T16", "02-01T00", "02-01T08"]
     assert rows.tolist() == pytest.approx([5.0, 2.0, 2.0, 3.0])
-    assert "3 rows of funding_settlements became 2" in done.notices[-1]
+    assert "3 rows of funding_settlements were replaced by 2" in done.notices[-1]
 
 
 def test_only_the_symbol_stored_from_another_contract_fails(run, bucket, archive) -> None:
@@ -407,7 +410,7 @@ def test_current_month_is_not_requested_from_a_host_without_a_list(run, bucket) 
     """It is the first of August: the present file of August would be taken for the whole month."""
     done = run("2026-07-01", "2026-08-20", venues=["gateio"], names=["funding_settlements"])
     assert [path.rpartition("/")[2] for path in bucket.asked] == ["BTC_USDT-202607.csv.gz"]
-    assert "the venue does not have the files of 202607" in " ".join(done.notices)
+    assert "the venue does not have the files for 202607" in " ".join(done.notices)
 
 
 @pytest.mark.parametrize(

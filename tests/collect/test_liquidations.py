@@ -70,7 +70,7 @@ def test_list_without_a_window_covers_time_from_its_oldest_row(fill: Any, archiv
     asked = archive.requests().set_index("answered")
     whole_from = asked.loc[True, "start"]
     assert asked.loc[False, "end"] == whole_from
-    assert "the venue's list begins at" in asked.loc[False, "error"]
+    assert "the list of the venue begins at" in asked.loc[False, "error"]
     assert len(done.failed) == 1
     rows = archive.read(TABLE, start, end)
     assert rows["time"].min() == whole_from - pd.Timedelta(1, "us"), "the oldest instant may be cut"
@@ -125,7 +125,7 @@ def test_unexpected_body_is_stored_and_stops_only_its_table(made, archive, fakes
     collector.once()
     assert list(collector.failed) == ["okx funding_history"]
     wrong = "Expected `str`, got `int` - at `$.data[0].instId`"
-    assert f"{wrong} (kept as okx-" in collector.failed["okx funding_history"]
+    assert f"{wrong} (body stored as okx-" in collector.failed["okx funding_history"]
     assert wrong in archive.requests().set_index("table")["error"]["funding_history"]
     assert "funding_history" not in archive.tables()
     (path,) = (archive.path / "quarantine").iterdir()

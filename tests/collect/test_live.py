@@ -115,7 +115,10 @@ def test_updates_have_windows_and_break_leaves_no_thread(fakes, clock, monkeypat
 
 
 def test_rows_not_read_in_time_are_reported_as_a_gap(fakes: Fakes, clock: SimulatedClock) -> None:
-    unread = "it was not read in time: the reader is slower than the venues"
+    unread = (
+        "rows were dropped, because the venues send faster than the program reads: read faster, or pass a "
+        "larger max_queue"
+    )
     updates: list[Any] = []
     deadline = time.monotonic() + HANGS_SECONDS
     with warnings.catch_warnings(record=True) as caught:
@@ -127,7 +130,7 @@ def test_rows_not_read_in_time_are_reported_as_a_gap(fakes: Fakes, clock: Simula
             if len(updates) == 9:
                 break
     assert [str(one.message) for one in caught] == [
-        f"kucoin funding_history: {unread}; coverage records later gaps"
+        f"kucoin funding_history: {unread}; later gaps are only in the coverage rows"
     ]
     coverage = _of(updates, "coverage")
     coverage = coverage.iloc[1:]  # the first poll lists the contracts, which takes more than a minute
@@ -208,7 +211,7 @@ def test_channel_with_binary_frames_is_named_and_polled_instead(served: Fakes) -
     assert time.monotonic() - since < 60
     server.close()
     assert _threads() == set()
-    why = "okx funding-rate: a binary frame of 64 bytes, 38 00 01 00 ..., is neither JSON nor gzip of it"
+    why = "okx funding-rate: expected JSON or gzip-compressed JSON, got 64 bytes that begin with 38 00 01 00"
     assert any(why in str(one.message) for one in caught)
     rates = _of(updates, RATES[0])
     assert set(rates["symbol"]) == {"BTC"}
@@ -341,7 +344,7 @@ def test_frames_in_another_unit_are_a_gap_and_an_odd_value_is_named() -> None:
     assert (first, gaps) == ([], 0)
     assert "is 1e+03 times that of the last poll" in why
     assert (second, heard, error) == ([300.0] * 5, 1, "")
-    assert left_out == "2 values omitted, the first: C5-USD: oi_usd is 9000, and was 300 in the last poll"
+    assert left_out == "2 values omitted, the first: C5-USD: oi_usd is 9000, but was 300 in the last poll"
 
 
 def test_service_serves_pushed_rows_of_a_running_collector(served, archive, monkeypatch) -> None:
@@ -446,7 +449,10 @@ def test_window_with_unread_pushed_rows_is_a_gap(monkeypatch: pytest.MonkeyPatch
     drains: list[Any] = [(None, []) for _ in range(180)]
     drains[0], drains[19], drains[59] = (1.0, []), (2.0, []), (3.0, [(0, 60)])
     drains[119], drains[149], drains[179] = (None, [(60, 120)]), (4.0, [(120, 150)]), (None, [(150, 180)])
-    unread = "it was not read in time: the reader is slower than the venues"
+    unread = (
+        "rows were dropped, because the venues send faster than the program reads: read faster, or pass a "
+        "larger max_queue"
+    )
     rates, windows = _told(monkeypatch, drains, 4)
     assert rates == [1.0, 3.0, 4.0]
     assert windows == [(0, 60, unread), (60, 120, ""), (120, 180, "")]
@@ -475,7 +481,7 @@ def test_late_pong_does_not_withdraw_a_reported_gap(monkeypatch: pytest.MonkeyPa
     [
         ((["positioning_history"], "okx"), "'positioning_history' is not published live by okx"),
         ((["nope"], "okx"), "unknown table 'nope'"),
-        (([], "okx"), "tables must name at least one table"),
+        (([], "okx"), "tables must name at least one table, got none"),
         ((RATES, "nope"), "nope"),
         ((["orderbook_book"], "okx"), r"such as symbols=\['BTC'\]"),
     ],

@@ -327,7 +327,7 @@ def test_response_of_another_day_is_not_a_current_poll(days, archive, fakes, clo
     fakes.altered["premiumIndex"] = changed(moved)
     collector = Collector(archive, venues=["binance"], symbols=(), clock=clock, addresses=fakes.addresses)
     collector.once()
-    assert "expected a row of now, 2026-02-01T00:30" in collector.failed["binance funding_history"]
+    assert "expected a current row at 2026-02-01T00:30" in collector.failed["binance funding_history"]
     asked = archive.requests()
     assert not asked.loc[asked["table"] == "funding_history", "answered"].any()
 
@@ -380,7 +380,7 @@ def test_liquidation_far_from_the_price_or_of_an_unknown_contract_is_omitted() -
     sound, left_out = polls.sound_fills(pd.concat([rows, late]), at, {"X"})
     assert sound["order_price_usd"].tolist() == [190.0]
     assert len(left_out) == 4
-    assert "it is not in a list of contracts" in left_out[2]
+    assert "the venue does not list the contract" in left_out[2]
 
 
 def _path(first: float, last: float, minutes: int) -> list[float]:
@@ -451,7 +451,7 @@ def test_implausible_payments_are_quarantined_as_rows(fill, archive, fakes, cloc
     assert fill(start="2026-01-15", end="2026-01-18").failed == []
     fakes.altered["fundingRate"] = scaled(300.0, "fundingRate")
     (why,) = fill(start="2026-01-18", end="2026-01-19").failed
-    assert "(kept as binance-funding_settlements-BTC.csv)" in why
+    assert "(rows stored as binance-funding_settlements-BTC.csv)" in why
     path = archive.path / "quarantine" / "binance-funding_settlements-BTC.csv"
     assert fill(start="2026-01-19", end="2026-01-20").failed != []
     assert len(pd.read_csv(path)) == 6, "of both windows"

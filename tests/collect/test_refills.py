@@ -96,7 +96,7 @@ def test_hanging_history_of_a_venue_does_not_delay_the_others(refilling, archive
         collector.refills.start_due(["bybit", "okx"])
         assert collector.refills.workers["bybit"] is blocked
         slow = archive.requests().query("exchange == 'bybit' and not answered")
-        assert set(slow["error"]) == {"the refill of 2026-01-20 11:00 is still under way"}
+        assert set(slow["error"]) == {"the refill that started at 2026-01-20 11:00 is still running"}
         collector.refills.workers["okx"].join(HANGS_SECONDS)
         paid = archive.read("funding_settlements", BEFORE_THE_HOUR.floor("D"), BEFORE_THE_HOUR.ceil("D"))
         assert set(paid["exchange"]) == {"okx"}
@@ -306,7 +306,7 @@ def test_only_refusals_that_name_a_region_count_as_geoblock(
     assert refused.value.retry_after == (600.0 if reason == "limit" else None)
     is_of_country = "access refused from the country of this machine's address: HTTP" in str(refused.value)
     assert is_of_country is (reason == "region")
-    with pytest.raises(VenueError, match=r"not requested: its rate limit|blocks this address"):
+    with pytest.raises(VenueError, match=r"not requested, because the rate limit|blocks this address"):
         session.request(endpoint)
     assert len(fakes.log) == 1, "not asked again"
     if reason == "limit":

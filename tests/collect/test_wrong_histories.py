@@ -353,7 +353,9 @@ def fill(
             unconfirmed=True,
         )
     said = done.notices + [str(notice.message) for notice in notices]
-    return done.failed + [text for text in said if "unconfirmed: " not in text and "no confirmed" not in text]
+    return done.failed + [
+        text for text in said if "not confirmed: " not in text and "no confirmed" not in text
+    ]
 
 
 def prepare(history: History, folder: Path, fakes: Fakes, clock: SimulatedClock) -> None:

@@ -64,7 +64,7 @@ _PRIVATE_TEXTS = tuple(
 
 
 def redacted(body: bytes) -> tuple[Any, list[str]]:
-    """Return a body without private values, and notes about removed or cut values.
+    """Return a body without private values, and notes about removed or truncated values.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class _VenueResponse(NamedTuple):
     def line(self) -> str:
         """The request, and its error if it has one."""
         error = self.error.removeprefix(f"{self.endpoint.where}: ")[:300]
-        return f"{self.endpoint.exchange} {self.endpoint.path}: {error or 'answered'}"
+        return f"{self.endpoint.exchange} {self.endpoint.path}: {error or 'response received'}"
 
 
 def check_venues(
@@ -380,7 +380,9 @@ def _compare_within_venues(responses: Sequence[_VenueResponse]) -> dict[_Key, st
             before, figures_before = first.setdefault(response.endpoint.exchange, (response, figures))
             ratio = _median_ratio(figures, figures_before)
             if _is_outside(ratio, factor):
-                troubles[response.key] = f"{quantity} is {ratio:.3g} times that of {before.endpoint.path}"
+                troubles[response.key] = (
+                    f"{quantity} is {ratio:.3g} times the value of {before.endpoint.path}"
+                )
     return troubles
 
 
@@ -414,7 +416,7 @@ def _deviations(
             continue
         ratio = value / median(others)
         if not minimum <= ratio <= maximum:
-            troubles[key] = f"{quantity} is {ratio:.3g} times that of the other venues"
+            troubles[key] = f"{quantity} is {ratio:.3g} times the median of the other venues"
     return troubles
 
 
@@ -443,5 +445,5 @@ def _compare_with_predictions(responses: Sequence[_VenueResponse]) -> dict[_Key,
         rates = _figures(response, _bps, by_symbol=True)
         ratio = _median_ratio(rates, predictions.get(response.endpoint.exchange, {}))
         if _is_outside(ratio, _RATE_FACTOR):
-            troubles[response.key] = f"the rate is {ratio:.3g} times the prediction of hyperliquid"
+            troubles[response.key] = f"the rate is {ratio:.3g} times the rate that hyperliquid predicts"
     return troubles

@@ -90,7 +90,7 @@ class Refills:
 
     def _enter_slow(self, name: str, started: pd.Timestamp, hour: pd.Timestamp) -> None:
         """Enter a failed hour in the ledger because the venue's worker was busy."""
-        why = f"the refill of {started:%Y-%m-%d %H:%M} is still under way"
+        why = f"the refill that started at {started:%Y-%m-%d %H:%M} is still running"
         self._done.put(Backfilled(failed=[f"{name}: {why}"]))
         for table in self._tables:
             requests = [LedgerEntry(name, symbol, started, hour, why) for symbol in self._symbols]
@@ -270,7 +270,9 @@ class Collector:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         if keep is not None and keep < since:
-            raise ValueError(f"keep must be at least the {since} that refills reach back, got {keep}")
+            raise ValueError(
+                f"keep must be at least since={since}, so that refilled rows are stored, got {keep}"
+            )
         self.archive = archive
         self.symbols = list(symbols)
         self.since = since
@@ -491,8 +493,8 @@ class Collector:
             if any(minute.rows.values()) or (self._venues.here() and not minute.failed):
                 answered = minute.time
             if self._fail_after is not None and minute.time - answered >= self._fail_after:
-                why = next(iter([*minute.failed.values(), *self.gone.values()]), "nothing came")
-                raise NetworkError("venues", f"nothing was collected since {answered:%Y-%m-%d %H:%M}: {why}")
+                why = next(iter([*minute.failed.values(), *self.gone.values()]), "no venue sent rows")
+                raise NetworkError("venues", f"no rows were collected since {answered:%Y-%m-%d %H:%M}: {why}")
 
     def _drop_old(self, minute: Minute) -> None:
         """Remove rows older than `keep`, once a day."""
@@ -561,7 +563,7 @@ class Collector:
                         self._running.pop(name, None)
                     raise
             elif now - since >= _HUNG:
-                why = f"{name}: the poll of {since:%Y-%m-%d %H:%M} has not ended"
+                why = f"{name}: the poll that started at {since:%Y-%m-%d %H:%M} is still running"
                 hung.append(Poll(name, now, failed=dict.fromkeys(sorted(self._states[name].tables), why)))
         return hung
 

@@ -134,7 +134,7 @@ def _request_lists(
             shared.list_errors.pop(endpoint.label, None)
             if held:
                 shared.list_errors[endpoint.label] = (
-                    f"{len(held)} changes of the contract list are not used yet, the first: {held[0]}"
+                    f"{len(held)} changes of the contract list are doubtful and not used yet, first {held[0]}"
                 )
             shared.add_list_news(endpoint.label, news)
         except Stopped:
@@ -394,7 +394,7 @@ class ContractStates:
         records, _, _ = self._session.request(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
         if state is None or (state.oi_coins is None and state.oi_usd is None):
-            raise DerivdataError(f"{endpoint.where}: the response lacks {item.name}")
+            raise DerivdataError(f"{endpoint.where}: expected the open interest of {item.name}, got none")
         usd = state.oi_usd
         if usd is None and state.oi_coins is not None and polled is not None and polled.mark is not None:
             usd = state.oi_coins * polled.mark

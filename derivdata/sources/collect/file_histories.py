@@ -357,7 +357,10 @@ class FileHost:
             if not marker or marker == query.get("marker"):
                 break
             query["marker"] = marker
-        raise VenueError(f"{kind.exchange} {params['prefix']}", "the list of files does not end")
+        raise VenueError(
+            f"{kind.exchange} {params['prefix']}",
+            f"the list of files has more than {_MAX_PAGES} pages, or repeats one",
+        )
 
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
         """Send a request with retries; return None only if the file does not exist."""
@@ -580,7 +583,7 @@ class _Job:
                 yield from self._series_of_contracts(kind, items, _tables_to_read(kind, names), window)
             for label in dict.fromkeys(kind.label for kind in kinds):
                 if label not in found_labels:
-                    self.done.notices.append(f"{self.exchange} {label}: no files of {symbol}")
+                    self.done.notices.append(f"{self.exchange} {label}: no files for {symbol}")
 
     def _series_of_contracts(
         self, kind: FileKind, items: Sequence[Instrument], wanted: list[str], window: times.Window
@@ -624,7 +627,7 @@ class _Job:
         If the archive has another contract under the symbol, only this series fails.
         """
         if series.missing:
-            self._note(series, f"no file of {_shown(series.missing)}")
+            self._note(series, f"the venue lists no file for {_shown(series.missing)}")
         batch = _Batch()
         incomplete = list[str]()
         try:
@@ -641,7 +644,7 @@ class _Job:
         except OtherContract as problem:
             self.done.failed.append(f"{series.label}: {problem}")
         if incomplete:
-            self._note(series, f"{len(incomplete)} files lack rows: {_shown(incomplete)}")
+            self._note(series, f"rows are missing in {len(incomplete)} files: {_shown(incomplete)}")
 
     def _read_files(self, series: _Series) -> Iterator[_ReadFile]:
         """Yield each file that can be read, and report unreadable and missing files."""
@@ -659,7 +662,7 @@ class _Job:
                 else:
                     yield read
         if absent:
-            self._note(series, f"the venue does not have the files of {_shown(absent)}")
+            self._note(series, f"the venue does not have the files for {_shown(absent)}")
 
     def _note(self, series: _Series, text: str) -> None:
         self.done.notices.append(f"{series.label}: {text}")
@@ -778,7 +781,10 @@ class _Job:
         rows = rows.assign(index_price_usd=rows["time"].map(index))
         missing = int(rows["index_price_usd"].isna().sum())
         if missing:
-            self._note(series, f"{missing} rows lack an index price at their time")
+            self._note(
+                series,
+                f"{missing} rows do not have an index price, because the archive has none at their time",
+            )
         return rows
 
     def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _ReadFile) -> pd.DataFrame:
@@ -815,7 +821,8 @@ class _Job:
             done = self.archive.replace(table, rows, where, start=start, end=end, reason=reason)
             self.done.count(self.exchange, table, len(new))
             self.done.notices.append(
-                f"{reason}: {done.removed} rows of {table} became {done.added} (correction {done.number})"
+                f"{reason}: {done.removed} rows of {table} were replaced by {done.added} (correction "
+                f"{done.number})"
             )
         return frame[~is_inside]
 

@@ -247,7 +247,7 @@ class _Job:
                 text = f"no confirmed request of {self.exchange} returns the history of {table}"
                 self.done.notices.append(f"{text}: only polled rows are stored")
             unconfirmed = [e.note for e in endpoints if e.note and not e.confirmed]
-            notices += [f"{self.exchange} {table}: unconfirmed: {note}" for note in unconfirmed]
+            notices += [f"{self.exchange} {table}: request not confirmed: {note}" for note in unconfirmed]
         self.done.notices += dict.fromkeys(notices)  # several requests may have the same note
         if not requests:
             return

@@ -344,8 +344,8 @@ def _require_recent(
             is_cut = is_payment_due
         if is_cut:
             raise SchemaError(
-                f"{where} is still traded, but its rows end at {times.iso(newest)} in a window until "
-                f"{times.iso(end)}"
+                f"{where} is still traded, but its rows end at {times.iso(newest)}, before the end of the "
+                f"window at {times.iso(end)}"
             )
     _require_steps(endpoint, frame, where)
 
@@ -796,10 +796,10 @@ def answered_requests(
     """Return the ledger entries of a window: answered from `complete_from` on, not answered before it."""
     complete_from = fills.complete_from
     if complete_from >= window.end:
-        return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]
+        return [LedgerEntry(exchange, symbol, *window, "the list of the venue begins after this window")]
     answered = entries(exchange, symbol, Window(complete_from, window.end), fills.partial)
     if complete_from > window.start:
-        error = f"the venue's list begins at {complete_from:%Y-%m-%d %H:%M:%S}"
+        error = f"the list of the venue begins at {complete_from:%Y-%m-%d %H:%M:%S}"
         answered.append(LedgerEntry(exchange, symbol, window.start, complete_from, error))
     return answered
 

@@ -35,7 +35,10 @@ _END_SECONDS = 30.0
 _MINUTE = pd.Timedelta(1, "min")
 _UNHEARD = "nothing was received from the channel"
 _CONNECTING = "the channel was not connected yet"
-_UNREAD = "it was not read in time: the reader is slower than the venues"
+_UNREAD = (
+    "rows were dropped, because the venues send faster than the program reads: read faster, or pass a larger "
+    "max_queue"
+)
 
 
 class Update(NamedTuple):
@@ -209,7 +212,7 @@ class Live:
 
     def _start(self) -> None:
         if self._threads or self._is_closed:
-            raise ValueError("this feed was iterated over or closed: call dd.live again")
+            raise ValueError("this feed was already iterated or closed: call dd.live again")
         for channel in self._channels:
             channel.stream.start()
         for name in self._polled:
@@ -388,7 +391,8 @@ class Live:
             for entry in entries:
                 if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._warned:
                     self._warned.add((entry.exchange, table))
-                    warn_caller(f"{entry.exchange} {table}: {entry.error}; coverage records later gaps")
+                    where = f"{entry.exchange} {table}"
+                    warn_caller(f"{where}: {entry.error}; later gaps are only in the coverage rows")
         return list(batch.updates())
 
 
@@ -450,11 +454,11 @@ def live(
         venues = venues.split(",")
     exchanges = None if venues is None else [venue_of(name, "venues") for name in venues]
     if not names:
-        raise ValueError("tables must name at least one table")
+        raise ValueError("tables must name at least one table, got none")
     if max_queue < 1:
         raise ValueError(f"max_queue must be at least 1, got {max_queue}")
     if {*names} & {*BOOKS} and not wanted:
-        raise ValueError("symbols is missing: order books need it, such as symbols=['BTC']")
+        raise ValueError("order books require symbols, such as symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
     streams: dict[str, list[Stream]] = {}
     pushed: dict[str, set[str]] = {}  # tables by venue

@@ -55,7 +55,7 @@ _USUAL_BPS = 1.0
 _USD_TOLERANCE = 1.25
 """Tolerance of coins × price relative to USD, since the price may be of another second."""
 _MAX_USD = 1e11
-_UNLISTED = "it is not in a list of contracts"
+_UNLISTED = "the venue does not list the contract"
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
 _COMPARED_SPAN = pd.Timedelta(7, "D")
 _MICROSECOND = pd.Timedelta(1, "us")
@@ -72,7 +72,7 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
     if abs(apart) > _MAX_AGE_US:
         stamp = times.iso(pd.Timestamp(max(stamps), unit="us", tz="UTC"))
         raise SchemaError(
-            f"{endpoint.where}: expected a row of now, {times.iso(at)}, the newest is of {stamp}"
+            f"{endpoint.where}: expected a current row at {times.iso(at)}, but the newest row is at {stamp}"
         )
 
 
@@ -108,7 +108,7 @@ class LastPolls:
         why = self._jump_text(rows, now)
         if why:
             if self._jumped is None:
-                notes.append(f"{why}; it is accepted, since the venue has sent it for an hour")
+                notes.append(f"{why}; the values are accepted, because the venue has sent them for an hour")
             else:
                 failed["oi_history"] = why
                 rows = [row._replace(oi_usd=None, oi_coins=None) for row in rows]
@@ -144,10 +144,12 @@ class LastPolls:
             is_of_interval = row.period_h == row.settle_h
             if cap is not None and is_of_interval and cap.is_broken_by(row.rate, row.period_h, now):
                 bps = (row.rate or 0.0) * units.BPS
-                above.append(f"{row.instrument.name}: rate {bps:g} bps, the cap was {cap.bps:g} on {cap.day}")
+                above.append(
+                    f"{row.instrument.name}: rate {bps:g} bps, but the cap was {cap.bps:g} bps on {cap.day}"
+                )
         if not above:
             return []
-        return [f"{len(above)} rates above the cap: {above[0]}"]
+        return [f"{len(above)} rates are above the cap, first {above[0]}"]
 
     def hold_chain(self, options: list[Option], now: pd.Timestamp) -> tuple[list[Option], list[str]]:
         """Return options without figures that jump, and texts about these figures.
@@ -204,8 +206,10 @@ class LastPolls:
         if row.oi_usd and row.oi_coins and price:
             ratio = row.oi_coins * price / row.oi_usd
             if not 1 / _USD_TOLERANCE < ratio < _USD_TOLERANCE or row.oi_usd > _MAX_USD:
-                valued = f"{row.oi_coins:g} coins at {price:g} USD"
-                omissions.append(f"{name}: open interest of {valued} is not {row.oi_usd:g} USD")
+                omissions.append(
+                    f"{name}: open interest is {row.oi_usd:g} USD, but {row.oi_coins:g} coins at a price of "
+                    f"{price:g} USD"
+                )
                 doubtful |= {"oi_usd": None, "oi_coins": None}
         figures = {figure: getattr(row, figure) for figure in _COMPARED_FIGURES if figure not in doubtful}
         if row.rate is not None and row.period_h:
@@ -235,7 +239,7 @@ class LastPolls:
             factor = _FIGURE_FACTORS.get(figure, FACTOR)
             is_near = (figure == "rate" or value >= last / factor) and value <= last * factor
             if not is_near and now - self._since.setdefault(key, now) < _ACCEPTED_AFTER:
-                omissions.append(f"{name}: {figure} is {value:g}, and was {last:g} in the last poll")
+                omissions.append(f"{name}: {figure} is {value:g}, but was {last:g} in the last poll")
                 doubtful[figure] = None
             else:
                 self._last[key] = value
@@ -268,8 +272,8 @@ class LastPolls:
             self._open = current
             self._jumped = None
         return (
-            f"{self._exchange}: open interest is {jump:.3g} times that of the last poll, by the median of "
-            f"{len(ratios)} contracts: the venue may use another unit"
+            f"{self._exchange}: open interest is {jump:.3g} times that of the last poll (median of "
+            f"{len(ratios)} contracts): the venue may use another unit"
         )
 
 
@@ -362,7 +366,7 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
         return
     if not before / FACTOR <= now <= before * FACTOR:
         raise SchemaError(
-            f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "
+            f"the median {name} of {rows['symbol'].iloc[0]} is {now:g}, but earlier rows have {before:g}: "
             "the venue may use another unit"
         )
 
@@ -418,8 +422,8 @@ def _unlike_stored(archive: Archive, exchange: str, table: str, rows: pd.DataFra
     if len(stored) < _MIN_ROWS or not (before > 0 and now > 0) or before / factor <= now <= before * factor:
         return []
     return [
-        f"{name} is {now:.4g} from {_shown(rows, 0)} on and was {before:.4g} in the stored rows before: "
-        "another unit, or the market moved by as much in a day"
+        f"{name} is {now:.4g} from {_shown(rows, 0)} on, but was {before:.4g} in the stored rows before: "
+        "the unit may have changed, or the market moved this much in a day"
     ]
 
 
@@ -450,26 +454,28 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
         is_far &= median_size >= _MIN_BPS
     if is_far.any():
         place = int(np.argmax(is_far))
-        return [_sentence(both, place - _COMPARED_ROWS + 1, f"{median_ratio[place]:.3g} times")]
+        relation = f"{median_ratio[place]:.3g} times the median of other venues"
+        return [_sentence(both, place - _COMPARED_ROWS + 1, relation)]
     # 2. Another size in a tenth of the rows.
     is_other = ((ratio >= _ROW_FACTOR) | (ratio <= 1 / _ROW_FACTOR)) & (larger >= _LARGE_BPS)
     if is_other.sum() >= max(_MIN_ROWS, _MIN_SHARE * len(both)):
         place = int(np.argmax(is_other))
-        return [_sentence(both, place, f"in {int(is_other.sum())} rows {ratio[place]:.3g} times")]
+        relation = f"{ratio[place]:.3g} times the median of other venues in {int(is_other.sum())} rows"
+        return [_sentence(both, place, relation)]
     # 3. The other sign in most of a dozen rows.
     is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _MIN_BPS) & has_both)
     share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()[_COMPARED_ROWS - 1 :]
     if (share >= _OPPOSITE_SHARE).any() and is_opposite.sum() >= _COMPARED_ROWS:
         place = int(np.flatnonzero(is_opposite)[0])
-        return [_sentence(both, place, "of the other sign than")]
+        return [_sentence(both, place, "opposite in sign to the median of other venues")]
     return []
 
 
 def _sentence(rows: pd.DataFrame, place: int, relation: str) -> str:
-    return (
-        f"{_RATE} is {relation} the median of other venues from {_shown(rows, place)} on "
-        f"({rows[_RATE].iloc[place]:g} against {rows['peer'].iloc[place]:g})"
-    )
+    """Return the text of a doubt; `place` is the first doubtful row, and `relation` compares with others."""
+    own = rows[_RATE].iloc[place]
+    peer = rows["peer"].iloc[place]
+    return f"{_RATE} is {relation}, first at {_shown(rows, place)} ({own:g} bps against {peer:g} bps)"
 
 
 def _shown(rows: pd.DataFrame, place: int) -> str:

@@ -139,7 +139,7 @@ class ReadThrough:
         raise NetworkError(
             "venues",
             (
-                f"none of {len(shared)} responded: {shown}. Check the network and the "
+                f"none of {len(shared)} venues responded: {shown}. Check the network and the "
                 "proxy (HTTPS_PROXY); read previously collected rows with "
                 f"dd.connect({str(self.archive.path)!r})"
             ),
@@ -167,7 +167,7 @@ class ReadThrough:
         return self.archive.tables() | {*STATE, *CHAINS, *BOOKS, *_FILLED}
 
     def requests(self) -> pd.DataFrame:
-        """Return the archive's ledger."""
+        """Return the archive's ledger of requests to venues."""
         return self.archive.requests()
 
     def symbols(self, table: str) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ class ReadThrough:
             if name in gone:
                 omitted.append(f"{name} is omitted: {gone[name]}")
             elif why := self._collector.failed.get(f"{name} {query.table}"):
-                errors.append(f"{name}: no {query.table}: {why}")
+                errors.append(f"{name}: {query.table} is missing: {why}")
         origin = rows.attrs.get("provenance", {})
         notices = dict.fromkeys([*origin.get("notices", []), *omitted, *errors, *failed])
         rows.attrs["provenance"] = {**origin, "notices": list(notices)}
@@ -309,9 +309,11 @@ class ReadThrough:
             if subject.startswith("/"):  # a request, not a table
                 subject = f"response to {subject}"
             if exchange not in gone:
-                by_error.setdefault((exchange, why), []).append(f"no {subject}")
+                by_error.setdefault((exchange, why), []).append(subject)
         self._warn([f"{name} is omitted: {why}" for name, why in gone.items()])
-        self._warn([f"{name}: {', '.join(words)}: {why}" for (name, why), words in by_error.items()])
+        for (name, why), subjects in by_error.items():
+            verb = "is" if len(subjects) == 1 else "are"
+            self._warn([f"{name}: {', '.join(subjects)} {verb} missing: {why}"])
 
     def _warn_of_missing_venues(self, table: str) -> None:
         """Add a notice, once, for each venue whose open interest is not polled, or incomplete."""

@@ -34,8 +34,8 @@ _FIRST = pd.Timestamp("2009-01-03", tz="UTC")  # before any row of a market
 _GAUGES = {
     "rows_last_hour": "Rows of the last hour.",
     "lag_minutes": "Minutes since the end of the last answered window.",
-    "holes": "Holes between answered windows, longer than from one poll to the next.",
-    "failed": "Windows that were not answered.",
+    "holes": "Gaps between answered windows that are longer than the time between two polls.",
+    "failed": "Windows whose requests failed.",
 }
 _STATUS = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
 _REFILLED_WITHIN = pd.Timedelta(75, "min")
@@ -328,7 +328,9 @@ def parse_rule(text: str) -> AlertRule:
 def _table(name: str) -> str:
     rows = [n for n, table in tables.TABLES.items() if {"symbol", "exchange", "time"} <= set(table.key)]
     if name not in rows:
-        raise ValueError(f"{name!r} must be a table with symbol, exchange and time{did_you_mean(name, rows)}")
+        raise ValueError(
+            f"table must be one with symbol, exchange and time, got {name!r}{did_you_mean(name, rows)}"
+        )
     return name
 
 
@@ -372,7 +374,7 @@ class Alerts:
 
     def __post_init__(self) -> None:
         if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
-            raise ValueError("the URL of alerts must begin with https:// or http:// and name a host")
+            raise ValueError("the alert URL must begin with https:// or http:// and have a host")
         if not self.secret:
             raise ValueError(
                 "alerts are signed: set DERIVDATA_ALERT_SECRET to a secret that the receiver also has"
@@ -441,7 +443,9 @@ class Alerts:
         with self.failed.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         host = urlsplit(self.url).hostname
-        self.log(f"alert not delivered to {host} after {self.tries} tries, kept in {self.failed}: {why}")
+        self.log(
+            f"alert not delivered to {host} after {self.tries} tries, but stored in {self.failed}: {why}"
+        )
 
 
 def _pause(problem: VenueError | NetworkError, usual: float) -> float | None:

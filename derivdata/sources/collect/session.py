@@ -45,7 +45,7 @@ from derivdata.support.forking import DECODERS
 QUARANTINE = "quarantine"
 """The folder's name within an archive."""
 _MAX_BODIES = 100
-_MAX_BODY_BYTES = 256 * 2**10  # bytes of a body; a longer one is cut, with a mark in the file
+_MAX_BODY_BYTES = 256 * 2**10  # a longer body is truncated, and its file says so
 _CHECKS = "venues-checked.json"
 
 
@@ -127,8 +127,8 @@ class Quarantine:
             for old in sorted(files, key=lambda p: (p == path, _modified(p)))[:-_MAX_BODIES]:
                 old.unlink(missing_ok=True)
         except OSError as problem:  # a full disk must not end the collector
-            return f"{error} (not kept: {problem})"
-        return f"{error} (kept as {path.name})"
+            return f"{error} (body not stored: {problem})"
+        return f"{error} (body stored as {path.name})"
 
     def keep_records(
         self, exchange: str, names: Iterable[str], records: Records | None, at: pd.Timestamp
@@ -147,7 +147,7 @@ class Quarantine:
     def keep_rows(self, exchange: str, table: str, rows: pd.DataFrame, group: str) -> str:
         """Add new rows of a table to the file of a `group`, and return its name, or why it failed."""
         if self.folder is None or rows.empty:
-            return "not kept"
+            return "rows not stored"
         path = self.folder / f"{exchange}-{table}-{group}.csv"
         try:
             private_folder(self.folder)
@@ -159,8 +159,8 @@ class Quarantine:
             else:
                 replace_file(path, b"".join(lines))
         except OSError as problem:
-            return f"not kept: {problem}"
-        return f"kept as {path.name}"
+            return f"rows not stored: {problem}"
+        return f"rows stored as {path.name}"
 
 
 def _modified(path: Path) -> float:
@@ -404,7 +404,10 @@ class VenueSession:
             until = "for a while"
             if problem.retry_after is not None:
                 until = f"for {problem.retry_after:.0f} s"
-            advice = f"{limit}, and now pauses {until}; stop other programs that request {endpoint.exchange}"
+            advice = (
+                f"{limit} and now pauses {until}; stop other programs that send requests to "
+                f"{endpoint.exchange}"
+            )
         advised = VenueError(
             endpoint.where,
             f"{text}; {advice}",
@@ -537,7 +540,7 @@ class VenueSession:
             if closed > self._max_wait(is_limit=True):
                 raise VenueError(
                     endpoint.where,
-                    f"not requested: its rate limit allows the next request in {closed:.0f} s",
+                    f"not requested, because the rate limit allows the next request in {closed:.0f} s",
                     reason="limit",
                     retry_after=closed,
                 )
@@ -549,9 +552,9 @@ class VenueSession:
         theirs = http_date(reply.headers.get("Date"))
         if theirs is not None:
             apart = max((sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds())
-            skew = f"its clock and this machine's are {apart:.0f} s apart"
+            skew = f"the clocks of the venue and of this machine are {apart:.0f} s apart"
             if apart > _MAX_SKEW_SECONDS:
-                raise VenueError(where, f"{skew}: set the clock", code="clock")
+                raise VenueError(where, f"{skew}: set the clock of this machine", code="clock")
             if apart > _NOTICE_SKEW_SECONDS and not self.notices:
                 self.notices.append(f"{where}: {skew}")
         if reply.status != 200:

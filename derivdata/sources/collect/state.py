@@ -182,7 +182,9 @@ class BulkRequests:
                 poll.add_problem(endpoint, omitted(records.omitted), endpoint.tables or CHAINS)
             figures = self._polled[endpoint].lost_figures(poll.at)
             if figures:
-                poll.add_problem(endpoint, f"no longer sends {', '.join(figures)}: these columns are empty")
+                poll.add_problem(
+                    endpoint, f"the response no longer has {', '.join(figures)}: these columns are empty"
+                )
         tables_with_rows = _tables_of(answered)
         for endpoint, why in lost.items():
             affected = set(endpoint.tables or CHAINS)
@@ -207,10 +209,9 @@ class BulkRequests:
         last_count = len(polled.records.states)
         if count > 0 and 2 * count >= last_count:
             return ""
-        expected = "the listed contracts"
-        if last_count:
-            expected = f"{last_count} as in the last poll"
-        return f"{endpoint.where}: expected {expected}, got {count} contracts"
+        if last_count == 0:
+            return f"{endpoint.where}: expected the listed contracts, got none"
+        return f"{endpoint.where}: expected about {last_count} contracts as in the last poll, got {count}"
 
     def _responses(
         self, endpoint: VenueEndpoint, queries: list[dict[str, str]], since: pd.Timestamp
@@ -732,7 +733,7 @@ class VenueState:
         accepted = [point for point in points if point.instrument.name in sound]
         doubtful = {point.instrument.symbol for point in points if point not in accepted}
         if doubtful:
-            why = poll.failed.get(OPEN_INTEREST) or poll.problems.get("figures", "it is doubtful")
+            why = poll.failed.get(OPEN_INTEREST) or poll.problems.get("figures", "the value is doubtful")
             requests = poll.requests.get(OPEN_INTEREST, [])
             for place, request in enumerate(requests):
                 if request.symbol in doubtful:

@@ -138,7 +138,7 @@ class VenueStream:
         address: str | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
-        use = f"reading frames that {venue.exchange} pushes"
+        use = f"reading the WebSocket channels of {venue.exchange}"
         self._client = import_extra("websockets.sync.client", "stream", use)
         broken = import_extra("websockets.exceptions", "stream", use).WebSocketException
         self._errors = (broken, OSError, EOFError, zlib.error, DerivdataError)
@@ -356,7 +356,7 @@ class VenueStream:
                 body = gzip.decompress(body)
             if not _is_text(body):
                 start = body[:4].hex(" ")
-                why = f"a binary frame of {len(body)} bytes, {start} ..., is neither JSON nor gzip of it"
+                why = f"expected JSON or gzip-compressed JSON, got {len(body)} bytes that begin with {start}"
                 raise SchemaError(f"{self.venue.exchange} {self.channel}: {why}")
             if self._stream.marker in body:
                 self._keep(body, context, now)
@@ -441,7 +441,7 @@ def _streams_of_liquidations(venues: Sequence[str], named: Sequence[str]) -> dic
     """Return the streams of liquidations that are a venue's default, or whose venue is in `named`."""
     for name in named:
         if name not in VENUES or VENUES[name].stream is None:
-            raise ValueError(f"streams: {name!r} does not have a stream of liquidations")
+            raise ValueError(f"streams: {name!r} does not have a liquidation stream")
     streams = {}
     for name in venues:
         stream = VENUES[name].stream
@@ -575,7 +575,7 @@ class VenuePolls:
             poll = state.lost(problem)
         state.session.expected = 0  # only the requests made count from now on
         if poll.gone:
-            self.gone[name] = next(iter(poll.failed.values()), "it blocks this address")
+            self.gone[name] = next(iter(poll.failed.values()), "the venue blocks this address")
         return poll
 
     def line(self, running: Collection[str]) -> str:
