@@ -55,6 +55,7 @@ _NAMES = {
     "connect": "client.transport",
     "disconnect": "client.transport",
     "features": "matrix",
+    "gaps": "analysis.quality",
     "instruments": "client.quantities",
     "live": "sources.collect.live_feed",
     "open_archive": "sources.archive",

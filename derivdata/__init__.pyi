@@ -21,6 +21,7 @@ from derivdata import tables as tables
 from derivdata import units as units
 from derivdata import volatility as volatility
 from derivdata import volume as volume
+from derivdata.analysis.quality import gaps as gaps
 from derivdata.analysis.quality import quality as quality
 from derivdata.bundle import bundle_diff as bundle_diff
 from derivdata.bundle import record as record

@@ -60,6 +60,9 @@ QUESTIONS = {
     ),
     "plan": Question("200 symbols, 30 days", lambda: dd.plan([f"S{i}" for i in range(200)], "30d")),
     "provenance": Question("one table", lambda: dd.provenance(table("options.snapshot", "BTC", "deribit"))),
+    "gaps": Question(
+        "hours of one symbol on all venues, 30 days", lambda: dd.gaps(table("funding.history", "BTC", "30d"))
+    ),
     "quality": Question(
         "hours of one symbol on all venues, 30 days",
         lambda: dd.quality(table("funding.history", "BTC", "30d")),

@@ -203,7 +203,12 @@ KINDS = (
     ),
     Kind("attribution", "Dataset", ("contribution",), ("plot.pnl_attribution",)),
     Kind("open interest", "Dataset", ("share",), ("plot.open_interest",)),
-    Kind("table", "DataFrame", (), ("panel", "quality", "provenance", "card", "analysis.align.asof_join")),
+    Kind(
+        "table",
+        "DataFrame",
+        (),
+        ("panel", "gaps", "quality", "provenance", "card", "analysis.align.asof_join"),
+    ),
     Kind(
         "rates",
         "DataFrame",

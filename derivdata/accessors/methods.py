@@ -340,6 +340,7 @@ class DataFrameMethods:
     forwards = _Method(dd.analysis.chain.forwards)
     from_chain = _Method(dd.analysis.surface.from_chain)
     gamma_exposure = _Method(dd.analysis.exposure.gamma_exposure)
+    gaps = _Method(dd.gaps)
     market_order_cost = _Method(dd.analysis.depth.market_order_cost)
     max_pain = _Method(dd.analysis.exposure.max_pain)
     next_settlements = _Method(dd.analysis.funding.next_settlements)

@@ -4,7 +4,7 @@ import pytest
 from scipy.signal import lfilter
 
 from derivdata import tables
-from derivdata.analysis.quality import peers, quality
+from derivdata.analysis.quality import gaps, peers, quality
 from tests.analysis import injected_faults
 
 
@@ -131,6 +131,44 @@ def test_expected_points_are_counted_over_the_requested_window() -> None:
     row = only(series([0], resolution="1h"), start="2025-12-30T23:30", end="2026-01-01T00:30")
     assert row[["expected", "present", "missing"]].tolist() == [25, 1, 24]
     assert only(series([0]), start="2025-12-30")["expected"] == 1, "no step is known"
+
+
+def listed_gaps(frame: pd.DataFrame, **options: object) -> list[tuple[str, str, str, int]]:
+    """Return venue, day and hour of start and end, and missing rows of each gap."""
+    table = gaps(frame, **options)  # type: ignore[arg-type]
+    start, end = (table[name].dt.strftime("%m-%dT%H:%M") for name in ("start", "end"))
+    return list(zip(table["exchange"], start, end, table["missing"], strict=True))
+
+
+def test_gaps_lists_the_missing_rows_of_each_series_by_time() -> None:
+    # Venue a lacks 05:00 to 07:00 and 11:00. Venue b has twice as many rows and lacks none, c lacks 02:00.
+    first = series([0, 1, 2, 3, 4, 8, 9, 10, 12, 13])
+    whole = series(list(range(30))).assign(exchange="b")
+    last = series([0, 1, 3]).assign(exchange="c")
+    rows = pd.concat([last, whole, first]).sample(frac=1.0, random_state=1)
+    assert listed_gaps(rows) == [
+        ("a", "01-01T05:00", "01-01T08:00", 3),
+        ("a", "01-01T11:00", "01-01T12:00", 1),
+        ("c", "01-01T02:00", "01-01T03:00", 1),
+    ]
+    assert list(gaps(rows)) == ["symbol", "exchange", "start", "end", "missing"]
+    assert listed_gaps(whole) == []
+    assert listed_gaps(rows.iloc[:0]) == []
+
+
+def test_gaps_include_both_ends_of_the_requested_window() -> None:
+    """Rows of one day, in windows from the day before to the next, also between rows."""
+    day = series(list(range(24)))
+    assert listed_gaps(day, start="2025-12-31", end="2026-01-02T04:00") == [
+        ("a", "12-31T00:00", "01-01T00:00", 24),
+        ("a", "01-02T00:00", "01-02T04:00", 4),
+    ]
+    # 21:00, 22:00 and 23:00 of the day before; 00:00 to 03:00 of the next, of which 03:00 ends at 04:00.
+    assert listed_gaps(day, start="2025-12-31T20:30", end="2026-01-02T03:30") == [
+        ("a", "12-31T21:00", "01-01T00:00", 3),
+        ("a", "01-02T00:00", "01-02T04:00", 4),
+    ]
+    assert listed_gaps(day, start="2025-12-31T22:00", end="2026-01-02T02:00") == [], "two steps at each end"
 
 
 def test_series_are_examined_separately_in_every_table() -> None:

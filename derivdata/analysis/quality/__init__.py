@@ -20,6 +20,7 @@ from derivdata.analysis.quality.points import (
     Batch,
     Block,
     Columns,
+    Numbers,
     Points,
     answered_windows,
     blocks,
@@ -27,6 +28,7 @@ from derivdata.analysis.quality.points import (
     columns_of,
     completeness,
     count_not_requested,
+    missing_in_gaps,
     numbered_series,
     row_quantile,
     steps_in_force,
@@ -38,7 +40,7 @@ from derivdata.support.arrays import Array, Floats, Indices
 from derivdata.tables.frames import PRICES_AGREE, require_columns, require_zone
 from derivdata.tables.panels import value_column
 
-__all__ = ["quality"]
+__all__ = ["gaps", "quality"]
 __dir__ = __all__.copy
 
 _NO_BUCKETS = ("raw", "unstated")
@@ -98,14 +100,14 @@ def quality(
         them at the applicable steps, and if ``clamped`` in the requested window; ``present``; ``missing``;
         ``not_requested``, missing points whose time was never requested or whose request failed, according to
         `requests` (NaN without), so that nothing is known of them, while the others do not exist; ``gaps``
-        and ``longest_gap_hours`` [h]; ``duplicates`` (rows beyond the first at a time, for settlements within
-        a minute) and ``conflicts`` (of those, with another value); ``repeated_pages`` (runs of at least five
-        rows that repeat earlier ones in the same order); ``frozen`` longest run of one value, and ``stale``,
-        the rows of runs of at least twelve of a value that is otherwise rare in the series;
-        ``session_closed``, the rows of such runs between sessions of a stock exchange (a weekend, or at least
-        two nights, from 20:00 to 15:00 UTC); ``padded``, the rows of a run of at least 24 at the end of a
-        series that moved, as after a delisting; ``at_low_share`` and ``at_high_share``, the share of points
-        at the minimum and at the maximum, high for a capped rate; ``clamped`` and ``clamped_end``: the
+        (`gaps` lists them) and ``longest_gap_hours`` [h]; ``duplicates`` (rows beyond the first at a time,
+        for settlements within a minute) and ``conflicts`` (of those, with another value); ``repeated_pages``
+        (runs of at least five rows that repeat earlier ones in the same order); ``frozen`` longest run of one
+        value, and ``stale``, the rows of runs of at least twelve of a value that is otherwise rare in the
+        series; ``session_closed``, the rows of such runs between sessions of a stock exchange (a weekend, or
+        at least two nights, from 20:00 to 15:00 UTC); ``padded``, the rows of a run of at least 24 at the end
+        of a series that moved, as after a delisting; ``at_low_share`` and ``at_high_share``, the share of
+        points at the minimum and at the maximum, high for a capped rate; ``clamped`` and ``clamped_end``: the
         received window is shorter than the requested one by more than two steps; ``interval_changes``;
         ``stated_hours``, the step in the table itself (``interval_hours`` of settlements or ``resolution``;
         NaN for none), and ``wrong_interval``: rows are more frequent than that; ``off_schedule``, rows of a
@@ -151,17 +153,12 @@ def quality(
     column = column or value_column(table)
     _check(table, column)
     window = _requested_window(table, start, end)
-    keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
-    # Prices are mark or index, positioning is of accounts or positions.
-    if "kind" in table and not column.startswith("rate"):
-        keys.append("kind")
 
     # 1. Number the series; each becomes a row of the report.
-    series, first = numbered_series(table, keys)
-    report = table[keys].iloc[first].reset_index(drop=True)
-    figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS}
+    series, report = _series_of(table, column)
+    figures: dict[str, Any] = {name: np.zeros(len(report)) for name in _COLUMNS}
     for name in _TIMES:
-        figures[name] = np.full(len(first), _NEVER)
+        figures[name] = np.full(len(report), _NEVER)
     answered = None if requests is None else answered_windows(requests, report)
 
     # 2. Process blocks of whole symbols, so that only some points of a large table are in memory.
@@ -183,7 +180,7 @@ def quality(
         if column.startswith("price"):
             _compare_two_venues(of_block, points, keys_of_block)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
-        figures["open_last_bucket"] = np.zeros(len(first))
+        figures["open_last_bucket"] = np.zeros(len(report))
 
     # 3. Compare the symbols of each venue with each other, over all blocks.
     figures["other_symbol"] = rows_of_other_symbols(columns, place, figures["present"], report)
@@ -191,6 +188,80 @@ def quality(
         report[name] = _as_column(name, figures[name])
     report.attrs["summary"] = _summary(report)
     return report
+
+
+@typed
+def gaps(
+    table: pd.DataFrame,
+    *,
+    column: str | None = None,
+    start: times.TimeLike | None = None,
+    end: times.TimeLike | None = None,
+) -> pd.DataFrame:
+    """List the gaps that `quality` counts.
+
+    Parameters
+    ----------
+    table, column, start, end
+        As for `quality`.
+
+    Returns
+    -------
+    DataFrame, one row per gap, in order of time within each symbol and venue
+        ``symbol`` and ``exchange``, also the contract and ``kind`` where the table has them; ``start``, at
+        which the first missing row was due; ``end``, the time of the next row, or after the last row the end
+        of its last missing step; ``missing``, the number of missing rows.
+
+    Raises
+    ------
+    ValueError
+        As for `quality`.
+
+    Examples
+    --------
+    >>> rates = dd.funding.history("BTC", "7d", venues=["okx"])
+    >>> dd.gaps(rates.drop(index=[24, 25, 26]))[["exchange", "start", "missing"]]
+      exchange                     start  missing
+    0      okx 2026-06-24 12:00:00+00:00        3
+    """
+    column = column or value_column(table)
+    _check(table, column)
+    window = _requested_window(table, start, end)
+    series, labels = _series_of(table, column)
+    columns = columns_of(table, column, series)
+    batches = [np.empty((0, 4))]
+    for block in blocks(series, _numbered_symbols(labels)):
+        points, _, _ = collect_points(columns, block)
+        expiries = _last_expiries(columns, block)
+        for rows, batch, stated in points.batches():
+            # The places before the first and after the last row are next to the gaps between rows.
+            lengths, steps = steps_in_force(batch, stated)
+            ends = _missing_at_ends(batch, steps, window, expiries[rows])
+            first = batch.stamps[:, :1]
+            due = batch.stamps[:, -1:] + ends.last_step
+            before = first - ends.before * ends.first_step
+            missing = np.hstack([ends.before, missing_in_gaps(lengths, steps), ends.after])
+            starts = np.hstack([before, batch.stamps[:, :-1] + steps, due])
+            stops = np.hstack([batch.stamps, due + ends.after * ends.last_step])
+            row, place = np.nonzero(missing)
+            at = row, place
+            batches.append(np.stack([block.first + rows[row], starts[at], stops[at], missing[at]], axis=1))
+    found = np.concatenate(batches)
+    found = found[np.argsort(found[:, 0], kind="stable")].astype(np.int64)
+    table_of_gaps = labels.iloc[found[:, 0]].reset_index(drop=True)
+    table_of_gaps["start"] = _as_column("start", found[:, 1])
+    table_of_gaps["end"] = _as_column("end", found[:, 2])
+    return table_of_gaps.assign(missing=found[:, 3])
+
+
+def _series_of(table: pd.DataFrame, column: str) -> tuple[Numbers, pd.DataFrame]:
+    """Return the number of each row's series, and the symbol, venue, contract and kind of each series."""
+    keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
+    # Prices are mark or index, positioning is of accounts or positions.
+    if "kind" in table and not column.startswith("rate"):
+        keys.append("kind")
+    series, first = numbered_series(table, keys)
+    return series, table[keys].iloc[first].reset_index(drop=True)
 
 
 def _numbered_symbols(report: pd.DataFrame) -> Indices:
@@ -269,42 +340,33 @@ def _examine(
 ) -> None:
     """Write the statistics of each series, except comparisons with peers."""
     for rows, batch, stated in points.batches():
-        # 1. Find the steps at both ends. For a single row, only the step of the table is known.
+        # 1. Count missing rows, between rows and at both ends of the requested window.
         unknown = np.full(len(rows), np.nan)
         count = batch.there.sum(axis=1)
-        gaps, steps = steps_in_force(batch, stated)
-        first = last = np.full(len(rows), np.nan if window.step is None else float(window.step))
-        if steps.shape[1]:
-            first = steps[:, 0]
-            last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
-
-        # 2. Measure how much of the requested window is missing at both ends.
         begin = batch.stamps[:, 0]
         end = batch.stamps[:, -1]
-        early, late = _lacking(window, begin, end, expiries[rows])
-        clamped = early > 2 * first
-        clamped_end = late > 3 * last
-        beyond = np.where(clamped, np.floor(early / first), 0.0)
-        beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
-
-        # 3. Count missing rows, between rows and at both ends.
-        whole = completeness(gaps, steps, count)
-        whole["expected"] = whole["expected"] + beyond
-        whole["missing"] = whole["missing"] + beyond
+        lengths, steps = steps_in_force(batch, stated)
+        ends = _missing_at_ends(batch, steps, window, expiries[rows])
+        before, after = ends.before[:, 0], ends.after[:, 0]
+        clamped = before > 0
+        clamped_end = after > 0
+        whole = completeness(lengths, steps, count)
+        whole["expected"] = whole["expected"] + before + after
+        whole["missing"] = whole["missing"] + before + after
         whole["gaps"] = whole["gaps"] + clamped + clamped_end
-        for at_end, length in ((clamped, early), (clamped_end, late)):
+        for at_end, length in ((clamped, ends.early), (clamped_end, ends.late)):
             longest = np.where(at_end, length / 3_600e6, 0.0)
             whole["longest_gap_hours"] = np.maximum(whole["longest_gap_hours"], longest)
         not_requested = unknown
         if answered is not None:
             windows = [answered[row] for row in rows]
-            not_requested = count_not_requested(batch.stamps, gaps, steps, windows)
+            not_requested = count_not_requested(batch.stamps, lengths, steps, windows)
 
-        # 4. Add the stated steps, and statistics of the values.
+        # 2. Add the stated steps, and statistics of the values.
         hours = unknown if stated is None else row_quantile(stated, 0.5)
-        is_open = np.zeros(len(rows))
+        is_open: Array = np.zeros(len(rows))
         if window.as_of is not None:
-            is_open = end + last > window.as_of
+            is_open = end + ends.last_step[:, 0] > window.as_of
         batch_figures = {
             "start": begin,
             "end": end,
@@ -324,17 +386,42 @@ def _examine(
             figures[name][rows] = figure
 
 
-def _lacking(window: _RequestedWindow, begin: Array, end: Array, expiries: Floats) -> tuple[Array, Array]:
-    """Return the length of the requested window that is missing before and after each series [µs]."""
-    early = np.zeros(len(begin))
-    late = np.zeros(len(begin))
+class _Ends(NamedTuple):
+    """Missing rows at both ends of the requested window, by series."""
+
+    early: Array
+    """Length of the window before the first row [µs]."""
+    late: Array
+    """Length of the window after the last row [µs]."""
+    before: Floats
+    """Number of missing rows before the first row, 0 up to two steps; a column, like the other fields."""
+    after: Floats
+    first_step: Floats
+    """Step at the first row [µs], NaN if unknown."""
+    last_step: Floats
+
+
+def _missing_at_ends(batch: Batch, steps: Floats, window: _RequestedWindow, expiries: Floats) -> _Ends:
+    # 1. Find the steps at both ends. For a single row, only the step of the table is known.
+    count = batch.there.sum(axis=1)
+    first = last = np.full(len(count), np.nan if window.step is None else float(window.step))
+    if steps.shape[1]:
+        first = steps[:, 0]
+        last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
+
+    # 2. Measure the missing parts of the window. Data cannot be later than the response or the expiry.
+    early = np.zeros(len(count))
+    late = np.zeros(len(count))
     if window.start is not None:
-        early = begin - window.start
+        early = batch.stamps[:, 0] - window.start
     if window.end is not None:
-        # Data cannot be later than the response or the expiry.
         until = window.end if window.as_of is None else min(window.end, window.as_of)
-        late = np.minimum(until, expiries) - end
-    return early, late
+        late = np.minimum(until, expiries) - batch.stamps[:, -1]
+
+    # 3. Count their rows. A part of two steps is not missing: the window may begin and end between rows.
+    before = np.where(early > 2 * first, np.floor(early / first), 0.0)
+    after = np.where(late > 3 * last, np.ceil(late / last) - 1.0, 0.0)
+    return _Ends(early, late, before[:, None], after[:, None], first[:, None], last[:, None])
 
 
 def _off_schedule(batch: Batch, steps: Floats) -> Array:

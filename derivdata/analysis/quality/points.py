@@ -108,13 +108,18 @@ def _fill_thinned(steps: Floats, gaps: Floats) -> None:
                 row_steps[starts[run] : ends[run]] = before
 
 
+def missing_in_gaps(gaps: Floats, steps: Floats) -> Array:
+    """Return the number of missing rows in each gap by the applicable step, 0 in the padding."""
+    with np.errstate(invalid="ignore"):
+        missing = np.maximum(np.round(gaps / steps) - 1.0, 0.0)
+    return np.where(np.isfinite(gaps), missing, 0.0).astype(np.int64)
+
+
 def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
     """Count missing rows by the applicable steps."""
-    with np.errstate(invalid="ignore"):
-        missing_steps = np.maximum(np.round(gaps / steps) - 1.0, 0.0)
-    missing_in_gap = np.where(np.isfinite(gaps), missing_steps, 0.0)
-    has_missing = missing_in_gap > 0
-    missing = missing_in_gap.sum(axis=1).astype(np.int64)
+    missing_rows = missing_in_gaps(gaps, steps)
+    has_missing = missing_rows > 0
+    missing = missing_rows.sum(axis=1)
     return {
         "step_hours": row_quantile(steps, 0.5) / 3_600e6,
         "expected": count + missing,
@@ -545,10 +550,9 @@ def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array
 def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Sequence[Array]) -> Array:
     """Count the missing rows of each series outside its windows."""
     counts = np.zeros(len(stamps))
+    missing = missing_in_gaps(gaps, steps)
     for row, answered in enumerate(windows):
-        is_gap = np.isfinite(gaps[row])
-        lacking = np.zeros(gaps.shape[1], dtype=np.int64)
-        lacking[is_gap] = np.maximum(np.round(gaps[row][is_gap] / steps[row][is_gap]) - 1.0, 0.0)
+        lacking = missing[row]
         holes = np.flatnonzero(lacking)
         number = np.concatenate([np.arange(1, lacking[hole] + 1) for hole in holes] or [np.zeros(0)])
         hole = np.repeat(holes, lacking[holes])

@@ -86,6 +86,7 @@ CALLS: Calls = {
         "symbols": "BTC", "start": "2026-06-30", "names": ["oi"], "end": "2026-06-30T04:00", "venues": "okx",
         "max_age": "2h",
     },
+    "gaps": lambda: {"table": history(), "column": "rate_bps_8h", **DAY},
     "panel": lambda: {"table": history(), "column": "rate_bps_8h", "by": "coin"},
     "plan": lambda: {"symbols": "BTC", **HISTORY},
     "provenance": lambda: {"data": fetched()},
